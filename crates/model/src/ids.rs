@@ -1,0 +1,115 @@
+//! Typed ids. Every id is a UUID v4; a task's id can never stand where an execution's belongs.
+//!
+//! Randomness is passed in as bytes: this crate has no random source of its own.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A text that is not an id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{found}\" is not a {kind} id: an id is a UUID such as 6fa1c0de-5b1d-4c2e-9d3f-0a1b2c3d4e5f")]
+pub struct InvalidId {
+    kind: &'static str,
+    found: String,
+}
+
+macro_rules! typed_id {
+    ($(#[$doc:meta])* $name:ident, $kind:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// Makes a version 4 id from sixteen random bytes.
+            pub fn from_random_bytes(bytes: [u8; 16]) -> Self {
+                Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
+            }
+
+            /// The id that a store wrote as sixteen bytes.
+            pub fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(Uuid::from_bytes(bytes))
+            }
+
+            /// The sixteen bytes of the id, as stores keep them.
+            pub fn as_bytes(&self) -> &[u8; 16] {
+                self.0.as_bytes()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Uuid::try_parse(text)
+                    .map(Self)
+                    .map_err(|_| InvalidId { kind: $kind, found: text.to_owned() })
+            }
+        }
+    };
+}
+
+typed_id!(
+    /// One unit of work.
+    TaskId,
+    "task"
+);
+typed_id!(
+    /// One attempt to run one agent for a task.
+    ExecutionId,
+    "execution"
+);
+typed_id!(
+    /// A conversation that goes on: a kept-alive agent, or a sub-agent's own history.
+    SessionId,
+    "session"
+);
+typed_id!(
+    /// A position in the journal with the State at that position.
+    CheckpointId,
+    "checkpoint"
+);
+typed_id!(
+    /// One invocation of a tool that a model asked for.
+    ToolCallId,
+    "tool call"
+);
+typed_id!(
+    /// One running Polity process that performs work.
+    InstanceId,
+    "instance"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_bytes_make_a_version_4_uuid_that_survives_text() {
+        let id = TaskId::from_random_bytes([0xff; 16]);
+        assert_eq!(id.to_string(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+        assert_eq!(id.to_string().parse::<TaskId>(), Ok(id));
+        assert_eq!(TaskId::from_bytes(*id.as_bytes()), id);
+    }
+
+    #[test]
+    fn a_text_that_is_no_id_says_what_an_id_looks_like() {
+        let error = "42".parse::<TaskId>().unwrap_err().to_string();
+        assert!(error.starts_with("\"42\" is not a task id: an id is a UUID such as"), "{error}");
+    }
+}

@@ -1,0 +1,7 @@
+//! What things are: ids, definitions, state machines, state, messages, checkpoints, trace.
+//!
+//! Nothing here performs I/O, waits, reads a clock or draws a random number: time and randomness
+//! are passed in, so that every function of this crate gives the same answer every time.
+
+pub mod ids;
+pub mod name;

@@ -1,0 +1,117 @@
+//! Names of definitions. Agents and workflows share one namespace, so they share one type.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// The form every name has, as it is shown to people and written in schemas.
+pub const NAME_PATTERN: &str = "^[a-z][a-z0-9_]*$";
+
+/// The longest name, in characters: names become file names.
+pub const NAME_CHARACTERS_MAX: usize = 100;
+
+/// The name of an agent, workflow, schedule or other definition; always matches [`NAME_PATTERN`].
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(Arc<str>);
+
+/// A text that may not be a name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{found}\" is not a valid name: a name starts with a lower-case letter and holds only \
+     lower-case letters, digits and underscores ({NAME_PATTERN}), {NAME_CHARACTERS_MAX} characters at most"
+)]
+pub struct InvalidName {
+    found: String,
+}
+
+impl Name {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let mut bytes = text.bytes();
+        let starts_well = bytes.next().is_some_and(|first| first.is_ascii_lowercase());
+        let goes_on_well =
+            bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        if starts_well && goes_on_well && text.len() <= NAME_CHARACTERS_MAX {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidName { found: text.chars().take(NAME_CHARACTERS_MAX).collect() })
+        }
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = InvalidName;
+
+    fn try_from(text: String) -> Result<Self, InvalidName> {
+        text.parse()
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0.as_ref().to_owned()
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_snake_case() {
+        let longest = "a".repeat(NAME_CHARACTERS_MAX);
+        let too_long = "a".repeat(NAME_CHARACTERS_MAX + 1);
+        for (text, valid) in [
+            ("a", true),
+            ("greeter", true),
+            ("code_reviewer_2", true),
+            (longest.as_str(), true),
+            ("", false),
+            ("2fast", false),
+            ("_x", false),
+            ("Greeter", false),
+            ("my-agent", false),
+            ("a b", false),
+            ("ünder", false),
+            (too_long.as_str(), false),
+        ] {
+            assert_eq!(text.parse::<Name>().is_ok(), valid, "{text:?}");
+        }
+    }
+}
