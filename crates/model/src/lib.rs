@@ -3,5 +3,6 @@
 //! Nothing here performs I/O, waits, reads a clock or draws a random number: time and randomness
 //! are passed in, so that every function of this crate gives the same answer every time.
 
+pub mod definition;
 pub mod ids;
 pub mod name;

@@ -1,0 +1,137 @@
+//! Definitions: files of a home folder that become types which are valid by construction.
+//!
+//! A file goes through four steps. [`source`] parses YAML or JSON to a tree that knows where each
+//! value stands; [`decode`] turns the tree into types that mirror the file; their `check` applies
+//! the rules of one file; [`home`] applies the rules between files. Every step goes on after a
+//! problem, so that all problems of all files are told at once.
+//!
+//! Nothing here reads a file: texts are passed in. Templates, conditions and tool arguments stay
+//! data; they are understood where they are used.
+
+mod agent;
+mod canonical;
+mod checker;
+mod decode;
+mod digest;
+mod graph;
+mod home;
+mod mcp_server;
+mod ordered;
+mod path;
+mod problem;
+mod retention;
+mod schedule;
+mod schema;
+mod script;
+mod settings;
+mod source;
+mod suggest;
+mod value;
+mod workflow;
+
+#[cfg(test)]
+mod tests;
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use serde::de::DeserializeOwned;
+
+pub use self::agent::{
+    A2aCapabilities, A2aDefinition, A2aTransport, AccessType, AgentDefinition, AgentIdentity,
+    AgentKind, AgentMode, AgentType, AuthenticationDefinition, AuthenticationType, Budget,
+    CliAgent, ErrorCategory, ErrorRule, InputPattern, LlmAgent, LlmConfig, OutputFormat,
+    OutputParser, OutputPattern, PermissionPolicy, Price, Provider, RateLimit, RemoteAgent,
+    ResourceLimits, StopSignal, Workspace,
+};
+pub use self::decode::PROBLEMS_PER_FILE_MAX;
+pub use self::digest::{Digest, InvalidDigest};
+pub use self::home::{Home, Lookup, SourceFile};
+pub use self::mcp_server::{McpServerDefinition, McpTransport, ToolSettings};
+pub use self::problem::Problem;
+pub use self::retention::{RetentionPolicy, RetentionStatus};
+pub use self::schedule::{CatchUp, CronExpression, Overlap, ScheduleDefinition, ScheduleTarget};
+pub use self::schema::{Kind, UnknownKind, schema};
+pub use self::script::{
+    ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule, ScriptToolCall,
+};
+pub use self::settings::{Durability, Limits, OnReview, Redaction, ServerSettings, Settings};
+pub use self::source::DEFINITION_BYTES_MAX;
+pub use self::value::{
+    EnvName, Expression, HttpUrl, InvalidValue, JsonPointer, Pattern, TEMPLATE_BYTES_MAX,
+    TOOL_CHARACTERS_MAX, Temperature, Template, Text, ToolName, ToolPattern, Usd, UsdLimit,
+};
+pub use self::workflow::{
+    Edge, EdgeTarget, Join, NodeKind, ReviewAction, WorkflowDefinition, WorkflowNode,
+    WorkflowPattern,
+};
+
+use self::checker::Checker;
+use self::problem::{Finding, Place};
+use self::source::{Node, NodeKind as SourceKind};
+
+/// What problems of a pinned definition are reported against: it is no file of the home.
+const PINNED_FILE: &str = "(pinned definition)";
+
+/// Whether a file may be empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Empty {
+    /// It then says nothing, and the defaults hold.
+    Allowed,
+    /// It must say something.
+    Refused,
+}
+
+/// Reads one file as far as it can be read. The checker knows every problem that was found.
+fn read<F: DeserializeOwned, T>(
+    file: &str,
+    text: &str,
+    empty: Empty,
+    check: impl FnOnce(F, &mut Checker) -> Option<T>,
+) -> (Option<T>, Checker) {
+    let source::Parsed { tree, mut problems } = source::parse(file, text);
+    let unreadable = Node { kind: SourceKind::Pruned, line: 1, column: 1 };
+    let Some(mut tree) = tree else {
+        return (None, Checker::new(file, unreadable, problems));
+    };
+    if tree.kind == SourceKind::Null {
+        match empty {
+            Empty::Allowed => tree.kind = SourceKind::Mapping(Vec::new()),
+            Empty::Refused => {
+                problems.push(Finding::new("the file is empty").at(file, &Place::start()));
+                return (None, Checker::new(file, unreadable, problems));
+            }
+        }
+    }
+    let decoded = decode::decode::<F>(file, &mut tree, &mut problems);
+    let mut checker = Checker::new(file, tree, problems);
+    let value = decoded.and_then(|decoded| check(decoded, &mut checker));
+    (value, checker)
+}
+
+/// Reads a definition that stands alone, such as one that a task has pinned.
+fn from_text<F: DeserializeOwned, T>(
+    text: &str,
+    check: impl FnOnce(F, &mut Checker) -> Option<T>,
+) -> Result<T, Vec<Problem>> {
+    let (value, checker) = read(PINNED_FILE, text, Empty::Refused, check);
+    match value {
+        Some(value) if checker.is_clean() => Ok(value),
+        Some(_) | None => Err(checker.into_problems()),
+    }
+}
+
+/// A number above 0 as a constant; 1 for 0, which no caller gives.
+const fn nonzero_u32(number: u32) -> NonZeroU32 {
+    match NonZeroU32::new(number) {
+        Some(number) => number,
+        None => NonZeroU32::MIN,
+    }
+}
+
+/// A number above 0 as a constant; 1 for 0, which no caller gives.
+const fn nonzero_u64(number: u64) -> NonZeroU64 {
+    match NonZeroU64::new(number) {
+        Some(number) => number,
+        None => NonZeroU64::MIN,
+    }
+}

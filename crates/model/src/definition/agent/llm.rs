@@ -1,0 +1,294 @@
+//! Agents that are a language model with tools.
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::AgentIdentity;
+use super::a2a::A2aFile;
+use crate::definition::checker::Checker;
+use crate::definition::path::Path;
+use crate::definition::problem::Finding;
+use crate::definition::value::{EnvName, HttpUrl, Temperature, Text, ToolPattern, Usd, UsdLimit};
+use crate::definition::{nonzero_u32, nonzero_u64};
+use crate::name::Name;
+
+const MAX_ITERATIONS_DEFAULT: NonZeroU32 = nonzero_u32(10);
+const MAX_RETRIES_DEFAULT: u32 = 3;
+const TIMEOUT_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(120);
+
+/// A language model with tools.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LlmAgentFile {
+    /// The agent's name; the same as the name of its file.
+    #[schemars(required)]
+    pub(crate) name: Option<Name>,
+    /// What the agent is for, in a few words. Other agents and people read it.
+    #[schemars(required)]
+    role: Option<Text>,
+    /// The instruction that opens each of the agent's conversations.
+    #[schemars(required)]
+    system_prompt: Option<Text>,
+    /// The tools it may use, each `server/tool`, or `server/*` for all tools of a server.
+    #[schemars(extend("default" = [], "uniqueItems" = true))]
+    tools: Option<Vec<ToolPattern>>,
+    /// The most rounds of thinking and calling tools for one task.
+    #[schemars(extend("default" = MAX_ITERATIONS_DEFAULT))]
+    max_iterations: Option<NonZeroU32>,
+    /// How freely the model samples, from 0 to 2.
+    #[schemars(extend("default" = 0.7))]
+    temperature: Option<Temperature>,
+    /// Which model, and how to reach it.
+    #[schemars(required)]
+    llm_config: Option<LlmConfigFile>,
+    /// The agents it may hand parts of its work to.
+    #[schemars(extend("default" = [], "uniqueItems" = true))]
+    sub_agents: Option<Vec<Name>>,
+    /// The tools that wait for a person's approval before each call.
+    #[schemars(extend("default" = [], "uniqueItems" = true))]
+    approval: Option<Vec<ToolPattern>>,
+    /// A JSON Schema that the final answer must satisfy.
+    output_schema: Option<Map<String, Value>>,
+    /// What one task may spend.
+    budget: Option<Budget>,
+    /// How often a model call that failed for a passing reason is repeated.
+    #[schemars(extend("default" = MAX_RETRIES_DEFAULT))]
+    max_retries: Option<u32>,
+    /// How the agent is offered over A2A.
+    pub(crate) a2a: Option<A2aFile>,
+}
+
+/// Which model, and how to reach it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LlmConfigFile {
+    /// Who serves the model. `scripted` is a deterministic model read from a file in scripts/.
+    #[schemars(required)]
+    provider: Option<Provider>,
+    /// The base address of the API. Needed for `openai_compatible`; others know their own.
+    endpoint: Option<HttpUrl>,
+    /// The model's identifier. Needed for every provider but `scripted`.
+    model: Option<Text>,
+    /// The environment variable that holds the API key; each provider has its usual one.
+    api_key_env: Option<EnvName>,
+    /// How long one model call may take, in seconds.
+    #[schemars(extend("default" = TIMEOUT_SECONDS_DEFAULT))]
+    timeout_seconds: Option<NonZeroU64>,
+    /// What the model costs, for budgets and reports.
+    price: Option<Price>,
+    /// The name of a file in scripts/, for the provider `scripted` only.
+    script: Option<Name>,
+}
+
+/// Who serves a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Provider {
+    /// The `OpenAI` API.
+    #[serde(rename = "openai")]
+    OpenAi,
+    /// The Anthropic API.
+    Anthropic,
+    /// The Gemini API.
+    Gemini,
+    /// A local Ollama server.
+    Ollama,
+    /// Any server that speaks the `OpenAI` API.
+    #[serde(rename = "openai_compatible")]
+    OpenAiCompatible,
+    /// A deterministic model that follows a script.
+    Scripted,
+}
+
+impl Provider {
+    /// The provider as files spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+            Self::OpenAiCompatible => "openai_compatible",
+            Self::Scripted => "scripted",
+        }
+    }
+}
+
+/// What a model costs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// US dollars for a million tokens that the model reads.
+    pub input_per_million_usd: Usd,
+    /// US dollars for a million tokens that the model writes.
+    pub output_per_million_usd: Usd,
+}
+
+/// What one task may spend.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// The most US dollars.
+    pub max_cost_usd: Option<UsdLimit>,
+    /// The most tokens, read and written together.
+    pub max_tokens: Option<NonZeroU64>,
+}
+
+/// A language model with tools, valid and frozen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LlmAgent {
+    /// Who the agent is.
+    pub identity: AgentIdentity,
+    /// The tools it may use.
+    pub tools: Vec<ToolPattern>,
+    /// The most rounds of thinking and calling tools for one task.
+    pub max_iterations: NonZeroU32,
+    /// How freely the model samples.
+    pub temperature: Temperature,
+    /// Which model, and how to reach it.
+    pub llm_config: LlmConfig,
+    /// The agents it may hand parts of its work to.
+    pub sub_agents: Vec<Name>,
+    /// The tools that wait for a person's approval before each call.
+    pub approval: Vec<ToolPattern>,
+    /// A JSON Schema that the final answer must satisfy.
+    pub output_schema: Option<Map<String, Value>>,
+    /// What one task may spend.
+    pub budget: Option<Budget>,
+    /// How often a model call that failed for a passing reason is repeated.
+    pub max_retries: u32,
+}
+
+/// Which model, and how to reach it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LlmConfig {
+    /// Who serves the model.
+    pub provider: Provider,
+    /// The base address of the API; always there for `openai_compatible`.
+    pub endpoint: Option<HttpUrl>,
+    /// The model's identifier; always there unless the provider is scripted.
+    pub model: Option<Text>,
+    /// The environment variable that holds the API key.
+    pub api_key_env: Option<EnvName>,
+    /// How long one model call may take.
+    pub timeout_seconds: NonZeroU64,
+    /// What the model costs.
+    pub price: Option<Price>,
+    /// The script; there exactly when the provider is scripted.
+    pub script: Option<Name>,
+}
+
+impl LlmAgentFile {
+    pub(super) fn check(self, checker: &mut Checker) -> Option<LlmAgent> {
+        let root = Path::root();
+        let role = checker.require(&root.field("role"), self.role);
+        let system_prompt = checker.require(&root.field("system_prompt"), self.system_prompt);
+        let config_path = root.field("llm_config");
+        let llm_config = checker
+            .require(&config_path, self.llm_config)
+            .and_then(|config| config.check(&config_path, checker));
+        let tools = self.tools.unwrap_or_default();
+        checker.refuse_repeats(&root.field("tools"), &tools);
+        let sub_agents = self.sub_agents.unwrap_or_default();
+        checker.refuse_repeats(&root.field("sub_agents"), &sub_agents);
+        let approval = self.approval.unwrap_or_default();
+        check_approval(&approval, &tools, checker);
+        Some(LlmAgent {
+            identity: AgentIdentity {
+                name: self.name?,
+                role: role?,
+                system_prompt: system_prompt?,
+            },
+            tools,
+            max_iterations: self.max_iterations.unwrap_or(MAX_ITERATIONS_DEFAULT),
+            temperature: self.temperature.unwrap_or(Temperature::DEFAULT),
+            llm_config: llm_config?,
+            sub_agents,
+            approval,
+            output_schema: self.output_schema,
+            budget: self.budget,
+            max_retries: self.max_retries.unwrap_or(MAX_RETRIES_DEFAULT),
+        })
+    }
+}
+
+/// A slip in `approval` would let a tool run unasked, so each entry must cover a tool of the agent.
+fn check_approval(approval: &[ToolPattern], tools: &[ToolPattern], checker: &mut Checker) {
+    let path = Path::root().field("approval");
+    checker.refuse_repeats(&path, approval);
+    if checker.has_wrong_items(&Path::root().field("tools")) {
+        return;
+    }
+    for (index, wanted) in approval.iter().enumerate() {
+        if !tools.iter().any(|tool| tool.overlaps(wanted)) {
+            let message = format!("approval: \"{wanted}\" is none of the agent's tools");
+            checker
+                .report(&path.index(index), Finding::new(message).one_of(wanted.as_str(), tools));
+        }
+    }
+}
+
+impl LlmConfigFile {
+    fn check(self, path: &Path, checker: &mut Checker) -> Option<LlmConfig> {
+        let provider = checker.require(&path.field("provider"), self.provider)?;
+        let scripted = provider == Provider::Scripted;
+        if scripted {
+            let when = "when the provider is scripted";
+            checker.require_when(&path.field("script"), self.script.as_ref(), when);
+        } else {
+            let when = format!("when the provider is {}", provider.as_str());
+            checker.require_when(&path.field("model"), self.model.as_ref(), &when);
+        }
+        if provider == Provider::OpenAiCompatible {
+            let when = "when the provider is openai_compatible";
+            checker.require_when(&path.field("endpoint"), self.endpoint.as_ref(), when);
+        }
+        checker.refuse_unless(scripted, &path.field("script"), "when the provider is scripted");
+        Some(LlmConfig {
+            provider,
+            endpoint: self.endpoint,
+            model: self.model,
+            api_key_env: self.api_key_env,
+            timeout_seconds: self.timeout_seconds.unwrap_or(TIMEOUT_SECONDS_DEFAULT),
+            price: self.price,
+            script: self.script,
+        })
+    }
+}
+
+impl LlmConfig {
+    fn to_file(&self) -> LlmConfigFile {
+        LlmConfigFile {
+            provider: Some(self.provider),
+            endpoint: self.endpoint.clone(),
+            model: self.model.clone(),
+            api_key_env: self.api_key_env.clone(),
+            timeout_seconds: Some(self.timeout_seconds),
+            price: self.price,
+            script: self.script.clone(),
+        }
+    }
+}
+
+impl LlmAgent {
+    pub(super) fn to_file(&self, name: Option<Name>, a2a: Option<A2aFile>) -> LlmAgentFile {
+        LlmAgentFile {
+            name,
+            role: Some(self.identity.role.clone()),
+            system_prompt: Some(self.identity.system_prompt.clone()),
+            tools: Some(self.tools.clone()),
+            max_iterations: Some(self.max_iterations),
+            temperature: Some(self.temperature),
+            llm_config: Some(self.llm_config.to_file()),
+            sub_agents: Some(self.sub_agents.clone()),
+            approval: Some(self.approval.clone()),
+            output_schema: self.output_schema.clone(),
+            budget: self.budget,
+            max_retries: Some(self.max_retries),
+            a2a,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! All definitions of a home folder, and the rules between them.
+
+mod references;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::agent::{AgentDefinition, AgentFile};
+use super::checker::Checker;
+use super::mcp_server::{McpServerDefinition, McpServersFile, ServersRead};
+use super::path::Path;
+use super::problem::{Finding, Problem};
+use super::retention::{RetentionPolicy, RetentionPolicyFile};
+use super::schedule::{ScheduleDefinition, ScheduleFile};
+use super::schema::Kind;
+use super::script::{ScriptDefinition, ScriptFile};
+use super::settings::{Settings, SettingsFile};
+use super::workflow::{WorkflowDefinition, WorkflowFile};
+use super::{Empty, read, suggest};
+use crate::name::Name;
+
+/// How files of definitions may end.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// A file of the home folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Its path relative to the home, with `/` between the parts.
+    pub path: String,
+    /// Its content.
+    pub text: String,
+}
+
+/// Every valid definition of a home, and every problem of the others.
+#[derive(Debug, Clone, Default)]
+pub struct Home {
+    /// The settings, or the defaults if `polity.yaml` is missing or wrong.
+    pub settings: Settings,
+    /// The valid agents.
+    pub agents: BTreeMap<Name, Arc<AgentDefinition>>,
+    /// The valid workflows.
+    pub workflows: BTreeMap<Name, Arc<WorkflowDefinition>>,
+    /// The valid schedules.
+    pub schedules: BTreeMap<Name, Arc<ScheduleDefinition>>,
+    /// The valid MCP servers.
+    pub mcp_servers: BTreeMap<Name, Arc<McpServerDefinition>>,
+    /// The retention policy, or the default one if its file is missing or wrong.
+    pub retention_policy: RetentionPolicy,
+    /// The valid scripts.
+    pub scripts: BTreeMap<Name, Arc<ScriptDefinition>>,
+    /// All problems of all files, by file and place.
+    pub problems: Vec<Problem>,
+    /// The files that claim the name of an agent or workflow but are not valid.
+    broken: BTreeMap<Name, BTreeSet<String>>,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Lookup {
+    /// An agent.
+    Agent(Arc<AgentDefinition>),
+    /// A workflow.
+    Workflow(Arc<WorkflowDefinition>),
+    /// A file that is there but has these problems.
+    Broken(Vec<Problem>),
+    /// Nothing.
+    Unknown {
+        /// The name that was probably meant.
+        suggestion: Option<Name>,
+    },
+}
+
+/// What one file holds, as far as it could be read.
+enum Content {
+    Agent(Option<AgentDefinition>),
+    Workflow(Option<WorkflowDefinition>),
+    Schedule(Option<ScheduleDefinition>),
+    Script(Option<ScriptDefinition>),
+    McpServers(Option<ServersRead>),
+    Settings(Option<Settings>),
+    RetentionPolicy(Option<RetentionPolicy>),
+}
+
+/// One file while the home is being read.
+struct Entry {
+    path: String,
+    kind: Kind,
+    /// The name its file name gives, if that is a valid name.
+    name: Option<Name>,
+    checker: Checker,
+    content: Content,
+}
+
+impl Home {
+    /// Reads all definitions. Files that are no definitions are passed over.
+    pub fn parse(mut files: Vec<SourceFile>) -> Self {
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut entries: Vec<Entry> = files.iter().filter_map(Entry::read).collect();
+        refuse_shared_names(&mut entries);
+        references::check(&mut entries);
+        let mut home = Self::default();
+        for entry in entries {
+            home.add(entry);
+        }
+        home.problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+        home
+    }
+
+    /// Looks up the agent or workflow of a name.
+    pub fn find(&self, name: &str) -> Lookup {
+        if let Some(files) = self.broken.get(name) {
+            let problems = self.problems.iter().filter(|problem| files.contains(&problem.file));
+            return Lookup::Broken(problems.cloned().collect());
+        }
+        if let Some(agent) = self.agents.get(name) {
+            return Lookup::Agent(Arc::clone(agent));
+        }
+        if let Some(workflow) = self.workflows.get(name) {
+            return Lookup::Workflow(Arc::clone(workflow));
+        }
+        let names = self.agents.keys().chain(self.workflows.keys()).chain(self.broken.keys());
+        let nearest = suggest::nearest(name, names.map(Name::as_str));
+        Lookup::Unknown { suggestion: nearest.and_then(|name| name.parse().ok()) }
+    }
+
+    fn add(&mut self, entry: Entry) {
+        let Entry { path, kind, name, checker, content } = entry;
+        let clean = checker.is_clean();
+        self.problems.extend(checker.into_problems());
+        match content {
+            Content::Agent(Some(agent)) if clean => {
+                self.agents.insert(agent.name.clone(), Arc::new(agent));
+            }
+            Content::Workflow(Some(workflow)) if clean => {
+                self.workflows.insert(workflow.name.clone(), Arc::new(workflow));
+            }
+            Content::Schedule(Some(schedule)) if clean => {
+                self.schedules.insert(schedule.name.clone(), Arc::new(schedule));
+            }
+            Content::Script(Some(script)) if clean => {
+                self.scripts.insert(script.name.clone(), Arc::new(script));
+            }
+            Content::Settings(Some(settings)) if clean => self.settings = settings,
+            Content::RetentionPolicy(Some(policy)) if clean => self.retention_policy = policy,
+            // One wrong server does not take the others' tools away.
+            Content::McpServers(Some(servers)) => {
+                let named = |server: McpServerDefinition| (server.name.clone(), Arc::new(server));
+                self.mcp_servers.extend(servers.valid.into_iter().map(named));
+            }
+            Content::Agent(_) | Content::Workflow(_) => {
+                if let Some(name) = name {
+                    self.broken.entry(name).or_default().insert(path);
+                }
+            }
+            Content::Schedule(_)
+            | Content::Script(_)
+            | Content::Settings(_)
+            | Content::RetentionPolicy(_)
+            | Content::McpServers(None) => {}
+        }
+        debug_assert!(clean || !self.problems.is_empty(), "{kind} without a reason");
+    }
+}
+
+impl Entry {
+    /// Reads a file if its path says that it is a definition.
+    fn read(file: &SourceFile) -> Option<Self> {
+        let (kind, stem) = classify(&file.path)?;
+        let (path, text) = (&file.path, &file.text);
+        let name = stem.parse::<Name>();
+        let refused = Empty::Refused;
+        let (content, mut checker) = match kind {
+            Kind::Agent => {
+                let (agent, checker) = read(path, text, refused, AgentFile::check);
+                (Content::Agent(agent), checker)
+            }
+            Kind::Workflow => {
+                let (workflow, checker) = read(path, text, refused, WorkflowFile::check);
+                (Content::Workflow(workflow), checker)
+            }
+            Kind::Schedule => {
+                let (schedule, checker) = read(path, text, refused, ScheduleFile::check);
+                (Content::Schedule(schedule), checker)
+            }
+            Kind::Script => {
+                let (script, checker) = read(path, text, refused, |script: ScriptFile, checker| {
+                    name.as_ref().ok().and_then(|name| script.check(name, checker))
+                });
+                (Content::Script(script), checker)
+            }
+            Kind::McpServers => {
+                let (servers, checker) =
+                    read(path, text, Empty::Allowed, |servers: McpServersFile, checker| {
+                        Some(servers.check(checker))
+                    });
+                (Content::McpServers(servers), checker)
+            }
+            Kind::Settings => {
+                let (settings, checker) =
+                    read(path, text, Empty::Allowed, |settings: SettingsFile, checker| {
+                        Some(settings.check(checker))
+                    });
+                (Content::Settings(settings), checker)
+            }
+            Kind::RetentionPolicy => {
+                let (policy, checker) =
+                    read(path, text, Empty::Allowed, |policy: RetentionPolicyFile, _| {
+                        Some(policy.into_valid())
+                    });
+                (Content::RetentionPolicy(policy), checker)
+            }
+        };
+        match kind {
+            Kind::Agent | Kind::Workflow | Kind::Schedule => {
+                refuse_other_name(path, stem, &mut checker);
+            }
+            Kind::Script => {
+                if let Err(invalid) = &name {
+                    let finding = Finding::new(format!("the file name: {invalid}")).found(stem);
+                    checker.report(&Path::root(), finding);
+                }
+            }
+            Kind::McpServers | Kind::Settings | Kind::RetentionPolicy => {}
+        }
+        Some(Self { path: path.clone(), kind, name: name.ok(), checker, content })
+    }
+}
+
+/// A definition is found by its file, so the name inside must be the same.
+fn refuse_other_name(path: &str, stem: &str, checker: &mut Checker) {
+    let field = Path::root().field("name");
+    let written = checker.text(&field).and_then(|text| text.parse::<Name>().ok());
+    if let Some(written) = written.filter(|written| written.as_str() != stem) {
+        let message = format!(
+            "the name is \"{written}\", but the file is {path}: name and file must be the same"
+        );
+        checker.report(&field, Finding::new(message).found(written.as_str()).allowed(stem));
+    }
+}
+
+/// What a file is by its path, and its name without the extension.
+fn classify(path: &str) -> Option<(Kind, &str)> {
+    if path == "polity.yaml" {
+        return Some((Kind::Settings, "polity"));
+    }
+    let (folder, file) = path.split_once('/')?;
+    let (stem, extension) = file.rsplit_once('.')?;
+    if stem.is_empty()
+        || stem.starts_with('.')
+        || stem.contains('/')
+        || !EXTENSIONS.contains(&extension)
+    {
+        return None;
+    }
+    match (folder, stem) {
+        ("agents", _) => Some((Kind::Agent, stem)),
+        ("workflows", _) => Some((Kind::Workflow, stem)),
+        ("schedules", _) => Some((Kind::Schedule, stem)),
+        ("scripts", _) => Some((Kind::Script, stem)),
+        ("config", "mcp_servers") => Some((Kind::McpServers, stem)),
+        ("config", "retention_policy") => Some((Kind::RetentionPolicy, stem)),
+        _ => None,
+    }
+}
+
+/// Two files may not claim one name: nobody could say which of them is meant.
+fn refuse_shared_names(entries: &mut [Entry]) {
+    let mut first: BTreeMap<(u8, Name), String> = BTreeMap::new();
+    for entry in entries {
+        let Some(name) = entry.name.clone() else { continue };
+        // Agents and workflows share one namespace.
+        let namespace = match entry.kind {
+            Kind::Agent | Kind::Workflow => 0,
+            Kind::Schedule => 1,
+            Kind::Script => 2,
+            Kind::McpServers | Kind::RetentionPolicy | Kind::Settings => 3,
+        };
+        if let Some(other) = first.get(&(namespace, name.clone())) {
+            let message = format!("the name \"{name}\" is already taken by {other}");
+            let finding = Finding::new(message).found(name.as_str());
+            entry.checker.report(&Path::root().field("name"), finding);
+        } else {
+            first.insert((namespace, name), entry.path.clone());
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What is wrong in a definition file, told so that a person can put it right.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// One thing that is wrong in one definition file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The file, relative to the home folder.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column in characters, from 1.
+    pub column: u32,
+    /// The field as a path such as `llm_config.provider`; empty where the whole file is meant.
+    pub field: String,
+    /// What is wrong.
+    pub message: String,
+    /// What stands in the file, shortened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
+    /// What may stand there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<String>,
+    /// What was probably meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)?;
+        match (&self.suggestion, &self.allowed) {
+            (Some(suggestion), _) => write!(f, ", did you mean \"{suggestion}\"?"),
+            (None, Some(allowed)) => write!(f, "; allowed: {allowed}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// What a rule has to say; becomes a [`Problem`] once it is known where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) message: String,
+    pub(crate) found: Option<String>,
+    pub(crate) allowed: Option<String>,
+    pub(crate) suggestion: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), found: None, allowed: None, suggestion: None }
+    }
+
+    pub(crate) fn found(mut self, found: impl Into<String>) -> Self {
+        self.found = Some(found.into());
+        self
+    }
+
+    pub(crate) fn allowed(mut self, allowed: impl Into<String>) -> Self {
+        self.allowed = Some(allowed.into());
+        self
+    }
+
+    /// Lists what may stand there and looks among it for what `found` was meant to be.
+    pub(crate) fn one_of<S: AsRef<str>>(
+        mut self,
+        found: &str,
+        allowed: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let allowed: Vec<S> = allowed.into_iter().collect();
+        self.suggestion =
+            super::suggest::nearest(found, allowed.iter().map(AsRef::as_ref)).map(str::to_owned);
+        self.found = Some(found.to_owned());
+        if !allowed.is_empty() {
+            let allowed: Vec<&str> = allowed.iter().map(AsRef::as_ref).collect();
+            self.allowed = Some(allowed.join(", "));
+        }
+        self
+    }
+
+    pub(crate) fn at(self, file: &str, place: &Place) -> Problem {
+        Problem {
+            file: file.to_owned(),
+            line: place.line,
+            column: place.column,
+            field: place.field.clone(),
+            message: self.message,
+            found: self.found,
+            allowed: self.allowed,
+            suggestion: self.suggestion,
+        }
+    }
+}
+
+/// Where something stands in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+    pub(crate) field: String,
+}
+
+impl Place {
+    /// The first character: where a problem of the whole file is shown.
+    pub(crate) const fn start() -> Self {
+        Self { line: 1, column: 1, field: String::new() }
+    }
+}

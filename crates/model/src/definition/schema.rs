@@ -1,0 +1,109 @@
+//! JSON Schemas of the definition files, for editors.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use super::agent::AgentFile;
+use super::mcp_server::McpServersFile;
+use super::retention::RetentionPolicyFile;
+use super::schedule::ScheduleFile;
+use super::script::ScriptFile;
+use super::settings::SettingsFile;
+use super::suggest;
+use super::workflow::WorkflowFile;
+
+/// A kind of definition file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// `agents/NAME.yaml`
+    Agent,
+    /// `workflows/NAME.yaml`
+    Workflow,
+    /// `schedules/NAME.yaml`
+    Schedule,
+    /// `scripts/NAME.yaml`
+    Script,
+    /// `config/mcp_servers.yaml`
+    McpServers,
+    /// `polity.yaml`
+    Settings,
+    /// `config/retention_policy.yaml`
+    RetentionPolicy,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 7] = [
+        Self::Agent,
+        Self::Workflow,
+        Self::Schedule,
+        Self::Script,
+        Self::McpServers,
+        Self::Settings,
+        Self::RetentionPolicy,
+    ];
+
+    /// The kind in one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Workflow => "workflow",
+            Self::Schedule => "schedule",
+            Self::Script => "script",
+            Self::McpServers => "mcp_servers",
+            Self::Settings => "settings",
+            Self::RetentionPolicy => "retention_policy",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A text that is no kind of definition.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no kind of definition \"{found}\"{}", hint(.found))]
+pub struct UnknownKind {
+    found: String,
+}
+
+fn hint(found: &str) -> String {
+    let kinds = Kind::ALL.map(Kind::as_str);
+    match suggest::nearest(found, kinds) {
+        Some(kind) => format!(", did you mean \"{kind}\"?"),
+        None => format!("; allowed: {}", kinds.join(", ")),
+    }
+}
+
+impl FromStr for Kind {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+        let kind = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
+        kind.ok_or_else(|| UnknownKind { found: text.to_owned() })
+    }
+}
+
+/// The JSON Schema (draft 2020-12) of a kind of definition file.
+pub fn schema(kind: Kind) -> Value {
+    match kind {
+        Kind::Agent => schema_of::<AgentFile>(),
+        Kind::Workflow => schema_of::<WorkflowFile>(),
+        Kind::Schedule => schema_of::<ScheduleFile>(),
+        Kind::Script => schema_of::<ScriptFile>(),
+        Kind::McpServers => schema_of::<McpServersFile>(),
+        Kind::Settings => schema_of::<SettingsFile>(),
+        Kind::RetentionPolicy => schema_of::<RetentionPolicyFile>(),
+    }
+}
+
+fn schema_of<T: JsonSchema>() -> Value {
+    SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value()
+}

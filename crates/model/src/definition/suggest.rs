@@ -1,0 +1,63 @@
+//! Near misses: which of the allowed words was probably meant.
+
+/// Words are alike when they need at most this share of their letters changed.
+const DISTANCE_SHARE: usize = 3;
+
+/// A word of this many letters that another one begins with was probably meant to be that one.
+const BEGINNING_LETTERS_MIN: usize = 4;
+
+/// The candidate closest to `word`, if it is close enough to be a slip of the keyboard.
+///
+/// Case and the choice between `-`, `_` and space are slips, and so is a word that was cut short.
+pub(crate) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let word = fold(word);
+    let mut best: Option<(usize, &str)> = None;
+    for candidate in candidates {
+        let folded = fold(candidate);
+        let cut_short = word.len() >= BEGINNING_LETTERS_MIN && folded.starts_with(&word);
+        let distance = if cut_short { 1 } else { strsim::osa_distance(&word, &folded) };
+        let letters = word.chars().count().max(folded.chars().count());
+        let close_enough = distance <= letters.div_ceil(DISTANCE_SHARE);
+        // A word that shares no letters is never a slip, however short both are.
+        if close_enough && distance < letters && best.is_none_or(|(least, _)| distance < least) {
+            best = Some((distance, candidate));
+        }
+    }
+    best.map(|(_, candidate)| candidate)
+}
+
+fn fold(word: &str) -> String {
+    word.chars()
+        .map(|c| if matches!(c, '-' | ' ') { '_' } else { c.to_ascii_lowercase() })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_misses_are_found_and_far_ones_are_not() {
+        let words =
+            ["tools", "role", "read-only", "stdin", "max_iterations", "react", "reflection"];
+        for (word, expected) in [
+            ("tool", Some("tools")),
+            ("rol", Some("role")),
+            ("Role", Some("role")),
+            ("read_only", Some("read-only")),
+            ("READ ONLY", Some("read-only")),
+            ("maxIterations", Some("max_iterations")),
+            ("reflecton", Some("reflection")),
+            ("reflect", Some("reflection")),
+            ("banana", None),
+            ("", None),
+            ("xx", None),
+        ] {
+            assert_eq!(nearest(word, words), expected, "{word:?}");
+        }
+        assert_eq!(nearest("a", ["b"]), None);
+    }
+}

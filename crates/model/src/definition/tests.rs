@@ -1,0 +1,37 @@
+//! What people see of definition files: which are valid, and what is said about the others.
+
+mod agent;
+mod cli;
+mod source;
+mod workflow;
+
+use super::{Home, SourceFile};
+
+/// A home of files given as path and text.
+fn home<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Home {
+    let file = |(path, text): (&str, &str)| SourceFile { path: path.into(), text: text.into() };
+    Home::parse(files.into_iter().map(file).collect())
+}
+
+/// Checks one file: what is expected are its problems as shown, without the file's path.
+#[track_caller]
+fn check(path: &str, text: &str, expected: &[&str]) {
+    check_in(path, text, [], expected);
+}
+
+/// Checks one file of a home that has others too.
+#[track_caller]
+fn check_in<'a>(
+    path: &'a str,
+    text: &'a str,
+    others: impl IntoIterator<Item = (&'a str, &'a str)>,
+    expected: &[&str],
+) {
+    let home = home(others.into_iter().chain([(path, text)]));
+    let found: Vec<String> = home
+        .problems
+        .iter()
+        .map(|problem| problem.to_string().replacen(&format!("{path}:"), "", 1))
+        .collect();
+    assert_eq!(found, expected, "\n{text}\n{}", found.join("\n"));
+}

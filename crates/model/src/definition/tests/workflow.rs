@@ -1,0 +1,246 @@
+//! Workflows: nodes, edges and the graph they make.
+
+use super::check_in;
+
+const WRITER: (&str, &str) =
+    ("agents/writer.yaml", "kind: cli\nname: writer\nexecutable_path: x\n");
+
+#[track_caller]
+fn check(text: &str, expected: &[&str]) {
+    check_in("workflows/flow.yaml", &format!("name: flow\n{text}"), [WRITER], expected);
+}
+
+#[test]
+fn a_whole_workflow_is_valid() {
+    check(
+        r#"
+nodes:
+  draft: {type: agent, agent: writer, input: "{{ input }}", outputs: [draft]}
+  long: {type: condition, expression: "size(last) > 10"}
+  ask: {type: human, question: "Good?", deadline_seconds: 60, default_action: reject}
+  fan: {type: parallel, branches: [a, b], join: any}
+  a: {type: agent, agent: writer}
+  b: {type: agent, agent: writer, max_retries: 2, timeout_seconds: 5, idempotent: true}
+edges:
+  - {from: draft, to: long}
+  - {from: long, to: {"true": ask, default: fan}}
+  - {from: ask, to: draft, condition: "routing_key == 'reject'", max_loops: 3}
+entry_point: draft
+checkpoints: [fan]
+"#,
+        &[],
+    );
+    check("patterns: [react, reflection]\nagents: {actor: writer}\n", &[]);
+}
+
+#[test]
+fn nodes_say_what_they_allow() {
+    for (node, expected) in [
+        (
+            "{agent: writer}",
+            "2:12: missing field \"nodes.a.type\"; allowed: agent, tool, condition, human, parallel, workflow",
+        ),
+        ("{type: agnt}", "2:19: nodes.a.type: unknown value \"agnt\", did you mean \"agent\"?"),
+        ("writer", "2:12: nodes.a must be a mapping, found the text \"writer\""),
+        ("{type: agent}", "2:12: missing field \"nodes.a.agent\""),
+        (
+            "{type: agent, agent: writr}",
+            "2:33: nodes.a.agent: there is no agent \"writr\", did you mean \"writer\"?",
+        ),
+        (
+            "{type: agent, agent: flow}",
+            "2:33: nodes.a.agent: \"flow\" is a workflow, an agent is needed",
+        ),
+        (
+            "{type: workflow, workflow: writer}",
+            "2:39: nodes.a.workflow: \"writer\" is an agent, a workflow is needed",
+        ),
+        (
+            "{type: workflow, workflow: flow}",
+            "2:39: workflows run each other in a circle: flow -> flow",
+        ),
+        (
+            "{type: agent, agent: writer, tool: x/y}",
+            "2:41: unknown field \"tool\" in nodes.a; allowed: agent, input, inputs, outputs, \
+             idempotent, max_retries, timeout_seconds",
+        ),
+        ("{type: tool}", "2:12: missing field \"nodes.a.tool\""),
+        ("{type: tool, tool: x/*}", "2:31: nodes.a.tool: \"x/*\" is not a tool: write server/tool"),
+        (
+            "{type: tool, tool: x/y}",
+            "2:31: nodes.a.tool: there is no MCP server \"x\"; allowed: servers listed in \
+             config/mcp_servers.yaml, which lists none",
+        ),
+        ("{type: condition}", "2:12: missing field \"nodes.a.expression\""),
+        ("{type: human}", "2:12: missing field \"nodes.a.question\""),
+        (
+            "{type: human, question: q, default_action: aprove, deadline_seconds: 1}",
+            "2:55: nodes.a.default_action: unknown value \"aprove\", did you mean \"approve\"?",
+        ),
+        (
+            "{type: human, question: q, default_action: approve}",
+            "2:55: \"nodes.a.default_action\" has a meaning only with deadline_seconds",
+        ),
+        ("{type: parallel}", "2:12: missing field \"nodes.a.branches\""),
+        ("{type: parallel, branches: []}", "2:39: nodes.a.branches must name at least one node"),
+        (
+            "{type: parallel, branches: [b]}",
+            "2:40: nodes.a.branches[0]: there is no node \"b\"; allowed: a",
+        ),
+        (
+            "{type: parallel, branches: [a]}",
+            "2:12: the workflow runs in a circle, a -> a, without a limit: give one of these edges \
+             max_loops",
+        ),
+        (
+            "{type: parallel, branches: [a], join: frist}",
+            "2:50: nodes.a.join: unknown value \"frist\", did you mean \"first\"?",
+        ),
+        (
+            "{type: agent, agent: writer, timeout_seconds: 0}",
+            "2:58: nodes.a.timeout_seconds must be a whole number above 0, found the number 0",
+        ),
+    ] {
+        check(&format!("nodes: {{a: {node}}}\nentry_point: a\n"), &[expected]);
+    }
+}
+
+#[test]
+fn a_template_has_a_largest_size() {
+    let text = format!(
+        "nodes: {{a: {{type: agent, agent: writer, input: {}}}}}\nentry_point: a\n",
+        "x".repeat(4097)
+    );
+    check(&text, &["2:48: nodes.a.input: has 4097 bytes, 4096 are the most"]);
+}
+
+/// Nodes a, b, c and d that differ only in their edges.
+const NODES: &str = "nodes:
+  a: {type: agent, agent: writer}
+  b: {type: agent, agent: writer}
+  c: {type: agent, agent: writer}
+  d: {type: agent, agent: writer}
+entry_point: a
+";
+
+#[test]
+fn edges_make_a_graph_without_unlimited_circles() {
+    for (edges, expected) in [
+        ("[{from: a, to: b}, {from: a, to: c}, {from: b, to: d}, {from: c, to: d}]", vec![]),
+        (
+            "[{from: a, to: b}, {from: b, to: c}]",
+            vec!["6:3: no way leads from \"a\" to the node \"d\""],
+        ),
+        (
+            "[{from: a, to: b}]",
+            vec![
+                "5:3: no way leads from \"a\" to the node \"c\"",
+                "6:3: no way leads from \"a\" to the node \"d\"",
+            ],
+        ),
+        (
+            "[{from: a, to: b}, {from: b, to: c}, {from: c, to: b}, {from: c, to: d}]",
+            vec![
+                "8:45: the workflow runs in a circle, b -> c -> b, without a limit: give one of \
+                 these edges max_loops",
+            ],
+        ),
+        (
+            "[{from: a, to: b}, {from: b, to: c}, {from: c, to: b, max_loops: 2}, {from: c, to: d}]",
+            vec![],
+        ),
+        (
+            "[{from: a, to: {x: b, y: c, default: d}}, {from: b, to: a}]",
+            vec![
+                "8:50: the workflow runs in a circle, a -> b -> a, without a limit: give one of \
+                 these edges max_loops",
+            ],
+        ),
+        (
+            "[{from: a, to: {x: b, y: c, default: d}}, {from: e, to: bb}]",
+            vec![
+                "8:57: edges[1].from: there is no node \"e\"; allowed: a, b, c, d",
+                "8:64: edges[1].to: there is no node \"bb\", did you mean \"b\"?",
+            ],
+        ),
+        (
+            "[{from: a, to: {x: z}}]",
+            vec!["8:27: edges[0].to.x: there is no node \"z\"; allowed: a, b, c, d"],
+        ),
+        ("[{from: a, to: {}}]", vec!["8:23: edges[0].to must name at least one node"]),
+        ("[{from: a}]", vec!["8:9: missing field \"edges[0].to\""]),
+        (
+            "[{from: a, to: [b]}]",
+            vec![
+                "8:23: edges[0].to must be the name of a node, or a mapping of routing keys to \
+                 nodes, found a list",
+            ],
+        ),
+        (
+            "[{from: a, to: b, max_loops: 0}]",
+            vec![
+                "8:37: edges[0].max_loops must be a whole number from 1 to 4294967295, found the \
+                 number 0",
+            ],
+        ),
+        (
+            "[{from: a, to: b, when: x}]",
+            vec![
+                "8:26: unknown field \"when\" in edges[0]; allowed: from, to, condition, max_loops",
+            ],
+        ),
+    ] {
+        check(&format!("{NODES}edges: {edges}\n"), &expected);
+    }
+}
+
+#[test]
+fn the_parts_must_fit_together() {
+    let node = "nodes: {a: {type: agent, agent: writer}}\n";
+    for (text, expected) in [
+        (
+            String::new(),
+            "1:1: missing field \"nodes\": a workflow has nodes, or patterns with agents; allowed: \
+             nodes, patterns",
+        ),
+        (node.to_owned(), "1:1: missing field \"entry_point\", which is needed with nodes"),
+        (
+            format!("{node}entry_point: b\n"),
+            "3:14: entry_point: there is no node \"b\"; allowed: a",
+        ),
+        (
+            format!("{node}entry_point: a\ncheckpoints: [b]\n"),
+            "4:15: checkpoints[0]: there is no node \"b\"; allowed: a",
+        ),
+        (
+            format!("{node}entry_point: a\nagents: {{x: writer}}\n"),
+            "4:9: \"agents\" has a meaning only with patterns",
+        ),
+        (
+            format!("{node}entry_point: a\nmax_iterations: 0\n"),
+            "4:17: max_iterations must be a whole number from 1 to 4294967295, found the number 0",
+        ),
+        (
+            "nodes: {}\nentry_point: a\n".to_owned(),
+            "2:8: \"nodes\" is empty: a workflow needs at least one node",
+        ),
+        (
+            "patterns: [react]\n".to_owned(),
+            "1:1: missing field \"agents\", which is needed with patterns: role to agent",
+        ),
+        (
+            "patterns: [reflect]\nagents: {x: writer}\n".to_owned(),
+            "2:12: patterns[0]: unknown value \"reflect\", did you mean \"reflection\"?",
+        ),
+        (
+            "patterns: [react]\nagents: {x: writr}\n".to_owned(),
+            "3:13: agents.x: there is no agent \"writr\", did you mean \"writer\"?",
+        ),
+        (
+            "patterns: [react]\nagents: {x: writer}\nentry_point: a\n".to_owned(),
+            "4:14: \"entry_point\" has a meaning only with nodes",
+        ),
+    ] {
+        check(&text, &[expected]);
+    }
+}

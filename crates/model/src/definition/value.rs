@@ -1,0 +1,381 @@
+//! Small types for the values of fields: each holds only what its field allows, and says what that
+//! is both to the reader of an error and to the JSON Schema.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::source::shorten;
+use crate::name::{NAME_CHARACTERS_MAX, NAME_PATTERN, Name};
+
+/// The longest template or expression, in bytes.
+pub const TEMPLATE_BYTES_MAX: usize = 4096;
+
+/// The longest tool name within its server, in characters.
+pub const TOOL_CHARACTERS_MAX: usize = 128;
+
+/// A value that its field does not allow; the text says what it allows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidValue(String);
+
+impl InvalidValue {
+    pub(crate) fn new(message: String) -> Self {
+        Self(message)
+    }
+}
+
+impl JsonSchema for Name {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Name".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": NAME_PATTERN, "maxLength": NAME_CHARACTERS_MAX })
+    }
+}
+
+macro_rules! text_type {
+    ($(#[$doc:meta])* $name:ident, $check:path, $schema:tt) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The value as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidValue;
+
+            fn from_str(text: &str) -> Result<Self, InvalidValue> {
+                match $check(text) {
+                    Ok(()) => Ok(Self(text.into())),
+                    Err(message) => Err(InvalidValue(message)),
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidValue;
+
+            fn try_from(text: String) -> Result<Self, InvalidValue> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(value: $name) -> Self {
+                value.0.as_ref().to_owned()
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    };
+}
+
+text_type!(
+    /// A text that is not empty.
+    Text,
+    check_text,
+    { "type": "string", "pattern": "\\S" }
+);
+text_type!(
+    /// A template over the State of a workflow. It is compiled where it is used.
+    Template,
+    check_template,
+    { "type": "string", "pattern": "\\S", "maxLength": TEMPLATE_BYTES_MAX }
+);
+text_type!(
+    /// A condition over the State of a workflow. It is compiled where it is used.
+    Expression,
+    check_template,
+    { "type": "string", "pattern": "\\S", "maxLength": TEMPLATE_BYTES_MAX }
+);
+text_type!(
+    /// A regular expression that is known to be well formed. It is compiled where it is used.
+    Pattern,
+    check_pattern,
+    { "type": "string", "format": "regex", "minLength": 1 }
+);
+text_type!(
+    /// An address that starts with `http://` or `https://`.
+    HttpUrl,
+    check_http_url,
+    { "type": "string", "format": "uri", "pattern": "^https?://[^\\s/]" }
+);
+text_type!(
+    /// The name of an environment variable.
+    EnvName,
+    check_env_name,
+    { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }
+);
+text_type!(
+    /// One tool of one MCP server, such as `files/read_file`.
+    ToolName,
+    check_tool_name,
+    { "type": "string", "pattern": "^[a-z][a-z0-9_]*/[A-Za-z0-9_.-]{1,128}$" }
+);
+text_type!(
+    /// One tool of one MCP server, such as `files/read_file`, or all of them: `files/*`.
+    ToolPattern,
+    check_tool_pattern,
+    { "type": "string", "pattern": "^[a-z][a-z0-9_]*/(\\*|[A-Za-z0-9_.-]{1,128})$" }
+);
+text_type!(
+    /// A JSON Pointer such as `/result/text`; the empty one is the whole document.
+    JsonPointer,
+    check_json_pointer,
+    { "type": "string", "pattern": "^(/.*)?$" }
+);
+
+fn check_text(text: &str) -> Result<(), String> {
+    if text.trim().is_empty() { Err("must not be empty".to_owned()) } else { Ok(()) }
+}
+
+fn check_template(text: &str) -> Result<(), String> {
+    check_text(text)?;
+    if text.len() > TEMPLATE_BYTES_MAX {
+        return Err(format!("has {} bytes, {TEMPLATE_BYTES_MAX} are the most", text.len()));
+    }
+    Ok(())
+}
+
+fn check_pattern(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err("must not be empty; write \".*\" for anything".to_owned());
+    }
+    match regex_syntax::parse(text) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("not a regular expression: {}", regex_reason(&error))),
+    }
+}
+
+/// The part of a regular expression's error that says why; the rest draws the pattern.
+pub(crate) fn regex_reason(error: &dyn fmt::Display) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
+    last.trim_start_matches("error: ").to_owned()
+}
+
+fn check_http_url(text: &str) -> Result<(), String> {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    match rest {
+        Some(rest)
+            if !rest.is_empty()
+                && !rest.starts_with('/')
+                && !text.contains(char::is_whitespace) =>
+        {
+            Ok(())
+        }
+        Some(_) | None => Err(format!(
+            "\"{}\" is not an address that starts with http:// or https://",
+            shorten(text)
+        )),
+    }
+}
+
+fn check_env_name(text: &str) -> Result<(), String> {
+    let starts_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if starts_well && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        Ok(())
+    } else {
+        Err(format!(
+            "\"{}\" is not the name of an environment variable: letters, digits and underscores, \
+             not starting with a digit",
+            shorten(text)
+        ))
+    }
+}
+
+fn check_tool_name(text: &str) -> Result<(), String> {
+    if is_tool(text, false) {
+        Ok(())
+    } else {
+        Err(format!("\"{}\" is not a tool: write server/tool", shorten(text)))
+    }
+}
+
+fn check_tool_pattern(text: &str) -> Result<(), String> {
+    if is_tool(text, true) {
+        Ok(())
+    } else {
+        Err(format!("\"{}\" is not a tool: write server/tool or server/*", shorten(text)))
+    }
+}
+
+/// Whether `text` is a tool's name within its server.
+pub(crate) fn is_tool_part(text: &str) -> bool {
+    (1..=TOOL_CHARACTERS_MAX).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+}
+
+fn is_tool(text: &str, star_allowed: bool) -> bool {
+    text.split_once('/').is_some_and(|(server, tool)| {
+        server.parse::<Name>().is_ok() && (is_tool_part(tool) || (star_allowed && tool == "*"))
+    })
+}
+
+fn check_json_pointer(text: &str) -> Result<(), String> {
+    if text.is_empty() || text.starts_with('/') {
+        Ok(())
+    } else {
+        Err(format!("\"{}\" is not a JSON Pointer: it starts with \"/\"", shorten(text)))
+    }
+}
+
+impl ToolName {
+    /// The name of the MCP server.
+    pub fn server(&self) -> &str {
+        self.0.split_once('/').map_or("", |(server, _)| server)
+    }
+
+    /// The tool within the server.
+    pub fn tool(&self) -> &str {
+        self.0.split_once('/').map_or("", |(_, tool)| tool)
+    }
+}
+
+impl ToolPattern {
+    /// The name of the MCP server.
+    pub fn server(&self) -> &str {
+        self.0.split_once('/').map_or("", |(server, _)| server)
+    }
+
+    /// The tool within the server; none for all of them.
+    pub fn tool(&self) -> Option<&str> {
+        self.0.split_once('/').map(|(_, tool)| tool).filter(|tool| *tool != "*")
+    }
+
+    /// Whether the pattern covers one tool.
+    pub fn covers(&self, tool: &ToolName) -> bool {
+        self.server() == tool.server() && self.tool().is_none_or(|own| own == tool.tool())
+    }
+
+    /// Whether some tool may be covered by both patterns.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.server() == other.server()
+            && match (self.tool(), other.tool()) {
+                (Some(own), Some(others)) => own == others,
+                (None, _) | (_, None) => true,
+            }
+    }
+}
+
+macro_rules! number_type {
+    ($(#[$doc:meta])* $name:ident, $allowed:expr, $words:literal, $schema:tt) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+        #[serde(try_from = "f64", into = "f64")]
+        pub struct $name(f64);
+
+        impl $name {
+            /// The number.
+            pub fn get(self) -> f64 {
+                self.0
+            }
+        }
+
+        impl TryFrom<f64> for $name {
+            type Error = InvalidValue;
+
+            fn try_from(number: f64) -> Result<Self, InvalidValue> {
+                let allowed: fn(f64) -> bool = $allowed;
+                if allowed(number) {
+                    Ok(Self(number))
+                } else {
+                    Err(InvalidValue(format!(concat!("must be ", $words, ", found {}"), number)))
+                }
+            }
+        }
+
+        impl From<$name> for f64 {
+            fn from(number: $name) -> Self {
+                number.0
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    };
+}
+
+number_type!(
+    /// How freely a model samples, from 0 to 2.
+    Temperature,
+    |number| (0.0..=2.0).contains(&number),
+    "from 0 to 2",
+    { "type": "number", "minimum": 0, "maximum": 2 }
+);
+number_type!(
+    /// A price in US dollars, 0 or above.
+    Usd,
+    |number| number >= 0.0 && number.is_finite(),
+    "0 or above",
+    { "type": "number", "minimum": 0 }
+);
+number_type!(
+    /// A limit in US dollars, above 0.
+    UsdLimit,
+    |number| number > 0.0 && number.is_finite(),
+    "above 0",
+    { "type": "number", "exclusiveMinimum": 0 }
+);
+
+impl Temperature {
+    /// The temperature of an agent that does not say.
+    pub const DEFAULT: Self = Self(0.7);
+}
