@@ -82,6 +82,17 @@ pub enum AgentKind {
     Remote(RemoteAgent),
 }
 
+impl AgentKind {
+    /// The kind as files spell it.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Llm(_) => "llm",
+            Self::Cli(_) => "cli",
+            Self::Remote(_) => "remote",
+        }
+    }
+}
+
 /// Who an agent is: the part that never changes while it works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentIdentity {

@@ -1,0 +1,27 @@
+//! Checkpoints: the State of a task at a point to which one can return.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{CheckpointId, TaskId};
+use crate::state::State;
+
+/// A saved moment of a task, as it is shown. Stores keep only the position in the journal: the
+/// State is put together from there when someone asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The checkpoint's id.
+    pub checkpoint_id: CheckpointId,
+    /// The task it belongs to.
+    pub task_id: TaskId,
+    /// The whole State at that moment.
+    pub state: State,
+    /// The node of the workflow; of a task for one agent, the agent's name.
+    pub position: String,
+    /// Counts the task's checkpoints from 0.
+    pub sequence: u32,
+    /// When it was taken.
+    pub created_at: Timestamp,
+    /// Whether the task waits there for a person.
+    pub awaiting_human: bool,
+}

@@ -1,0 +1,288 @@
+//! Events: what is written to the journal. Everything else is derived from them.
+//!
+//! Names are in the past tense. Once released, an event's JSON form is read for ever: fields may
+//! be added with a default, never renamed or given another meaning.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::definition::Digest;
+use crate::failure::{ErrorCode, Failure};
+use crate::ids::{CheckpointId, ExecutionId, InstanceId, SessionId, TaskId};
+use crate::message::Message;
+use crate::name::Name;
+use crate::usage::Usage;
+
+/// What a list of events belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StreamId {
+    /// A task's.
+    Task(TaskId),
+    /// A session's.
+    Session(SessionId),
+    /// A schedule's.
+    Schedule(Name),
+    /// An agent's: whether it is enabled.
+    Agent(Name),
+}
+
+/// Where an event stands among all events, in commit order.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Position(pub u64);
+
+impl Position {
+    /// The position `count` events later.
+    pub fn plus(self, count: usize) -> Self {
+        Self(self.0 + count as u64)
+    }
+}
+
+/// Where an event stands in its stream: 1, 2, 3 without gaps; 0 is an empty stream.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Sequence(pub u64);
+
+impl Sequence {
+    /// The sequence `count` events later.
+    pub fn plus(self, count: usize) -> Self {
+        Self(self.0 + count as u64)
+    }
+}
+
+/// How often a task has changed hands. A commit in the name of an older owner is refused.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// The epoch of the next owner.
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// An event with its place in the journal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// Its place among all events.
+    pub position: Position,
+    /// The stream it belongs to.
+    pub stream: StreamId,
+    /// Its place in that stream.
+    pub sequence: Sequence,
+    /// When it happened.
+    pub at: Timestamp,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// Someone gave work to an agent. Counts as the first message of the conversation.
+    TaskCreated(TaskCreated),
+    /// A process took the task as its own.
+    TaskClaimed {
+        /// The process.
+        instance: InstanceId,
+        /// How often the task has changed hands, this time included.
+        epoch: Epoch,
+    },
+    /// The task's turn came.
+    TaskStarted,
+    /// A new owner goes on with a task whose former owner is gone.
+    TaskResumed,
+    /// Someone other than the owner asked for the task to end.
+    CancelRequested,
+    /// The task is done.
+    TaskCompleted {
+        /// Where the result is.
+        result: ResultRef,
+    },
+    /// The task failed.
+    TaskFailed {
+        /// Why, for programs.
+        code: ErrorCode,
+        /// Why, for people.
+        error: String,
+        /// Where what there is of a result is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        partial_result: Option<ResultRef>,
+    },
+    /// The task ended because someone asked for it.
+    TaskCancelled,
+
+    /// An execution moved on.
+    ExecutionChanged {
+        /// The execution.
+        execution_id: ExecutionId,
+        /// What happened to it.
+        change: ExecutionChange,
+    },
+
+    /// A request went to the model.
+    ModelCalled {
+        /// Which turn of the loop this is, from 1.
+        iteration: u32,
+    },
+    /// The model answered.
+    ModelAnswered {
+        /// What it said.
+        message: Message,
+        /// What the call used.
+        usage: Usage,
+        /// How long the call took.
+        duration_ms: u64,
+        /// What the driver wants to be told again in later calls of the task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mark: Option<u32>,
+    },
+    /// The call to the model failed.
+    ModelFailed {
+        /// Why.
+        failure: Failure,
+        /// How long the call took.
+        duration_ms: u64,
+        /// What the driver wants to be told again in later calls of the task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mark: Option<u32>,
+    },
+    /// A message that no model call brought was added to the conversation.
+    MessageAdded {
+        /// The message.
+        message: Message,
+    },
+    /// The State was marked as a point to return to.
+    CheckpointTaken {
+        /// The checkpoint.
+        checkpoint_id: CheckpointId,
+        /// Counts the task's checkpoints from 0.
+        sequence: u32,
+        /// The node, or the agent's name.
+        node: String,
+        /// Whether the task waits there for a person.
+        awaiting_human: bool,
+    },
+}
+
+/// What happened to an execution; each is one transition of its state machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "on", rename_all = "snake_case")]
+pub enum ExecutionChange {
+    /// It left idle and gets what it needs.
+    Start {
+        /// The agent that runs.
+        agent: Name,
+        /// How many retries it has.
+        max_retries: u32,
+    },
+    /// Its work began.
+    Run,
+    /// Its work succeeded.
+    Complete,
+    /// Its start or its work failed.
+    Fail {
+        /// Why.
+        failure: Failure,
+        /// When it will be tried again, if it will.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_at: Option<Timestamp>,
+    },
+    /// It is tried again.
+    Retry,
+    /// It took longer than it may.
+    TimeOut,
+    /// It ended because someone asked for it.
+    Cancel,
+    /// What is left of it is being put in order.
+    CleanUp,
+    /// All is in order; it is over.
+    Finish,
+}
+
+/// The first event of every task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskCreated {
+    /// The input.
+    pub description: String,
+    /// The agent that does it.
+    pub assigned_agent: Name,
+    /// Every definition that the task may need, as it was when the task was created.
+    pub pins: Vec<Pin>,
+    /// Named values that come with the input.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub parameters: Map<String, Value>,
+    /// A class of the retention policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// How long to keep it after its end, if the task says so itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_days: Option<u32>,
+    /// The task that this one is a part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_task_id: Option<TaskId>,
+}
+
+/// What a pinned definition is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PinKind {
+    /// An agent.
+    Agent,
+    /// The rules of a scripted model.
+    Script,
+}
+
+/// A definition that a task holds on to, whatever becomes of its file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// What it is.
+    pub kind: PinKind,
+    /// Its name.
+    pub name: Name,
+    /// The digest of its canonical form, by which the store keeps it.
+    pub digest: Digest,
+}
+
+/// Where a result is. Messages are stored once, so a result that is a message is not repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultRef {
+    /// The newest thing the model said.
+    LastAnswer,
+}
+
+impl Event {
+    /// The event's name, as the journal has it.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::TaskCreated(_) => "task_created",
+            Self::TaskClaimed { .. } => "task_claimed",
+            Self::TaskStarted => "task_started",
+            Self::TaskResumed => "task_resumed",
+            Self::CancelRequested => "cancel_requested",
+            Self::TaskCompleted { .. } => "task_completed",
+            Self::TaskFailed { .. } => "task_failed",
+            Self::TaskCancelled => "task_cancelled",
+            Self::ExecutionChanged { .. } => "execution_changed",
+            Self::ModelCalled { .. } => "model_called",
+            Self::ModelAnswered { .. } => "model_answered",
+            Self::ModelFailed { .. } => "model_failed",
+            Self::MessageAdded { .. } => "message_added",
+            Self::CheckpointTaken { .. } => "checkpoint_taken",
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "event_tests.rs"]
+mod tests;

@@ -1,0 +1,89 @@
+use super::*;
+use crate::failure::ErrorCategory;
+use crate::usage::Cost;
+
+/// One of each, so that a changed form is noticed: journals are read for ever.
+fn one_of_each() -> Vec<Event> {
+    let execution_id = ExecutionId::from_random_bytes([2; 16]);
+    let change = |change| Event::ExecutionChanged { execution_id, change };
+    let timestamp = Timestamp::from_second(1_767_225_600).unwrap();
+    let failure = Failure { category: ErrorCategory::Transient, message: "overloaded".into() };
+    vec![
+        Event::TaskCreated(TaskCreated {
+            description: "Ada".into(),
+            assigned_agent: "greeter".parse().unwrap(),
+            pins: vec![Pin {
+                kind: PinKind::Agent,
+                name: "greeter".parse().unwrap(),
+                digest: Digest::of(b"{}"),
+            }],
+            parameters: Map::from_iter([("topic".to_owned(), Value::from("rain"))]),
+            class: Some("debug".into()),
+            retention_days: Some(3),
+            parent_task_id: Some(TaskId::from_random_bytes([1; 16])),
+        }),
+        Event::TaskClaimed { instance: InstanceId::from_random_bytes([3; 16]), epoch: Epoch(1) },
+        Event::TaskStarted,
+        Event::TaskResumed,
+        Event::CancelRequested,
+        Event::TaskCompleted { result: ResultRef::LastAnswer },
+        Event::TaskFailed {
+            code: ErrorCode::LimitIterations,
+            error: "10 turns".into(),
+            partial_result: Some(ResultRef::LastAnswer),
+        },
+        Event::TaskCancelled,
+        change(ExecutionChange::Start {
+            agent: "greeter".parse().unwrap(),
+            max_retries: 3,
+        }),
+        change(ExecutionChange::Run),
+        change(ExecutionChange::Complete),
+        change(ExecutionChange::Fail {
+            failure: failure.clone(),
+            retry_at: Some(timestamp),
+        }),
+        change(ExecutionChange::Retry),
+        change(ExecutionChange::TimeOut),
+        change(ExecutionChange::Cancel),
+        change(ExecutionChange::CleanUp),
+        change(ExecutionChange::Finish),
+        Event::ModelCalled { iteration: 1 },
+        Event::ModelAnswered {
+            message: Message::Assistant {
+                content: "Hello, Ada.".into(),
+                tool_calls: Vec::new(),
+                timestamp,
+            },
+            usage: Usage { input_tokens: 9, output_tokens: 3, cost: Cost::of_tokens(12, 0.5) },
+            duration_ms: 4,
+            mark: Some(0),
+        },
+        Event::ModelFailed { failure, duration_ms: 4, mark: None },
+        Event::MessageAdded {
+            message: Message::System { content: "Be brief.".into(), timestamp },
+        },
+        Event::CheckpointTaken {
+            checkpoint_id: CheckpointId::from_random_bytes([4; 16]),
+            sequence: 0,
+            node: "greeter".into(),
+            awaiting_human: false,
+        },
+    ]
+}
+
+#[test]
+fn events_keep_their_form() {
+    let lines: Vec<String> =
+        one_of_each().iter().map(|event| serde_json::to_string(event).unwrap()).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn events_survive_the_journal_and_are_labelled_as_they_are_written() {
+    for event in one_of_each() {
+        let json = serde_json::to_value(&event).unwrap();
+        assert_eq!(json["type"], event.label());
+        assert_eq!(serde_json::from_value::<Event>(json).unwrap(), event);
+    }
+}

@@ -1,0 +1,90 @@
+//! Why things fail: the category decides whether a retry makes sense, the code tells programs.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What kind of error ended an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCategory {
+    /// May succeed when tried again: an overloaded server, a lost connection.
+    Transient,
+    /// Will not succeed when tried again: a wrong key, a missing program.
+    Permanent,
+    /// The agent itself reported that it failed.
+    AgentError,
+    /// Polity or the machine it runs on failed.
+    SystemError,
+}
+
+impl ErrorCategory {
+    /// The category's name as files and JSON have it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Transient => "transient",
+            Self::Permanent => "permanent",
+            Self::AgentError => "agent_error",
+            Self::SystemError => "system_error",
+        }
+    }
+}
+
+impl fmt::Display for ErrorCategory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.label())
+    }
+}
+
+/// Why a task failed, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// The time ran out.
+    Timeout,
+    /// The agent reached its `max_iterations` without an answer.
+    LimitIterations,
+    /// The model answered with neither text nor tool calls.
+    EmptyAnswer,
+    /// The model could not be reached, or was overloaded, until the retries ran out.
+    ModelUnavailable,
+    /// The model refused the request; the same request would be refused again.
+    ModelRejected,
+    /// Something that Polity needs is missing or broken.
+    SystemError,
+}
+
+impl ErrorCode {
+    /// The code as JSON has it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::LimitIterations => "limit_iterations",
+            Self::EmptyAnswer => "empty_answer",
+            Self::ModelUnavailable => "model_unavailable",
+            Self::ModelRejected => "model_rejected",
+            Self::SystemError => "system_error",
+        }
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.label())
+    }
+}
+
+/// One failed attempt of an execution.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind of error it was.
+    pub category: ErrorCategory,
+    /// What happened, for people.
+    pub message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.category)
+    }
+}

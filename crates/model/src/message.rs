@@ -1,0 +1,216 @@
+//! Messages of a conversation, and the conversation itself, which only grows.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::ids::ToolCallId;
+
+/// One message. Only an assistant asks for tools, and only a tool's message answers a call: other
+/// combinations cannot be written down.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+pub enum Message {
+    /// What a person, or another agent, said.
+    User {
+        /// The text.
+        content: String,
+        /// When it was said.
+        timestamp: Timestamp,
+    },
+    /// What the model answered.
+    Assistant {
+        /// The text; may be empty when the model only asks for tools.
+        content: String,
+        /// The tools the model asks for.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall>,
+        /// When it was said.
+        timestamp: Timestamp,
+    },
+    /// What a tool answered.
+    Tool {
+        /// The call that this answers.
+        tool_call_id: ToolCallId,
+        /// The text.
+        content: String,
+        /// When it was said.
+        timestamp: Timestamp,
+    },
+    /// An instruction from Polity or from the agent's author.
+    System {
+        /// The text.
+        content: String,
+        /// When it was said.
+        timestamp: Timestamp,
+    },
+}
+
+/// Who said a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A person, or another agent.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool.
+    Tool,
+    /// Polity or the agent's author.
+    System,
+}
+
+impl Role {
+    /// The role's name as JSON has it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+            Self::System => "system",
+        }
+    }
+}
+
+/// One invocation of a tool, as a model asked for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The call's own id, which its answer repeats.
+    pub id: ToolCallId,
+    /// The MCP server that has the tool.
+    pub server: String,
+    /// The tool's name on that server.
+    pub tool: String,
+    /// What to call it with.
+    pub arguments: Map<String, Value>,
+}
+
+impl Message {
+    /// Who said it.
+    pub fn role(&self) -> Role {
+        match self {
+            Self::User { .. } => Role::User,
+            Self::Assistant { .. } => Role::Assistant,
+            Self::Tool { .. } => Role::Tool,
+            Self::System { .. } => Role::System,
+        }
+    }
+
+    /// The text.
+    pub fn content(&self) -> &str {
+        match self {
+            Self::User { content, .. }
+            | Self::Assistant { content, .. }
+            | Self::Tool { content, .. }
+            | Self::System { content, .. } => content,
+        }
+    }
+
+    /// The tools it asks for; empty unless an assistant said it.
+    pub fn tool_calls(&self) -> &[ToolCall] {
+        match self {
+            Self::Assistant { tool_calls, .. } => tool_calls,
+            Self::User { .. } | Self::Tool { .. } | Self::System { .. } => &[],
+        }
+    }
+
+    /// When it was said.
+    pub fn timestamp(&self) -> Timestamp {
+        match self {
+            Self::User { timestamp, .. }
+            | Self::Assistant { timestamp, .. }
+            | Self::Tool { timestamp, .. }
+            | Self::System { timestamp, .. } => *timestamp,
+        }
+    }
+}
+
+/// Messages in order. The type offers no way to change or remove one.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Conversation {
+    messages: Vec<Message>,
+}
+
+impl Conversation {
+    /// Adds a message at the end.
+    pub fn push(&mut self, message: Message) {
+        self.messages.push(message);
+    }
+
+    /// All messages, oldest first.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// The newest message.
+    pub fn last(&self) -> Option<&Message> {
+        self.messages.last()
+    }
+
+    /// How many messages there are.
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether nothing has been said yet.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// The newest thing the model said that has any text.
+    pub fn last_answer(&self) -> Option<&str> {
+        self.messages
+            .iter()
+            .rev()
+            .filter(|message| message.role() == Role::Assistant)
+            .map(Message::content)
+            .find(|content| !content.is_empty())
+    }
+}
+
+impl Extend<Message> for Conversation {
+    fn extend<I: IntoIterator<Item = Message>>(&mut self, messages: I) {
+        self.messages.extend(messages);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_the_same_form_in_every_file() {
+        let timestamp: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+        let id = ToolCallId::from_random_bytes([7; 16]);
+        let mut conversation = Conversation::default();
+        conversation.push(Message::User { content: "weather?".into(), timestamp });
+        conversation.push(Message::Assistant {
+            content: String::new(),
+            tool_calls: vec![ToolCall {
+                id,
+                server: "weather".into(),
+                tool: "forecast".into(),
+                arguments: Map::from_iter([("city".to_owned(), Value::from("Oslo"))]),
+            }],
+            timestamp,
+        });
+        conversation.push(Message::Tool {
+            tool_call_id: id,
+            content: "sunny".into(),
+            timestamp,
+        });
+        let text = serde_json::to_string(&conversation).unwrap();
+        assert_eq!(
+            text,
+            concat!(
+                r#"[{"role":"user","content":"weather?","timestamp":"2026-01-02T03:04:05Z"},"#,
+                r#"{"role":"assistant","content":"","tool_calls":[{"id":"07070707-0707-4707-8707-070707070707","#,
+                r#""server":"weather","tool":"forecast","arguments":{"city":"Oslo"}}],"timestamp":"2026-01-02T03:04:05Z"},"#,
+                r#"{"role":"tool","tool_call_id":"07070707-0707-4707-8707-070707070707","content":"sunny","timestamp":"2026-01-02T03:04:05Z"}]"#
+            )
+        );
+        assert_eq!(serde_json::from_str::<Conversation>(&text).unwrap(), conversation);
+        assert_eq!(conversation.last_answer(), None);
+    }
+}

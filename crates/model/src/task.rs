@@ -1,0 +1,296 @@
+//! Tasks: the frozen order, the live run and the snapshot that is stored and shown.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::failure::ErrorCode;
+use crate::ids::TaskId;
+use crate::machine::task::{TaskStatus, TaskTransition};
+use crate::machine::{IllegalTransition, Machine};
+use crate::name::Name;
+use crate::usage::{Usage, UsageReport};
+
+/// What was asked for: set when a task is created, never changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskOrder {
+    /// The task's id.
+    pub id: TaskId,
+    /// The input.
+    pub description: String,
+    /// The agent or workflow that does it.
+    pub assigned_agent: Name,
+    /// Named values that come with the input.
+    pub parameters: Map<String, Value>,
+    /// A class of the retention policy.
+    pub class: Option<String>,
+    /// How long to keep it after its end, if the task says so itself.
+    pub retention_days: Option<u32>,
+    /// The task that this one is a part of.
+    pub parent_task_id: Option<TaskId>,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskEnd {
+    /// It is done.
+    Completed {
+        /// What came out.
+        result: String,
+    },
+    /// It failed.
+    Failed {
+        /// Why, for programs.
+        code: ErrorCode,
+        /// Why, for people.
+        error: String,
+        /// What there was of a result.
+        partial_result: Option<String>,
+    },
+    /// Someone asked for it to end.
+    Cancelled,
+}
+
+/// A task as it runs: the live state machine with what it has used.
+///
+/// It shares its frozen order and changes in place. A transition is a match and a store to a
+/// field; a [`Task`] snapshot is taken only to store or to show it.
+#[derive(Debug, Clone)]
+pub struct TaskExecution {
+    order: Arc<TaskOrder>,
+    status: TaskStatus,
+    started_at: Option<Timestamp>,
+    completed_at: Option<Timestamp>,
+    usage: Usage,
+    end: Option<TaskEnd>,
+}
+
+/// Something was charged to a task that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("task {task_id} is {status}: no cost can be added to a finished run")]
+pub struct RunFinished {
+    /// The task.
+    pub task_id: TaskId,
+    /// How it ended.
+    pub status: TaskStatus,
+}
+
+impl TaskExecution {
+    /// A task that waits for its turn.
+    pub fn new(order: Arc<TaskOrder>) -> Self {
+        Self {
+            order,
+            status: TaskStatus::Pending,
+            started_at: None,
+            completed_at: None,
+            usage: Usage::default(),
+            end: None,
+        }
+    }
+
+    /// What was asked for.
+    pub fn order(&self) -> &Arc<TaskOrder> {
+        &self.order
+    }
+
+    /// Where the task is in its life.
+    #[inline]
+    pub fn status(&self) -> TaskStatus {
+        self.status
+    }
+
+    /// What it has used so far.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// How it ended, if it has.
+    pub fn end(&self) -> Option<&TaskEnd> {
+        self.end.as_ref()
+    }
+
+    /// Makes one transition that does not end the task.
+    #[inline]
+    pub fn advance(
+        &mut self,
+        on: TaskTransition,
+        at: Timestamp,
+    ) -> Result<TaskStatus, IllegalTransition<TaskStatus>> {
+        let next = self.status.transition(on)?;
+        if next == TaskStatus::Running && self.started_at.is_none() {
+            self.started_at = Some(at);
+        }
+        if next.is_final() {
+            self.completed_at = Some(at);
+        }
+        self.status = next;
+        Ok(next)
+    }
+
+    /// Ends the task.
+    pub fn finish(
+        &mut self,
+        end: TaskEnd,
+        at: Timestamp,
+    ) -> Result<TaskStatus, IllegalTransition<TaskStatus>> {
+        let on = match end {
+            TaskEnd::Completed { .. } => TaskTransition::Complete,
+            TaskEnd::Failed { .. } => TaskTransition::Fail,
+            TaskEnd::Cancelled => TaskTransition::Cancel,
+        };
+        let status = self.advance(on, at)?;
+        self.end = Some(end);
+        Ok(status)
+    }
+
+    /// Adds what one call used.
+    #[inline]
+    pub fn add_usage(&mut self, used: Usage) -> Result<(), RunFinished> {
+        if self.status.is_final() {
+            return Err(RunFinished { task_id: self.order.id, status: self.status });
+        }
+        self.usage += used;
+        Ok(())
+    }
+
+    /// The task as it is now, to be stored or shown.
+    pub fn snapshot(&self) -> Task {
+        let order = &*self.order;
+        let (result, error, error_code) = match &self.end {
+            None | Some(TaskEnd::Cancelled) => (None, None, None),
+            Some(TaskEnd::Completed { result }) => (Some(result.clone()), None, None),
+            Some(TaskEnd::Failed { code, error, partial_result }) => {
+                (partial_result.clone(), Some(error.clone()), Some(*code))
+            }
+        };
+        Task {
+            id: order.id,
+            description: order.description.clone(),
+            status: self.status,
+            assigned_agent: order.assigned_agent.clone(),
+            result,
+            error,
+            error_code,
+            created_at: order.created_at,
+            started_at: self.started_at,
+            completed_at: self.completed_at,
+            retention_days: order.retention_days,
+            parent_task_id: order.parent_task_id,
+            class: order.class.clone(),
+            parameters: order.parameters.clone(),
+            usage: self.usage.report(),
+            interrupted: false,
+        }
+    }
+}
+
+/// A task at one moment, as it is stored and shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Task {
+    /// The task's id.
+    pub id: TaskId,
+    /// The input.
+    pub description: String,
+    /// Where it is in its life.
+    pub status: TaskStatus,
+    /// The agent or workflow that does it.
+    pub assigned_agent: Name,
+    /// What came out; of a failed task, what there was of it.
+    pub result: Option<String>,
+    /// Why it failed, for people.
+    pub error: Option<String>,
+    /// Why it failed, for programs.
+    pub error_code: Option<ErrorCode>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it began to run.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub completed_at: Option<Timestamp>,
+    /// How long to keep it, if the task says so itself.
+    pub retention_days: Option<u32>,
+    /// The task that this one is a part of.
+    pub parent_task_id: Option<TaskId>,
+    /// A class of the retention policy.
+    pub class: Option<String>,
+    /// Named values that came with the input.
+    pub parameters: Map<String, Value>,
+    /// What it has used so far.
+    pub usage: UsageReport,
+    /// Whether the process that ran it is gone, so that it waits to be resumed.
+    pub interrupted: bool,
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::usage::Cost;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn task() -> TaskExecution {
+        TaskExecution::new(Arc::new(TaskOrder {
+            id: TaskId::from_random_bytes([1; 16]),
+            description: "Ada".into(),
+            assigned_agent: "greeter".parse().unwrap(),
+            parameters: Map::new(),
+            class: None,
+            retention_days: None,
+            parent_task_id: None,
+            created_at: at(0),
+        }))
+    }
+
+    #[test]
+    fn a_run_keeps_its_times_usage_and_result() {
+        let mut run = task();
+        run.advance(TaskTransition::Start, at(1)).unwrap();
+        let used = Usage { input_tokens: 3, output_tokens: 2, cost: Cost::of_tokens(5, 1.0) };
+        run.add_usage(used).unwrap();
+        run.add_usage(used).unwrap();
+        run.finish(TaskEnd::Completed { result: "Hello.".into() }, at(2)).unwrap();
+
+        let task = run.snapshot();
+        assert_eq!(task.status, TaskStatus::Completed);
+        assert_eq!(task.result.as_deref(), Some("Hello."));
+        assert_eq!((task.started_at, task.completed_at), (Some(at(1)), Some(at(2))));
+        assert_eq!((task.usage.input_tokens, task.usage.output_tokens), (6, 4));
+    }
+
+    #[test]
+    fn waiting_for_a_person_keeps_the_first_start() {
+        let mut run = task();
+        run.advance(TaskTransition::Start, at(1)).unwrap();
+        run.advance(TaskTransition::Ask, at(2)).unwrap();
+        run.advance(TaskTransition::Resume, at(3)).unwrap();
+        assert_eq!(run.snapshot().started_at, Some(at(1)));
+    }
+
+    #[test]
+    fn nothing_is_added_to_a_finished_run() {
+        let mut run = task();
+        run.finish(TaskEnd::Cancelled, at(1)).unwrap();
+        let refused = run.add_usage(Usage { input_tokens: 1, ..Usage::default() }).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "task 01010101-0101-4101-8101-010101010101 is cancelled: \
+             no cost can be added to a finished run"
+        );
+        assert_eq!(run.usage(), &Usage::default());
+    }
+
+    #[test]
+    fn a_refused_end_leaves_the_run_as_it_was() {
+        let mut run = task();
+        run.finish(TaskEnd::Completed { result: "early".into() }, at(1)).unwrap_err();
+        assert_eq!((run.status(), run.end()), (TaskStatus::Pending, None));
+        assert_eq!(run.snapshot().completed_at, None);
+    }
+}

@@ -1,0 +1,284 @@
+//! The trace of a task: its journal, told as steps.
+//!
+//! A trace is never stored. It is folded from the task's own events, so it is complete to the last
+//! one that reached the disk, and reading it costs time in proportion to that task alone.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::event::{Event, ExecutionChange, Recorded};
+use crate::ids::{SessionId, TaskId};
+use crate::message::Message;
+use crate::name::Name;
+use crate::usage::{Usage, UsageReport};
+
+/// The execution history of one task.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TraceLog {
+    /// The task.
+    pub task_id: TaskId,
+    /// What happened, oldest first.
+    pub steps: Vec<StepRecord>,
+    /// The conversations of sub-agents, by session id.
+    pub sub_agent_sessions: BTreeMap<SessionId, SubAgentSessionInfo>,
+    /// When the first step happened.
+    pub created_at: Timestamp,
+    /// When the newest step happened.
+    pub updated_at: Timestamp,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepRecord {
+    /// What kind of step it is: `model_call`, `retry`.
+    pub step_name: String,
+    /// What happened, for people.
+    pub message: String,
+    /// When it ended.
+    pub timestamp: Timestamp,
+    /// How serious it is.
+    pub status: StepStatus,
+    /// The agent at work.
+    pub agent: Name,
+    /// The tools that were called in it.
+    pub tool_calls: Vec<ToolCallRecord>,
+    /// How long it took; 0 for what only marks a moment.
+    pub duration_ms: u64,
+    /// What a model call used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageReport>,
+}
+
+/// How serious a step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepStatus {
+    /// As it should be.
+    Info,
+    /// Not as it should be, and the task goes on.
+    Warning,
+    /// Something failed.
+    Error,
+}
+
+/// One call of a tool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ToolCallRecord {
+    /// The MCP server.
+    pub server: String,
+    /// The tool.
+    pub tool: String,
+    /// What it was called with.
+    pub arguments: Map<String, Value>,
+    /// What it answered.
+    pub result: Option<Value>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// How long it took.
+    pub duration_ms: u64,
+}
+
+/// A sub-agent's conversation, as its parent's trace shows it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SubAgentSessionInfo {
+    /// The session.
+    pub session_id: SessionId,
+    /// The sub-agent.
+    pub agent: Name,
+    /// How many messages it has.
+    pub message_count: u64,
+    /// Where it is in its life.
+    pub status: String,
+}
+
+/// The longest message of a step, in characters; the whole text is in the conversation.
+pub const STEP_MESSAGE_CHARACTERS_MAX: usize = 200;
+
+impl TraceLog {
+    /// Tells a task's events as steps. Nothing comes out where the list does not begin with the
+    /// task's creation.
+    pub fn from_events(task_id: TaskId, events: &[Recorded]) -> Option<Self> {
+        let first = events.first()?;
+        let Event::TaskCreated(created) = &first.event else { return None };
+        let mut teller = Teller {
+            trace: Self {
+                task_id,
+                steps: Vec::new(),
+                sub_agent_sessions: BTreeMap::new(),
+                created_at: first.at,
+                updated_at: first.at,
+            },
+            agent: created.assigned_agent.clone(),
+            call_since: None,
+        };
+        for recorded in events {
+            teller.tell(recorded);
+        }
+        teller.end();
+        Some(teller.trace)
+    }
+}
+
+struct Teller {
+    trace: TraceLog,
+    agent: Name,
+    /// When the model call that is under way began.
+    call_since: Option<Timestamp>,
+}
+
+impl Teller {
+    fn tell(&mut self, recorded: &Recorded) {
+        use StepStatus::{Error, Info, Warning};
+        let at = recorded.at;
+        self.trace.updated_at = at;
+        match &recorded.event {
+            Event::TaskCreated(created) => {
+                self.step(at, "created", Info, format!("given to {}", created.assigned_agent));
+            }
+            Event::TaskStarted => self.step(at, "started", Info, String::new()),
+            Event::TaskResumed => {
+                self.interrupted_call(at);
+                let message = "the process that ran the task was gone; another goes on with it";
+                self.step(at, "resumed", Warning, message.to_owned());
+            }
+            Event::CancelRequested => self.step(at, "cancel_requested", Info, String::new()),
+            Event::TaskCompleted { .. } => self.step(at, "completed", Info, String::new()),
+            Event::TaskFailed { code, error, .. } => {
+                self.step(at, "failed", Error, format!("{code}: {error}"));
+            }
+            Event::TaskCancelled => {
+                self.call_since = None;
+                self.step(at, "cancelled", Warning, String::new());
+            }
+            Event::ModelCalled { .. } => self.call_since = Some(at),
+            Event::ModelAnswered { message, usage, duration_ms, .. } => {
+                self.model_call(at, Info, told(message), *duration_ms, Some(*usage));
+            }
+            Event::ModelFailed { failure, duration_ms, .. } => {
+                self.model_call(at, Error, failure.to_string(), *duration_ms, None);
+            }
+            Event::MessageAdded { message } => {
+                self.step(at, "message", Warning, told(message));
+            }
+            Event::ExecutionChanged { change, .. } => self.tell_execution(at, change),
+            // These say how, not what: the task's other records tell of them.
+            Event::TaskClaimed { .. } | Event::CheckpointTaken { .. } => {}
+        }
+    }
+
+    fn tell_execution(&mut self, at: Timestamp, change: &ExecutionChange) {
+        match change {
+            ExecutionChange::Fail { retry_at: Some(retry_at), .. } => {
+                let wait_ms = retry_at.duration_since(at).as_millis();
+                let message = format!("to be tried again in {wait_ms} ms");
+                self.step(at, "retry", StepStatus::Warning, message);
+            }
+            ExecutionChange::TimeOut => {
+                self.step(at, "timed_out", StepStatus::Error, String::new());
+            }
+            ExecutionChange::Start { .. }
+            | ExecutionChange::Run
+            | ExecutionChange::Complete
+            | ExecutionChange::Fail { retry_at: None, .. }
+            | ExecutionChange::Retry
+            | ExecutionChange::Cancel
+            | ExecutionChange::CleanUp
+            | ExecutionChange::Finish => {}
+        }
+    }
+
+    /// A call that has no answer yet is a step too, or a crash would hide its last act.
+    fn end(&mut self) {
+        if let Some(since) = self.call_since.take() {
+            let message = "called; no answer yet".to_owned();
+            self.step(since, "model_call", StepStatus::Warning, message);
+        }
+    }
+
+    fn interrupted_call(&mut self, at: Timestamp) {
+        if let Some(since) = self.call_since.take() {
+            let message = "called; the process ended before the answer came".to_owned();
+            self.step(since, "model_call", StepStatus::Warning, message);
+            self.trace.updated_at = at;
+        }
+    }
+
+    fn model_call(
+        &mut self,
+        at: Timestamp,
+        status: StepStatus,
+        message: String,
+        duration_ms: u64,
+        usage: Option<Usage>,
+    ) {
+        self.call_since = None;
+        self.step(at, "model_call", status, message);
+        if let Some(step) = self.trace.steps.last_mut() {
+            step.duration_ms = duration_ms;
+            step.usage = usage.map(|usage| usage.report());
+        }
+    }
+
+    fn step(&mut self, at: Timestamp, name: &str, status: StepStatus, message: String) {
+        self.trace.steps.push(StepRecord {
+            step_name: name.to_owned(),
+            message,
+            timestamp: at,
+            status,
+            agent: self.agent.clone(),
+            tool_calls: Vec::new(),
+            duration_ms: 0,
+            usage: None,
+        });
+    }
+}
+
+/// A message in one short line.
+fn told(message: &Message) -> String {
+    let calls = message.tool_calls();
+    if message.content().is_empty() && !calls.is_empty() {
+        let names: Vec<_> =
+            calls.iter().map(|call| format!("{}/{}", call.server, call.tool)).collect();
+        return format!("asks for {}", names.join(", "));
+    }
+    shorten(message.content(), STEP_MESSAGE_CHARACTERS_MAX)
+}
+
+/// The text on one line, with a mark where it was cut.
+pub fn shorten(text: &str, characters_max: usize) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if let Some((cut, _)) = line.char_indices().nth(characters_max) {
+            line.truncate(cut);
+            line.push('…');
+            break;
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shorten;
+
+    #[test]
+    fn a_long_text_becomes_one_short_line() {
+        for (text, short) in [
+            ("", ""),
+            ("  one\n two ", "one two"),
+            ("exactly te", "exactly te"),
+            ("exactly ten", "exactly te…"),
+            ("überlängen", "überlängen"),
+            ("überlänge ü", "überlänge …"),
+        ] {
+            assert_eq!(shorten(text, 10), short, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What a run has used: tokens and money.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+const PICO_USD_PER_USD: f64 = 1e12;
+
+/// An amount of money in millionths of a millionth of a US dollar.
+///
+/// Prices are given per million tokens and sums must not drift, so money is an integer; one token
+/// at a tenth of a dollar per million is 100,000 of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cost {
+    pico_usd: u64,
+}
+
+impl Cost {
+    /// No money.
+    pub const ZERO: Self = Self { pico_usd: 0 };
+
+    /// What `tokens` cost at a price per million tokens. A price that is negative or no number
+    /// counts as zero: definitions refuse such prices before they get here.
+    pub fn of_tokens(tokens: u64, usd_per_million: f64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the cast saturates, and a price beyond 18 dollars per token is none"
+        )]
+        let pico_usd_per_token = (usd_per_million * 1e6).round() as u64;
+        Self { pico_usd: tokens.saturating_mul(pico_usd_per_token) }
+    }
+
+    /// The amount in US dollars, for reports.
+    #[expect(clippy::cast_precision_loss, reason = "reports round to far fewer digits")]
+    pub fn usd(self) -> f64 {
+        self.pico_usd as f64 / PICO_USD_PER_USD
+    }
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, other: Self) {
+        self.pico_usd = self.pico_usd.saturating_add(other.pico_usd);
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "${:.4}", self.usd())
+    }
+}
+
+/// Tokens and money, of one model call or summed over many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// Tokens sent to models.
+    pub input_tokens: u64,
+    /// Tokens that models answered with.
+    pub output_tokens: u64,
+    /// What it cost.
+    #[serde(rename = "cost_pico_usd", default)]
+    pub cost: Cost,
+}
+
+impl Usage {
+    /// All tokens together.
+    pub fn total_tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    /// The form in which people and other programs read it.
+    pub fn report(&self) -> UsageReport {
+        UsageReport {
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+            cost_usd: self.cost.usd(),
+        }
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cost += other.cost;
+    }
+}
+
+/// [`Usage`] as reports show it, with the cost in dollars.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct UsageReport {
+    /// Tokens sent to models.
+    pub input_tokens: u64,
+    /// Tokens that models answered with.
+    pub output_tokens: u64,
+    /// What it cost, in US dollars.
+    pub cost_usd: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_single_tokens_cost_exactly_what_a_million_at_once_do() {
+        let mut sum = Cost::ZERO;
+        for _ in 0..1_000_000 {
+            sum += Cost::of_tokens(1, 0.15);
+        }
+        assert_eq!(sum, Cost::of_tokens(1_000_000, 0.15));
+        assert_eq!(sum.usd().to_string(), "0.15");
+        assert_eq!(sum.to_string(), "$0.1500");
+    }
+
+    #[test]
+    fn nonsense_prices_cost_nothing_and_huge_ones_saturate() {
+        assert_eq!(Cost::of_tokens(5, f64::NAN), Cost::ZERO);
+        assert_eq!(Cost::of_tokens(5, -1.0), Cost::ZERO);
+        assert_eq!(Cost::of_tokens(u64::MAX, 1e300), Cost { pico_usd: u64::MAX });
+    }
+}
