@@ -16,6 +16,7 @@ mod digest;
 mod graph;
 mod home;
 mod mcp_server;
+mod number;
 mod ordered;
 mod path;
 mod problem;
@@ -47,6 +48,7 @@ pub use self::decode::PROBLEMS_PER_FILE_MAX;
 pub use self::digest::{Digest, InvalidDigest};
 pub use self::home::{Home, Lookup, SourceFile};
 pub use self::mcp_server::{McpServerDefinition, McpTransport, ToolSettings};
+pub use self::number::{Temperature, Usd, UsdLimit};
 pub use self::problem::Problem;
 pub use self::retention::{RetentionPolicy, RetentionStatus};
 pub use self::schedule::{CatchUp, CronExpression, Overlap, ScheduleDefinition, ScheduleTarget};
@@ -58,7 +60,7 @@ pub use self::settings::{Durability, Limits, OnReview, Redaction, ServerSettings
 pub use self::source::DEFINITION_BYTES_MAX;
 pub use self::value::{
     EnvName, Expression, HttpUrl, InvalidValue, JsonPointer, Pattern, TEMPLATE_BYTES_MAX,
-    TOOL_CHARACTERS_MAX, Temperature, Template, Text, ToolName, ToolPattern, Usd, UsdLimit,
+    TOOL_CHARACTERS_MAX, Template, Text, ToolName, ToolPattern,
 };
 pub use self::workflow::{
     Edge, EdgeTarget, Join, NodeKind, ReviewAction, WorkflowDefinition, WorkflowNode,

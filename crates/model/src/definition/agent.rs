@@ -2,6 +2,7 @@
 
 mod a2a;
 mod cli;
+mod cli_args;
 mod cli_file;
 mod llm;
 mod remote;

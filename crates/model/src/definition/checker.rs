@@ -5,6 +5,7 @@ use std::fmt::Display;
 use super::path::{Path, Segment};
 use super::problem::{Finding, Place, Problem};
 use super::source::{Node, NodeKind};
+use crate::name::Name;
 
 /// One file while its rules are checked.
 #[derive(Debug)]
@@ -12,17 +13,40 @@ pub(crate) struct Checker {
     file: String,
     tree: Node,
     problems: Vec<Problem>,
+    references: Vec<(Path, Reference)>,
+}
+
+/// Something that a file names and that another file must define.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reference {
+    Agent(Name),
+    Workflow(Name),
+    AgentOrWorkflow(Name),
+    Script(Name),
+    /// An MCP server, named as part of a tool.
+    Server(String),
 }
 
 impl Checker {
     /// Starts with what parsing and decoding found. Values that were wrong are pruned from `tree`.
     pub(crate) fn new(file: &str, tree: Node, problems: Vec<Problem>) -> Self {
-        Self { file: file.to_owned(), tree, problems }
+        Self { file: file.to_owned(), tree, problems, references: Vec::new() }
     }
 
     /// Everything that was found.
     pub(crate) fn into_problems(self) -> Vec<Problem> {
         self.problems
+    }
+
+    /// Remembers that the value at `path` names something of another file. Whether that is there
+    /// is known once all files are read.
+    pub(crate) fn refer(&mut self, path: Path, reference: Reference) {
+        self.references.push((path, reference));
+    }
+
+    /// What the file names, and where.
+    pub(crate) fn take_references(&mut self) -> Vec<(Path, Reference)> {
+        std::mem::take(&mut self.references)
     }
 
     /// Records a problem of the value at `path`, or of what would hold it if it is not there.

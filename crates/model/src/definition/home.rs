@@ -2,6 +2,7 @@
 
 mod references;
 
+use std::collections::btree_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -87,6 +88,8 @@ struct Entry {
     kind: Kind,
     /// The name its file name gives, if that is a valid name.
     name: Option<Name>,
+    /// Whether another file claims the same name.
+    contested: bool,
     checker: Checker,
     content: Content,
 }
@@ -124,8 +127,8 @@ impl Home {
     }
 
     fn add(&mut self, entry: Entry) {
-        let Entry { path, kind, name, checker, content } = entry;
-        let clean = checker.is_clean();
+        let Entry { path, kind: _, name, contested, checker, content } = entry;
+        let clean = checker.is_clean() && !contested;
         self.problems.extend(checker.into_problems());
         match content {
             Content::Agent(Some(agent)) if clean => {
@@ -143,7 +146,7 @@ impl Home {
             Content::Settings(Some(settings)) if clean => self.settings = settings,
             Content::RetentionPolicy(Some(policy)) if clean => self.retention_policy = policy,
             // One wrong server does not take the others' tools away.
-            Content::McpServers(Some(servers)) => {
+            Content::McpServers(Some(servers)) if !contested => {
                 let named = |server: McpServerDefinition| (server.name.clone(), Arc::new(server));
                 self.mcp_servers.extend(servers.valid.into_iter().map(named));
             }
@@ -156,9 +159,8 @@ impl Home {
             | Content::Script(_)
             | Content::Settings(_)
             | Content::RetentionPolicy(_)
-            | Content::McpServers(None) => {}
+            | Content::McpServers(_) => {}
         }
-        debug_assert!(clean || !self.problems.is_empty(), "{kind} without a reason");
     }
 }
 
@@ -222,7 +224,7 @@ impl Entry {
             }
             Kind::McpServers | Kind::Settings | Kind::RetentionPolicy => {}
         }
-        Some(Self { path: path.clone(), kind, name: name.ok(), checker, content })
+        Some(Self { path: path.clone(), kind, name: name.ok(), contested: false, checker, content })
     }
 }
 
@@ -263,24 +265,45 @@ fn classify(path: &str) -> Option<(Kind, &str)> {
     }
 }
 
-/// Two files may not claim one name: nobody could say which of them is meant.
+/// Two files may not claim one name: nobody could say which of them is meant, so neither counts.
 fn refuse_shared_names(entries: &mut [Entry]) {
-    let mut first: BTreeMap<(u8, Name), String> = BTreeMap::new();
-    for entry in entries {
+    let mut first: BTreeMap<(Namespace, Name), usize> = BTreeMap::new();
+    for place in 0..entries.len() {
+        let entry = &entries[place];
         let Some(name) = entry.name.clone() else { continue };
-        // Agents and workflows share one namespace.
-        let namespace = match entry.kind {
-            Kind::Agent | Kind::Workflow => 0,
-            Kind::Schedule => 1,
-            Kind::Script => 2,
-            Kind::McpServers | Kind::RetentionPolicy | Kind::Settings => 3,
-        };
-        if let Some(other) = first.get(&(namespace, name.clone())) {
-            let message = format!("the name \"{name}\" is already taken by {other}");
-            let finding = Finding::new(message).found(name.as_str());
-            entry.checker.report(&Path::root().field("name"), finding);
-        } else {
-            first.insert((namespace, name), entry.path.clone());
+        match first.entry((Namespace::of(entry.kind), name)) {
+            MapEntry::Vacant(vacant) => {
+                vacant.insert(place);
+            }
+            MapEntry::Occupied(taken) => {
+                let name = &taken.key().1;
+                let other = &entries[*taken.get()].path;
+                let message = format!("the name \"{name}\" is already taken by {other}");
+                let finding = Finding::new(message).found(name.as_str());
+                entries[*taken.get()].contested = true;
+                entries[place].contested = true;
+                entries[place].checker.report(&Path::root().field("name"), finding);
+            }
+        }
+    }
+}
+
+/// Where a name must be the only one of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Namespace {
+    AgentsAndWorkflows,
+    Schedules,
+    Scripts,
+    Configuration,
+}
+
+impl Namespace {
+    fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Agent | Kind::Workflow => Self::AgentsAndWorkflows,
+            Kind::Schedule => Self::Schedules,
+            Kind::Script => Self::Scripts,
+            Kind::McpServers | Kind::RetentionPolicy | Kind::Settings => Self::Configuration,
         }
     }
 }

@@ -6,8 +6,9 @@ use std::num::NonZeroU64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::checker::Checker;
+use super::checker::{Checker, Reference};
 use super::nonzero_u64;
+use super::ordered::Ordered;
 use super::path::Path;
 use super::problem::Finding;
 use super::value::{EnvName, HttpUrl, Text, ToolName, is_tool_part};
@@ -38,6 +39,7 @@ struct McpServerFile {
     #[schemars(required)]
     config: Option<McpConfigFile>,
     /// What is known about single tools.
+    #[schemars(with = "Option<Ordered<Text, ToolSettingsFile>>")]
     tools: Option<BTreeMap<Text, ToolSettingsFile>>,
 }
 
@@ -62,6 +64,7 @@ struct McpConfigFile {
     /// The program's arguments.
     args: Option<Vec<String>>,
     /// Environment variables of the program. A value may name another variable as `${NAME}`.
+    #[schemars(with = "Option<Ordered<EnvName, String>>")]
     env: Option<BTreeMap<EnvName, String>>,
     /// The server's address, for `sse` and `streamable_http`.
     url: Option<HttpUrl>,
@@ -147,7 +150,6 @@ impl McpServersFile {
     pub(crate) fn check(self, checker: &mut Checker) -> ServersRead {
         let path = Path::root().field("servers");
         let mut valid = Vec::new();
-        let mut places = Vec::new();
         let mut names: Vec<Name> = Vec::new();
         for (index, file) in self.servers.unwrap_or_default().into_iter().enumerate() {
             let place = path.index(index);
@@ -159,44 +161,9 @@ impl McpServersFile {
                 }
                 names.push(name.clone());
             }
-            if let Some(server) = file.check(&place, checker) {
-                valid.push(server);
-                places.push(place);
-            }
-        }
-        let known: Vec<&str> = names.iter().map(Name::as_str).collect();
-        for (server, place) in valid.iter().zip(&places) {
-            for (tool, settings) in &server.tools {
-                let fallbacks = place.field("tools").field(tool.as_str()).field("fallback_tools");
-                for (index, fallback) in settings.fallback_tools.iter().enumerate() {
-                    check_server_is_known(
-                        fallback.server(),
-                        &known,
-                        &fallbacks.index(index),
-                        checker,
-                    );
-                }
-            }
+            valid.extend(file.check(&place, checker));
         }
         ServersRead { valid, names }
-    }
-}
-
-/// Reports a tool whose server is not configured.
-pub(crate) fn check_server_is_known(
-    server: &str,
-    known: &[&str],
-    path: &Path,
-    checker: &mut Checker,
-) {
-    if !known.contains(&server) {
-        let message = format!("{path}: there is no MCP server \"{server}\"");
-        let mut finding = Finding::new(message).one_of(server, known);
-        if known.is_empty() {
-            finding =
-                finding.allowed("servers listed in config/mcp_servers.yaml, which lists none");
-        }
-        checker.report(path, finding);
     }
 }
 
@@ -213,7 +180,13 @@ impl McpServerFile {
                 let message = format!("\"{tool}\" is not the name of a tool within its server");
                 checker.report(&place, Finding::new(message).found(tool.as_str()));
             }
-            tools.insert(tool, settings.into_valid());
+            let settings = settings.into_valid();
+            let fallbacks = path.field("tools").field(tool.as_str()).field("fallback_tools");
+            for (index, fallback) in settings.fallback_tools.iter().enumerate() {
+                let server = Reference::Server(fallback.server().to_owned());
+                checker.refer(fallbacks.index(index), server);
+            }
+            tools.insert(tool, settings);
         }
         let transport = config?.check(transport?, &config_path, checker)?;
         Some(McpServerDefinition { name: name?, transport, tools })

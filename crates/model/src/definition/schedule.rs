@@ -5,12 +5,14 @@ use std::num::NonZeroU32;
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
+use jiff::civil;
+use jiff::tz::TimeZone;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::canonical;
-use super::checker::Checker;
+use super::checker::{Checker, Reference};
 use super::digest::Digest;
 use super::path::Path;
 use super::problem::{Finding, Problem};
@@ -115,13 +117,26 @@ impl TryFrom<String> for CronExpression {
         let parser =
             CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
         match parser.parse(&text) {
-            Ok(cron) => Ok(Self { text, cron }),
-            Err(error) => Err(InvalidValue::new(format!(
-                "\"{text}\" is not a cron expression: {error} It has five fields: minute, hour, \
-                 day of month, month, day of week"
-            ))),
+            Ok(cron) if comes_true(&cron) => Ok(Self { text, cron }),
+            Ok(_) => Err(InvalidValue::new(format!("\"{text}\" names a day that never comes"))),
+            Err(error) => {
+                let error = error.to_string();
+                let reason = error.split_once(": ").map_or(&*error, |(_, reason)| reason);
+                Err(InvalidValue::new(format!(
+                    "\"{text}\" is not a cron expression: {} (its fields are minute, hour, day of \
+                     month, month, day of week)",
+                    reason.trim_end_matches('.')
+                )))
+            }
         }
     }
+}
+
+/// Whether a day such as February 30 keeps the expression from ever being due.
+fn comes_true(cron: &Cron) -> bool {
+    // Any start will do, because the calendar repeats itself.
+    let start = civil::date(2000, 1, 1).to_zoned(TimeZone::UTC);
+    start.is_ok_and(|start| cron.find_next_occurrence(&start, true).is_ok())
 }
 
 impl From<CronExpression> for String {
@@ -244,7 +259,15 @@ fn check_target(
             None
         }
         (true, false) | (false, true) => {
-            agent.map(ScheduleTarget::Agent).or(workflow.map(ScheduleTarget::Workflow))
+            if let Some(agent) = agent {
+                checker.refer(agent_path, Reference::Agent(agent.clone()));
+                Some(ScheduleTarget::Agent(agent))
+            } else if let Some(workflow) = workflow {
+                checker.refer(workflow_path, Reference::Workflow(workflow.clone()));
+                Some(ScheduleTarget::Workflow(workflow))
+            } else {
+                None
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use regex::Regex;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::checker::Checker;
+use super::checker::{Checker, Reference};
 use super::path::Path;
 use super::problem::Finding;
 use super::value::{HttpUrl, InvalidValue, Text, regex_reason};
@@ -232,6 +232,10 @@ impl Default for Settings {
 
 impl SettingsFile {
     pub(crate) fn check(mut self, checker: &mut Checker) -> Settings {
+        if let Some(name) = self.server.as_ref().and_then(|server| server.default_agent.clone()) {
+            let path = Path::root().field("server").field("default_agent");
+            checker.refer(path, Reference::AgentOrWorkflow(name));
+        }
         let written = self.redaction.as_mut().and_then(|redaction| redaction.patterns.take());
         let path = Path::root().field("redaction").field("patterns");
         let mut patterns = Vec::new();

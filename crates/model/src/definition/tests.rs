@@ -2,7 +2,14 @@
 
 mod agent;
 mod cli;
+mod config;
+mod home;
+mod round_trip;
+mod schedule;
+mod schema;
+mod script;
 mod source;
+mod valid;
 mod workflow;
 
 use super::{Home, SourceFile};

@@ -4,6 +4,7 @@
 
 mod check;
 mod file;
+mod to_file;
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};

@@ -1,19 +1,17 @@
 //! Agents that are command-line programs: the file and its rules.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize as DeriveDeserialize, Serialize};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::a2a::A2aFile;
 use super::cli::{
     AccessType, AgentMode, AgentType, CliAgent, ErrorRule, InputPattern, OutputFormat,
     OutputParser, OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, Workspace,
 };
+use super::cli_args::CliArgs;
 use crate::definition::checker::Checker;
 use crate::definition::ordered::Ordered;
 use crate::definition::path::Path;
@@ -31,7 +29,7 @@ const READ_ONLY_CONCURRENT_DEFAULT: NonZeroU32 = nonzero_u32(10);
 const READ_WRITE_CONCURRENT_MAX: NonZeroU32 = nonzero_u32(1);
 
 /// A command-line program.
-#[derive(Debug, Clone, Default, Serialize, DeriveDeserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CliAgentFile {
     /// The agent's name; the same as the name of its file.
@@ -50,6 +48,7 @@ pub(crate) struct CliAgentFile {
     cli_args: Option<CliArgs>,
     /// Environment variables to set. A value may name another variable as `${NAME}`; write secrets
     /// only so.
+    #[schemars(with = "Option<Ordered<EnvName, String>>")]
     envs: Option<BTreeMap<EnvName, String>>,
     /// Variables of Polity's own environment that are handed on.
     #[schemars(extend("default" = []))]
@@ -132,109 +131,6 @@ pub(crate) struct CliAgentFile {
     artifacts: Option<Vec<Text>>,
     /// How the agent is offered over A2A.
     pub(crate) a2a: Option<A2aFile>,
-}
-
-/// Arguments in order, however they were written.
-#[derive(Debug, Clone, Default, Serialize)]
-#[serde(transparent)]
-struct CliArgs(Vec<String>);
-
-impl<'de> Deserialize<'de> for CliArgs {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(CliArgsVisitor)
-    }
-}
-
-struct CliArgsVisitor;
-
-impl<'de> Visitor<'de> for CliArgsVisitor {
-    type Value = CliArgs;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of texts, or a mapping of option to value")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<CliArgs, A::Error> {
-        Vec::deserialize(SeqAccessDeserializer::new(items)).map(CliArgs)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<CliArgs, A::Error> {
-        let entries: Ordered<String, OptionValue> =
-            Ordered::deserialize(MapAccessDeserializer::new(entries))?;
-        let both = entries
-            .0
-            .into_iter()
-            .flat_map(|(option, OptionValue(value))| std::iter::once(option).chain(value));
-        Ok(CliArgs(both.collect()))
-    }
-}
-
-/// The value of an option; none for an option that stands alone.
-#[derive(Debug)]
-struct OptionValue(Option<String>);
-
-impl<'de> Deserialize<'de> for OptionValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OptionValueVisitor)
-    }
-}
-
-struct OptionValueVisitor;
-
-impl Visitor<'_> for OptionValueVisitor {
-    type Value = OptionValue;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a number, true or nothing")
-    }
-
-    fn visit_unit<E>(self) -> Result<OptionValue, E> {
-        Ok(OptionValue(None))
-    }
-
-    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<OptionValue, E> {
-        if value {
-            Ok(OptionValue(None))
-        } else {
-            Err(E::invalid_value(serde::de::Unexpected::Bool(value), &self))
-        }
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<OptionValue, E> {
-        Ok(OptionValue(Some(value.to_string())))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<OptionValue, E> {
-        Ok(OptionValue(Some(value.to_string())))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<OptionValue, E> {
-        Ok(OptionValue(Some(value.to_owned())))
-    }
-}
-
-impl JsonSchema for CliArgs {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "CliArgs".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "anyOf": [
-                { "type": "array", "items": { "type": "string" } },
-                {
-                    "type": "object",
-                    "additionalProperties": {
-                        "anyOf": [{ "type": ["string", "integer", "null"] }, { "const": true }]
-                    }
-                }
-            ]
-        })
-    }
 }
 
 impl CliAgentFile {

@@ -8,10 +8,11 @@ use serde_json::{Map, Value};
 
 use super::AgentIdentity;
 use super::a2a::A2aFile;
-use crate::definition::checker::Checker;
+use crate::definition::checker::{Checker, Reference};
+use crate::definition::number::{Temperature, Usd, UsdLimit};
 use crate::definition::path::Path;
 use crate::definition::problem::Finding;
-use crate::definition::value::{EnvName, HttpUrl, Temperature, Text, ToolPattern, Usd, UsdLimit};
+use crate::definition::value::{EnvName, HttpUrl, Text, ToolPattern};
 use crate::definition::{nonzero_u32, nonzero_u64};
 use crate::name::Name;
 
@@ -194,6 +195,14 @@ impl LlmAgentFile {
         checker.refuse_repeats(&root.field("tools"), &tools);
         let sub_agents = self.sub_agents.unwrap_or_default();
         checker.refuse_repeats(&root.field("sub_agents"), &sub_agents);
+        for (index, tool) in tools.iter().enumerate() {
+            let server = Reference::Server(tool.server().to_owned());
+            checker.refer(root.field("tools").index(index), server);
+        }
+        for (index, name) in sub_agents.iter().enumerate() {
+            let path = root.field("sub_agents").index(index);
+            checker.refer(path, Reference::Agent(name.clone()));
+        }
         let approval = self.approval.unwrap_or_default();
         check_approval(&approval, &tools, checker);
         Some(LlmAgent {
@@ -247,6 +256,9 @@ impl LlmConfigFile {
             checker.require_when(&path.field("endpoint"), self.endpoint.as_ref(), when);
         }
         checker.refuse_unless(scripted, &path.field("script"), "when the provider is scripted");
+        if let Some(script) = self.script.as_ref().filter(|_| scripted) {
+            checker.refer(path.field("script"), Reference::Script(script.clone()));
+        }
         Some(LlmConfig {
             provider,
             endpoint: self.endpoint,

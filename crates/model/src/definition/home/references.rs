@@ -5,15 +5,13 @@
 use std::collections::BTreeMap;
 
 use super::{Content, Entry};
-use crate::definition::agent::{AgentDefinition, AgentKind, LlmAgent};
-use crate::definition::checker::Checker;
+use crate::definition::agent::{AgentDefinition, AgentKind};
+use crate::definition::checker::Reference;
 use crate::definition::graph;
-use crate::definition::mcp_server::check_server_is_known;
 use crate::definition::path::Path;
 use crate::definition::problem::Finding;
-use crate::definition::schedule::ScheduleTarget;
 use crate::definition::schema::Kind;
-use crate::definition::workflow::{NodeKind, WorkflowDefinition};
+use crate::definition::workflow::NodeKind;
 use crate::name::Name;
 
 /// What can be named.
@@ -29,34 +27,10 @@ pub(super) fn check(entries: &mut [Entry]) {
     let known = Known::of(entries);
     for entry in &mut *entries {
         let checker = &mut entry.checker;
-        match &entry.content {
-            Content::Agent(Some(agent)) => known.check_agent(agent, checker),
-            Content::Workflow(Some(workflow)) => known.check_workflow(workflow, checker),
-            Content::Schedule(Some(schedule)) => {
-                let root = Path::root();
-                match &schedule.target {
-                    ScheduleTarget::Agent(name) => {
-                        known.check_named(name, &[Kind::Agent], &root.field("agent"), checker);
-                    }
-                    ScheduleTarget::Workflow(name) => {
-                        let path = root.field("workflow");
-                        known.check_named(name, &[Kind::Workflow], &path, checker);
-                    }
-                }
+        for (path, reference) in checker.take_references() {
+            if let Some(finding) = known.missing(&path, &reference) {
+                checker.report(&path, finding);
             }
-            Content::Settings(Some(settings)) => {
-                if let Some(name) = &settings.server.default_agent {
-                    let path = Path::root().field("server").field("default_agent");
-                    known.check_named(name, &[Kind::Agent, Kind::Workflow], &path, checker);
-                }
-            }
-            Content::Agent(None)
-            | Content::Workflow(None)
-            | Content::Schedule(None)
-            | Content::Settings(None)
-            | Content::Script(_)
-            | Content::McpServers(_)
-            | Content::RetentionPolicy(_) => {}
         }
     }
     refuse_circles(entries, "agents hand their work round in a circle", sub_agents_of);
@@ -90,84 +64,56 @@ impl Known {
         known
     }
 
-    /// Reports a name that stands for nothing, or for a thing of another kind.
-    fn check_named(&self, name: &Name, kinds: &[Kind], path: &Path, checker: &mut Checker) {
+    /// What is wrong with a reference, if anything.
+    fn missing(&self, path: &Path, reference: &Reference) -> Option<Finding> {
+        match reference {
+            Reference::Agent(name) => self.missing_name(path, name, &[Kind::Agent]),
+            Reference::Workflow(name) => self.missing_name(path, name, &[Kind::Workflow]),
+            Reference::AgentOrWorkflow(name) => {
+                self.missing_name(path, name, &[Kind::Agent, Kind::Workflow])
+            }
+            Reference::Script(name) => {
+                let message = format!("{path}: there is no script \"{name}\" in scripts/");
+                (!self.scripts.contains(name))
+                    .then(|| Finding::new(message).one_of(name.as_str(), &self.scripts))
+            }
+            Reference::Server(name) => self.missing_server(path, name),
+        }
+    }
+
+    /// A name that stands for nothing, or for a thing of another kind.
+    fn missing_name(&self, path: &Path, name: &Name, kinds: &[Kind]) -> Option<Finding> {
         match self.named.get(name) {
-            Some(kind) if kinds.contains(kind) => {}
+            Some(kind) if kinds.contains(kind) => None,
             Some(kind) => {
+                let needed: Vec<_> = kinds.iter().map(|kind| with_article(*kind)).collect();
                 let message = format!(
                     "{path}: \"{name}\" is {}, {} is needed",
                     with_article(*kind),
-                    kinds.iter().map(|kind| with_article(*kind)).collect::<Vec<_>>().join(" or ")
+                    needed.join(" or ")
                 );
-                checker.report(path, Finding::new(message).found(name.as_str()));
+                Some(Finding::new(message).found(name.as_str()))
             }
             None => {
-                let kinds_in_words = kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>();
-                let message =
-                    format!("{path}: there is no {} \"{name}\"", kinds_in_words.join(" or "));
+                let needed: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
+                let message = format!("{path}: there is no {} \"{name}\"", needed.join(" or "));
                 let fitting = self.named.iter().filter(|(_, kind)| kinds.contains(kind));
-                let names = fitting.map(|(name, _)| name);
-                checker.report(path, Finding::new(message).one_of(name.as_str(), names));
+                Some(Finding::new(message).one_of(name.as_str(), fitting.map(|(name, _)| name)))
             }
         }
     }
 
-    fn check_server(&self, server: &str, path: &Path, checker: &mut Checker) {
-        if let Some(servers) = &self.servers {
-            let names: Vec<&str> = servers.iter().map(Name::as_str).collect();
-            check_server_is_known(server, &names, path, checker);
+    fn missing_server(&self, path: &Path, name: &str) -> Option<Finding> {
+        let servers = self.servers.as_ref()?;
+        if servers.iter().any(|server| server.as_str() == name) {
+            return None;
         }
-    }
-
-    fn check_agent(&self, agent: &AgentDefinition, checker: &mut Checker) {
-        match &agent.kind {
-            AgentKind::Llm(agent) => self.check_llm(agent, checker),
-            AgentKind::Cli(_) | AgentKind::Remote(_) => {}
-        }
-    }
-
-    fn check_llm(&self, agent: &LlmAgent, checker: &mut Checker) {
-        let root = Path::root();
-        if let Some(script) = &agent.llm_config.script
-            && !self.scripts.contains(script)
-        {
-            let path = root.field("llm_config").field("script");
-            let message = format!("{path}: there is no script \"{script}\" in scripts/");
-            checker.report(&path, Finding::new(message).one_of(script.as_str(), &self.scripts));
-        }
-        for (index, name) in agent.sub_agents.iter().enumerate() {
-            let path = root.field("sub_agents").index(index);
-            self.check_named(name, &[Kind::Agent], &path, checker);
-        }
-        for (index, tool) in agent.tools.iter().enumerate() {
-            self.check_server(tool.server(), &root.field("tools").index(index), checker);
-        }
-    }
-
-    fn check_workflow(&self, workflow: &WorkflowDefinition, checker: &mut Checker) {
-        let root = Path::root();
-        for (role, agent) in &workflow.agents {
-            let path = root.field("agents").field(role.as_str());
-            self.check_named(agent, &[Kind::Agent], &path, checker);
-        }
-        for node in &workflow.nodes {
-            let path = root.field("nodes").field(node.name.as_str());
-            match &node.kind {
-                NodeKind::Agent { agent, .. } => {
-                    self.check_named(agent, &[Kind::Agent], &path.field("agent"), checker);
-                }
-                NodeKind::Workflow { workflow, .. } => {
-                    let path = path.field("workflow");
-                    self.check_named(workflow, &[Kind::Workflow], &path, checker);
-                }
-                NodeKind::Tool { tool, .. } => {
-                    self.check_server(tool.server(), &path.field("tool"), checker);
-                }
-                NodeKind::Condition { .. } | NodeKind::Human { .. } | NodeKind::Parallel { .. } => {
-                }
-            }
-        }
+        let message = format!("{path}: there is no MCP server \"{name}\"");
+        Some(if servers.is_empty() {
+            Finding::new(format!("{message}, config/mcp_servers.yaml lists none")).found(name)
+        } else {
+            Finding::new(message).one_of(name, servers)
+        })
     }
 }
 

@@ -275,6 +275,8 @@ aproval: []
             "3:7: role must be a text, found the number 42; put it in quotes",
             "4:9: tools[0]: \"files\" is not a tool: write server/tool or server/*",
             "4:16: tools[1] must be a text, found the number 7; put it in quotes",
+            "4:19: tools[2]: there is no MCP server \"files\", config/mcp_servers.yaml lists none",
+            "4:28: tools[3]: there is no MCP server \"web\", config/mcp_servers.yaml lists none",
             "5:14: temperature must be a number, found the text \"hot\"",
             "6:17: max_iterations must be a whole number from 1 to 4294967295, found the number 0",
             "8:13: llm_config.provider: unknown value \"opnai\", did you mean \"openai\"?",
@@ -312,7 +314,7 @@ fn a_remote_agent_has_a_card() {
         "kind: remote\nname: far\ncard_url: example.com\nauth: {type: bearer}\n",
         &[
             "3:11: card_url: \"example.com\" is not an address that starts with http:// or https://",
-            "4:14: auth.type: unknown value \"bearer\"; allowed: bearer_token, api_key, none",
+            "4:14: auth.type: unknown value \"bearer\", did you mean \"bearer_token\"?",
         ],
     );
 }

@@ -68,8 +68,8 @@ fn nodes_say_what_they_allow() {
         ("{type: tool, tool: x/*}", "2:31: nodes.a.tool: \"x/*\" is not a tool: write server/tool"),
         (
             "{type: tool, tool: x/y}",
-            "2:31: nodes.a.tool: there is no MCP server \"x\"; allowed: servers listed in \
-             config/mcp_servers.yaml, which lists none",
+            "2:31: nodes.a.tool: there is no MCP server \"x\", \
+             config/mcp_servers.yaml lists none",
         ),
         ("{type: condition}", "2:12: missing field \"nodes.a.expression\""),
         ("{type: human}", "2:12: missing field \"nodes.a.question\""),

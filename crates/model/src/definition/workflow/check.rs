@@ -2,7 +2,7 @@
 
 use super::file::{EdgeFile, EdgeTargetFile, MAX_ITERATIONS_DEFAULT, NodeFile, WorkflowFile};
 use super::{Edge, EdgeTarget, NodeKind, WorkflowDefinition, WorkflowNode};
-use crate::definition::checker::Checker;
+use crate::definition::checker::{Checker, Reference};
 use crate::definition::graph;
 use crate::definition::path::Path;
 use crate::definition::problem::Finding;
@@ -32,6 +32,9 @@ impl WorkflowFile {
             checker.refuse_unless(has_nodes || checker.is_empty(&path), &path, "with nodes");
         }
 
+        for (role, agent) in self.agents.iter().flatten() {
+            checker.refer(agents_path.field(role.as_str()), Reference::Agent(agent.clone()));
+        }
         let files = self.nodes.map(|nodes| nodes.0).unwrap_or_default();
         if checker.is_empty(&root.field("nodes")) {
             let message = "\"nodes\" is empty: a workflow needs at least one node";
@@ -149,6 +152,18 @@ fn check_node(
             input: file.input,
         },
     };
+    match &kind {
+        NodeKind::Agent { agent, .. } => {
+            checker.refer(path.field("agent"), Reference::Agent(agent.clone()));
+        }
+        NodeKind::Tool { tool, .. } => {
+            checker.refer(path.field("tool"), Reference::Server(tool.server().to_owned()));
+        }
+        NodeKind::Workflow { workflow, .. } => {
+            checker.refer(path.field("workflow"), Reference::Workflow(workflow.clone()));
+        }
+        NodeKind::Condition { .. } | NodeKind::Human { .. } | NodeKind::Parallel { .. } => {}
+    }
     Some(WorkflowNode {
         name,
         kind,

@@ -10,10 +10,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{
-    Edge, EdgeTarget, Join, NodeKind, ReviewAction, WorkflowDefinition, WorkflowNode,
-    WorkflowPattern,
-};
+use super::{Join, ReviewAction, WorkflowPattern};
 use crate::definition::canonical;
 use crate::definition::nonzero_u32;
 use crate::definition::ordered::Ordered;
@@ -33,6 +30,7 @@ pub(crate) struct WorkflowFile {
     /// Known ways to work together, in sequence. Give these with `agents`, or `nodes`.
     pub(super) patterns: Option<Vec<WorkflowPattern>>,
     /// Which agent plays which role in the patterns.
+    #[schemars(with = "Option<Ordered<Name, Name>>")]
     pub(super) agents: Option<BTreeMap<Name, Name>>,
     /// The steps by name. Results of steps that run at once are merged in this order.
     pub(super) nodes: Option<Ordered<Name, NodeFile>>,
@@ -87,16 +85,16 @@ macro_rules! node_file {
         pub(crate) struct $name {
             $($(#[$attribute])* pub(super) $field: Option<$type>,)*
             /// The parts of the State that the step reads; all of them unless given.
-            inputs: Option<Vec<Text>>,
+            pub(super) inputs: Option<Vec<Text>>,
             /// The parts of the State that the step writes.
-            outputs: Option<Vec<Text>>,
+            pub(super) outputs: Option<Vec<Text>>,
             /// Whether the step may be repeated without harm.
             #[schemars(extend("default" = false))]
-            idempotent: Option<bool>,
+            pub(super) idempotent: Option<bool>,
             /// How often the step is repeated after a passing failure.
-            max_retries: Option<u32>,
+            pub(super) max_retries: Option<u32>,
             /// How long the step may take, in seconds.
-            timeout_seconds: Option<NonZeroU64>,
+            pub(super) timeout_seconds: Option<NonZeroU64>,
         }
 
         impl $name {
@@ -110,7 +108,7 @@ macro_rules! node_file {
                 }
             }
 
-            fn with_common(self, common: CommonFile) -> Self {
+            pub(super) fn with_common(self, common: CommonFile) -> Self {
                 let CommonFile { inputs, outputs, idempotent, max_retries, timeout_seconds } =
                     common;
                 Self { inputs, outputs, idempotent, max_retries, timeout_seconds, ..self }
@@ -281,95 +279,5 @@ impl JsonSchema for EdgeTargetFile {
                 { "type": "object", "minProperties": 1, "additionalProperties": name }
             ]
         })
-    }
-}
-
-impl WorkflowFile {
-    /// The nodes as JSON, in file order.
-    pub(super) fn ordered_nodes(&self) -> Vec<(String, Value)> {
-        let nodes = self.nodes.iter().flat_map(|nodes| &nodes.0);
-        nodes.map(|(name, node)| (name.to_string(), canonical::to_value(node))).collect()
-    }
-}
-
-impl WorkflowDefinition {
-    pub(super) fn to_file(&self) -> WorkflowFile {
-        let nodes = self.nodes.iter().map(|node| (node.name.clone(), node.to_file())).collect();
-        WorkflowFile {
-            name: Some(self.name.clone()),
-            patterns: Some(self.patterns.clone()),
-            agents: Some(self.agents.clone()),
-            nodes: if self.nodes.is_empty() { None } else { Some(Ordered(nodes)) },
-            edges: Some(self.edges.iter().map(Edge::to_file).collect()),
-            entry_point: self.entry_point.clone(),
-            checkpoints: Some(self.checkpoints.clone()),
-            max_iterations: Some(self.max_iterations),
-        }
-    }
-}
-
-impl WorkflowNode {
-    fn to_file(&self) -> NodeFile {
-        let common = CommonFile {
-            inputs: Some(self.inputs.clone()),
-            outputs: Some(self.outputs.clone()),
-            idempotent: Some(self.idempotent),
-            max_retries: self.max_retries,
-            timeout_seconds: self.timeout_seconds,
-        };
-        match self.kind.clone() {
-            NodeKind::Agent { agent, input } => NodeFile::Agent(
-                AgentNodeFile { agent: Some(agent), input, ..Default::default() }
-                    .with_common(common),
-            ),
-            NodeKind::Tool { tool, arguments } => NodeFile::Tool(
-                ToolNodeFile { tool: Some(tool), arguments: Some(arguments), ..Default::default() }
-                    .with_common(common),
-            ),
-            NodeKind::Condition { expression } => NodeFile::Condition(
-                ConditionNodeFile { expression: Some(expression), ..Default::default() }
-                    .with_common(common),
-            ),
-            NodeKind::Human { question, deadline_seconds, default_action } => NodeFile::Human(
-                HumanNodeFile {
-                    question: Some(question),
-                    deadline_seconds,
-                    default_action,
-                    ..Default::default()
-                }
-                .with_common(common),
-            ),
-            NodeKind::Parallel { branches, join } => NodeFile::Parallel(
-                ParallelNodeFile {
-                    branches: Some(branches),
-                    join: Some(join),
-                    ..Default::default()
-                }
-                .with_common(common),
-            ),
-            NodeKind::Workflow { workflow, input } => NodeFile::Workflow(
-                WorkflowNodeFile { workflow: Some(workflow), input, ..Default::default() }
-                    .with_common(common),
-            ),
-        }
-    }
-}
-
-impl Edge {
-    fn to_file(&self) -> EdgeFile {
-        let to = match &self.to {
-            EdgeTarget::Node(name) => EdgeTargetFile::Node(name.clone()),
-            EdgeTarget::ByRoutingKey { nodes, default } => {
-                let mut nodes = nodes.clone();
-                nodes.extend(default.clone().map(|node| ("default".to_owned(), node)));
-                EdgeTargetFile::ByRoutingKey(nodes)
-            }
-        };
-        EdgeFile {
-            from: Some(self.from.clone()),
-            to: Some(to),
-            condition: self.condition.clone(),
-            max_loops: self.max_loops,
-        }
     }
 }
