@@ -33,16 +33,10 @@ fn one_of_each() -> Vec<Event> {
             partial_result: Some(ResultRef::LastAnswer),
         },
         Event::TaskCancelled,
-        change(ExecutionChange::Start {
-            agent: "greeter".parse().unwrap(),
-            max_retries: 3,
-        }),
+        change(ExecutionChange::Start { agent: "greeter".parse().unwrap(), max_retries: 3 }),
         change(ExecutionChange::Run),
         change(ExecutionChange::Complete),
-        change(ExecutionChange::Fail {
-            failure: failure.clone(),
-            retry_at: Some(timestamp),
-        }),
+        change(ExecutionChange::Fail { failure: failure.clone(), retry_at: Some(timestamp) }),
         change(ExecutionChange::Retry),
         change(ExecutionChange::TimeOut),
         change(ExecutionChange::Cancel),
@@ -60,9 +54,7 @@ fn one_of_each() -> Vec<Event> {
             mark: Some(0),
         },
         Event::ModelFailed { failure, duration_ms: 4, mark: None },
-        Event::MessageAdded {
-            message: Message::System { content: "Be brief.".into(), timestamp },
-        },
+        Event::MessageAdded { message: Message::System { content: "Be brief.".into(), timestamp } },
         Event::CheckpointTaken {
             checkpoint_id: CheckpointId::from_random_bytes([4; 16]),
             sequence: 0,

@@ -10,7 +10,9 @@ use uuid::Uuid;
 
 /// A text that is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{found}\" is not a {kind} id: an id is a UUID such as 6fa1c0de-5b1d-4c2e-9d3f-0a1b2c3d4e5f")]
+#[error(
+    "\"{found}\" is not a {kind} id: an id is a UUID such as 6fa1c0de-5b1d-4c2e-9d3f-0a1b2c3d4e5f"
+)]
 pub struct InvalidId {
     kind: &'static str,
     found: String,

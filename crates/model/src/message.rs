@@ -195,11 +195,7 @@ mod tests {
             }],
             timestamp,
         });
-        conversation.push(Message::Tool {
-            tool_call_id: id,
-            content: "sunny".into(),
-            timestamp,
-        });
+        conversation.push(Message::Tool { tool_call_id: id, content: "sunny".into(), timestamp });
         let text = serde_json::to_string(&conversation).unwrap();
         assert_eq!(
             text,

@@ -41,8 +41,7 @@ impl FromStr for Name {
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         let mut bytes = text.bytes();
         let starts_well = bytes.next().is_some_and(|first| first.is_ascii_lowercase());
-        let goes_on_well =
-            bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        let goes_on_well = bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         if starts_well && goes_on_well && text.len() <= NAME_CHARACTERS_MAX {
             Ok(Self(text.into()))
         } else {

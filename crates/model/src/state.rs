@@ -53,13 +53,7 @@ impl State {
     ) -> Self {
         let mut messages = Conversation::default();
         messages.push(Message::User { content: input, timestamp: at });
-        Self {
-            messages,
-            next_action: None,
-            current_agent,
-            routing_key: None,
-            metadata: parameters,
-        }
+        Self { messages, next_action: None, current_agent, routing_key: None, metadata: parameters }
     }
 
     /// Appends the update's messages and replaces the fields it gives.

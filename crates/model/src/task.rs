@@ -225,7 +225,6 @@ pub struct Task {
     pub interrupted: bool,
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,4 @@
+//! Who does the work. Each driver performs one effect and knows nothing of tasks, queues or the
+//! journal: the engine tells it what to do and records what came of it.
+
+pub mod llm;

@@ -1,0 +1,196 @@
+//! The scripted model: answers by rules from a file, the same every time, with no key and no
+//! network. The first rule that fits the newest message wins.
+
+use std::time::Duration;
+
+use polity_engine::driver::{AskedTool, ModelFailure, ModelReply, ModelRequest};
+use polity_model::definition::{
+    ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule,
+};
+use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::message::{Message, Role};
+use polity_model::usage::Usage;
+use regex::Captures;
+use serde_json::{Map, Value};
+
+use super::refused;
+
+pub(super) async fn call(
+    script: &ScriptDefinition,
+    request: ModelRequest<'_>,
+) -> Result<ModelReply, ModelFailure> {
+    let Some(newest) = request.messages.last() else {
+        return Err(refused("there is no message to answer".into()));
+    };
+    let input = request.messages.first().map(Message::content).unwrap_or_default();
+    let chosen = (0..).zip(&script.rules).find_map(|(index, rule)| {
+        fits(rule, index, newest, request.marks)
+            .map(|captures| (&rule.answer, Some(index), Some(captures)))
+    });
+    let default = || script.default.as_ref().map(|answer| (answer, None, None));
+    let Some((answer, mark, captures)) = chosen.or_else(default) else {
+        return Err(refused(format!(
+            "no rule of scripts/{} fits the newest message, which is from the {}, \
+             and the script has no default",
+            script.name,
+            newest.role().label()
+        )));
+    };
+    tokio::time::sleep(Duration::from_millis(answer.delay_ms)).await;
+    let fill = Fill { captures: captures.as_ref(), input };
+    perform(answer, mark, &fill)
+}
+
+fn fits<'t>(
+    rule: &ScriptRule,
+    index: u32,
+    newest: &'t Message,
+    marks: &[u32],
+) -> Option<Captures<'t>> {
+    if rule.role.is_some_and(|role| role_of(role) != newest.role()) {
+        return None;
+    }
+    let used = marks.iter().filter(|mark| **mark == index).count();
+    if rule.times.is_some_and(|times| used >= times.get() as usize) {
+        return None;
+    }
+    rule.when.captures(newest.content())
+}
+
+fn role_of(role: ScriptRole) -> Role {
+    match role {
+        ScriptRole::User => Role::User,
+        ScriptRole::Assistant => Role::Assistant,
+        ScriptRole::Tool => Role::Tool,
+        ScriptRole::System => Role::System,
+    }
+}
+
+fn perform(
+    answer: &ScriptAnswer,
+    mark: Option<u32>,
+    fill: &Fill<'_>,
+) -> Result<ModelReply, ModelFailure> {
+    match &answer.outcome {
+        ScriptOutcome::Message { reply, tool_calls } => Ok(ModelReply {
+            content: reply.as_deref().map(|reply| fill.text(reply)).unwrap_or_default(),
+            tool_calls: tool_calls
+                .iter()
+                .map(|call| AskedTool {
+                    server: call.tool.server().to_owned(),
+                    tool: call.tool.tool().to_owned(),
+                    arguments: fill.object(&call.arguments),
+                })
+                .collect(),
+            usage: Usage {
+                input_tokens: answer.input_tokens.unwrap_or(0),
+                output_tokens: answer.output_tokens.unwrap_or(0),
+                ..Usage::default()
+            },
+            mark,
+        }),
+        ScriptOutcome::Error { status, retry_after_seconds } => Err(ModelFailure {
+            failure: Failure {
+                category: category(*status),
+                message: format!("the scripted model answered with status {status}"),
+            },
+            retry_after: retry_after_seconds.map(Duration::from_secs),
+            mark,
+        }),
+    }
+}
+
+/// Which HTTP statuses may go away by themselves.
+fn category(status: u16) -> ErrorCategory {
+    match status {
+        408 | 425 | 429 | 500..=599 => ErrorCategory::Transient,
+        _ => ErrorCategory::Permanent,
+    }
+}
+
+/// Puts captures and the task's input into texts: `$1`, `$name`, `${name}`, `$input`; `$$` is `$`.
+struct Fill<'a> {
+    captures: Option<&'a Captures<'a>>,
+    input: &'a str,
+}
+
+impl Fill<'_> {
+    fn text(&self, template: &str) -> String {
+        let mut filled = String::with_capacity(template.len());
+        let mut rest = template;
+        while let Some((before, after)) = rest.split_once('$') {
+            filled.push_str(before);
+            let (name, behind) = reference(after);
+            rest = behind;
+            match name {
+                Reference::Dollar => filled.push('$'),
+                Reference::Name(name) => match self.value(name) {
+                    Some(value) => filled.push_str(value),
+                    // What means nothing stays as it was written.
+                    None => {
+                        filled.push('$');
+                        rest = after;
+                    }
+                },
+                Reference::Nothing => filled.push('$'),
+            }
+        }
+        filled.push_str(rest);
+        filled
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        let captured = self.captures.and_then(|captures| match name.parse::<usize>() {
+            Ok(number) if number < captures.len() => {
+                Some(captures.get(number).map_or("", |found| found.as_str()))
+            }
+            Ok(_) => None,
+            Err(_) => captures.name(name).map(|found| found.as_str()),
+        });
+        captured.or_else(|| (name == "input").then_some(self.input))
+    }
+
+    fn object(&self, template: &Map<String, Value>) -> Map<String, Value> {
+        template.iter().map(|(key, value)| (key.clone(), self.json(value))).collect()
+    }
+
+    fn json(&self, template: &Value) -> Value {
+        match template {
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Array(items) => items.iter().map(|item| self.json(item)).collect(),
+            Value::Object(object) => Value::Object(self.object(object)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => template.clone(),
+        }
+    }
+}
+
+enum Reference<'a> {
+    /// `$$`.
+    Dollar,
+    /// `$name` or `${name}`.
+    Name(&'a str),
+    /// A `$` that stands alone.
+    Nothing,
+}
+
+/// Reads what follows a `$`, and gives the rest after it.
+fn reference(after: &str) -> (Reference<'_>, &str) {
+    if let Some(rest) = after.strip_prefix('$') {
+        return (Reference::Dollar, rest);
+    }
+    if let Some((name, rest)) = after.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+        return (Reference::Name(name), rest);
+    }
+    let digits = after.starts_with(|first: char| first.is_ascii_digit());
+    let belongs =
+        |c: char| if digits { c.is_ascii_digit() } else { c.is_alphanumeric() || c == '_' };
+    let end = after.find(|c: char| !belongs(c)).unwrap_or(after.len());
+    match after.split_at(end) {
+        ("", rest) => (Reference::Nothing, rest),
+        (name, rest) => (Reference::Name(name), rest),
+    }
+}
+
+#[cfg(test)]
+#[path = "scripted_tests.rs"]
+mod tests;

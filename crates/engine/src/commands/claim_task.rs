@@ -1,0 +1,68 @@
+//! Makes an orphan one's own. `task resume` and the server's recovery drive it. Whether the owner
+//! is alive is a fact of the world, so whoever asks has looked and says so. A second claimer on the
+//! same point loses by the sequence, and the former owner by its epoch.
+
+use polity_model::event::{Epoch, Event};
+use polity_model::ids::InstanceId;
+
+use crate::decide::{Decision, Rejection};
+use crate::state::TaskState;
+
+/// Who wants the task.
+#[derive(Debug, Clone, Copy)]
+pub struct ClaimTask {
+    /// The process that wants it.
+    pub instance: InstanceId,
+    /// Whether the process that has it is alive.
+    pub owner_alive: bool,
+}
+
+impl ClaimTask {
+    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, Rejection> {
+        let task = state.id();
+        if state.status().is_final() {
+            return Err(Rejection::Finished { task, status: state.status() });
+        }
+        let epoch = match state.owner() {
+            Some(owner) if owner.instance == self.instance => return Ok(Decision::default()),
+            Some(owner) if self.owner_alive => {
+                return Err(Rejection::OwnerAlive { task, owner: owner.instance });
+            }
+            Some(owner) => owner.epoch,
+            None => Epoch::default(),
+        };
+        let claimed = Event::TaskClaimed { instance: self.instance, epoch: epoch.next() };
+        Ok(Decision { events: vec![claimed], effect: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{cancelled, instance, pending, running};
+
+    fn claim(state: &TaskState, by: u8, owner_alive: bool) -> Result<Decision, Rejection> {
+        ClaimTask { instance: instance(by), owner_alive }.decide(state)
+    }
+
+    #[test]
+    fn an_orphan_is_taken_in_the_next_epoch() {
+        for state in [pending(), running()] {
+            let events = claim(&state, 2, false).unwrap().events;
+            assert_eq!(events, [Event::TaskClaimed { instance: instance(2), epoch: Epoch(2) }]);
+        }
+    }
+
+    #[test]
+    fn nothing_is_taken_from_the_living() {
+        let task = running().id();
+        let refused = claim(&running(), 2, true);
+        assert_eq!(refused, Err(Rejection::OwnerAlive { task, owner: instance(1) }));
+    }
+
+    #[test]
+    fn what_is_mine_needs_no_claim_and_what_is_over_takes_none() {
+        assert_eq!(claim(&running(), 1, true), Ok(Decision::default()));
+        assert!(matches!(claim(&cancelled(), 2, false), Err(Rejection::Finished { .. })));
+    }
+}

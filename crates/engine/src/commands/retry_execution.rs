@@ -1,0 +1,68 @@
+//! The time of the next try has come. A timer drives it. One that wakes too early is sent back to
+//! wait, so that a clock that was set does not shorten what a server asked for.
+
+use polity_model::event::{Event, ExecutionChange};
+
+use super::{cancelled, moved, out_of_place};
+use crate::decide::{Decision, Effect, Given, Rejection};
+use crate::state::{Phase, TaskState};
+
+/// The wait is over.
+#[derive(Debug, Clone, Copy)]
+pub struct RetryExecution;
+
+impl RetryExecution {
+    pub(crate) fn decide(
+        self,
+        state: &TaskState,
+        given: &mut Given,
+    ) -> Result<Decision, Rejection> {
+        let (Phase::BackingOff { until }, Some(execution), false) =
+            (state.phase(), state.execution(), state.status().is_final())
+        else {
+            return Err(out_of_place(state, "RetryExecution"));
+        };
+        if state.cancel_requested() {
+            return Ok(Decision { events: cancelled(state), effect: None });
+        }
+        if given.now < until {
+            return Ok(Decision { events: Vec::new(), effect: Some(Effect::WaitUntil(until)) });
+        }
+        Ok(Decision {
+            events: vec![
+                moved(execution.id, ExecutionChange::Retry),
+                moved(execution.id, ExecutionChange::Run),
+                Event::ModelCalled { iteration: state.iterations() + 1 },
+            ],
+            effect: Some(Effect::CallModel),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+    use crate::commands::testing::{backing_off, given, running};
+
+    #[test]
+    fn the_next_try_waits_for_its_time() {
+        let state = backing_off();
+        let Phase::BackingOff { until } = state.phase() else { panic!("{:?}", state.phase()) };
+        let early = RetryExecution.decide(&state, &mut given()).unwrap();
+        assert_eq!(early, Decision { events: vec![], effect: Some(Effect::WaitUntil(until)) });
+
+        let mut later = given();
+        later.now = until + SignedDuration::from_millis(1);
+        let decision = RetryExecution.decide(&state, &mut later).unwrap();
+        assert_eq!(decision.effect, Some(Effect::CallModel));
+        assert_eq!(decision.events.len(), 3);
+    }
+
+    #[test]
+    fn only_what_failed_is_tried_again() {
+        let refused = RetryExecution.decide(&running(), &mut given());
+        assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })));
+    }
+}

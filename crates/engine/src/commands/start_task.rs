@@ -1,0 +1,69 @@
+//! Begins the work. The queue drives it when the task's turn has come, in the process that owns
+//! the task. Resuming a task that had not begun comes here too.
+
+use polity_model::event::{Event, ExecutionChange};
+use polity_model::ids::ExecutionId;
+use polity_model::machine::task::TaskStatus;
+
+use super::{moved, out_of_place};
+use crate::decide::{Decision, Effect, Given, Rejection, llm};
+use crate::state::TaskState;
+
+/// The task's turn has come.
+#[derive(Debug, Clone, Copy)]
+pub struct StartTask;
+
+impl StartTask {
+    pub(crate) fn decide(
+        self,
+        state: &TaskState,
+        given: &mut Given,
+    ) -> Result<Decision, Rejection> {
+        match state.status() {
+            TaskStatus::Pending => {}
+            TaskStatus::Running | TaskStatus::AwaitingHuman => {
+                return Err(out_of_place(state, "StartTask"));
+            }
+            status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
+                return Err(Rejection::Finished { task: state.id(), status });
+            }
+        }
+        let max_retries = llm(state)?.max_retries;
+        let agent = state.context().agent.name.clone();
+        let id = ExecutionId::from_random_bytes(given.entropy.id_bytes());
+        Ok(Decision {
+            events: vec![
+                Event::TaskStarted,
+                moved(id, ExecutionChange::Start { agent, max_retries }),
+                moved(id, ExecutionChange::Run),
+                Event::ModelCalled { iteration: 1 },
+            ],
+            effect: Some(Effect::CallModel),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{cancelled, given, pending, running};
+
+    #[test]
+    fn a_pending_task_calls_its_model() {
+        let decision = StartTask.decide(&pending(), &mut given()).unwrap();
+        let labels: Vec<_> = decision.events.iter().map(Event::label).collect();
+        assert_eq!(
+            labels,
+            ["task_started", "execution_changed", "execution_changed", "model_called"]
+        );
+        assert_eq!(decision.effect, Some(Effect::CallModel));
+    }
+
+    #[test]
+    fn no_task_starts_twice() {
+        let refused = StartTask.decide(&running(), &mut given());
+        assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })));
+        let refused = StartTask.decide(&cancelled(), &mut given());
+        assert!(matches!(refused, Err(Rejection::Finished { .. })));
+    }
+}

@@ -1,0 +1,149 @@
+//! The decision: from a task's state and a command, the events and effects that follow.
+//!
+//! Pure and deterministic. Time and randomness come in with the command, so the same state, command
+//! and [`Given`] always lead to the same [`Decision`].
+
+use jiff::Timestamp;
+use polity_model::definition::{AgentKind, LlmAgent};
+use polity_model::event::Event;
+use polity_model::ids::{InstanceId, TaskId};
+use polity_model::machine::task::TaskStatus;
+use polity_model::name::Name;
+
+use crate::commands::{
+    CancelTask, ClaimTask, RecordAnswer, RecordFailure, ResumeTask, RetryExecution, StartTask,
+};
+use crate::entropy::Entropy;
+use crate::state::{Phase, TaskState};
+
+/// What a decision may know of the world.
+#[derive(Debug, Clone)]
+pub struct Given {
+    /// The time.
+    pub now: Timestamp,
+    /// Randomness for ids and jitter.
+    pub entropy: Entropy,
+}
+
+/// What is asked of a task. Each has a file of its own under `commands/`.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Make the task one's own.
+    ClaimTask(ClaimTask),
+    /// Begin the work.
+    StartTask(StartTask),
+    /// Go on after the former owner is gone.
+    ResumeTask(ResumeTask),
+    /// The model has answered.
+    RecordAnswer(RecordAnswer),
+    /// The model has not answered.
+    RecordFailure(RecordFailure),
+    /// The time of the next try has come.
+    RetryExecution(RetryExecution),
+    /// End the task.
+    CancelTask(CancelTask),
+}
+
+/// What follows from a command.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Decision {
+    /// What happened. Empty where the command changes nothing.
+    pub events: Vec<Event>,
+    /// What is to be done once the events are durable.
+    pub effect: Option<Effect>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Send the conversation to the model.
+    CallModel,
+    /// Come back at this time.
+    WaitUntil(Timestamp),
+}
+
+/// Why a command is refused. Nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// There is nothing to do without an input.
+    #[error("the input is empty")]
+    EmptyInput,
+    /// The input is larger than the setting allows.
+    #[error("the input has {found} bytes; limits.input_bytes allows {limit}")]
+    InputTooLarge {
+        /// What it has.
+        found: u64,
+        /// What it may have.
+        limit: u64,
+    },
+    /// No driver in this program performs that kind of agent.
+    #[error("agent \"{agent}\" is of kind {kind}, which this version cannot run yet")]
+    KindNotRunnable {
+        /// The agent.
+        agent: Name,
+        /// Its kind.
+        kind: &'static str,
+    },
+    /// The task has ended.
+    #[error("task {task} is already {status}")]
+    Finished {
+        /// The task.
+        task: TaskId,
+        /// How it ended.
+        status: TaskStatus,
+    },
+    /// The task waits for a person.
+    #[error("task {task} is waiting for a person's decision")]
+    AwaitingHuman {
+        /// The task.
+        task: TaskId,
+    },
+    /// Another process is working on it.
+    #[error("task {task} belongs to another process that is alive")]
+    OwnerAlive {
+        /// The task.
+        task: TaskId,
+        /// The process.
+        owner: InstanceId,
+    },
+    /// The task is not at the point where this command belongs.
+    #[error("task {task} is {status} ({phase:?}): {command} has no place there")]
+    OutOfPlace {
+        /// The task.
+        task: TaskId,
+        /// Where it is in its life.
+        status: TaskStatus,
+        /// What its loop waits for.
+        phase: Phase,
+        /// The command.
+        command: &'static str,
+    },
+}
+
+/// Decides what follows from a command.
+pub fn decide(
+    state: &TaskState,
+    command: &Command,
+    given: &mut Given,
+) -> Result<Decision, Rejection> {
+    match command {
+        Command::ClaimTask(command) => command.decide(state),
+        Command::StartTask(command) => command.decide(state, given),
+        Command::ResumeTask(command) => command.decide(state, given),
+        Command::RecordAnswer(command) => command.decide(state, given),
+        Command::RecordFailure(command) => command.decide(state, given),
+        Command::RetryExecution(command) => command.decide(state, given),
+        Command::CancelTask(command) => command.decide(state),
+    }
+}
+
+/// The model of the task's agent.
+pub(crate) fn llm(state: &TaskState) -> Result<&LlmAgent, Rejection> {
+    let agent = &*state.context().agent;
+    match &agent.kind {
+        AgentKind::Llm(llm) => Ok(llm),
+        AgentKind::Cli(_) | AgentKind::Remote(_) => {
+            Err(Rejection::KindNotRunnable { agent: agent.name.clone(), kind: agent.kind.label() })
+        }
+    }
+}

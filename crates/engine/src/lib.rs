@@ -1,0 +1,17 @@
+//! What happens next.
+//!
+//! [`decide`](decide::decide) is a pure function: from a task's state and a command it makes
+//! events and effects, or says why not. The [`runtime`] commits the events, performs the effects
+//! through [`driver`]s, and brings their outcomes back as commands.
+
+pub mod clock;
+pub mod closure;
+pub mod commands;
+pub mod decide;
+pub mod driver;
+pub mod entropy;
+mod retry;
+pub mod runtime;
+pub mod state;
+
+pub use retry::RETRY_WAIT_SECONDS_MAX;

@@ -1,0 +1,291 @@
+//! The runtime: commits what was decided, performs effects, and brings outcomes back as commands.
+//!
+//! ```text
+//! create, adopt ──> queue ──> worker: decide ─> commit ─> effect ─> outcome ─┐
+//!                    ^          ^      ^────────────────────────────────────┘
+//!                    │          └─ signals: cancel, "another process changed this task"
+//!                    └─ a worker that ends makes room for the oldest that waits
+//! ```
+//! Each running task has one worker, which owns the task's state; workers share no lock but that of
+//! the desk, which says who is at work. A task that waits in the queue is a row of the store.
+
+mod desk;
+mod load;
+mod steer;
+mod watch;
+mod worker;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use polity_model::event::{Event, Recorded, Sequence, StreamId};
+use polity_model::ids::{InstanceId, TaskId};
+use polity_model::machine::task::TaskStatus;
+use polity_store::{Commit, CommitError, PinnedDefinition, Store, StoreError};
+use tokio::sync::{broadcast, oneshot};
+
+pub use load::{Loaded, load};
+pub use steer::{Owners, Steered, cancel, orphans};
+
+use crate::clock::Clock;
+use crate::closure::ClosureError;
+use crate::commands::{ClaimTask, CreateTask};
+use crate::decide::{Command, Given, Rejection, decide};
+use crate::driver::{Models, NotReady};
+use crate::entropy::{Entropy, EntropySource};
+use crate::state::{BrokenJournal, TaskState};
+use desk::Desk;
+
+/// How many events a slow subscriber may fall behind before it must read the journal instead.
+const LIVE_EVENTS_MAX: usize = 1024;
+
+/// How often a decision is made anew because others keep changing the same task.
+const CONFLICTS_MAX: u32 = 100;
+
+/// What a runtime is made of.
+pub struct Parts {
+    /// The journal.
+    pub store: Arc<dyn Store>,
+    /// Who calls models.
+    pub models: Arc<dyn Models>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// The source of randomness.
+    pub entropy: Arc<dyn EntropySource>,
+    /// Who knows which processes are alive.
+    pub owners: Arc<dyn Owners>,
+    /// This process.
+    pub instance: InstanceId,
+    /// How many tasks run at once.
+    pub concurrent_tasks: NonZeroU32,
+    /// How large an input may be.
+    pub input_bytes_max: u64,
+}
+
+/// Runs tasks. Dropping it abandons what is running: those tasks can be resumed.
+pub struct Runtime {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    parts: Parts,
+    desk: Desk,
+    live: broadcast::Sender<Arc<Recorded>>,
+}
+
+/// A task that this runtime runs or has queued.
+#[derive(Debug)]
+pub struct TaskHandle {
+    /// The task.
+    pub id: TaskId,
+    done: oneshot::Receiver<Outcome>,
+}
+
+type Outcome = Result<TaskStatus, EngineError>;
+
+/// Why the engine could not do what it was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EngineError {
+    /// The task's own rules are against it.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// The agent's model cannot be called.
+    #[error(transparent)]
+    NotReady(#[from] NotReady),
+    /// There is no such task.
+    #[error("there is no task {0}")]
+    NotFound(TaskId),
+    /// Another process has taken the task over.
+    #[error("task {0} was taken over by another process")]
+    TakenOver(TaskId),
+    /// Others kept changing the task.
+    #[error("task {0} was changed by others each time this process tried to")]
+    Contended(TaskId),
+    /// The runtime ended before the task did.
+    #[error("task {0} was left before it ended")]
+    Left(TaskId),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The task's definitions cannot be put together.
+    #[error(transparent)]
+    Closure(#[from] ClosureError),
+    /// The store refused the events.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The journal makes no sense.
+    #[error("the journal of task {task} makes no sense: {reason}")]
+    Broken {
+        /// The task.
+        task: TaskId,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl EngineError {
+    fn broken(task: TaskId, reason: &BrokenJournal) -> Self {
+        Self::Broken { task, reason: reason.to_string() }
+    }
+}
+
+impl TaskHandle {
+    /// Waits until no one works on the task any more: it has ended, or it waits for a person.
+    pub async fn wait(&mut self) -> Result<TaskStatus, EngineError> {
+        (&mut self.done).await.unwrap_or(Err(EngineError::Left(self.id)))
+    }
+}
+
+impl Runtime {
+    /// A runtime with nothing to do yet. Must be called within a Tokio runtime.
+    pub fn start(parts: Parts) -> Result<Self, EngineError> {
+        let (live, _) = broadcast::channel(LIVE_EVENTS_MAX);
+        let desk = Desk::new(parts.concurrent_tasks);
+        let from = parts.store.last_position()?;
+        let shared = Arc::new(Shared { parts, desk, live });
+        tokio::spawn(watch::watch(Arc::downgrade(&shared), from));
+        Ok(Self { shared })
+    }
+
+    /// Creates a task. It is durable, and in the queue, when this returns.
+    pub async fn create(&self, create: CreateTask) -> Result<TaskHandle, EngineError> {
+        let parts = &self.shared.parts;
+        let mut given = self.shared.given();
+        let closure = create.closure.clone();
+        parts.models.ready(&closure)?;
+        let new = create.decide(parts.instance, parts.input_bytes_max, &mut given)?;
+        let written = self.shared.write_first(new.id, &given, new.events, new.definitions).await?;
+        let state = TaskState::load(&closure, written)
+            .map_err(|broken| EngineError::broken(new.id, &broken))?;
+        Ok(self.shared.enqueue(Loaded { closure, state }).await)
+    }
+
+    /// Takes over a task whose owner is gone, and goes on with it.
+    pub async fn adopt(&self, id: TaskId) -> Result<TaskHandle, EngineError> {
+        let parts = &self.shared.parts;
+        let mut loaded = load(&parts.store, id).await?;
+        for _ in 0..CONFLICTS_MAX {
+            let state = &loaded.state;
+            let owner = state.owner().map(|owner| owner.instance);
+            let owner_alive = owner.is_some_and(|owner| parts.owners.is_alive(owner));
+            let claim = ClaimTask { instance: parts.instance, owner_alive };
+            let mut given = self.shared.given();
+            let decision = decide(state, &Command::ClaimTask(claim), &mut given)?;
+            match self.shared.write(&mut loaded.state, &given, decision.events).await {
+                Ok(()) => return Ok(self.shared.enqueue(loaded).await),
+                Err(EngineError::Commit(CommitError::Conflict { .. })) => {
+                    self.shared.catch_up(&mut loaded.state).await?;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Err(EngineError::Contended(id))
+    }
+
+    /// Ends a task: at once where it is this runtime's own or no one's, else by asking its owner.
+    pub async fn cancel(&self, id: TaskId) -> Result<Steered, EngineError> {
+        if self.shared.desk.cancel(id) {
+            return Ok(Steered::Requested);
+        }
+        let parts = &self.shared.parts;
+        steer::cancel(&parts.store, &*parts.owners, &*parts.clock, id).await
+    }
+
+    /// What is committed from now on, as it becomes durable. One that falls behind is told so and
+    /// reads the journal.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Recorded>> {
+        self.shared.live.subscribe()
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.shared.desk.close();
+    }
+}
+
+impl Shared {
+    fn given(&self) -> Given {
+        let entropy = Entropy::from_seed(self.parts.entropy.seed());
+        Given { now: self.parts.clock.now(), entropy }
+    }
+
+    async fn write_first(
+        &self,
+        id: TaskId,
+        given: &Given,
+        events: Vec<Event>,
+        definitions: Vec<PinnedDefinition>,
+    ) -> Result<Vec<Recorded>, EngineError> {
+        let commit = Commit {
+            stream: StreamId::Task(id),
+            expected_sequence: Sequence::default(),
+            owner_epoch: None,
+            at: given.now,
+            events,
+            definitions,
+        };
+        Ok(self.commit(commit).await?)
+    }
+
+    /// Commits events in the name of the task's owner, and applies them once they are durable.
+    async fn write(
+        &self,
+        state: &mut TaskState,
+        given: &Given,
+        events: Vec<Event>,
+    ) -> Result<(), EngineError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        // A claim is made in the name of the epoch that it opens.
+        let opened = events.iter().find_map(|event| match event {
+            Event::TaskClaimed { epoch, .. } => Some(*epoch),
+            _ => None,
+        });
+        let commit = Commit {
+            stream: state.stream(),
+            expected_sequence: state.sequence(),
+            owner_epoch: opened.or(state.owner().map(|owner| owner.epoch)),
+            at: given.now,
+            events,
+            definitions: Vec::new(),
+        };
+        for recorded in self.commit(commit).await? {
+            state.apply(recorded).map_err(|broken| EngineError::broken(state.id(), &broken))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the events durable, and only then tells subscribers.
+    async fn commit(&self, commit: Commit) -> Result<Vec<Recorded>, CommitError> {
+        let (stream, at) = (commit.stream.clone(), commit.at);
+        let (before, events) = (commit.expected_sequence, commit.events.clone());
+        let committed = self.parts.store.commit(commit).await?;
+        let recorded: Vec<Recorded> = (0..)
+            .zip(events)
+            .map(|(index, event)| Recorded {
+                position: committed.first_position.plus(index),
+                stream: stream.clone(),
+                sequence: before.plus(index + 1),
+                at,
+                event,
+            })
+            .collect();
+        if self.live.receiver_count() > 0 {
+            for event in &recorded {
+                // Without a receiver there is no one to tell.
+                let _ = self.live.send(Arc::new(event.clone()));
+            }
+        }
+        Ok(recorded)
+    }
+
+    /// Reads and applies what others have committed to the task.
+    async fn catch_up(&self, state: &mut TaskState) -> Result<(), EngineError> {
+        for recorded in load::events_after(&self.parts.store, state).await? {
+            state.apply(recorded).map_err(|broken| EngineError::broken(state.id(), &broken))?;
+        }
+        Ok(())
+    }
+}

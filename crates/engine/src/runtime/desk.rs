@@ -1,0 +1,203 @@
+//! The desk: who is at work, and whose turn is next.
+//!
+//! A task that waits for its turn is a pending row of the store and nothing else. Only handles that
+//! someone holds, and tasks that were adopted in the middle of their run, are kept here.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use polity_model::event::{Position, Sequence};
+use polity_model::ids::TaskId;
+use polity_model::machine::task::TaskStatus;
+use tokio::sync::{mpsc, oneshot};
+
+use super::load::{self, Loaded};
+use super::worker::Worker;
+use super::{EngineError, Outcome, Shared, TaskHandle};
+use crate::driver::BoxFuture;
+
+/// What a worker is told while it waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Signal {
+    /// Someone in this process wants the task to end.
+    Cancel,
+    /// The task's journal has reached this point; if the worker did not write it, others did.
+    Changed(Sequence),
+}
+
+pub(super) struct Desk {
+    limit: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    closed: bool,
+    workers: HashMap<TaskId, mpsc::UnboundedSender<Signal>>,
+    /// Adopted in the middle of their run, and waiting for a free place.
+    adopted: VecDeque<TaskId>,
+    /// Left with an error. Their rows stay, and another process may take them up; trying again
+    /// here would only fail again, at once and for ever.
+    given_up: HashSet<TaskId>,
+    /// Whom to tell when a task is left alone.
+    handles: HashMap<TaskId, Vec<oneshot::Sender<Outcome>>>,
+}
+
+impl Desk {
+    pub(super) fn new(limit: NonZeroU32) -> Self {
+        Self { limit: limit.get() as usize, inner: Mutex::default() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Every change below is a single step, so a panic elsewhere leaves the desk whole.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the task's worker to end it. Says whether there is one.
+    pub(super) fn cancel(&self, id: TaskId) -> bool {
+        self.signal(id, Signal::Cancel)
+    }
+
+    pub(super) fn signal(&self, id: TaskId, signal: Signal) -> bool {
+        self.inner().workers.get(&id).is_some_and(|worker| worker.send(signal).is_ok())
+    }
+
+    /// Lets go of all workers: they leave their tasks as they are.
+    pub(super) fn close(&self) {
+        let mut inner = self.inner();
+        inner.closed = true;
+        inner.workers.clear();
+        inner.handles.clear();
+    }
+
+    /// A place for the task, if there is one and the task has none yet.
+    fn take_place(&self, id: TaskId) -> Option<mpsc::UnboundedReceiver<Signal>> {
+        self.inner().take_place(id, self.limit)
+    }
+
+    /// A place for the adopted task that has waited longest.
+    fn take_adopted(&self) -> Option<(TaskId, mpsc::UnboundedReceiver<Signal>)> {
+        let mut inner = self.inner();
+        let id = *inner.adopted.front()?;
+        let signals = inner.take_place(id, self.limit)?;
+        inner.adopted.pop_front();
+        Some((id, signals))
+    }
+
+    fn has_place(&self) -> bool {
+        let inner = self.inner();
+        !inner.closed && inner.workers.len() < self.limit
+    }
+}
+
+impl Inner {
+    fn take_place(&mut self, id: TaskId, limit: usize) -> Option<mpsc::UnboundedReceiver<Signal>> {
+        if self.closed || self.workers.len() >= limit || self.workers.contains_key(&id) {
+            return None;
+        }
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.workers.insert(id, sender);
+        Some(receiver)
+    }
+}
+
+impl Shared {
+    /// Runs the task if there is a place and no one waits before it; otherwise it waits its turn.
+    pub(super) async fn enqueue(self: &Arc<Self>, loaded: Loaded) -> TaskHandle {
+        let id = loaded.state.id();
+        let (sender, done) = oneshot::channel();
+        {
+            let mut inner = self.desk.inner();
+            inner.given_up.remove(&id);
+            inner.handles.entry(id).or_default().push(sender);
+            if loaded.state.status() != TaskStatus::Pending {
+                inner.adopted.push_back(id);
+            }
+        }
+        self.dispatch(Some(loaded)).await;
+        TaskHandle { id, done }
+    }
+
+    /// Fills free places with the tasks that have waited longest. `at_hand` saves reading a task
+    /// that was just written. Boxed, because the workers it starts come back here when they end.
+    pub(super) fn dispatch(self: &Arc<Self>, mut at_hand: Option<Loaded>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            while self.desk.has_place() {
+                let (next, signals) = match self.next_in_line().await {
+                    Ok(Some(next)) => next,
+                    Ok(None) => return,
+                    Err(error) => {
+                        // The rows are still there: the next worker that ends tries again.
+                        tracing::error!(%error, "the queue could not be read");
+                        return;
+                    }
+                };
+                let loaded = match at_hand.take_if(|loaded| loaded.state.id() == next) {
+                    Some(loaded) => Ok(loaded),
+                    None => load::load(&self.parts.store, next).await,
+                };
+                tokio::spawn(work(Arc::clone(self), next, loaded, signals));
+            }
+        })
+    }
+
+    async fn next_in_line(
+        &self,
+    ) -> Result<Option<(TaskId, mpsc::UnboundedReceiver<Signal>)>, EngineError> {
+        if let Some(adopted) = self.desk.take_adopted() {
+            return Ok(Some(adopted));
+        }
+        let owner = self.parts.instance;
+        let mut after = Position::default();
+        loop {
+            let row =
+                load::blocking(&self.parts.store, move |store| store.next_pending(owner, after))
+                    .await?;
+            let Some(row) = row else { return Ok(None) };
+            // A worker that has just begun may not have left the queue on disk yet.
+            let passed_over = {
+                let inner = self.desk.inner();
+                inner.workers.contains_key(&row.id) || inner.given_up.contains(&row.id)
+            };
+            if passed_over {
+                after = row.created_position;
+            } else {
+                return Ok(self.desk.take_place(row.id).map(|signals| (row.id, signals)));
+            }
+        }
+    }
+
+    /// A worker is done with its task, one way or another.
+    async fn left(self: &Arc<Self>, id: TaskId, outcome: Outcome) {
+        let handles = {
+            let mut inner = self.desk.inner();
+            inner.workers.remove(&id);
+            if outcome.is_err() {
+                inner.given_up.insert(id);
+            }
+            inner.handles.remove(&id).unwrap_or_default()
+        };
+        if let Err(error) = &outcome {
+            tracing::warn!(%id, %error, "a task was left");
+        }
+        for handle in handles {
+            // Whoever dropped the handle does not wait.
+            let _ = handle.send(outcome.clone());
+        }
+        self.dispatch(None).await;
+    }
+}
+
+async fn work(
+    shared: Arc<Shared>,
+    id: TaskId,
+    loaded: Result<Loaded, EngineError>,
+    signals: mpsc::UnboundedReceiver<Signal>,
+) {
+    let outcome = match loaded {
+        Ok(loaded) => Worker::new(Arc::clone(&shared), loaded, signals).run().await,
+        Err(error) => Err(error),
+    };
+    shared.left(id, outcome).await;
+}

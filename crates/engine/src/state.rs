@@ -1,0 +1,262 @@
+//! A task as the engine sees it: its journal, folded.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use polity_model::context::AgentContext;
+use polity_model::event::{Event, ExecutionChange, Pin, Recorded, ResultRef, Sequence, StreamId};
+use polity_model::execution::{AgentExecution, RetryRefused};
+use polity_model::ids::TaskId;
+use polity_model::machine::IllegalTransition;
+use polity_model::machine::task::{TaskStatus, TaskTransition};
+use polity_model::message::Message;
+use polity_model::task::{RunFinished, Task, TaskEnd, TaskExecution, TaskOrder};
+use polity_store::Ownership;
+
+use crate::closure::Closure;
+
+/// What the model loop of a running task is waiting for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing: the loop has not begun, or is over.
+    Still,
+    /// The model's answer.
+    AwaitingModel,
+    /// The time of the next try.
+    BackingOff {
+        /// When that is.
+        until: Timestamp,
+    },
+}
+
+/// The state of one task, changed only by [`apply`](Self::apply).
+#[derive(Debug, Clone)]
+pub struct TaskState {
+    sequence: Sequence,
+    task: TaskExecution,
+    context: AgentContext,
+    pins: Vec<Pin>,
+    owner: Option<Ownership>,
+    execution: Option<AgentExecution>,
+    phase: Phase,
+    iterations: u32,
+    checkpoints: u32,
+    marks: Vec<u32>,
+    cancel_requested: bool,
+}
+
+/// A journal that no task could have written.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokenJournal {
+    /// A task's events begin with its creation, and no other does.
+    #[error("the journal of a task begins with its creation")]
+    NoBeginning,
+    /// An event is missing or doubled.
+    #[error("event {found:?} follows on {last:?}")]
+    Gap {
+        /// The last event that was read.
+        last: Sequence,
+        /// The one that came next.
+        found: Sequence,
+    },
+    /// The task could not have done that.
+    #[error(transparent)]
+    Task(#[from] IllegalTransition<TaskStatus>),
+    /// The execution could not have done that.
+    #[error(transparent)]
+    Execution(#[from] RetryRefused),
+    /// Something was charged after the end.
+    #[error(transparent)]
+    Charged(#[from] RunFinished),
+    /// An execution moved on before it started.
+    #[error("an execution moved on that had not started")]
+    NoExecution,
+}
+
+impl TaskState {
+    /// Folds a task's events from the first on.
+    pub fn load(closure: &Closure, events: Vec<Recorded>) -> Result<Self, BrokenJournal> {
+        let mut events = events.into_iter();
+        let first = events.next().ok_or(BrokenJournal::NoBeginning)?;
+        let mut state = Self::begin(closure, first)?;
+        for recorded in events {
+            state.apply(recorded)?;
+        }
+        Ok(state)
+    }
+
+    /// Starts from a task's creation.
+    pub fn begin(closure: &Closure, first: Recorded) -> Result<Self, BrokenJournal> {
+        let (StreamId::Task(id), Event::TaskCreated(created)) = (first.stream, first.event) else {
+            return Err(BrokenJournal::NoBeginning);
+        };
+        let mut context = AgentContext::new(Arc::clone(&closure.agent));
+        context.current_task = Some(id);
+        context.working_memory.clone_from(&created.parameters);
+        context.say(Message::User { content: created.description.clone(), timestamp: first.at });
+        let order = TaskOrder {
+            id,
+            description: created.description,
+            assigned_agent: created.assigned_agent,
+            parameters: created.parameters,
+            class: created.class,
+            retention_days: created.retention_days,
+            parent_task_id: created.parent_task_id,
+            created_at: first.at,
+        };
+        Ok(Self {
+            sequence: first.sequence,
+            task: TaskExecution::new(Arc::new(order)),
+            context,
+            pins: created.pins,
+            owner: None,
+            execution: None,
+            phase: Phase::Still,
+            iterations: 0,
+            checkpoints: 0,
+            marks: Vec::new(),
+            cancel_requested: false,
+        })
+    }
+
+    /// Follows one event.
+    pub fn apply(&mut self, recorded: Recorded) -> Result<(), BrokenJournal> {
+        let Recorded { sequence, at, event, .. } = recorded;
+        if sequence != self.sequence.plus(1) {
+            return Err(BrokenJournal::Gap { last: self.sequence, found: sequence });
+        }
+        match event {
+            Event::TaskCreated(_) => return Err(BrokenJournal::NoBeginning),
+            Event::TaskClaimed { instance, epoch } => {
+                self.owner = Some(Ownership { instance, epoch });
+            }
+            Event::TaskStarted => {
+                self.task.advance(TaskTransition::Start, at)?;
+            }
+            Event::TaskResumed => {}
+            Event::CancelRequested => self.cancel_requested = true,
+            Event::TaskCompleted { result } => {
+                let result = self.result(result).unwrap_or_default();
+                self.task.finish(TaskEnd::Completed { result }, at)?;
+            }
+            Event::TaskFailed { code, error, partial_result } => {
+                let partial_result = partial_result.and_then(|result| self.result(result));
+                self.task.finish(TaskEnd::Failed { code, error, partial_result }, at)?;
+            }
+            Event::TaskCancelled => {
+                self.task.finish(TaskEnd::Cancelled, at)?;
+                self.phase = Phase::Still;
+            }
+            Event::ExecutionChanged { execution_id, change } => {
+                if let ExecutionChange::Start { agent, max_retries } = &change {
+                    let (agent, task) = (agent.clone(), self.id());
+                    self.execution =
+                        Some(AgentExecution::new(execution_id, agent, task, *max_retries));
+                }
+                let execution = self.execution.as_mut().ok_or(BrokenJournal::NoExecution)?;
+                execution.apply(&change, at)?;
+                if let ExecutionChange::Fail { retry_at: Some(until), .. } = change {
+                    self.phase = Phase::BackingOff { until };
+                }
+            }
+            Event::ModelCalled { .. } => self.phase = Phase::AwaitingModel,
+            Event::ModelAnswered { message, usage, mark, .. } => {
+                self.task.add_usage(usage)?;
+                self.context.charge(usage);
+                self.context.say(message);
+                self.iterations += 1;
+                self.marks.extend(mark);
+                self.phase = Phase::Still;
+            }
+            Event::ModelFailed { mark, .. } => {
+                self.marks.extend(mark);
+                self.phase = Phase::Still;
+            }
+            Event::MessageAdded { message } => self.context.say(message),
+            Event::CheckpointTaken { .. } => self.checkpoints += 1,
+        }
+        self.sequence = sequence;
+        Ok(())
+    }
+
+    fn result(&self, result: ResultRef) -> Option<String> {
+        match result {
+            ResultRef::LastAnswer => self.context.conversation.last_answer().map(str::to_owned),
+        }
+    }
+
+    /// The task's id.
+    pub fn id(&self) -> TaskId {
+        self.task.order().id
+    }
+
+    /// The stream its events are in.
+    pub fn stream(&self) -> StreamId {
+        StreamId::Task(self.id())
+    }
+
+    /// The newest event that this state knows of.
+    pub fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
+    /// Where the task is in its life.
+    pub fn status(&self) -> TaskStatus {
+        self.task.status()
+    }
+
+    /// The live run.
+    pub fn task(&self) -> &TaskExecution {
+        &self.task
+    }
+
+    /// The task as it is now, to be shown.
+    pub fn snapshot(&self) -> Task {
+        self.task.snapshot()
+    }
+
+    /// The agent with its conversation.
+    pub fn context(&self) -> &AgentContext {
+        &self.context
+    }
+
+    /// The definitions that the task pinned.
+    pub fn pins(&self) -> &[Pin] {
+        &self.pins
+    }
+
+    /// Who owns the task.
+    pub fn owner(&self) -> Option<Ownership> {
+        self.owner
+    }
+
+    /// The newest execution.
+    pub fn execution(&self) -> Option<&AgentExecution> {
+        self.execution.as_ref()
+    }
+
+    /// What the model loop is waiting for.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// How many answers the model has given.
+    pub fn iterations(&self) -> u32 {
+        self.iterations
+    }
+
+    /// How many checkpoints there are.
+    pub fn checkpoints(&self) -> u32 {
+        self.checkpoints
+    }
+
+    /// What drivers want to be told again.
+    pub fn marks(&self) -> &[u32] {
+        &self.marks
+    }
+
+    /// Whether someone asked for the task to end, and it has not yet.
+    pub fn cancel_requested(&self) -> bool {
+        self.cancel_requested && !self.status().is_final()
+    }
+}

@@ -1,0 +1,84 @@
+//! Whole lives of tasks: answered, retried, failed, timed out, cancelled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_engine::runtime::Runtime;
+use polity_model::failure::ErrorCode;
+use polity_model::machine::task::TaskStatus;
+use polity_model::task::Task;
+use polity_store::{MemoryStore, Store};
+use polity_testkit::lives::instance_id;
+use polity_testkit::runtime::{Act, ActingModels, Register, create_task, parts};
+
+async fn run(acts: impl IntoIterator<Item = Act>) -> (Task, Arc<dyn Store>, u64) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let models = Arc::new(ActingModels::new(acts, Duration::from_millis(10)));
+    let owners = Arc::new(Register::default());
+    let parts = parts(Arc::clone(&store), models.clone(), &owners, instance_id(1), 1);
+    let runtime = Runtime::start(parts).unwrap();
+    let mut handle = runtime.create(create_task("Ada")).await.unwrap();
+    let status = handle.wait().await.unwrap();
+    let task = store.task(&store.task_row(handle.id).unwrap().unwrap()).unwrap();
+    assert_eq!(task.status, status);
+    (task, store, models.calls())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_the_result() {
+    let (task, store, calls) = run([Act::Answer("Hello.")]).await;
+    assert_eq!((task.status, calls), (TaskStatus::Completed, 1));
+    assert_eq!(task.result.as_deref(), Some("Hello."));
+    assert_eq!(task.usage.input_tokens, 3);
+    assert_eq!(store.messages(task.id).unwrap().len(), 2);
+    assert_eq!(store.checkpoints(task.id).unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn passing_failures_are_retried_with_growing_waits() {
+    let (task, store, calls) =
+        run([Act::FailForNow, Act::FailForNow, Act::FailForNow, Act::Answer("at last")]).await;
+    assert_eq!((task.status, calls), (TaskStatus::Completed, 4));
+    let execution = &store.executions(task.id).unwrap()[0];
+    assert_eq!(execution.retry_count, 3);
+    let took = task.completed_at.unwrap().duration_since(task.started_at.unwrap());
+    assert!((7..10).contains(&took.as_secs()), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fourth_passing_failure_is_one_too_many() {
+    let (task, _, calls) = run(vec![Act::FailForNow; 9]).await;
+    assert_eq!((task.status, calls), (TaskStatus::Failed, 4));
+    assert_eq!(task.error_code, Some(ErrorCode::ModelUnavailable));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lasting_failure_is_not_retried() {
+    let (task, _, calls) = run([Act::FailForGood]).await;
+    assert_eq!((task.status, calls), (TaskStatus::Failed, 1));
+    assert_eq!(task.error.as_deref(), Some("as told: permanent"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_never_answers_times_out() {
+    let (task, store, _) = run(vec![Act::Hang; 4]).await;
+    assert_eq!(task.status, TaskStatus::Failed);
+    assert_eq!(task.error_code, Some(ErrorCode::Timeout));
+    let path: Vec<_> = store.executions(task.id).unwrap()[0]
+        .state_transitions
+        .iter()
+        .map(|transition| transition.to.to_string())
+        .collect();
+    assert_eq!(path[path.len() - 3..], ["timeout", "cleanup", "idle"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_only_asks_for_tools_reaches_its_limit() {
+    let (task, store, calls) = run(vec![Act::AskForTool; 20]).await;
+    assert_eq!((task.error_code, calls), (Some(ErrorCode::LimitIterations), 10));
+    let messages = store.messages(task.id).unwrap();
+    let asked: Vec<_> = messages.iter().flat_map(|m| m.tool_calls()).map(|c| c.id).collect();
+    assert_eq!(asked.len(), 10);
+    // Every call has its answer, also the last.
+    assert_eq!(messages.len(), 1 + 20);
+}

@@ -1,0 +1,150 @@
+//! Several processes on one store: adoption, fencing, cancelling from afar.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_engine::clock::Clock;
+use polity_engine::decide::Rejection;
+use polity_engine::runtime::{EngineError, Runtime, Steered, cancel, orphans};
+use polity_model::event::Event;
+use polity_model::machine::task::TaskStatus;
+use polity_store::{MemoryStore, Store};
+use polity_testkit::lives::instance_id;
+use polity_testkit::runtime::{Act, ActingModels, Register, TokioClock, create_task, parts};
+
+struct World {
+    store: Arc<dyn Store>,
+    owners: Arc<Register>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { store: Arc::new(MemoryStore::new()), owners: Arc::default() }
+    }
+
+    fn process(&self, number: u64, acts: Vec<Act>) -> Runtime {
+        let models = Arc::new(ActingModels::new(acts, Duration::from_millis(10)));
+        let store = Arc::clone(&self.store);
+        Runtime::start(parts(store, models, &self.owners, instance_id(number), number)).unwrap()
+    }
+
+    /// The process ends without a word.
+    fn kill(&self, number: u64, runtime: Runtime) {
+        drop(runtime);
+        self.owners.died(instance_id(number));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_is_adopted_and_finished() {
+    let world = World::new();
+    let first = world.process(1, vec![Act::Hang]);
+    let handle = first.create(create_task("a")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(orphans(&*world.store, &*world.owners).unwrap(), []);
+    world.kill(1, first);
+
+    let orphan = &orphans(&*world.store, &*world.owners).unwrap()[0];
+    assert_eq!((orphan.id, orphan.status), (handle.id, TaskStatus::Running));
+    let second = world.process(2, vec![]);
+    let mut adopted = second.adopt(orphan.id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_from_a_living_process() {
+    let world = World::new();
+    let first = world.process(1, vec![Act::Hang]);
+    let handle = first.create(create_task("a")).await.unwrap();
+    let second = world.process(2, vec![]);
+    let refused = second.adopt(handle.id).await.unwrap_err();
+    assert!(matches!(refused, EngineError::Rejected(Rejection::OwnerAlive { .. })), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_adopters_one_wins() {
+    let world = World::new();
+    let first = world.process(1, vec![Act::Hang]);
+    let handle = first.create(create_task("a")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    world.kill(1, first);
+    let (second, third) = (world.process(2, vec![]), world.process(3, vec![]));
+    let (a, b) = tokio::join!(second.adopt(handle.id), third.adopt(handle.id));
+    assert_eq!(usize::from(a.is_ok()) + usize::from(b.is_ok()), 1, "{a:?} {b:?}");
+    let mut winner = a.or(b).unwrap();
+    assert_eq!(winner.wait().await.unwrap(), TaskStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_lost_its_task_writes_nothing_more() {
+    let world = World::new();
+    let first = world.process(1, vec![Act::Answer("late")]);
+    let mut handle = first.create(create_task("a")).await.unwrap();
+    // It is taken for dead while its model still thinks.
+    world.owners.died(instance_id(1));
+    let second = world.process(2, vec![Act::Answer("in time")]);
+    let mut adopted = second.adopt(handle.id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    let lost = handle.wait().await.unwrap_err();
+    assert!(matches!(lost, EngineError::TakenOver(_)), "{lost}");
+    let row = world.store.task_row(handle.id).unwrap().unwrap();
+    assert_eq!(world.store.task(&row).unwrap().result.as_deref(), Some("in time"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_from_another_process_is_noticed_within_200_ms() {
+    let world = World::new();
+    let owner = world.process(1, vec![Act::Hang]);
+    let mut handle = owner.create(create_task("a")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let clock = TokioClock::new();
+    let asked_at = clock.now();
+    let steered = cancel(&world.store, &*world.owners, &clock, handle.id).await.unwrap();
+    assert_eq!(steered, Steered::Requested);
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
+    let waited = clock.now().duration_since(asked_at);
+    assert!(waited.as_millis() <= 200, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_is_cancelled_at_once_from_anywhere() {
+    let world = World::new();
+    let owner = world.process(1, vec![Act::Hang]);
+    let handle = owner.create(create_task("a")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    world.kill(1, owner);
+    let steered =
+        cancel(&world.store, &*world.owners, &TokioClock::new(), handle.id).await.unwrap();
+    assert_eq!(steered, Steered::Done(TaskStatus::Cancelled));
+    let again = cancel(&world.store, &*world.owners, &TokioClock::new(), handle.id).await;
+    assert!(matches!(again, Err(EngineError::Rejected(Rejection::Finished { .. }))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() {
+    let world = World::new();
+    let owner = world.process(1, vec![Act::Hang]);
+    let handle = owner.create(create_task("a")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    cancel(&world.store, &*world.owners, &TokioClock::new(), handle.id).await.unwrap();
+    world.kill(1, owner);
+    let second = world.process(2, vec![]);
+    let mut adopted = second.adopt(handle.id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_the_next_try_survives_its_process() {
+    let world = World::new();
+    let owner = world.process(1, vec![Act::FailForNow]);
+    let handle = owner.create(create_task("a")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    world.kill(1, owner);
+    let second = world.process(2, vec![]);
+    let mut adopted = second.adopt(handle.id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    let stream = polity_model::event::StreamId::Task(handle.id);
+    let events = world.store.events(&stream, Default::default()).unwrap();
+    assert!(events.iter().any(|recorded| recorded.event == Event::TaskResumed));
+    assert_eq!(world.store.executions(handle.id).unwrap()[0].retry_count, 1);
+}

@@ -1,0 +1,76 @@
+//! The queue: first in, first out, and never more at once than the limit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_engine::runtime::{Runtime, Steered};
+use polity_model::machine::task::TaskStatus;
+use polity_store::{MemoryStore, Store};
+use polity_testkit::lives::instance_id;
+use polity_testkit::runtime::{Act, ActingModels, Register, create_task, parts};
+
+fn start(acts: Vec<Act>) -> (Runtime, Arc<dyn Store>, Arc<ActingModels>) {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let models = Arc::new(ActingModels::new(acts, Duration::from_millis(50)));
+    let owners = Arc::new(Register::default());
+    let parts = parts(Arc::clone(&store), models.clone(), &owners, instance_id(1), 1);
+    (Runtime::start(parts).unwrap(), store, models)
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_run_in_order_and_no_more_at_once_than_allowed() {
+    let (runtime, store, models) = start(vec![]);
+    let mut handles = Vec::new();
+    for number in 0..9 {
+        handles.push(runtime.create(create_task(&format!("task {number}"))).await.unwrap());
+    }
+    for handle in &mut handles {
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    }
+    assert_eq!((models.calls(), models.at_once_most()), (9, 2));
+    let rows: Vec<_> =
+        handles.iter().map(|handle| store.task_row(handle.id).unwrap().unwrap()).collect();
+    assert!(rows.windows(2).all(|pair| pair[0].started_at <= pair[1].started_at));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_in_the_queue_can_be_cancelled_and_never_runs() {
+    let (runtime, _, models) = start(vec![Act::Hang, Act::Hang]);
+    let mut running = runtime.create(create_task("a")).await.unwrap();
+    let mut also_running = runtime.create(create_task("b")).await.unwrap();
+    let waiting = runtime.create(create_task("c")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let steered = runtime.cancel(waiting.id).await.unwrap();
+    assert_eq!(steered, Steered::Done(TaskStatus::Cancelled));
+    for handle in [&mut running, &mut also_running] {
+        assert_eq!(runtime.cancel(handle.id).await.unwrap(), Steered::Requested);
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(models.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_the_next_try_can_be_cancelled() {
+    let (runtime, store, models) = start(vec![Act::FailForNow]);
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    runtime.cancel(handle.id).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
+    assert_eq!(models.calls(), 1);
+    assert_eq!(store.executions(handle.id).unwrap()[0].state.to_string(), "idle");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_sees_every_event_of_a_life_in_order() {
+    let (runtime, store, _) = start(vec![]);
+    let mut live = runtime.subscribe();
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    handle.wait().await.unwrap();
+    let mut seen = Vec::new();
+    while let Ok(event) = live.try_recv() {
+        seen.push((*event).clone());
+    }
+    let stream = polity_model::event::StreamId::Task(handle.id);
+    assert_eq!(seen, store.events(&stream, Default::default()).unwrap());
+}

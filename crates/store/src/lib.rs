@@ -1,0 +1,101 @@
+//! What happened: the journal and its projections.
+//!
+//! [`Store`] is the contract. [`SqliteStore`] keeps it on disk, [`MemoryStore`] in memory; both
+//! pass the same conformance suite. A store decides nothing: it checks that a commit follows on
+//! what is there, makes it durable and keeps the projections in step.
+
+mod commit;
+mod error;
+pub mod instances;
+mod memory;
+mod projection;
+mod sqlite;
+
+pub use commit::{Commit, CommitError, CommitTicket, Committed, PinnedDefinition};
+pub use error::StoreError;
+pub use memory::MemoryStore;
+pub use projection::{CheckpointRow, MessageRow, Ownership, TaskRow};
+pub use sqlite::{Access, Durability, SqliteStore, restore};
+
+use polity_model::definition::Digest;
+use polity_model::event::{Position, Recorded, Sequence, StreamId};
+use polity_model::execution::AgentExecution;
+use polity_model::ids::{InstanceId, TaskId};
+use polity_model::machine::task::TaskStatus;
+use polity_model::message::Message;
+use polity_model::task::Task;
+
+/// Where an event stands, without what it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// Its place among all events.
+    pub position: Position,
+    /// The stream it belongs to.
+    pub stream: StreamId,
+    /// Its place in that stream.
+    pub sequence: Sequence,
+}
+
+/// Which tasks to list. Newest first.
+#[derive(Debug, Clone, Default)]
+pub struct TaskFilter {
+    /// Only tasks in one of these; empty for any.
+    pub statuses: Vec<TaskStatus>,
+    /// Only tasks of this agent or workflow.
+    pub assigned_agent: Option<String>,
+    /// At most this many.
+    pub limit: Option<u32>,
+}
+
+/// The journal with its projections.
+///
+/// Reads block for as long as the disk takes: call them where blocking is allowed. A commit does
+/// not block; its ticket can be awaited or waited for.
+pub trait Store: Send + Sync {
+    /// Appends events to one stream.
+    ///
+    /// The commit stands alone: it fails with a conflict when `expected_sequence` is not the
+    /// stream's newest, or when it is made in the name of a former owner, and other commits are
+    /// not touched by that. The ticket is answered when the events are durable, never before.
+    fn commit(&self, commit: Commit) -> CommitTicket;
+
+    /// The events of one stream after a sequence, oldest first.
+    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<Recorded>, StoreError>;
+
+    /// What was committed after a position, by any process, oldest first.
+    fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError>;
+
+    /// The position of the newest event of all.
+    fn last_position(&self) -> Result<Position, StoreError>;
+
+    /// One task's row.
+    fn task_row(&self, id: TaskId) -> Result<Option<TaskRow>, StoreError>;
+
+    /// Rows of tasks, newest first.
+    fn task_rows(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, StoreError>;
+
+    /// The ids that begin with a text, at most `limit` of them.
+    fn task_ids_by_prefix(&self, prefix: &str, limit: u32) -> Result<Vec<TaskId>, StoreError>;
+
+    /// The task with its texts: what was asked and what came out.
+    fn task(&self, row: &TaskRow) -> Result<Task, StoreError>;
+
+    /// The oldest task that waits for its turn with this owner, of those created after a position.
+    fn next_pending(
+        &self,
+        owner: InstanceId,
+        after: Position,
+    ) -> Result<Option<TaskRow>, StoreError>;
+
+    /// The executions of a task, oldest first.
+    fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError>;
+
+    /// The conversation of a task, oldest first.
+    fn messages(&self, task: TaskId) -> Result<Vec<Message>, StoreError>;
+
+    /// The checkpoints of a task, oldest first.
+    fn checkpoints(&self, task: TaskId) -> Result<Vec<CheckpointRow>, StoreError>;
+
+    /// A definition that some task pinned, in its canonical form.
+    fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError>;
+}

@@ -1,0 +1,333 @@
+//! Projections: rows derived from events, kept in step in the same transaction.
+//!
+//! The rules are here once, and every store applies them. Because each row follows the state
+//! machines, a commit that no task could have made is refused before it is written.
+
+use jiff::Timestamp;
+use polity_model::event::{Epoch, Event, ExecutionChange, Position, ResultRef, StreamId};
+use polity_model::execution::AgentExecution;
+use polity_model::failure::ErrorCode;
+use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
+use polity_model::machine::Machine;
+use polity_model::machine::task::{TaskStatus, TaskTransition};
+use polity_model::message::{Message, Role};
+use polity_model::name::Name;
+use polity_model::task::Task;
+use polity_model::usage::Usage;
+
+/// Who owns a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ownership {
+    /// The process.
+    pub instance: InstanceId,
+    /// How often the task has changed hands.
+    pub epoch: Epoch,
+}
+
+/// What is known of a task without reading its events. Its texts stay in the journal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskRow {
+    /// The task.
+    pub id: TaskId,
+    /// Where it is in its life.
+    pub status: TaskStatus,
+    /// The agent or workflow.
+    pub assigned_agent: Name,
+    /// Its owner.
+    pub owner: Option<Ownership>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it began to run.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub completed_at: Option<Timestamp>,
+    /// Why it failed, for programs.
+    pub error_code: Option<ErrorCode>,
+    /// A class of the retention policy.
+    pub class: Option<String>,
+    /// How long to keep it, if the task says so itself.
+    pub retention_days: Option<u32>,
+    /// The task that it is a part of.
+    pub parent_task_id: Option<TaskId>,
+    /// What it has used.
+    pub usage: Usage,
+    /// How many messages its conversation has.
+    pub message_count: u32,
+    /// How many checkpoints it has.
+    pub checkpoint_count: u32,
+    /// Where its creation stands in the journal.
+    pub created_position: Position,
+    /// Where the newest answer of the model stands.
+    pub answer_position: Option<Position>,
+    /// Where its result stands.
+    pub result_position: Option<Position>,
+    /// Where its failure stands.
+    pub failure_position: Option<Position>,
+}
+
+/// Where a message stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageRow {
+    /// Its place in the conversation, from 0.
+    pub ordinal: u32,
+    /// The event that holds it.
+    pub position: Position,
+    /// Who said it.
+    pub role: Role,
+}
+
+/// Where a checkpoint stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointRow {
+    /// Counts the task's checkpoints from 0.
+    pub sequence: u32,
+    /// The checkpoint.
+    pub checkpoint_id: CheckpointId,
+    /// The event that took it.
+    pub position: Position,
+    /// The node, or the agent's name.
+    pub node: String,
+    /// How many messages there were.
+    pub message_count: u32,
+    /// Whether the task waits there for a person.
+    pub awaiting_human: bool,
+    /// When it was taken.
+    pub created_at: Timestamp,
+}
+
+/// What one commit does to the rows of its task.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) row: Option<TaskRow>,
+    pub(crate) messages: Vec<MessageRow>,
+    pub(crate) checkpoints: Vec<CheckpointRow>,
+    /// Executions that the commit changed, as they are afterwards.
+    pub(crate) executions: Vec<AgentExecution>,
+}
+
+/// The events cannot follow on what is there.
+#[derive(Debug)]
+pub(crate) struct Refused(pub(crate) String);
+
+impl<E: std::error::Error> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl Changes {
+    /// Starts from the task's row as it is.
+    pub(crate) fn of(row: Option<TaskRow>) -> Self {
+        Self { row, ..Self::default() }
+    }
+
+    /// Follows one event. `load` fetches an execution that an earlier commit began.
+    pub(crate) fn apply(
+        &mut self,
+        stream: &StreamId,
+        position: Position,
+        at: Timestamp,
+        event: &Event,
+        load: impl FnOnce(ExecutionId) -> Result<Option<AgentExecution>, Refused>,
+    ) -> Result<(), Refused> {
+        let StreamId::Task(task_id) = *stream else {
+            return Err(Refused(format!("{} belongs in a task's stream", event.label())));
+        };
+        if let Event::TaskCreated(created) = event {
+            if self.row.is_some() {
+                return Err(Refused("the task exists already".into()));
+            }
+            self.row = Some(TaskRow {
+                id: task_id,
+                status: TaskStatus::INITIAL,
+                assigned_agent: created.assigned_agent.clone(),
+                owner: None,
+                created_at: at,
+                started_at: None,
+                completed_at: None,
+                error_code: None,
+                class: created.class.clone(),
+                retention_days: created.retention_days,
+                parent_task_id: created.parent_task_id,
+                usage: Usage::default(),
+                message_count: 0,
+                checkpoint_count: 0,
+                created_position: position,
+                answer_position: None,
+                result_position: None,
+                failure_position: None,
+            });
+            self.message(position, Role::User);
+            return Ok(());
+        }
+        let Some(row) = &mut self.row else {
+            return Err(Refused("a task begins with its creation".into()));
+        };
+        match event {
+            Event::TaskCreated(_) | Event::CancelRequested | Event::ModelCalled { .. } => {}
+            Event::TaskClaimed { instance, epoch } => {
+                let expected = row.owner.map_or(Epoch::default(), |owner| owner.epoch).next();
+                if *epoch != expected {
+                    return Err(Refused(format!("the next owner has {expected:?}, not {epoch:?}")));
+                }
+                row.owner = Some(Ownership { instance: *instance, epoch: *epoch });
+            }
+            Event::TaskStarted => {
+                row.status = row.status.transition(TaskTransition::Start)?;
+                row.started_at.get_or_insert(at);
+            }
+            Event::TaskResumed => {
+                if row.status.is_final() {
+                    return Err(Refused(format!("the task is {}", row.status)));
+                }
+            }
+            Event::TaskCompleted { result } => {
+                row.end(TaskTransition::Complete, at)?;
+                row.result_position = row.place(*result);
+            }
+            Event::TaskFailed { code, partial_result, .. } => {
+                row.end(TaskTransition::Fail, at)?;
+                row.error_code = Some(*code);
+                row.failure_position = Some(position);
+                row.result_position = partial_result.and_then(|result| row.place(result));
+            }
+            Event::TaskCancelled => row.end(TaskTransition::Cancel, at)?,
+            Event::ExecutionChanged { execution_id, change } => {
+                return self.execution(*execution_id, change, at, task_id, load);
+            }
+            Event::ModelAnswered { message, usage, .. } => {
+                row.usage += *usage;
+                if !message.content().is_empty() {
+                    row.answer_position = Some(position);
+                }
+                self.message(position, message.role());
+            }
+            Event::ModelFailed { .. } => {}
+            Event::MessageAdded { message } => self.message(position, message.role()),
+            Event::CheckpointTaken { checkpoint_id, sequence, node, awaiting_human } => {
+                if *sequence != row.checkpoint_count {
+                    let next = row.checkpoint_count;
+                    return Err(Refused(format!("the next checkpoint is {next}, not {sequence}")));
+                }
+                row.checkpoint_count += 1;
+                self.checkpoints.push(CheckpointRow {
+                    sequence: *sequence,
+                    checkpoint_id: *checkpoint_id,
+                    position: position,
+                    node: node.clone(),
+                    message_count: row.message_count,
+                    awaiting_human: *awaiting_human,
+                    created_at: at,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, position: Position, role: Role) {
+        if let Some(row) = &mut self.row {
+            self.messages.push(MessageRow { ordinal: row.message_count, position, role });
+            row.message_count += 1;
+        }
+    }
+
+    fn execution(
+        &mut self,
+        id: ExecutionId,
+        change: &ExecutionChange,
+        at: Timestamp,
+        task_id: TaskId,
+        load: impl FnOnce(ExecutionId) -> Result<Option<AgentExecution>, Refused>,
+    ) -> Result<(), Refused> {
+        if let Some(known) = self.executions.iter_mut().find(|execution| execution.id == id) {
+            known.apply(change, at)?;
+            return Ok(());
+        }
+        let mut execution = match (load(id)?, change) {
+            (Some(execution), _) => execution,
+            (None, ExecutionChange::Start { agent, max_retries }) => {
+                AgentExecution::new(id, agent.clone(), task_id, *max_retries)
+            }
+            (None, _) => return Err(Refused(format!("execution {id} has not started"))),
+        };
+        execution.apply(change, at)?;
+        self.executions.push(execution);
+        Ok(())
+    }
+}
+
+impl TaskRow {
+    fn end(&mut self, on: TaskTransition, at: Timestamp) -> Result<(), Refused> {
+        self.status = self.status.transition(on)?;
+        self.completed_at = Some(at);
+        Ok(())
+    }
+
+    fn place(&self, result: ResultRef) -> Option<Position> {
+        match result {
+            ResultRef::LastAnswer => self.answer_position,
+        }
+    }
+
+    /// Puts the row together with the texts that the journal holds.
+    pub(crate) fn with_texts(
+        &self,
+        created: Event,
+        result: Option<Event>,
+        failure: Option<Event>,
+    ) -> Option<Task> {
+        let Event::TaskCreated(created) = created else { return None };
+        let result = result.as_ref().and_then(message_of).map(|m| m.content().to_owned());
+        let error = match failure {
+            Some(Event::TaskFailed { error, .. }) => Some(error),
+            Some(_) | None => None,
+        };
+        Some(Task {
+            id: self.id,
+            description: created.description,
+            status: self.status,
+            assigned_agent: self.assigned_agent.clone(),
+            result,
+            error,
+            error_code: self.error_code,
+            created_at: self.created_at,
+            started_at: self.started_at,
+            completed_at: self.completed_at,
+            retention_days: self.retention_days,
+            parent_task_id: self.parent_task_id,
+            class: self.class.clone(),
+            parameters: created.parameters,
+            usage: self.usage.report(),
+            interrupted: false,
+        })
+    }
+}
+
+/// The message that an event holds.
+pub(crate) fn message_of(event: &Event) -> Option<&Message> {
+    match event {
+        Event::ModelAnswered { message, .. } | Event::MessageAdded { message } => Some(message),
+        Event::TaskCreated(_)
+        | Event::TaskClaimed { .. }
+        | Event::TaskStarted
+        | Event::TaskResumed
+        | Event::CancelRequested
+        | Event::TaskCompleted { .. }
+        | Event::TaskFailed { .. }
+        | Event::TaskCancelled
+        | Event::ExecutionChanged { .. }
+        | Event::ModelCalled { .. }
+        | Event::ModelFailed { .. }
+        | Event::CheckpointTaken { .. } => None,
+    }
+}
+
+/// The message that an event adds to the conversation, owned.
+pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
+    match event {
+        Event::TaskCreated(created) => {
+            Some(Message::User { content: created.description, timestamp: at })
+        }
+        other => message_of(&other).cloned(),
+    }
+}

@@ -1,0 +1,126 @@
+//! Copies of the database: made while others go on, and put back without losing what was there.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::open::{check_header, explain};
+use crate::StoreError;
+
+/// Writes a consistent copy. It appears under its name only when it is whole and on disk.
+pub(super) fn to_file(
+    connection: &Connection,
+    source: &Path,
+    target: &Path,
+) -> Result<(), StoreError> {
+    if target.exists() {
+        return Err(failed(target, "it exists already; a backup overwrites nothing"));
+    }
+    let unfinished = with_suffix(target, "unfinished");
+    remove_if_there(&unfinished)?;
+    let text =
+        unfinished.to_str().ok_or_else(|| failed(target, "the path must be readable as text"))?;
+    let copied = connection
+        .execute("VACUUM INTO ?1", [text])
+        .map_err(|error| match explain(source, &error) {
+            // The source was read; what could not be written is the copy.
+            StoreError::NotWritable { detail, .. } => {
+                StoreError::NotWritable { path: target.to_owned(), detail }
+            }
+            other => other,
+        })
+        .and_then(|_| put_in_place(&unfinished, target));
+    if copied.is_err() {
+        remove_if_there(&unfinished)?;
+    }
+    copied
+}
+
+/// Puts a backup in the place of the database. What was there before is kept beside it, and its
+/// new path is the answer. No process may be using the database: the caller sees to that.
+pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreError> {
+    if !backup.is_file() {
+        return Err(failed(backup, "there is no such file"));
+    }
+    check_header(backup)?;
+    check_whole(backup)?;
+    if let Some(folder) = database.parent() {
+        fs::create_dir_all(folder).map_err(|error| failed(folder, &error.to_string()))?;
+    }
+    let unfinished = with_suffix(database, "restoring");
+    fs::copy(backup, &unfinished).map_err(|error| failed(&unfinished, &error.to_string()))?;
+    let kept = if database.exists() { Some(move_aside(database)?) } else { None };
+    put_in_place(&unfinished, database)?;
+    Ok(kept)
+}
+
+fn check_whole(path: &Path) -> Result<(), StoreError> {
+    let explain = |error: rusqlite::Error| explain(path, &error);
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(explain)?;
+    let verdict: String =
+        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(explain)?;
+    let tables: u32 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'events'", [], |row| row.get(0))
+        .map_err(explain)?;
+    if verdict != "ok" {
+        return Err(StoreError::Damaged { path: path.to_owned(), detail: verdict });
+    }
+    if tables == 0 {
+        return Err(StoreError::Foreign { path: path.to_owned() });
+    }
+    Ok(())
+}
+
+/// Renames the database with its log to the first free name.
+fn move_aside(database: &Path) -> Result<PathBuf, StoreError> {
+    let free = (1..)
+        .map(|number: u32| with_suffix(database, &format!("before-restore-{number}")))
+        .find(|path| !path.exists())
+        .ok_or_else(|| failed(database, "there is no free name to keep it under"))?;
+    for log in ["-wal", "-shm"] {
+        let (from, to) = (appended(database, log), appended(&free, log));
+        match fs::rename(&from, &to) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(&from, &error.to_string())),
+        }
+    }
+    fs::rename(database, &free).map_err(|error| failed(database, &error.to_string()))?;
+    Ok(free)
+}
+
+fn put_in_place(unfinished: &Path, target: &Path) -> Result<(), StoreError> {
+    File::open(unfinished)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(unfinished, target))
+        .and_then(|()| match target.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
+            Some(_) | None => Ok(()),
+        })
+        .map_err(|error| failed(target, &error.to_string()))
+}
+
+fn remove_if_there(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(path, &error.to_string())),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    appended(path, &format!(".{suffix}"))
+}
+
+fn appended(path: &Path, text: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(text);
+    name.into()
+}
+
+fn failed(path: &Path, detail: &str) -> StoreError {
+    StoreError::Failed { path: path.to_owned(), detail: detail.to_owned() }
+}

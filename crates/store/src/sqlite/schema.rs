@@ -1,0 +1,109 @@
+//! The tables, version by version. A version that was released is never edited: the next one
+//! follows it.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+/// Marks a file as ours: "POLI".
+pub(super) const APPLICATION_ID: u32 = 0x504f_4c49;
+
+/// The newest version of the tables that this program knows.
+pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// Each entry leads from its index to the next version.
+const MIGRATIONS: [&str; 1] = [r"
+    -- What happened. Everything below is derived from it.
+    CREATE TABLE events (
+        position INTEGER PRIMARY KEY AUTOINCREMENT,
+        stream   BLOB    NOT NULL,
+        sequence INTEGER NOT NULL,
+        at       INTEGER NOT NULL,
+        body     TEXT    NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX events_by_stream ON events (stream, sequence);
+
+    -- A task is found by its age, which is where its creation stands, and by its id.
+    CREATE TABLE tasks (
+        created_position INTEGER PRIMARY KEY,
+        task_id          BLOB    NOT NULL UNIQUE,
+        status           TEXT    NOT NULL,
+        assigned_agent   TEXT    NOT NULL,
+        owner            BLOB,
+        epoch            INTEGER NOT NULL,
+        created_at       INTEGER NOT NULL,
+        started_at       INTEGER,
+        completed_at     INTEGER,
+        error_code       TEXT,
+        class            TEXT,
+        retention_days   INTEGER,
+        parent_task_id   BLOB,
+        usage            TEXT    NOT NULL,
+        message_count    INTEGER NOT NULL,
+        checkpoint_count INTEGER NOT NULL,
+        answer_position  INTEGER,
+        result_position  INTEGER,
+        failure_position INTEGER
+    ) STRICT;
+    -- Only the living are looked for by status and owner, and they are few.
+    CREATE INDEX living_tasks ON tasks (status, owner)
+        WHERE status IN ('pending', 'running', 'awaiting_human');
+
+    CREATE TABLE executions (
+        execution_id     BLOB    PRIMARY KEY,
+        task_id          BLOB    NOT NULL,
+        started_position INTEGER NOT NULL,
+        agent            TEXT    NOT NULL,
+        state            TEXT    NOT NULL,
+        body             TEXT    NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX executions_by_task ON executions (task_id, started_position);
+
+    -- Messages are stored once, in the journal; this says where.
+    CREATE TABLE messages (
+        task_id  BLOB    NOT NULL,
+        ordinal  INTEGER NOT NULL,
+        position INTEGER NOT NULL,
+        role     TEXT    NOT NULL,
+        PRIMARY KEY (task_id, ordinal)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE checkpoints (
+        task_id        BLOB    NOT NULL,
+        sequence       INTEGER NOT NULL,
+        checkpoint_id  BLOB    NOT NULL,
+        position       INTEGER NOT NULL,
+        node           TEXT    NOT NULL,
+        message_count  INTEGER NOT NULL,
+        awaiting_human INTEGER NOT NULL,
+        created_at     INTEGER NOT NULL,
+        PRIMARY KEY (task_id, sequence)
+    ) STRICT, WITHOUT ROWID;
+
+    -- What tasks have pinned, by the digest of its canonical form.
+    CREATE TABLE definitions (
+        digest BLOB PRIMARY KEY,
+        json   TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+"];
+
+/// Brings the tables up to date. Several processes may try at once: the lock lets one through at a
+/// time, and the others find nothing left to do.
+pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    if version(connection)? >= VERSION {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for (index, migration) in (0u32..).zip(MIGRATIONS) {
+        if version(&transaction)? == index {
+            transaction.execute_batch(migration)?;
+            transaction.pragma_update(None, "user_version", index + 1)?;
+        }
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.commit()?;
+    // The version must stand in the file itself, where it is checked before anything is opened.
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<u32> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}

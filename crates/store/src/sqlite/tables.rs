@@ -1,0 +1,257 @@
+//! Reading and writing the projections' rows.
+
+use std::fmt::Write;
+
+use polity_model::event::{Epoch, Position};
+use polity_model::execution::AgentExecution;
+use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
+use polity_model::machine::Machine;
+use rusqlite::types::{Type, Value};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+
+use super::rows::{decode_json, decode_state, micros, timestamp, timestamp_maybe, unreadable};
+use crate::TaskFilter;
+use crate::projection::{Changes, CheckpointRow, Ownership, TaskRow};
+
+const TASK_COLUMNS: &str = "created_position, task_id, status, assigned_agent, owner, epoch, \
+     created_at, started_at, completed_at, error_code, class, retention_days, parent_task_id, \
+     usage, message_count, checkpoint_count, answer_position, result_position, failure_position";
+
+pub(super) fn task_row(connection: &Connection, id: TaskId) -> rusqlite::Result<Option<TaskRow>> {
+    connection
+        .prepare_cached(&format!("SELECT {TASK_COLUMNS} FROM tasks WHERE task_id = ?1"))?
+        .query_row([id.as_bytes()], decode_task)
+        .optional()
+}
+
+pub(super) fn task_rows(
+    connection: &Connection,
+    filter: &TaskFilter,
+) -> rusqlite::Result<Vec<TaskRow>> {
+    let mut sql = format!("SELECT {TASK_COLUMNS} FROM tasks WHERE true");
+    let mut values = Vec::new();
+    if !filter.statuses.is_empty() {
+        // Labels are our own words, so they can stand in the text, where the partial index of
+        // the living is matched against them.
+        let labels: Vec<_> =
+            filter.statuses.iter().map(|status| format!("'{}'", status.label())).collect();
+        // Writing to a String cannot fail.
+        let _ = write!(sql, " AND status IN ({})", labels.join(", "));
+    }
+    if let Some(agent) = &filter.assigned_agent {
+        sql.push_str(" AND assigned_agent = ?");
+        values.push(Value::from(agent.clone()));
+    }
+    sql.push_str(" ORDER BY created_position DESC");
+    if let Some(limit) = filter.limit {
+        sql.push_str(" LIMIT ?");
+        values.push(Value::from(i64::from(limit)));
+    }
+    connection.prepare_cached(&sql)?.query_map(params_from_iter(values), decode_task)?.collect()
+}
+
+pub(super) fn next_pending(
+    connection: &Connection,
+    owner: InstanceId,
+    after: Position,
+) -> rusqlite::Result<Option<TaskRow>> {
+    connection
+        .prepare_cached(&format!(
+            "SELECT {TASK_COLUMNS} FROM tasks \
+             WHERE status = 'pending' AND owner = ?1 AND created_position > ?2 \
+             ORDER BY created_position LIMIT 1"
+        ))?
+        .query_row(params![owner.as_bytes(), after.0], decode_task)
+        .optional()
+}
+
+fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
+    let position = |column: usize| -> rusqlite::Result<Option<Position>> {
+        Ok(row.get::<_, Option<u64>>(column)?.map(Position))
+    };
+    let owner = row.get::<_, Option<[u8; 16]>>(4)?.map(InstanceId::from_bytes);
+    let epoch = Epoch(row.get(5)?);
+    let name: String = row.get(3)?;
+    let error_code: Option<String> = row.get(9)?;
+    let text = |column: usize, error: &dyn std::error::Error| {
+        unreadable(column, Type::Text, error.to_string())
+    };
+    Ok(TaskRow {
+        created_position: Position(row.get(0)?),
+        id: TaskId::from_bytes(row.get(1)?),
+        status: decode_state(row, 2)?,
+        assigned_agent: name.parse().map_err(|error| text(3, &error))?,
+        owner: owner.map(|instance| Ownership { instance, epoch }),
+        created_at: timestamp(row, 6)?,
+        started_at: timestamp_maybe(row, 7)?,
+        completed_at: timestamp_maybe(row, 8)?,
+        error_code: error_code
+            .map(|code| serde_json::from_value(code.into()))
+            .transpose()
+            .map_err(|error| text(9, &error))?,
+        class: row.get(10)?,
+        retention_days: row.get(11)?,
+        parent_task_id: row.get::<_, Option<[u8; 16]>>(12)?.map(TaskId::from_bytes),
+        usage: decode_json(row, 13)?,
+        message_count: row.get(14)?,
+        checkpoint_count: row.get(15)?,
+        answer_position: position(16)?,
+        result_position: position(17)?,
+        failure_position: position(18)?,
+    })
+}
+
+pub(super) fn execution(
+    connection: &Connection,
+    id: ExecutionId,
+) -> rusqlite::Result<Option<AgentExecution>> {
+    connection
+        .prepare_cached("SELECT body FROM executions WHERE execution_id = ?1")?
+        .query_row([id.as_bytes()], |row| decode_json(row, 0))
+        .optional()
+}
+
+pub(super) fn checkpoints(
+    connection: &Connection,
+    task: TaskId,
+) -> rusqlite::Result<Vec<CheckpointRow>> {
+    connection
+        .prepare_cached(
+            "SELECT sequence, checkpoint_id, position, node, message_count, awaiting_human, \
+             created_at FROM checkpoints WHERE task_id = ?1 ORDER BY sequence",
+        )?
+        .query_map([task.as_bytes()], |row| {
+            Ok(CheckpointRow {
+                sequence: row.get(0)?,
+                checkpoint_id: CheckpointId::from_bytes(row.get(1)?),
+                position: Position(row.get(2)?),
+                node: row.get(3)?,
+                message_count: row.get(4)?,
+                awaiting_human: row.get(5)?,
+                created_at: timestamp(row, 6)?,
+            })
+        })?
+        .collect()
+}
+
+/// Writes what a commit changed. `before` is the task's row as it was, if there was one.
+pub(super) fn keep(
+    connection: &Connection,
+    before: Option<&TaskRow>,
+    changes: &Changes,
+    first_position: Position,
+) -> rusqlite::Result<()> {
+    let Some(row) = &changes.row else { return Ok(()) };
+    match before {
+        None => insert_task(connection, row)?,
+        Some(before) if before != row => update_task(connection, before, row)?,
+        Some(_) => {}
+    }
+    let task = row.id.as_bytes();
+    for message in &changes.messages {
+        connection
+            .prepare_cached("INSERT INTO messages VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![task, message.ordinal, message.position.0, message.role.label()])?;
+    }
+    for checkpoint in &changes.checkpoints {
+        connection
+            .prepare_cached("INSERT INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+            .execute(params![
+                task,
+                checkpoint.sequence,
+                checkpoint.checkpoint_id.as_bytes(),
+                checkpoint.position.0,
+                checkpoint.node,
+                checkpoint.message_count,
+                checkpoint.awaiting_human,
+                micros(checkpoint.created_at),
+            ])?;
+    }
+    for execution in &changes.executions {
+        connection
+            .prepare_cached(
+                "INSERT INTO executions VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+                 ON CONFLICT DO UPDATE SET state = excluded.state, body = excluded.body",
+            )?
+            .execute(params![
+                execution.id.as_bytes(),
+                task,
+                first_position.0,
+                execution.agent.as_str(),
+                execution.state.label(),
+                encode(execution)?,
+            ])?;
+    }
+    Ok(())
+}
+
+fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(&format!(
+            "INSERT INTO tasks ({TASK_COLUMNS}) VALUES \
+             (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)"
+        ))?
+        .execute(params![
+            row.created_position.0,
+            row.id.as_bytes(),
+            row.status.label(),
+            row.assigned_agent.as_str(),
+            row.owner.as_ref().map(|owner| owner.instance.as_bytes()),
+            row.owner.map_or(0, |owner| owner.epoch.0),
+            micros(row.created_at),
+            row.started_at.map(micros),
+            row.completed_at.map(micros),
+            row.error_code.map(polity_model::failure::ErrorCode::label),
+            row.class,
+            row.retention_days,
+            row.parent_task_id.as_ref().map(TaskId::as_bytes),
+            encode(&row.usage)?,
+            row.message_count,
+            row.checkpoint_count,
+            row.answer_position.map(|position| position.0),
+            row.result_position.map(|position| position.0),
+            row.failure_position.map(|position| position.0),
+        ])?;
+    Ok(())
+}
+
+/// Columns of an index are written only when they have changed: naming them in an UPDATE makes
+/// SQLite rewrite the index.
+fn update_task(connection: &Connection, before: &TaskRow, row: &TaskRow) -> rusqlite::Result<()> {
+    if before.status != row.status || before.owner != row.owner {
+        connection
+            .prepare_cached(
+                "UPDATE tasks SET status = ?2, owner = ?3, epoch = ?4 WHERE created_position = ?1",
+            )?
+            .execute(params![
+                row.created_position.0,
+                row.status.label(),
+                row.owner.as_ref().map(|owner| owner.instance.as_bytes()),
+                row.owner.map_or(0, |owner| owner.epoch.0),
+            ])?;
+    }
+    connection
+        .prepare_cached(
+            "UPDATE tasks SET started_at = ?2, completed_at = ?3, error_code = ?4, usage = ?5, \
+             message_count = ?6, checkpoint_count = ?7, answer_position = ?8, \
+             result_position = ?9, failure_position = ?10 WHERE created_position = ?1",
+        )?
+        .execute(params![
+            row.created_position.0,
+            row.started_at.map(micros),
+            row.completed_at.map(micros),
+            row.error_code.map(polity_model::failure::ErrorCode::label),
+            encode(&row.usage)?,
+            row.message_count,
+            row.checkpoint_count,
+            row.answer_position.map(|position| position.0),
+            row.result_position.map(|position| position.0),
+            row.failure_position.map(|position| position.0),
+        ])?;
+    Ok(())
+}
+
+fn encode(value: &impl serde::Serialize) -> rusqlite::Result<String> {
+    serde_json::to_string(value)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}

@@ -1,0 +1,224 @@
+//! The one writer of this process, with group commit.
+//!
+//! Commits wait in a channel. The writer takes all that are there into one transaction, so they
+//! share one sync of the disk, and answers each when that is done. While the disk works, the next
+//! ones gather. A commit that is refused leaves its batch alone: it is rolled back to its own
+//! savepoint.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use jiff::Timestamp;
+use polity_model::event::{Epoch, Event, Position, Sequence, StreamId};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use tokio::sync::oneshot;
+
+use super::open::explain;
+use super::rows::{StreamKey, micros};
+use super::tables;
+use crate::commit::{Commit, CommitError, CommitTicket, Committed, PinnedDefinition};
+use crate::projection::{Changes, Refused};
+
+/// The most commits that share one transaction: it bounds how long the first of them waits.
+const BATCH_COMMITS_MAX: usize = 512;
+
+type Answer = Result<Committed, CommitError>;
+
+/// A commit on its way to the disk. Events are turned into text by the thread that commits, so
+/// that the writer's time is spent on writing.
+struct Request {
+    key: StreamKey,
+    stream: StreamId,
+    expected_sequence: Sequence,
+    owner_epoch: Option<Epoch>,
+    at: Timestamp,
+    events: Vec<(Event, String)>,
+    definitions: Vec<PinnedDefinition>,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// The handle of the writer thread. Dropping it waits until everything submitted is on disk.
+#[derive(Debug)]
+pub(super) struct Writer {
+    requests: Option<mpsc::Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection, path: PathBuf) -> Self {
+        let (requests, incoming) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("journal".into())
+            .spawn(move || run(connection, &path, &incoming))
+            .ok();
+        Self { requests: Some(requests), thread }
+    }
+
+    pub(super) fn submit(&self, commit: Commit) -> CommitTicket {
+        let Commit { stream, expected_sequence, owner_epoch, at, events, definitions } = commit;
+        if events.is_empty() {
+            let reason = "a commit needs an event".into();
+            return CommitTicket::answered(Err(CommitError::Illegal { reason }));
+        }
+        let mut encoded = Vec::with_capacity(events.len());
+        for event in events {
+            match serde_json::to_string(&event) {
+                Ok(text) => encoded.push((event, text)),
+                Err(error) => {
+                    let reason = format!("{} cannot be written: {error}", event.label());
+                    return CommitTicket::answered(Err(CommitError::Illegal { reason }));
+                }
+            }
+        }
+        let (answer, ticket) = oneshot::channel();
+        let request = Request {
+            key: StreamKey::of(&stream),
+            stream,
+            expected_sequence,
+            owner_epoch,
+            at,
+            events: encoded,
+            definitions,
+            answer,
+        };
+        // A writer that is gone drops the request, and with it the answer: the ticket says so.
+        if let Some(requests) = &self.requests {
+            let _ = requests.send(request);
+        }
+        CommitTicket::waiting(ticket)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of the writer was reported when it happened; there is no one left to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(mut connection: Connection, path: &Path, incoming: &mpsc::Receiver<Request>) {
+    let mut batch = Vec::new();
+    while let Ok(first) = incoming.recv() {
+        batch.push(first);
+        while batch.len() < BATCH_COMMITS_MAX
+            && let Ok(next) = incoming.try_recv()
+        {
+            batch.push(next);
+        }
+        let outcome = write(&mut connection, &batch);
+        match outcome {
+            Ok(answers) => {
+                for (request, answer) in batch.drain(..).zip(answers) {
+                    // A caller that no longer waits does not need its answer.
+                    let _ = request.answer.send(answer);
+                }
+            }
+            Err(error) => {
+                let error = explain(path, &error);
+                for request in batch.drain(..) {
+                    let _ = request.answer.send(Err(error.clone().into()));
+                }
+            }
+        }
+    }
+}
+
+/// Writes a batch in one transaction. An error means that nothing of it was written.
+fn write(connection: &mut Connection, batch: &[Request]) -> rusqlite::Result<Vec<Answer>> {
+    let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut answers = Vec::with_capacity(batch.len());
+    for request in batch {
+        let savepoint = transaction.savepoint()?;
+        match append(&savepoint, request) {
+            Ok(committed) => {
+                savepoint.commit()?;
+                answers.push(Ok(committed));
+            }
+            Err(Stop::Refused(error)) => answers.push(Err(error)),
+            Err(Stop::Failed(error)) => return Err(error),
+        }
+    }
+    if answers.iter().any(Result::is_ok) {
+        transaction.commit()?;
+    } else {
+        transaction.rollback()?;
+    }
+    Ok(answers)
+}
+
+/// Why a commit ends early.
+enum Stop {
+    /// It alone.
+    Refused(CommitError),
+    /// The database failed, and the whole batch with it.
+    Failed(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(CommitError::Illegal { reason: refused.0 })
+    }
+}
+
+fn append(connection: &Connection, request: &Request) -> Result<Committed, Stop> {
+    let expected = request.expected_sequence;
+    let actual = Sequence(
+        connection
+            .prepare_cached(
+                "SELECT sequence FROM events WHERE stream = ?1 ORDER BY sequence DESC LIMIT 1",
+            )?
+            .query_row([&request.key], |row| row.get(0))
+            .optional()?
+            .unwrap_or(0),
+    );
+    if actual != expected {
+        return Err(Stop::Refused(CommitError::Conflict { expected, actual }));
+    }
+    let before = match &request.stream {
+        StreamId::Task(id) => tables::task_row(connection, *id)?,
+        StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_) => None,
+    };
+    let mut changes = Changes::of(before.clone());
+    let mut first_position = None;
+    for (index, (event, text)) in request.events.iter().enumerate() {
+        let sequence = expected.plus(index + 1);
+        let position = Position(
+            connection
+                .prepare_cached(
+                    "INSERT INTO events (stream, sequence, at, body) VALUES (?1, ?2, ?3, ?4) \
+                     RETURNING position",
+                )?
+                .query_row(params![request.key, sequence.0, micros(request.at), text], |row| {
+                    row.get(0)
+                })?,
+        );
+        first_position.get_or_insert(position);
+        changes.apply(&request.stream, position, request.at, event, |id| {
+            tables::execution(connection, id).map_err(|error| Refused(error.to_string()))
+        })?;
+    }
+    if let (Some(expected), Some(row)) = (request.owner_epoch, &changes.row) {
+        let actual = row.owner.map_or(Epoch::default(), |owner| owner.epoch);
+        if actual != expected {
+            return Err(Stop::Refused(CommitError::Fenced { expected, actual }));
+        }
+    }
+    let first_position = first_position.unwrap_or_default();
+    tables::keep(connection, before.as_ref(), &changes, first_position)?;
+    for definition in &request.definitions {
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO definitions VALUES (?1, ?2)")?
+            .execute(params![definition.digest.as_bytes(), definition.json])?;
+    }
+    Ok(Committed { first_position, last_sequence: expected.plus(request.events.len()) })
+}

@@ -1,0 +1,4 @@
+//! Stores from the outside.
+
+mod conformance;
+mod sqlite_files;

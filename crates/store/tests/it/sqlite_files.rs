@@ -1,0 +1,192 @@
+//! What happens to the file: damaged, newer, foreign, missing, opened by several, copied.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use polity_model::event::{Position, Sequence, StreamId};
+use polity_store::{Access, CommitError, Durability, SqliteStore, Store, StoreError, restore};
+use polity_testkit::lives::{claimed, commit, created, instance_id, task_id};
+use tempfile::TempDir;
+
+const READ_WRITE: Access = Access::ReadWrite(Durability::Full);
+
+fn home() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data").join("polity.db");
+    (folder, path)
+}
+
+fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, READ_WRITE).unwrap()
+}
+
+fn put(store: &SqliteStore, number: u64) {
+    let events = vec![created(&format!("task {number}")), claimed(instance_id(1), 1)];
+    store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
+}
+
+/// Every file of the folder with its bytes.
+fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Opening fails in both ways, says why, and changes not a byte.
+fn refused_untouched(path: &Path, expected: &str) {
+    let before = contents(path.parent().unwrap());
+    for access in [READ_WRITE, Access::ReadOnly] {
+        let error = SqliteStore::open(path, access).unwrap_err();
+        let told = format!("{error}; {}", error.hint());
+        assert!(told.contains(expected) && told.contains("nothing was changed"), "{told}");
+    }
+    assert_eq!(contents(path.parent().unwrap()), before);
+}
+
+#[test]
+fn what_was_committed_is_there_after_reopening() {
+    let (_folder, path) = home();
+    let store = open(&path);
+    put(&store, 1);
+    drop(store);
+    let store = open(&path);
+    put(&store, 2);
+    let reader = SqliteStore::open(&path, Access::ReadOnly).unwrap();
+    assert_eq!(reader.last_position().unwrap(), Position(4));
+    assert_eq!(reader.events(&StreamId::Task(task_id(1)), Sequence(0)).unwrap().len(), 2);
+}
+
+#[test]
+fn relaxed_durability_keeps_the_same_contract() {
+    let (_folder, path) = home();
+    let store = SqliteStore::open(&path, Access::ReadWrite(Durability::Relaxed)).unwrap();
+    put(&store, 1);
+    drop(store);
+    assert_eq!(open(&path).last_position().unwrap(), Position(2));
+}
+
+#[test]
+fn reading_where_nothing_is_makes_nothing() {
+    let (folder, path) = home();
+    let store = SqliteStore::open(&path, Access::ReadOnly).unwrap();
+    assert_eq!(store.last_position().unwrap(), Position(0));
+    assert_eq!(store.task_row(task_id(1)).unwrap(), None);
+    let answer = store.commit(commit(task_id(1), 0, None, vec![created("a")])).wait();
+    assert!(
+        matches!(answer, Err(CommitError::Store(StoreError::NotWritable { .. }))),
+        "{answer:?}"
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_untouched() {
+    let (_folder, path) = home();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "not a database").unwrap();
+    refused_untouched(&path, "is damaged: it is too short to be a database");
+    fs::write(&path, "not a database, and longer than a header".repeat(10)).unwrap();
+    refused_untouched(&path, "is damaged: it does not begin as a database does");
+}
+
+#[test]
+fn a_database_that_lost_its_end_is_refused_untouched() {
+    let (_folder, path) = home();
+    let store = open(&path);
+    put(&store, 1);
+    drop(store);
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    refused_untouched(&path, "is damaged: its end is missing");
+}
+
+#[test]
+fn a_database_with_torn_pages_says_so() {
+    let (_folder, path) = home();
+    let store = open(&path);
+    for number in 0..200 {
+        put(&store, number);
+    }
+    drop(store);
+    let mut torn = fs::read(&path).unwrap();
+    for byte in &mut torn[4096..] {
+        *byte = 0x55;
+    }
+    fs::write(&path, torn).unwrap();
+    let store = open(&path);
+    let error = store.task_row(task_id(1)).unwrap_err();
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    let answer = store.commit(commit(task_id(900), 0, None, vec![created("a")])).wait();
+    assert!(matches!(answer, Err(CommitError::Store(StoreError::Damaged { .. }))), "{answer:?}");
+}
+
+#[test]
+fn a_newer_database_is_refused_untouched() {
+    let (_folder, path) = home();
+    drop(open(&path));
+    let mut newer = fs::read(&path).unwrap();
+    newer[60..64].copy_from_slice(&99u32.to_be_bytes());
+    fs::write(&path, newer).unwrap();
+    refused_untouched(&path, "has version 99; this program knows versions up to 1");
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_untouched() {
+    let (_folder, path) = home();
+    drop(open(&path));
+    let mut foreign = fs::read(&path).unwrap();
+    foreign[68..72].copy_from_slice(&7u32.to_be_bytes());
+    fs::write(&path, foreign).unwrap();
+    refused_untouched(&path, "is a database, but not one of Polity's");
+}
+
+#[test]
+fn many_can_make_the_database_at_once() {
+    let (_folder, path) = home();
+    let threads: Vec<_> = (0..8)
+        .map(|number| {
+            let path = path.clone();
+            std::thread::spawn(move || put(&open(&path), number))
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(open(&path).last_position().unwrap(), Position(16));
+}
+
+#[test]
+fn a_backup_is_whole_and_comes_back() {
+    let (folder, path) = home();
+    let store = open(&path);
+    put(&store, 1);
+    let backup = folder.path().join("copy.db");
+    store.backup(&backup).unwrap();
+    let again = store.backup(&backup).unwrap_err();
+    assert!(again.to_string().contains("it exists already"), "{again}");
+
+    put(&store, 2);
+    drop(store);
+    let kept = restore(&backup, &path).unwrap().unwrap();
+    assert_eq!(open(&path).last_position().unwrap(), Position(2));
+    assert_eq!(open(&kept).last_position().unwrap(), Position(4));
+}
+
+#[test]
+fn a_bad_backup_is_not_restored() {
+    let (folder, path) = home();
+    let store = open(&path);
+    put(&store, 1);
+    drop(store);
+    let bad = folder.path().join("bad.db");
+    assert!(restore(&bad, &path).unwrap_err().to_string().contains("there is no such file"));
+    let mut torn = fs::read(&path).unwrap();
+    torn.truncate(torn.len() - 4096);
+    fs::write(&bad, torn).unwrap();
+    assert!(matches!(restore(&bad, &path), Err(StoreError::Damaged { .. })));
+    assert_eq!(open(&path).last_position().unwrap(), Position(2));
+}

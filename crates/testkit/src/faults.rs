@@ -1,0 +1,151 @@
+//! A store that dies on demand, as if its process had been killed.
+
+use std::sync::{Arc, Mutex};
+
+use polity_model::definition::Digest;
+use polity_model::event::{Position, Recorded, Sequence, StreamId};
+use polity_model::execution::AgentExecution;
+use polity_model::ids::{InstanceId, TaskId};
+use polity_model::message::Message;
+use polity_model::task::Task;
+use polity_store::{
+    CheckpointRow, Commit, CommitError, CommitTicket, Header, Store, StoreError, TaskFilter,
+    TaskRow,
+};
+
+/// On which side of a commit the process dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The commit never reaches the disk.
+    Before,
+    /// The commit is on disk, and no one hears of it.
+    After,
+}
+
+/// What was acknowledged: the stream and the sequence of its last event.
+pub type Acknowledged = (StreamId, Sequence, usize);
+
+/// One process's view of a store that outlives it.
+pub struct MortalStore {
+    inner: Arc<dyn Store>,
+    life: Mutex<Life>,
+}
+
+struct Life {
+    /// Commits until death; `None` lives on.
+    commits_left: Option<(u32, Side)>,
+    dead: bool,
+    acknowledged: Vec<Acknowledged>,
+}
+
+impl MortalStore {
+    /// Dies at the given commit, counted from 0; lives on without one.
+    pub fn new(inner: Arc<dyn Store>, dies: Option<(u32, Side)>) -> Self {
+        let life = Life { commits_left: dies, dead: false, acknowledged: Vec::new() };
+        Self { inner, life: Mutex::new(life) }
+    }
+
+    /// Dies now.
+    pub fn kill(&self) {
+        self.life.lock().unwrap().dead = true;
+    }
+
+    /// Whether it has died.
+    pub fn is_dead(&self) -> bool {
+        self.life.lock().unwrap().dead
+    }
+
+    /// Every commit whose success this process has heard of.
+    pub fn acknowledged(&self) -> Vec<Acknowledged> {
+        self.life.lock().unwrap().acknowledged.clone()
+    }
+
+    fn alive(&self) -> Result<&dyn Store, StoreError> {
+        if self.is_dead() { Err(StoreError::Closed) } else { Ok(&*self.inner) }
+    }
+}
+
+impl Store for MortalStore {
+    fn commit(&self, commit: Commit) -> CommitTicket {
+        let gone = || CommitTicket::answered(Err(CommitError::Store(StoreError::Closed)));
+        let mut life = self.life.lock().unwrap();
+        if life.dead {
+            return gone();
+        }
+        let last_breath = match &mut life.commits_left {
+            Some((0, side)) => Some(*side),
+            Some((left, _)) => {
+                *left -= 1;
+                None
+            }
+            None => None,
+        };
+        if last_breath.is_some() {
+            life.dead = true;
+        }
+        if last_breath == Some(Side::Before) {
+            return gone();
+        }
+        let (stream, count) = (commit.stream.clone(), commit.events.len());
+        let answer = self.inner.commit(commit).wait();
+        if last_breath == Some(Side::After) {
+            return gone();
+        }
+        if let Ok(committed) = &answer {
+            life.acknowledged.push((stream, committed.last_sequence, count));
+        }
+        CommitTicket::answered(answer)
+    }
+
+    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<Recorded>, StoreError> {
+        self.alive()?.events(stream, after)
+    }
+
+    fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError> {
+        self.alive()?.headers_after(after, limit)
+    }
+
+    fn last_position(&self) -> Result<Position, StoreError> {
+        self.alive()?.last_position()
+    }
+
+    fn task_row(&self, id: TaskId) -> Result<Option<TaskRow>, StoreError> {
+        self.alive()?.task_row(id)
+    }
+
+    fn task_rows(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, StoreError> {
+        self.alive()?.task_rows(filter)
+    }
+
+    fn task_ids_by_prefix(&self, prefix: &str, limit: u32) -> Result<Vec<TaskId>, StoreError> {
+        self.alive()?.task_ids_by_prefix(prefix, limit)
+    }
+
+    fn task(&self, row: &TaskRow) -> Result<Task, StoreError> {
+        self.alive()?.task(row)
+    }
+
+    fn next_pending(
+        &self,
+        owner: InstanceId,
+        after: Position,
+    ) -> Result<Option<TaskRow>, StoreError> {
+        self.alive()?.next_pending(owner, after)
+    }
+
+    fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {
+        self.alive()?.executions(task)
+    }
+
+    fn messages(&self, task: TaskId) -> Result<Vec<Message>, StoreError> {
+        self.alive()?.messages(task)
+    }
+
+    fn checkpoints(&self, task: TaskId) -> Result<Vec<CheckpointRow>, StoreError> {
+        self.alive()?.checkpoints(task)
+    }
+
+    fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError> {
+        self.alive()?.definition(digest)
+    }
+}

@@ -1,0 +1,8 @@
+//! For tests only: the conformance suite that every store must pass, lives of tasks to feed it, and
+//! stand-ins for everything that a runtime is made of.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+
+pub mod faults;
+pub mod lives;
+pub mod runtime;
+pub mod store_conformance;

@@ -1,0 +1,232 @@
+//! Stand-ins for what a runtime is made of: models that do as they are told, a clock that follows
+//! Tokio's, randomness from a seed, and a register of the living.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use polity_engine::clock::{Clock, whole_microseconds};
+use polity_engine::closure::Closure;
+use polity_engine::commands::CreateTask;
+use polity_engine::driver::{
+    AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
+};
+use polity_engine::entropy::EntropySource;
+use polity_engine::runtime::{Owners, Parts};
+use polity_model::definition::{AgentDefinition, ScriptDefinition};
+use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::ids::InstanceId;
+use polity_model::usage::Usage;
+use polity_store::Store;
+use serde_json::Map;
+
+/// Follows Tokio's time, so that a paused test waits for nothing.
+pub struct TokioClock {
+    began: tokio::time::Instant,
+}
+
+impl TokioClock {
+    /// A clock that begins now, at a fixed date.
+    pub fn new() -> Self {
+        Self { began: tokio::time::Instant::now() }
+    }
+}
+
+impl Default for TokioClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        let since = SignedDuration::try_from(self.began.elapsed()).unwrap();
+        whole_microseconds(Timestamp::from_second(1_767_225_600).unwrap() + since)
+    }
+}
+
+/// Seeds that count up from a number.
+pub struct SeededEntropy(AtomicU64);
+
+impl SeededEntropy {
+    /// The same number gives the same seeds.
+    pub fn new(seed: u64) -> Self {
+        Self(AtomicU64::new(seed << 32))
+    }
+}
+
+impl EntropySource for SeededEntropy {
+    fn seed(&self) -> [u8; 16] {
+        let count = self.0.fetch_add(1, Ordering::Relaxed);
+        // Spread, so that neighbours do not begin alike.
+        (u128::from(count) + 1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+            .to_be_bytes()
+    }
+}
+
+/// Who is alive, as a test says.
+#[derive(Default)]
+pub struct Register(Mutex<BTreeSet<InstanceId>>);
+
+impl Register {
+    /// From now on it lives.
+    pub fn born(&self, instance: InstanceId) {
+        self.0.lock().unwrap().insert(instance);
+    }
+
+    /// From now on it is dead.
+    pub fn died(&self, instance: InstanceId) {
+        self.0.lock().unwrap().remove(&instance);
+    }
+}
+
+impl Owners for Register {
+    fn is_alive(&self, instance: InstanceId) -> bool {
+        self.0.lock().unwrap().contains(&instance)
+    }
+}
+
+/// What a model does when it is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Answers.
+    Answer(&'static str),
+    /// Asks for a tool.
+    AskForTool,
+    /// Fails in a way that may pass.
+    FailForNow,
+    /// Fails for good.
+    FailForGood,
+    /// Never answers.
+    Hang,
+}
+
+/// Models that act as they are told, in order; after the last act, they answer "done".
+pub struct ActingModels {
+    acts: Mutex<VecDeque<Act>>,
+    /// How long each call takes.
+    delay: Duration,
+    calls: AtomicU64,
+    at_once: AtomicU64,
+    at_once_most: AtomicU64,
+}
+
+impl ActingModels {
+    /// Models with these acts, each after a delay.
+    pub fn new(acts: impl IntoIterator<Item = Act>, delay: Duration) -> Self {
+        Self {
+            acts: Mutex::new(acts.into_iter().collect()),
+            delay,
+            calls: AtomicU64::new(0),
+            at_once: AtomicU64::new(0),
+            at_once_most: AtomicU64::new(0),
+        }
+    }
+
+    /// How many calls there were.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// How many calls there were at the same time, at the most.
+    pub fn at_once_most(&self) -> u64 {
+        self.at_once_most.load(Ordering::SeqCst)
+    }
+}
+
+/// Counts a call as over when it is answered or abandoned.
+struct UnderWay<'a>(&'a AtomicU64);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Models for ActingModels {
+    fn ready(&self, _closure: &Closure) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    fn call<'a>(
+        &'a self,
+        _request: ModelRequest<'a>,
+    ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
+        Box::pin(async move {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+            let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+            self.at_once_most.fetch_max(now, Ordering::SeqCst);
+            let _under_way = UnderWay(&self.at_once);
+            let act = self.acts.lock().unwrap().pop_front().unwrap_or(Act::Answer("done"));
+            tokio::time::sleep(self.delay).await;
+            match act {
+                Act::Answer(content) => Ok(reply(content, Vec::new())),
+                Act::AskForTool => {
+                    let (server, tool) = ("time".to_owned(), "now".to_owned());
+                    Ok(reply("", vec![AskedTool { server, tool, arguments: Map::new() }]))
+                }
+                Act::FailForNow => Err(failure(ErrorCategory::Transient)),
+                Act::FailForGood => Err(failure(ErrorCategory::Permanent)),
+                Act::Hang => std::future::pending().await,
+            }
+        })
+    }
+}
+
+fn reply(content: &str, tool_calls: Vec<AskedTool>) -> ModelReply {
+    let usage = Usage { input_tokens: 3, output_tokens: 1, ..Usage::default() };
+    ModelReply { content: content.to_owned(), tool_calls, usage, mark: None }
+}
+
+fn failure(category: ErrorCategory) -> ModelFailure {
+    let failure = Failure { category, message: format!("as told: {category}") };
+    ModelFailure { failure, retry_after: None, mark: None }
+}
+
+/// An agent with a script, as small as one can be.
+pub fn closure() -> Closure {
+    let agent = r#"{"kind": "llm", "name": "greeter", "role": "greets", "system_prompt": "Greet.",
+        "llm_config": {"provider": "scripted", "script": "greeter"}}"#;
+    let script = r#"{"default": {"reply": "Hello."}}"#;
+    let name = "greeter".parse().unwrap();
+    Closure {
+        agent: Arc::new(AgentDefinition::from_canonical(agent).unwrap()),
+        script: Some(Arc::new(ScriptDefinition::from_canonical(&name, script).unwrap())),
+    }
+}
+
+/// A task for that agent.
+pub fn create_task(description: &str) -> CreateTask {
+    CreateTask {
+        closure: closure(),
+        description: description.to_owned(),
+        parameters: Map::new(),
+        class: None,
+        retention_days: None,
+    }
+}
+
+/// Parts of a runtime: these models on this store, two tasks at once.
+pub fn parts(
+    store: Arc<dyn Store>,
+    models: Arc<dyn Models>,
+    owners: &Arc<Register>,
+    instance: InstanceId,
+    seed: u64,
+) -> Parts {
+    owners.born(instance);
+    Parts {
+        store,
+        models,
+        clock: Arc::new(TokioClock::new()),
+        entropy: Arc::new(SeededEntropy::new(seed)),
+        owners: Arc::clone(owners) as Arc<dyn Owners>,
+        instance,
+        concurrent_tasks: NonZeroU32::new(2).unwrap(),
+        input_bytes_max: 1000,
+    }
+}

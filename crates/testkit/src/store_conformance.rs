@@ -1,0 +1,335 @@
+//! What every store must do. [`store_conformance!`](crate::store_conformance) makes a test of
+//! each case here for one store.
+#![expect(
+    clippy::missing_panics_doc,
+    reason = "every case panics where a store breaks the contract"
+)]
+
+use std::sync::{Arc, Barrier};
+
+use polity_model::event::{Epoch, Event, ExecutionChange, Position, ResultRef, Sequence, StreamId};
+use polity_model::ids::TaskId;
+use polity_model::machine::execution::ExecutionState;
+use polity_model::machine::task::TaskStatus;
+use polity_store::{CommitError, Store, TaskFilter};
+
+use crate::lives::{
+    answered, changed, claimed, commit, created, definition, ended_well, execution_id,
+    execution_started, instance_id, task_id,
+};
+
+/// Makes one test of each case. The argument is an expression that gives a new, empty
+/// `Arc<dyn Store>` together with whatever must live as long as it.
+#[macro_export]
+macro_rules! store_conformance {
+    ($make:expr) => {
+        $crate::store_conformance!(
+            $make,
+            sequences_and_positions_have_no_gaps,
+            a_conflict_fails_alone,
+            a_former_owner_is_fenced,
+            impossible_events_are_refused_and_leave_nothing,
+            projections_follow_the_events,
+            events_can_be_read_from_any_point,
+            tasks_are_listed_newest_first,
+            ids_are_found_by_their_beginning,
+            the_queue_is_first_in_first_out,
+            definitions_are_kept_by_digest,
+            large_and_strange_texts_survive,
+            many_committers_lose_nothing
+        );
+    };
+    ($make:expr, $($case:ident),*) => {
+        $(
+            #[test]
+            fn $case() {
+                let (store, _keep) = $make;
+                $crate::store_conformance::$case(&store);
+            }
+        )*
+    };
+}
+
+type Shared = Arc<dyn Store>;
+
+fn begin(store: &Shared, task: TaskId) {
+    let events = vec![created("Ada"), claimed(instance_id(1), 1)];
+    store.commit(commit(task, 0, Some(1), events)).wait().unwrap();
+}
+
+fn run(store: &Shared, task: TaskId, number: u64) {
+    let execution = execution_id(number);
+    let events = vec![
+        Event::TaskStarted,
+        execution_started(execution),
+        changed(execution, ExecutionChange::Run),
+        Event::ModelCalled { iteration: 1 },
+    ];
+    store.commit(commit(task, 2, Some(1), events)).wait().unwrap();
+}
+
+fn complete(store: &Shared, task: TaskId, number: u64) {
+    let events = ended_well(execution_id(number), "Hello, Ada.");
+    store.commit(commit(task, 6, Some(1), events)).wait().unwrap();
+}
+
+/// Positions follow one another over all streams, sequences within each.
+pub fn sequences_and_positions_have_no_gaps(store: &Shared) {
+    let first = store
+        .commit(commit(task_id(1), 0, None, vec![created("a"), claimed(instance_id(1), 1)]))
+        .wait()
+        .unwrap();
+    let second = store.commit(commit(task_id(2), 0, None, vec![created("b")])).wait().unwrap();
+    let third =
+        store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskStarted])).wait().unwrap();
+    assert_eq!(first.last_sequence, Sequence(2));
+    assert_eq!(second.last_sequence, Sequence(1));
+    assert_eq!(third.last_sequence, Sequence(3));
+    assert_eq!(second.first_position.0, first.first_position.0 + 2);
+    assert_eq!(third.first_position.0, second.first_position.0 + 1);
+    assert_eq!(store.last_position().unwrap(), third.first_position);
+
+    let events = store.events(&StreamId::Task(task_id(1)), Sequence(0)).unwrap();
+    let sequences: Vec<_> = events.iter().map(|event| event.sequence.0).collect();
+    assert_eq!(sequences, [1, 2, 3]);
+}
+
+/// Of two commits on the same point one wins; a third one between them is not touched.
+pub fn a_conflict_fails_alone(store: &Shared) {
+    begin(store, task_id(1));
+    let one = store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskStarted]));
+    let other = store.commit(commit(task_id(1), 2, None, vec![Event::CancelRequested]));
+    let bystander = store.commit(commit(task_id(2), 0, None, vec![created("b")]));
+    assert!(one.wait().is_ok());
+    let conflict = CommitError::Conflict { expected: Sequence(2), actual: Sequence(3) };
+    assert_eq!(other.wait(), Err(conflict));
+    assert!(bystander.wait().is_ok());
+    assert_eq!(store.events(&StreamId::Task(task_id(1)), Sequence(0)).unwrap().len(), 3);
+}
+
+/// Who owned a task in an earlier epoch can no longer commit as its owner.
+pub fn a_former_owner_is_fenced(store: &Shared) {
+    begin(store, task_id(1));
+    let taken = vec![claimed(instance_id(2), 2)];
+    store.commit(commit(task_id(1), 2, Some(2), taken)).wait().unwrap();
+    let late = store.commit(commit(task_id(1), 3, Some(1), vec![Event::TaskStarted])).wait();
+    assert_eq!(late, Err(CommitError::Fenced { expected: Epoch(1), actual: Epoch(2) }));
+    let row = store.task_row(task_id(1)).unwrap().unwrap();
+    assert_eq!(row.status, TaskStatus::Pending);
+    assert_eq!(row.owner.unwrap().instance, instance_id(2));
+    store.commit(commit(task_id(1), 3, Some(2), vec![Event::TaskStarted])).wait().unwrap();
+}
+
+/// The state machines hold in the store too.
+pub fn impossible_events_are_refused_and_leave_nothing(store: &Shared) {
+    let refused = |expected, events| {
+        let answer = store.commit(commit(task_id(1), expected, None, events)).wait();
+        assert!(matches!(answer, Err(CommitError::Illegal { .. })), "{answer:?}");
+    };
+    refused(0, vec![]);
+    refused(0, vec![Event::TaskStarted]);
+    refused(0, vec![created("a"), created("a")]);
+    assert_eq!(store.last_position().unwrap(), Position(0));
+    assert_eq!(store.task_row(task_id(1)).unwrap(), None);
+
+    begin(store, task_id(1));
+    let before = store.last_position().unwrap();
+    refused(2, vec![Event::TaskCompleted { result: ResultRef::LastAnswer }]);
+    refused(2, vec![Event::TaskStarted, Event::TaskStarted]);
+    refused(2, vec![claimed(instance_id(2), 3)]);
+    refused(2, vec![changed(execution_id(1), ExecutionChange::Run)]);
+    assert_eq!(store.last_position().unwrap(), before);
+    assert_eq!(store.task_row(task_id(1)).unwrap().unwrap().status, TaskStatus::Pending);
+}
+
+/// Rows say what the events say, after every commit.
+pub fn projections_follow_the_events(store: &Shared) {
+    let task = task_id(1);
+    let row = || store.task_row(task).unwrap().unwrap();
+    begin(store, task);
+    assert_eq!((row().status, row().started_at), (TaskStatus::Pending, None));
+    assert_eq!(store.task(&row()).unwrap().description, "Ada");
+
+    run(store, task, 1);
+    assert_eq!(row().status, TaskStatus::Running);
+    assert!(row().started_at.is_some());
+    assert_eq!(store.executions(task).unwrap()[0].state, ExecutionState::Running);
+
+    complete(store, task, 1);
+    let told = store.task(&row()).unwrap();
+    assert_eq!(told.status, TaskStatus::Completed);
+    assert_eq!(told.result.as_deref(), Some("Hello, Ada."));
+    assert_eq!((told.usage.input_tokens, told.usage.output_tokens), (7, 3));
+    assert!(told.completed_at.is_some());
+
+    let messages = store.messages(task).unwrap();
+    let texts: Vec<_> = messages.iter().map(|m| (m.role().label(), m.content())).collect();
+    assert_eq!(texts, [("user", "Ada"), ("assistant", "Hello, Ada.")]);
+
+    let executions = store.executions(task).unwrap();
+    assert_eq!(executions.len(), 1);
+    assert_eq!(executions[0].state, ExecutionState::Idle);
+    assert_eq!(executions[0].state_transitions.len(), 5);
+
+    let checkpoints = store.checkpoints(task).unwrap();
+    assert_eq!(checkpoints.len(), 1);
+    assert_eq!((checkpoints[0].sequence, checkpoints[0].message_count), (0, 2));
+    assert_eq!(checkpoints[0].node, "greeter");
+}
+
+/// Streams are read from a sequence, the whole journal from a position.
+pub fn events_can_be_read_from_any_point(store: &Shared) {
+    begin(store, task_id(1));
+    begin(store, task_id(2));
+    run(store, task_id(1), 1);
+    let stream = StreamId::Task(task_id(1));
+    let all = store.events(&stream, Sequence(0)).unwrap();
+    for after in 0..=all.len() {
+        let rest = store.events(&stream, Sequence(after as u64)).unwrap();
+        assert_eq!(rest, all[after..]);
+    }
+    assert_eq!(store.events(&StreamId::Task(task_id(9)), Sequence(0)).unwrap(), []);
+
+    let headers = store.headers_after(Position(0), 100).unwrap();
+    assert_eq!(headers.len(), 8);
+    assert!(headers.windows(2).all(|pair| pair[0].position < pair[1].position));
+    assert_eq!(store.headers_after(headers[4].position, 2).unwrap(), headers[5..7]);
+    assert_eq!(store.headers_after(headers[7].position, 100).unwrap(), []);
+}
+
+/// Lists are ordered by age and can be narrowed.
+pub fn tasks_are_listed_newest_first(store: &Shared) {
+    for number in 1..=4 {
+        begin(store, task_id(number));
+    }
+    run(store, task_id(2), 2);
+    run(store, task_id(3), 3);
+    complete(store, task_id(3), 3);
+    let ids = |filter: TaskFilter| -> Vec<TaskId> {
+        store.task_rows(&filter).unwrap().iter().map(|row| row.id).collect()
+    };
+    assert_eq!(ids(TaskFilter::default()), [task_id(4), task_id(3), task_id(2), task_id(1)]);
+    assert_eq!(
+        ids(TaskFilter { limit: Some(2), ..TaskFilter::default() }),
+        [task_id(4), task_id(3)]
+    );
+    let living = vec![TaskStatus::Pending, TaskStatus::Running];
+    assert_eq!(
+        ids(TaskFilter { statuses: living, ..TaskFilter::default() }),
+        [task_id(4), task_id(2), task_id(1)]
+    );
+    let agent =
+        |name: &str| TaskFilter { assigned_agent: Some(name.to_owned()), ..TaskFilter::default() };
+    assert_eq!(ids(agent("greeter")).len(), 4);
+    assert_eq!(ids(agent("writer")).len(), 0);
+}
+
+/// People type only as much of an id as they must.
+pub fn ids_are_found_by_their_beginning(store: &Shared) {
+    begin(store, task_id(1));
+    begin(store, task_id(2));
+    let text = task_id(1).to_string();
+    let find = |prefix: &str| store.task_ids_by_prefix(prefix, 10).unwrap();
+    assert_eq!(find(&text), [task_id(1)]);
+    assert_eq!(find(&text[..35]), [task_id(1), task_id(2)]);
+    assert_eq!(find("0"), []);
+    assert_eq!(find("no id at all"), []);
+    assert_eq!(store.task_ids_by_prefix("", 1).unwrap().len(), 1);
+}
+
+/// The oldest pending task of an owner comes first, and others' tasks are not seen.
+pub fn the_queue_is_first_in_first_out(store: &Shared) {
+    let next = |owner, after| store.next_pending(instance_id(owner), after).unwrap();
+    assert_eq!(next(1, Position(0)), None);
+    for number in [3, 1, 2] {
+        begin(store, task_id(number));
+    }
+    let first = next(1, Position(0)).unwrap();
+    assert_eq!(first.id, task_id(3));
+    let second = next(1, first.created_position).unwrap();
+    assert_eq!(second.id, task_id(1));
+    run(store, task_id(3), 3);
+    assert_eq!(next(1, Position(0)), Some(second));
+    assert_eq!(next(2, Position(0)), None);
+}
+
+/// A pinned definition is there after the commit and not before.
+pub fn definitions_are_kept_by_digest(store: &Shared) {
+    let pinned = definition();
+    assert_eq!(store.definition(&pinned.digest).unwrap(), None);
+    for number in 1..=2 {
+        let mut commit = commit(task_id(number), 0, None, vec![created("a")]);
+        commit.definitions.push(pinned.clone());
+        store.commit(commit).wait().unwrap();
+        assert_eq!(store.definition(&pinned.digest).unwrap(), Some(pinned.json.clone()));
+    }
+}
+
+/// Texts come back to the letter, whatever is in them.
+pub fn large_and_strange_texts_survive(store: &Shared) {
+    let large = "Zürich \u{1f600} \0 \"quoted\" \u{202e}\n".repeat(50_000);
+    let task = task_id(1);
+    let events = vec![created(&large), claimed(instance_id(1), 1)];
+    store.commit(commit(task, 0, None, events)).wait().unwrap();
+    run(store, task, 1);
+    store.commit(commit(task, 6, Some(1), vec![answered(&large)])).wait().unwrap();
+    let messages = store.messages(task).unwrap();
+    assert_eq!(messages.len(), 2);
+    assert!(messages.iter().all(|message| message.content() == large));
+    let row = store.task_row(task).unwrap().unwrap();
+    assert_eq!(store.task(&row).unwrap().description, large);
+}
+
+/// Threads that commit at once, to streams of their own and to one they share, all get through,
+/// and every stream and the whole journal have no gap.
+pub fn many_committers_lose_nothing(store: &Shared) {
+    const THREADS: u64 = 8;
+    const COMMITS: u64 = 25;
+    begin(store, task_id(0));
+    run(store, task_id(0), 0);
+    let together = Arc::new(Barrier::new(usize::try_from(THREADS).unwrap()));
+    let threads: Vec<_> = (1..=THREADS)
+        .map(|number| {
+            let (store, together) = (Arc::clone(store), Arc::clone(&together));
+            std::thread::spawn(move || {
+                together.wait();
+                begin(&store, task_id(number));
+                run(&store, task_id(number), number);
+                for turn in 0..COMMITS {
+                    let own = commit(task_id(number), 6 + turn, Some(1), vec![answered("x")]);
+                    store.commit(own).wait().unwrap();
+                    say_in_shared(&store);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    for number in 1..=THREADS {
+        let own = store.events(&StreamId::Task(task_id(number)), Sequence(0)).unwrap();
+        assert_no_gap(&own.iter().map(|event| event.sequence.0).collect::<Vec<_>>(), 6 + COMMITS);
+    }
+    let shared = store.events(&StreamId::Task(task_id(0)), Sequence(0)).unwrap();
+    let sequences: Vec<_> = shared.iter().map(|event| event.sequence.0).collect();
+    assert_no_gap(&sequences, 6 + THREADS * COMMITS);
+    let headers = store.headers_after(Position(0), u32::MAX).unwrap();
+    assert_eq!(headers.len() as u64, (6 + COMMITS) * THREADS + 6 + THREADS * COMMITS);
+    assert!(headers.windows(2).all(|pair| pair[0].position < pair[1].position));
+}
+
+fn say_in_shared(store: &Shared) {
+    loop {
+        let row = store.events(&StreamId::Task(task_id(0)), Sequence(0)).unwrap();
+        let expected = row.len() as u64;
+        match store.commit(commit(task_id(0), expected, Some(1), vec![answered("y")])).wait() {
+            Ok(_) => return,
+            Err(CommitError::Conflict { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+fn assert_no_gap(sequences: &[u64], count: u64) {
+    assert_eq!(sequences, (1..=count).collect::<Vec<_>>());
+}
