@@ -65,6 +65,18 @@ impl Node {
         }
     }
 
+    /// What stands in the file, shortened.
+    pub(crate) fn shown(&self) -> String {
+        match &self.kind {
+            NodeKind::Null => "null".to_owned(),
+            NodeKind::Bool(value) => value.to_string(),
+            NodeKind::Integer(value) => value.to_string(),
+            NodeKind::Float(value) => value.to_string(),
+            NodeKind::Text(text) => shorten(text),
+            NodeKind::Sequence(_) | NodeKind::Mapping(_) | NodeKind::Pruned => self.in_words(),
+        }
+    }
+
     /// What the value is, in words: `the text "abc"`, `a list`.
     pub(crate) fn in_words(&self) -> String {
         match &self.kind {

@@ -29,7 +29,7 @@ fn each_field_says_what_it_allows() {
         ),
         (
             "rules: [{when: \"\", reply: x}]\n",
-            "1:16: rules[0].when: must not be empty; write \".*\" for anything",
+            "1:16: rules[0].when must not be empty; write \".*\" for anything",
         ),
         (
             "rules: [{when: \"\\\\w{9999}{9999}\", reply: x}]\n",

@@ -1,5 +1,7 @@
 //! The rules of a workflow: names that exist, every node reachable, no circle without a limit.
 
+use std::collections::BTreeMap;
+
 use super::file::{EdgeFile, EdgeTargetFile, MAX_ITERATIONS_DEFAULT, NodeFile, WorkflowFile};
 use super::{Edge, EdgeTarget, NodeKind, WorkflowDefinition, WorkflowNode};
 use crate::definition::checker::{Checker, Reference};
@@ -210,8 +212,10 @@ fn check_edge(
 /// Every node can be reached, and every circle has an edge that says how often it may be taken.
 fn check_graph(workflow: &WorkflowDefinition, checker: &mut Checker) {
     let Some(entry_point) = &workflow.entry_point else { return };
-    let number =
-        |name: &Name| workflow.nodes.iter().position(|node| node.name == *name).unwrap_or(0);
+    let numbers: BTreeMap<&Name, usize> =
+        workflow.nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
+    // Every name was found to be there, so the fallback is never taken.
+    let number = |name: &Name| numbers.get(name).copied().unwrap_or(0);
     let mut all = vec![Vec::new(); workflow.nodes.len()];
     let mut unlimited = all.clone();
     for (index, node) in workflow.nodes.iter().enumerate() {
