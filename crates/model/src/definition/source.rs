@@ -113,13 +113,6 @@ pub(crate) struct Parsed {
 /// Reads one file. An empty file gives a `Null` tree without a problem: whether it may be empty is
 /// for the caller to say.
 pub(crate) fn parse(file: &str, text: &str) -> Parsed {
-    if text.len() > DEFINITION_BYTES_MAX {
-        let finding = Finding::new(format!(
-            "the file has {} bytes, a definition may have {DEFINITION_BYTES_MAX} at most",
-            text.len()
-        ));
-        return Parsed { tree: None, problems: vec![finding.at(file, &Place::start())] };
-    }
     match read(text, DuplicateKeyPolicy::Error) {
         Ok(tree) => Parsed { tree: Some(tree), problems: Vec::new() },
         Err(error) => {
