@@ -41,6 +41,11 @@ fn each_field_says_what_it_allows() {
              error",
         ),
         (
+            "rules: [{when: x, tool_calls: []}]\n",
+            "1:9: rules[0] must have a reply, tool_calls or an error; allowed: reply, tool_calls, \
+             error",
+        ),
+        (
             "default: {}\n",
             "1:10: default must have a reply, tool_calls or an error; allowed: reply, tool_calls, \
              error",
