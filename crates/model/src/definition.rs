@@ -1,8 +1,8 @@
 //! Definitions: files of a home folder that become types which are valid by construction.
 //!
-//! A file goes through four steps. [`source`] parses YAML or JSON to a tree that knows where each
-//! value stands; [`decode`] turns the tree into types that mirror the file; their `check` applies
-//! the rules of one file; [`home`] applies the rules between files. Every step goes on after a
+//! A file goes through four steps. `source` parses YAML or JSON to a tree that knows where each
+//! value stands; `decode` turns the tree into types that mirror the file; their `check` applies
+//! the rules of one file; `home` applies the rules between files. Every step goes on after a
 //! problem, so that all problems of all files are told at once.
 //!
 //! Nothing here reads a file: texts are passed in. Templates, conditions and tool arguments stay
@@ -90,17 +90,32 @@ fn read<F: DeserializeOwned, T>(
     empty: Empty,
     check: impl FnOnce(F, &mut Checker) -> Option<T>,
 ) -> (Option<T>, Checker) {
+    if text.len() > DEFINITION_BYTES_MAX {
+        let finding = Finding::new(format!(
+            "the file has {} bytes, a definition may have {DEFINITION_BYTES_MAX} at most",
+            text.len()
+        ));
+        return (None, unreadable(file, vec![finding.at(file, &Place::start())]));
+    }
+    read_text(file, text, empty, check)
+}
+
+fn read_text<F: DeserializeOwned, T>(
+    file: &str,
+    text: &str,
+    empty: Empty,
+    check: impl FnOnce(F, &mut Checker) -> Option<T>,
+) -> (Option<T>, Checker) {
     let source::Parsed { tree, mut problems } = source::parse(file, text);
-    let unreadable = Node { kind: SourceKind::Pruned, line: 1, column: 1 };
     let Some(mut tree) = tree else {
-        return (None, Checker::new(file, unreadable, problems));
+        return (None, unreadable(file, problems));
     };
     if tree.kind == SourceKind::Null {
         match empty {
             Empty::Allowed => tree.kind = SourceKind::Mapping(Vec::new()),
             Empty::Refused => {
                 problems.push(Finding::new("the file is empty").at(file, &Place::start()));
-                return (None, Checker::new(file, unreadable, problems));
+                return (None, unreadable(file, problems));
             }
         }
     }
@@ -110,12 +125,19 @@ fn read<F: DeserializeOwned, T>(
     (value, checker)
 }
 
+/// A file that nothing can be said about but why it cannot be read.
+fn unreadable(file: &str, problems: Vec<Problem>) -> Checker {
+    Checker::new(file, Node { kind: SourceKind::Pruned, line: 1, column: 1 }, problems)
+}
+
 /// Reads a definition that stands alone, such as one that a task has pinned.
+///
+/// Its size is not limited: it was, when its file was read, and canonical JSON may be longer.
 fn from_text<F: DeserializeOwned, T>(
     text: &str,
     check: impl FnOnce(F, &mut Checker) -> Option<T>,
 ) -> Result<T, Vec<Problem>> {
-    let (value, checker) = read(PINNED_FILE, text, Empty::Refused, check);
+    let (value, checker) = read_text(PINNED_FILE, text, Empty::Refused, check);
     match value {
         Some(value) if checker.is_clean() => Ok(value),
         Some(_) | None => Err(checker.into_problems()),

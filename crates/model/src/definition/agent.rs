@@ -106,8 +106,7 @@ pub struct AgentIdentity {
 }
 
 impl AgentFile {
-    /// The name as written, for reports about other files.
-    pub(crate) fn name(&self) -> Option<&Name> {
+    fn name(&self) -> Option<&Name> {
         match self {
             Self::Llm(file) => file.name.as_ref(),
             Self::Cli(file) => file.name.as_ref(),

@@ -106,10 +106,15 @@ fn problem_of(file: &str, tree: &Node, error: &DecodeError) -> Option<Problem> {
                 ""
             };
             Finding::new(format!("{subject} must be {expected}, found {in_words}{hint}"))
-                .found(in_words)
+                .found(node.shown())
         }
         Fault::Rule(message) => {
-            Finding::new(format!("{subject}: {message}")).found(node.in_words())
+            // `temperature must be from 0 to 2` is a sentence already.
+            let separator = if message.starts_with("must ") { " " } else { ": " };
+            let finding = Finding::new(format!("{subject}{separator}{message}"));
+            let shown = node.shown();
+            // A type whose message leaves the value out has a reason: it may be a secret.
+            if message.contains(&shown) { finding.found(shown) } else { finding }
         }
         Fault::Consequence => return None,
     };

@@ -53,6 +53,8 @@ pub struct Home {
     pub problems: Vec<Problem>,
     /// The files that claim the name of an agent or workflow but are not valid.
     broken: BTreeMap<Name, BTreeSet<String>>,
+    /// The files of scripts that are not valid.
+    broken_scripts: BTreeMap<Name, BTreeSet<String>>,
 }
 
 /// What a name stands for.
@@ -88,6 +90,8 @@ struct Entry {
     kind: Kind,
     /// The name its file name gives, if that is a valid name.
     name: Option<Name>,
+    /// The name written inside, if it differs.
+    other_name: Option<Name>,
     /// Whether another file claims the same name.
     contested: bool,
     checker: Checker,
@@ -112,8 +116,7 @@ impl Home {
     /// Looks up the agent or workflow of a name.
     pub fn find(&self, name: &str) -> Lookup {
         if let Some(files) = self.broken.get(name) {
-            let problems = self.problems.iter().filter(|problem| files.contains(&problem.file));
-            return Lookup::Broken(problems.cloned().collect());
+            return Lookup::Broken(self.problems_of(files));
         }
         if let Some(agent) = self.agents.get(name) {
             return Lookup::Agent(Arc::clone(agent));
@@ -126,8 +129,24 @@ impl Home {
         Lookup::Unknown { suggestion: nearest.and_then(|name| name.parse().ok()) }
     }
 
+    /// The script that a valid agent names, or why it cannot be used.
+    pub fn script(&self, name: &Name) -> Result<Arc<ScriptDefinition>, Vec<Problem>> {
+        match self.scripts.get(name) {
+            Some(script) => Ok(Arc::clone(script)),
+            None => Err(self
+                .broken_scripts
+                .get(name)
+                .map(|files| self.problems_of(files))
+                .unwrap_or_default()),
+        }
+    }
+
+    fn problems_of(&self, files: &BTreeSet<String>) -> Vec<Problem> {
+        self.problems.iter().filter(|problem| files.contains(&problem.file)).cloned().collect()
+    }
+
     fn add(&mut self, entry: Entry) {
-        let Entry { path, kind: _, name, contested, checker, content } = entry;
+        let Entry { path, kind: _, name, other_name, contested, checker, content } = entry;
         let clean = checker.is_clean() && !contested;
         self.problems.extend(checker.into_problems());
         match content {
@@ -151,12 +170,16 @@ impl Home {
                 self.mcp_servers.extend(servers.valid.into_iter().map(named));
             }
             Content::Agent(_) | Content::Workflow(_) => {
+                for name in name.into_iter().chain(other_name) {
+                    self.broken.entry(name).or_default().insert(path.clone());
+                }
+            }
+            Content::Script(_) => {
                 if let Some(name) = name {
-                    self.broken.entry(name).or_default().insert(path);
+                    self.broken_scripts.entry(name).or_default().insert(path);
                 }
             }
             Content::Schedule(_)
-            | Content::Script(_)
             | Content::Settings(_)
             | Content::RetentionPolicy(_)
             | Content::McpServers(_) => {}
@@ -212,9 +235,10 @@ impl Entry {
                 (Content::RetentionPolicy(policy), checker)
             }
         };
+        let mut other_name = None;
         match kind {
             Kind::Agent | Kind::Workflow | Kind::Schedule => {
-                refuse_other_name(path, stem, &mut checker);
+                other_name = refuse_other_name(path, stem, &mut checker);
             }
             Kind::Script => {
                 if let Err(invalid) = &name {
@@ -224,20 +248,30 @@ impl Entry {
             }
             Kind::McpServers | Kind::Settings | Kind::RetentionPolicy => {}
         }
-        Some(Self { path: path.clone(), kind, name: name.ok(), contested: false, checker, content })
+        Some(Self {
+            path: path.clone(),
+            kind,
+            name: name.ok(),
+            other_name,
+            contested: false,
+            checker,
+            content,
+        })
     }
 }
 
 /// A definition is found by its file, so the name inside must be the same.
-fn refuse_other_name(path: &str, stem: &str, checker: &mut Checker) {
+fn refuse_other_name(path: &str, stem: &str, checker: &mut Checker) -> Option<Name> {
     let field = Path::root().field("name");
-    let written = checker.text(&field).and_then(|text| text.parse::<Name>().ok());
-    if let Some(written) = written.filter(|written| written.as_str() != stem) {
-        let message = format!(
-            "the name is \"{written}\", but the file is {path}: name and file must be the same"
-        );
-        checker.report(&field, Finding::new(message).found(written.as_str()).allowed(stem));
+    let written: Name = checker.text(&field)?.parse().ok()?;
+    if written.as_str() == stem {
+        return None;
     }
+    let message = format!(
+        "the name is \"{written}\", but the file is {path}: name and file must be the same"
+    );
+    checker.report(&field, Finding::new(message).found(written.as_str()).allowed(stem));
+    Some(written)
 }
 
 /// What a file is by its path, and its name without the extension.

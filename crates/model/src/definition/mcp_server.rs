@@ -6,11 +6,13 @@ use std::num::NonZeroU64;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::canonical;
 use super::checker::{Checker, Reference};
+use super::digest::Digest;
 use super::nonzero_u64;
 use super::ordered::Ordered;
 use super::path::Path;
-use super::problem::Finding;
+use super::problem::{Finding, Problem};
 use super::value::{EnvName, HttpUrl, Text, ToolName, is_tool_part};
 use crate::name::Name;
 
@@ -26,7 +28,7 @@ pub(crate) struct McpServersFile {
 }
 
 /// One MCP server.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct McpServerFile {
     /// The name that tools are called by: `name/tool`.
@@ -56,7 +58,7 @@ enum TransportFile {
 }
 
 /// Where an MCP server is.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct McpConfigFile {
     /// The program to start, for `stdio`.
@@ -71,7 +73,7 @@ struct McpConfigFile {
 }
 
 /// What is known about one tool.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ToolSettingsFile {
     /// How long one call may take, in seconds.
@@ -233,6 +235,56 @@ impl ToolSettingsFile {
             timeout_seconds: self.timeout_seconds.unwrap_or(TOOL_TIMEOUT_SECONDS_DEFAULT),
             fallback_tools: self.fallback_tools.unwrap_or_default(),
             idempotent: self.idempotent.unwrap_or(false),
+        }
+    }
+}
+
+impl McpServerDefinition {
+    /// The definition as canonical JSON: one entry of the file, with its defaults, in one spelling.
+    pub fn canonical_json(&self) -> String {
+        canonical::to_json(&self.to_file())
+    }
+
+    /// The digest of the canonical JSON.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.canonical_json().as_bytes())
+    }
+
+    /// Reads a definition back from its canonical JSON.
+    pub fn from_canonical(json: &str) -> Result<Self, Vec<Problem>> {
+        super::from_text(json, |file: McpServerFile, checker| file.check(&Path::root(), checker))
+    }
+
+    fn to_file(&self) -> McpServerFile {
+        let (transport, config) = match self.transport.clone() {
+            McpTransport::Stdio { command, args, env } => {
+                let (command, args, env) = (Some(command), Some(args), Some(env));
+                (TransportFile::Stdio, McpConfigFile { command, args, env, url: None })
+            }
+            McpTransport::Sse { url } => {
+                (TransportFile::Sse, McpConfigFile { url: Some(url), ..Default::default() })
+            }
+            McpTransport::StreamableHttp { url } => {
+                let config = McpConfigFile { url: Some(url), ..Default::default() };
+                (TransportFile::StreamableHttp, config)
+            }
+        };
+        let tools = self.tools.iter().map(|(tool, settings)| (tool.clone(), settings.to_file()));
+        McpServerFile {
+            name: Some(self.name.clone()),
+            transport: Some(transport),
+            config: Some(config),
+            tools: Some(tools.collect()),
+        }
+    }
+}
+
+impl ToolSettings {
+    fn to_file(&self) -> ToolSettingsFile {
+        ToolSettingsFile {
+            timeout_seconds: Some(self.timeout_seconds),
+            fallback_tools: Some(self.fallback_tools.clone()),
+            idempotent: Some(self.idempotent),
         }
     }
 }

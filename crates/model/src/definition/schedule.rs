@@ -213,10 +213,11 @@ impl ScheduleFile {
         let time_zone = self.time_zone.as_deref().unwrap_or(TIME_ZONE_DEFAULT);
         let time_zone = check_time_zone(time_zone, &root.field("time_zone"), checker);
         let catch_up = self.catch_up.unwrap_or_default();
-        let window_path = root.field("catch_up_window_seconds");
+        // Nothing follows from a value that is written but could not be read.
+        let is_wrong = self.catch_up.is_none() && checker.is_there(&root.field("catch_up"));
         checker.refuse_unless(
-            catch_up != CatchUp::None || checker_has_wrong_catch_up(checker, self.catch_up),
-            &window_path,
+            catch_up != CatchUp::None || is_wrong,
+            &root.field("catch_up_window_seconds"),
             "when catch_up is last or all",
         );
         Some(ScheduleDefinition {
@@ -233,11 +234,6 @@ impl ScheduleFile {
             pause_after_failures: self.pause_after_failures,
         })
     }
-}
-
-/// Whether `catch_up` is written but could not be read, so that nothing follows from it.
-fn checker_has_wrong_catch_up(checker: &Checker, read: Option<CatchUp>) -> bool {
-    read.is_none() && checker.is_there(&Path::root().field("catch_up"))
 }
 
 fn check_target(

@@ -242,8 +242,9 @@ impl AnswerFile {
     fn check(self, path: &Path, checker: &mut Checker) -> ScriptAnswer {
         let usage = self.usage.unwrap_or_default();
         let says_something = ["reply", "tool_calls", "error"]
+            .map(|field| path.field(field))
             .iter()
-            .any(|field| checker.is_there(&path.field(field)));
+            .any(|field| checker.is_there(field) && !checker.is_empty(field));
         if !says_something {
             let message = format!("{path} must have a reply, tool_calls or an error");
             checker.report(path, Finding::new(message).allowed("reply, tool_calls, error"));

@@ -65,6 +65,18 @@ impl Node {
         }
     }
 
+    /// What stands in the file, shortened.
+    pub(crate) fn shown(&self) -> String {
+        match &self.kind {
+            NodeKind::Null => "null".to_owned(),
+            NodeKind::Bool(value) => value.to_string(),
+            NodeKind::Integer(value) => value.to_string(),
+            NodeKind::Float(value) => value.to_string(),
+            NodeKind::Text(text) => shorten(text),
+            NodeKind::Sequence(_) | NodeKind::Mapping(_) | NodeKind::Pruned => self.in_words(),
+        }
+    }
+
     /// What the value is, in words: `the text "abc"`, `a list`.
     pub(crate) fn in_words(&self) -> String {
         match &self.kind {
@@ -101,13 +113,6 @@ pub(crate) struct Parsed {
 /// Reads one file. An empty file gives a `Null` tree without a problem: whether it may be empty is
 /// for the caller to say.
 pub(crate) fn parse(file: &str, text: &str) -> Parsed {
-    if text.len() > DEFINITION_BYTES_MAX {
-        let finding = Finding::new(format!(
-            "the file has {} bytes, a definition may have {DEFINITION_BYTES_MAX} at most",
-            text.len()
-        ));
-        return Parsed { tree: None, problems: vec![finding.at(file, &Place::start())] };
-    }
     match read(text, DuplicateKeyPolicy::Error) {
         Ok(tree) => Parsed { tree: Some(tree), problems: Vec::new() },
         Err(error) => {

@@ -3,6 +3,7 @@
 mod agent;
 mod cli;
 mod config;
+mod fuzz;
 mod home;
 mod round_trip;
 mod schedule;

@@ -222,11 +222,10 @@ fn check_env_name(text: &str) -> Result<(), String> {
     if starts_well && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         Ok(())
     } else {
-        Err(format!(
-            "\"{}\" is not the name of an environment variable: letters, digits and underscores, \
-             not starting with a digit",
-            shorten(text)
-        ))
+        // The value is not repeated: it may be the secret itself.
+        Err("must be the name of an environment variable: letters, digits and underscores, not \
+             starting with a digit"
+            .to_owned())
     }
 }
 

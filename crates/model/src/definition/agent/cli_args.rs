@@ -61,7 +61,7 @@ impl Visitor<'_> for OptionValueVisitor {
     type Value = OptionValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a number, true or nothing")
+        f.write_str("a text, a whole number, true or nothing")
     }
 
     fn visit_unit<E>(self) -> Result<OptionValue, E> {

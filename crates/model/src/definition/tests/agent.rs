@@ -81,8 +81,8 @@ fn each_field_says_what_it_allows() {
              max_iterations, temperature, llm_config, sub_agents, approval, output_schema, budget, \
              max_retries, a2a",
         ),
-        ("temperature: 2.5\n", "6:14: temperature: must be from 0 to 2, found 2.5"),
-        ("temperature: -1\n", "6:14: temperature: must be from 0 to 2, found -1"),
+        ("temperature: 2.5\n", "6:14: temperature must be from 0 to 2, found 2.5"),
+        ("temperature: -1\n", "6:14: temperature must be from 0 to 2, found -1"),
         ("temperature: warm\n", "6:14: temperature must be a number, found the text \"warm\""),
         (
             "max_iterations: 0\n",
@@ -109,7 +109,7 @@ fn each_field_says_what_it_allows() {
             "7:12: approval: \"files/red\" is none of the agent's tools, did you mean \"files/read\"?",
         ),
         ("output_schema: text\n", "6:16: output_schema must be a mapping, found the text \"text\""),
-        ("budget: {max_cost_usd: 0}\n", "6:24: budget.max_cost_usd: must be above 0, found 0"),
+        ("budget: {max_cost_usd: 0}\n", "6:24: budget.max_cost_usd must be above 0, found 0"),
         (
             "budget: {max_tokens: 0}\n",
             "6:22: budget.max_tokens must be a whole number above 0, found the number 0",
@@ -168,7 +168,7 @@ fn texts_are_texts() {
         ("1.10", "3:7: role must be a text, found the number 1.1; put it in quotes"),
         ("true", "3:7: role must be a text, found true; put it in quotes"),
         ("[a]", "3:7: role must be a text, found a list"),
-        ("\"  \"", "3:7: role: must not be empty"),
+        ("\"  \"", "3:7: role must not be empty"),
         ("", "3:1: missing field \"role\""),
     ] {
         let text = BASE.replace("Writes", value);
@@ -219,8 +219,8 @@ fn the_model_must_be_reachable() {
         ),
         (
             "{provider: openai, model: m, api_key_env: MY-KEY}",
-            "5:55: llm_config.api_key_env: \"MY-KEY\" is not the name of an environment variable: \
-             letters, digits and underscores, not starting with a digit",
+            "5:55: llm_config.api_key_env must be the name of an environment variable: letters, \
+             digits and underscores, not starting with a digit",
         ),
         (
             "{provider: openai, model: m, price: {input_per_million_usd: 1}}",
@@ -228,7 +228,7 @@ fn the_model_must_be_reachable() {
         ),
         (
             "{provider: openai, model: m, price: {input_per_million_usd: -1, output_per_million_usd: 1}}",
-            "5:73: llm_config.price.input_per_million_usd: must be 0 or above, found -1",
+            "5:73: llm_config.price.input_per_million_usd must be 0 or above, found -1",
         ),
         (
             "{provider: openai, model: m, timeout_seconds: 0}",
@@ -245,9 +245,12 @@ fn the_model_must_be_reachable() {
 
 #[test]
 fn a_secret_is_never_repeated() {
-    let text = BASE.replace("model: m", "model: m, api_key: sk-secret");
-    let home = home([("agents/writer.yaml", text.as_str())]);
-    assert!(!format!("{:?}", home.problems).contains("sk-secret"));
+    for field in ["api_key", "api_key_env"] {
+        let text = BASE.replace("model: m", &format!("model: m, {field}: sk-secret"));
+        let home = home([("agents/writer.yaml", text.as_str())]);
+        assert_eq!(home.problems.len(), 1);
+        assert!(!format!("{:?}", home.problems).contains("sk-secret"));
+    }
 }
 
 #[test]
@@ -282,7 +285,7 @@ aproval: []
             "8:13: llm_config.provider: unknown value \"opnai\", did you mean \"openai\"?",
             "9:3: unknown field \"modle\" in llm_config, did you mean \"model\"?",
             "10:34: llm_config.price.input_per_million_usd must be a number, found the text \"x\"",
-            "10:61: llm_config.price.output_per_million_usd: must be 0 or above, found -1",
+            "10:61: llm_config.price.output_per_million_usd must be 0 or above, found -1",
             "11:1: unknown field \"aproval\", did you mean \"approval\"?",
         ],
     );

@@ -158,7 +158,7 @@ fn each_block_says_what_it_allows() {
     for (lines, expected) in [
         (
             "envs: {A-B: x}\n",
-            "4:8: envs.A-B: \"A-B\" is not the name of an environment variable: letters, digits and \
+            "4:8: envs.A-B must be the name of an environment variable: letters, digits and \
              underscores, not starting with a digit",
         ),
         (
@@ -172,7 +172,7 @@ fn each_block_says_what_it_allows() {
         ),
         (
             "cli_args: {--x: [a]}\n",
-            "4:17: cli_args.--x must be a text, a number, true or nothing, found a list",
+            "4:17: cli_args.--x must be a text, a whole number, true or nothing, found a list",
         ),
         (
             "error_rules: [{pattern: \"(\", category: transient}]\n",

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::home;
 use super::valid::FILES;
 use crate::definition::{
-    AgentDefinition, AgentKind, ScheduleDefinition, ScriptDefinition, WorkflowDefinition,
+    AgentDefinition, AgentKind, McpServerDefinition, ScheduleDefinition, ScriptDefinition,
+    WorkflowDefinition,
 };
 
 #[test]
@@ -27,6 +28,10 @@ fn every_definition_survives_its_canonical_json() {
     for schedule in home.schedules.values() {
         let again = ScheduleDefinition::from_canonical(&schedule.canonical_json()).unwrap();
         assert_eq!(again, **schedule);
+    }
+    for server in home.mcp_servers.values() {
+        let again = McpServerDefinition::from_canonical(&server.canonical_json()).unwrap();
+        assert_eq!((again.digest(), &again), (server.digest(), &**server));
     }
     for (name, script) in &home.scripts {
         let again = ScriptDefinition::from_canonical(name, &script.canonical_json()).unwrap();

@@ -29,7 +29,7 @@ fn each_field_says_what_it_allows() {
         ),
         (
             "rules: [{when: \"\", reply: x}]\n",
-            "1:16: rules[0].when: must not be empty; write \".*\" for anything",
+            "1:16: rules[0].when must not be empty; write \".*\" for anything",
         ),
         (
             "rules: [{when: \"\\\\w{9999}{9999}\", reply: x}]\n",
@@ -37,6 +37,11 @@ fn each_field_says_what_it_allows() {
         ),
         (
             "rules: [{when: x}]\n",
+            "1:9: rules[0] must have a reply, tool_calls or an error; allowed: reply, tool_calls, \
+             error",
+        ),
+        (
+            "rules: [{when: x, tool_calls: []}]\n",
             "1:9: rules[0] must have a reply, tool_calls or an error; allowed: reply, tool_calls, \
              error",
         ),

@@ -229,6 +229,10 @@ fn the_parts_must_fit_together() {
             "1:1: missing field \"agents\", which is needed with patterns: role to agent",
         ),
         (
+            "patterns: [react]\nagents: {}\n".to_owned(),
+            "3:9: \"agents\" is empty: the patterns need agents for their roles",
+        ),
+        (
             "patterns: [reflect]\nagents: {x: writer}\n".to_owned(),
             "2:12: patterns[0]: unknown value \"reflect\", did you mean \"reflection\"?",
         ),

@@ -1,5 +1,7 @@
 //! The rules of a workflow: names that exist, every node reachable, no circle without a limit.
 
+use std::collections::BTreeMap;
+
 use super::file::{EdgeFile, EdgeTargetFile, MAX_ITERATIONS_DEFAULT, NodeFile, WorkflowFile};
 use super::{Edge, EdgeTarget, NodeKind, WorkflowDefinition, WorkflowNode};
 use crate::definition::checker::{Checker, Reference};
@@ -11,27 +13,9 @@ use crate::name::Name;
 impl WorkflowFile {
     pub(crate) fn check(self, checker: &mut Checker) -> Option<WorkflowDefinition> {
         let root = Path::root();
+        let has_nodes = self.check_parts(checker);
         let name = checker.require(&root.field("name"), self.name);
-        let has_nodes = checker.is_there(&root.field("nodes"));
-        let patterns = self.patterns.unwrap_or_default();
-        let patterns_path = root.field("patterns");
-        let has_patterns = checker.is_there(&patterns_path) && !checker.is_empty(&patterns_path);
-        if !has_nodes && !has_patterns {
-            let message = "missing field \"nodes\": a workflow has nodes, or patterns with agents";
-            checker.report(&root.field("nodes"), Finding::new(message).allowed("nodes, patterns"));
-        }
-        if has_patterns && !has_nodes {
-            let agents = self.agents.as_ref().filter(|agents| !agents.is_empty());
-            checker.require_when(&root.field("agents"), agents, "with patterns: role to agent");
-        }
         let agents_path = root.field("agents");
-        let agents_allowed = has_patterns || checker.is_empty(&agents_path);
-        checker.refuse_unless(agents_allowed, &agents_path, "with patterns");
-        for field in ["edges", "entry_point", "checkpoints"] {
-            let path = root.field(field);
-            checker.refuse_unless(has_nodes || checker.is_empty(&path), &path, "with nodes");
-        }
-
         for (role, agent) in self.agents.iter().flatten() {
             checker.refer(agents_path.field(role.as_str()), Reference::Agent(agent.clone()));
         }
@@ -69,7 +53,7 @@ impl WorkflowFile {
         }
         let workflow = WorkflowDefinition {
             name: name?,
-            patterns,
+            patterns: self.patterns.unwrap_or_default(),
             agents: self.agents.unwrap_or_default(),
             nodes: nodes.into_iter().collect::<Option<_>>()?,
             edges: edges.into_iter().collect::<Option<_>>()?,
@@ -82,6 +66,34 @@ impl WorkflowFile {
             check_graph(&workflow, checker);
         }
         Some(workflow)
+    }
+
+    /// A workflow has nodes with edges, or patterns with agents, or all of it. Says whether there
+    /// are nodes.
+    fn check_parts(&self, checker: &mut Checker) -> bool {
+        let root = Path::root();
+        let (patterns_path, agents_path) = (root.field("patterns"), root.field("agents"));
+        let has_nodes = checker.is_there(&root.field("nodes"));
+        let has_patterns = checker.is_there(&patterns_path) && !checker.is_empty(&patterns_path);
+        if !has_nodes && !has_patterns {
+            let message = "missing field \"nodes\": a workflow has nodes, or patterns with agents";
+            checker.report(&root.field("nodes"), Finding::new(message).allowed("nodes, patterns"));
+        }
+        if has_patterns && !has_nodes {
+            let when = "with patterns: role to agent";
+            checker.require_when(&agents_path, self.agents.as_ref(), when);
+            if checker.is_empty(&agents_path) {
+                let message = "\"agents\" is empty: the patterns need agents for their roles";
+                checker.report(&agents_path, Finding::new(message));
+            }
+        }
+        let agents_allowed = has_patterns || checker.is_empty(&agents_path);
+        checker.refuse_unless(agents_allowed, &agents_path, "with patterns");
+        for field in ["edges", "entry_point", "checkpoints"] {
+            let path = root.field(field);
+            checker.refuse_unless(has_nodes || checker.is_empty(&path), &path, "with nodes");
+        }
+        has_nodes
     }
 }
 
@@ -210,8 +222,10 @@ fn check_edge(
 /// Every node can be reached, and every circle has an edge that says how often it may be taken.
 fn check_graph(workflow: &WorkflowDefinition, checker: &mut Checker) {
     let Some(entry_point) = &workflow.entry_point else { return };
-    let number =
-        |name: &Name| workflow.nodes.iter().position(|node| node.name == *name).unwrap_or(0);
+    let numbers: BTreeMap<&Name, usize> =
+        workflow.nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
+    // Every name was found to be there, so the fallback is never taken.
+    let number = |name: &Name| numbers.get(name).copied().unwrap_or(0);
     let mut all = vec![Vec::new(); workflow.nodes.len()];
     let mut unlimited = all.clone();
     for (index, node) in workflow.nodes.iter().enumerate() {
