@@ -101,36 +101,61 @@ impl TraceLog {
     /// Tells a task's events as steps. Nothing comes out where the list does not begin with the
     /// task's creation.
     pub fn from_events(task_id: TaskId, events: &[Recorded]) -> Option<Self> {
-        let first = events.first()?;
-        let Event::TaskCreated(created) = &first.event else { return None };
-        let mut teller = Teller {
-            trace: Self {
-                task_id,
-                steps: Vec::new(),
-                sub_agent_sessions: BTreeMap::new(),
-                created_at: first.at,
-                updated_at: first.at,
-            },
-            agent: created.assigned_agent.clone(),
-            call_since: None,
-        };
-        for recorded in events {
+        let (first, rest) = events.split_first()?;
+        let mut teller = TraceTeller::begin(task_id, first)?;
+        for recorded in rest {
             teller.tell(recorded);
         }
-        teller.end();
-        Some(teller.trace)
+        Some(teller.finish())
     }
 }
 
-struct Teller {
+/// Tells events as steps, one by one as they come.
+#[derive(Debug, Clone)]
+pub struct TraceTeller {
     trace: TraceLog,
     agent: Name,
     /// When the model call that is under way began.
     call_since: Option<Timestamp>,
 }
 
-impl Teller {
-    fn tell(&mut self, recorded: &Recorded) {
+impl TraceTeller {
+    /// Begins with a task's creation; nothing comes out of any other event.
+    pub fn begin(task_id: TaskId, first: &Recorded) -> Option<Self> {
+        let Event::TaskCreated(created) = &first.event else { return None };
+        let trace = TraceLog {
+            task_id,
+            steps: Vec::new(),
+            sub_agent_sessions: BTreeMap::new(),
+            created_at: first.at,
+            updated_at: first.at,
+        };
+        let mut teller = Self { trace, agent: created.assigned_agent.clone(), call_since: None };
+        teller.tell(first);
+        Some(teller)
+    }
+
+    /// The steps so far.
+    pub fn steps(&self) -> &[StepRecord] {
+        &self.trace.steps
+    }
+
+    /// When the model call that is under way began, if one is.
+    pub fn call_since(&self) -> Option<Timestamp> {
+        self.call_since
+    }
+
+    /// The trace. A call that has no answer yet is a step too, or a crash would hide its last act.
+    pub fn finish(mut self) -> TraceLog {
+        if let Some(since) = self.call_since.take() {
+            let message = "called; no answer yet".to_owned();
+            self.step(since, "model_call", StepStatus::Warning, message);
+        }
+        self.trace
+    }
+
+    /// Goes on with the task's next event.
+    pub fn tell(&mut self, recorded: &Recorded) {
         use StepStatus::{Error, Info, Warning};
         let at = recorded.at;
         self.trace.updated_at = at;
@@ -187,14 +212,6 @@ impl Teller {
             | ExecutionChange::Cancel
             | ExecutionChange::CleanUp
             | ExecutionChange::Finish => {}
-        }
-    }
-
-    /// A call that has no answer yet is a step too, or a crash would hide its last act.
-    fn end(&mut self) {
-        if let Some(since) = self.call_since.take() {
-            let message = "called; no answer yet".to_owned();
-            self.step(since, "model_call", StepStatus::Warning, message);
         }
     }
 

@@ -15,9 +15,8 @@ pub use self::a2a::{
     RateLimit,
 };
 pub use self::cli::{
-    AccessType, AgentMode, AgentType, CliAgent, ErrorCategory, ErrorRule, InputPattern,
-    OutputFormat, OutputParser, OutputPattern, PermissionPolicy, ResourceLimits, StopSignal,
-    Workspace,
+    AccessType, AgentMode, AgentType, CliAgent, ErrorRule, InputPattern, OutputFormat,
+    OutputParser, OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, Workspace,
 };
 pub use self::llm::{Budget, LlmAgent, LlmConfig, Price, Provider};
 pub use self::remote::RemoteAgent;

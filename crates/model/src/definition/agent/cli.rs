@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::value::{EnvName, JsonPointer, Pattern, Text};
+use crate::failure::ErrorCategory;
 
 /// A command-line program, valid and frozen.
 ///
@@ -85,6 +86,14 @@ pub struct CliAgent {
     pub resource_limits: ResourceLimits,
     /// Files to keep from the workspace, as glob patterns.
     pub artifacts: Vec<Text>,
+}
+
+impl CliAgent {
+    /// The program or the preset, whichever is given.
+    pub fn program(&self) -> &str {
+        let given = self.executable_path.as_ref().or(self.preset.as_ref());
+        given.map(Text::as_str).unwrap_or_default()
+    }
 }
 
 /// The form of a program's input and output in one word.
@@ -202,20 +211,6 @@ pub struct ErrorRule {
     pub pattern: Pattern,
     /// The kind of failure.
     pub category: ErrorCategory,
-}
-
-/// The kind of a failure, which decides whether a retry makes sense.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorCategory {
-    /// It may pass: a retry makes sense.
-    Transient,
-    /// It lasts: a retry would fail the same way.
-    Permanent,
-    /// The agent itself failed.
-    AgentError,
-    /// Polity or the machine failed.
-    SystemError,
 }
 
 /// What one run may use.

@@ -1,0 +1,170 @@
+//! The parts, put together: a home with its store, and a runtime where one is needed.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use polity_drivers::llm::LanguageModels;
+use polity_engine::clock::SystemClock;
+use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_engine::runtime::{Parts, Runtime};
+use polity_model::definition::{Durability as DurabilitySetting, Home};
+use polity_model::ids::{InstanceId, TaskId};
+use polity_model::task::Task;
+use polity_store::instances::{Instance, Instances};
+use polity_store::{Access, Durability, SqliteStore, Store, TaskRow};
+
+use crate::args::{Options, Verbosity};
+use crate::error::CliError;
+use crate::home::{HomeFolder, SETTINGS_FILE};
+
+/// What every command begins with.
+#[derive(Debug, Clone)]
+pub(crate) struct App {
+    /// The options of every command.
+    pub(crate) options: Options,
+    /// The home.
+    pub(crate) folder: HomeFolder,
+}
+
+impl App {
+    /// Finds the home.
+    pub(crate) fn new(options: Options) -> Result<Self, CliError> {
+        let folder = HomeFolder::find(options.home.as_deref())?;
+        Ok(Self { options, folder })
+    }
+
+    /// Whether to print JSON.
+    pub(crate) fn json(&self) -> bool {
+        self.options.json
+    }
+
+    /// Whether to show steps on stderr.
+    pub(crate) fn shows_progress(&self) -> bool {
+        !self.json() && self.options.verbosity() != Verbosity::Quiet
+    }
+
+    /// Whether stderr is a terminal on which lines can be rewritten.
+    pub(crate) fn is_live(&self) -> bool {
+        self.shows_progress() && std::io::stderr().is_terminal()
+    }
+
+    /// Opens the store to read what is there. Makes nothing.
+    pub(crate) fn reader(&self) -> Result<SqliteStore, CliError> {
+        Ok(SqliteStore::open(&self.folder.database(), Access::ReadOnly)?)
+    }
+
+    /// Opens the store to write.
+    pub(crate) fn writer(&self, home: &Home) -> Result<SqliteStore, CliError> {
+        let durability = match home.settings.durability {
+            DurabilitySetting::Full => Durability::Full,
+            DurabilitySetting::Relaxed => Durability::Relaxed,
+        };
+        Ok(SqliteStore::open(&self.folder.database(), Access::ReadWrite(durability))?)
+    }
+
+    /// The definitions, with the settings known to be right: limits that were misspelt would
+    /// otherwise be forgotten without a word.
+    pub(crate) fn definitions(&self) -> Result<Home, CliError> {
+        let home = self.folder.read()?;
+        let of_settings: Vec<_> =
+            home.problems.iter().filter(|problem| problem.file == SETTINGS_FILE).cloned().collect();
+        if of_settings.is_empty() {
+            Ok(home)
+        } else {
+            Err(CliError::invalid("the settings are not valid", of_settings))
+        }
+    }
+
+    /// Who is alive.
+    pub(crate) fn instances(&self) -> Instances {
+        Instances::at(self.folder.instances())
+    }
+
+    /// The task that an id, or the beginning of one, stands for.
+    pub(crate) fn task_row(&self, store: &dyn Store, id: &str) -> Result<TaskRow, CliError> {
+        let id = id.to_lowercase();
+        let found = store.task_ids_by_prefix(&id, 3)?;
+        let list = "`polity task list` shows the tasks there are";
+        match found.as_slice() {
+            [] => Err(CliError::not_found(format!("there is no task {id}")).hint(list)),
+            [id] => store
+                .task_row(*id)?
+                .ok_or_else(|| CliError::not_found(format!("there is no task {id}")).hint(list)),
+            _ => Err(CliError::usage(format!("several tasks begin with \"{id}\""))
+                .hint("give more of the id")),
+        }
+    }
+
+    /// A task with its texts, marked if its process is gone.
+    pub(crate) fn task(&self, store: &dyn Store, row: &TaskRow) -> Result<Task, CliError> {
+        let mut task = store.task(row)?;
+        task.interrupted = self.is_interrupted(row);
+        Ok(task)
+    }
+
+    /// Whether someone should be working on the task, and no one is.
+    pub(crate) fn is_interrupted(&self, row: &TaskRow) -> bool {
+        use polity_engine::runtime::Owners;
+        use polity_model::machine::task::TaskStatus;
+        match row.status {
+            TaskStatus::Pending | TaskStatus::Running => {
+                !row.owner.is_some_and(|owner| Owners::is_alive(&self.instances(), owner.instance))
+            }
+            TaskStatus::AwaitingHuman
+            | TaskStatus::Completed
+            | TaskStatus::Failed
+            | TaskStatus::Cancelled => false,
+        }
+    }
+}
+
+/// A process that performs work: it shows that it is alive for as long as this is kept.
+pub(crate) struct Workshop {
+    /// Runs tasks.
+    pub(crate) runtime: Runtime,
+    /// The store that it runs them on.
+    pub(crate) store: Arc<dyn Store>,
+    _alive: Instance,
+}
+
+impl Workshop {
+    /// Opens for work. Must be called within a Tokio runtime.
+    pub(crate) fn open(app: &App, home: &Home) -> Result<Self, CliError> {
+        let store: Arc<dyn Store> = Arc::new(app.writer(home)?);
+        let instances = app.instances();
+        let io = |error| CliError::io("write", &app.folder.instances(), &error);
+        instances.sweep().map_err(io)?;
+        let id = InstanceId::from_random_bytes(SystemEntropy.seed());
+        let alive = instances.register(id).map_err(io)?;
+        let runtime = Runtime::start(Parts {
+            store: Arc::clone(&store),
+            models: Arc::new(LanguageModels),
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+            owners: Arc::new(instances),
+            instance: id,
+            concurrent_tasks: home.settings.limits.concurrent_tasks,
+            input_bytes_max: home.settings.limits.input_bytes.get(),
+        })?;
+        Ok(Self { runtime, store, _alive: alive })
+    }
+
+    /// A task as it is in the store.
+    pub(crate) fn task(&self, app: &App, id: TaskId) -> Result<Task, CliError> {
+        let row = self.store.task_row(id)?.ok_or_else(|| {
+            CliError::not_found(format!("task {id} is not in the store any more"))
+        })?;
+        app.task(&*self.store, &row)
+    }
+}
+
+/// Runs a future to its end on this thread.
+pub(crate) fn block_on<T>(
+    future: impl Future<Output = Result<T, CliError>>,
+) -> Result<T, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::io("start", std::path::Path::new("the runtime"), &error))?;
+    runtime.block_on(future)
+}

@@ -1,0 +1,236 @@
+//! The command line as it is typed.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use polity_model::machine::task::TaskStatus;
+
+/// Runs, supervises and simulates AI agents.
+///
+/// Agents are files in a home folder. `polity init` makes one that works, `polity run` gives an
+/// agent something to do, `polity task` shows what happened.
+#[derive(Debug, Parser)]
+#[command(name = "polity", version, max_term_width = 100, subcommand_required = true)]
+#[command(after_help = "Exit codes: 0 done, 1 the task failed, 2 wrong usage or an invalid \
+    definition,\n3 waiting for a person, 4 cancelled, 5 timed out, 6 over a budget or limit.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) options: Options,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct Options {
+    /// The home folder. Without it: the nearest folder upwards that holds a polity.yaml, else
+    /// ~/.polity
+    #[arg(long, global = true, value_name = "DIR", env = "POLITY_HOME")]
+    pub(crate) home: Option<PathBuf>,
+    /// Print one JSON document on stdout, and errors as JSON on stderr
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Show every event as it happens
+    #[arg(long, short, global = true, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// Show only results and errors
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// How much is shown on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verbosity {
+    /// Only results and errors.
+    Quiet,
+    /// Steps.
+    Normal,
+    /// Every event.
+    Verbose,
+}
+
+impl Options {
+    /// How much is shown on the way.
+    pub(crate) fn verbosity(&self) -> Verbosity {
+        match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (false, true) => Verbosity::Verbose,
+            (false, false) => Verbosity::Normal,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a home folder that works
+    Init(InitArgs),
+    /// Look at every definition of the home and report all problems at once
+    Check,
+    /// Print the JSON Schema of a kind of definition, for editors
+    Schema(SchemaArgs),
+    /// Show what Polity does, with no key and no network
+    Demo,
+    /// Give an agent something to do, and show each step as it happens
+    Run(RunArgs),
+    /// Look at tasks and steer them
+    #[command(subcommand)]
+    Task(TaskCommand),
+    /// Look at agents
+    #[command(subcommand)]
+    Agent(AgentCommand),
+    /// Write a copy of everything that happened to a new file; others may go on meanwhile
+    Backup(BackupArgs),
+    /// Put a backup in place of what is there, which is kept beside it
+    Restore(RestoreArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+    /// Go on with a task in the background: what `run --detach` starts
+    #[command(hide = true)]
+    Work(WorkArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct InitArgs {
+    /// The folder to make
+    #[arg(default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// What to put into it
+    #[arg(long, value_name = "NAME", default_value = "hello")]
+    pub(crate) example: Example,
+}
+
+/// A home that `init` can write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Example {
+    /// One agent that greets
+    Hello,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SchemaArgs {
+    /// agent, workflow, schedule, script, mcp_servers, settings or retention_policy
+    pub(crate) kind: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RunArgs {
+    /// The agent
+    pub(crate) name: String,
+    /// What to do; - reads it from stdin
+    pub(crate) input: Option<String>,
+    /// Print the task's id and go on in the background
+    #[arg(long)]
+    pub(crate) detach: bool,
+    /// A named value that goes with the input; JSON if it parses, else a text. May be repeated
+    #[arg(long = "param", value_name = "K=V")]
+    pub(crate) params: Vec<String>,
+    /// A class of the retention policy
+    #[arg(long)]
+    pub(crate) class: Option<String>,
+    /// How many days to keep the task after its end
+    #[arg(long, value_name = "DAYS")]
+    pub(crate) retention_days: Option<u32>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TaskCommand {
+    /// List tasks, newest first
+    List(TaskListArgs),
+    /// Show a task: what was asked, what came out
+    Show(TaskArgs),
+    /// Show each step of a task, with what it took and cost
+    Trace(TaskArgs),
+    /// Show the steps of a task as they happen, until it ends
+    Watch(TaskArgs),
+    /// Wait until a task ends or waits for a person
+    Wait(TaskArgs),
+    /// End a task, wherever it runs
+    Cancel(TaskArgs),
+    /// Go on with a task whose process is gone
+    Resume(ResumeArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TaskArgs {
+    /// The task's id, or as much of its beginning as is needed to tell it from others
+    pub(crate) id: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TaskListArgs {
+    /// Only tasks in this state. May be repeated
+    #[arg(long, value_parser = parse_status)]
+    pub(crate) status: Vec<TaskStatus>,
+    /// Only tasks of this agent
+    #[arg(long)]
+    pub(crate) agent: Option<String>,
+    /// At most this many
+    #[arg(long, default_value_t = 50)]
+    pub(crate) limit: u32,
+}
+
+#[derive(Debug, ClapArgs)]
+#[group(required = true, multiple = false)]
+pub(crate) struct ResumeArgs {
+    /// The task's id, or as much of its beginning as is needed to tell it from others
+    pub(crate) id: Option<String>,
+    /// All tasks whose process is gone
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentCommand {
+    /// List the home's agents
+    List,
+    /// Show an agent's definition, with its defaults
+    Show(AgentArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AgentArgs {
+    /// The agent's name
+    pub(crate) name: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct BackupArgs {
+    /// The file to write; it must not exist
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RestoreArgs {
+    /// The backup
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct WorkArgs {
+    /// The task's id
+    pub(crate) id: String,
+}
+
+fn parse_status(text: &str) -> Result<TaskStatus, String> {
+    use polity_model::machine::Machine;
+    TaskStatus::STATES.iter().copied().find(|status| status.label() == text).ok_or_else(|| {
+        let labels: Vec<_> = TaskStatus::STATES.iter().map(|status| status.label()).collect();
+        format!("allowed: {}", labels.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        super::Args::command().debug_assert();
+    }
+}

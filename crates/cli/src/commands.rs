@@ -1,0 +1,33 @@
+//! The commands, one file each.
+
+mod agent;
+mod backup;
+mod check;
+mod completions;
+mod demo;
+mod init;
+mod run;
+mod schema;
+mod task;
+
+use crate::app::App;
+use crate::args::{Args, Command};
+use crate::error::CliResult;
+
+/// Carries out what was typed.
+pub(crate) fn run(args: Args) -> CliResult {
+    let Args { options, command } = args;
+    match command {
+        Command::Init(args) => init::init(&options, &args),
+        Command::Schema(args) => schema::schema(&args),
+        Command::Completions(args) => completions::completions(&args),
+        Command::Demo => demo::demo(&options),
+        Command::Check => check::check(&App::new(options)?),
+        Command::Run(args) => run::run(&App::new(options)?, args),
+        Command::Work(args) => run::work(&App::new(options)?, &args),
+        Command::Task(command) => task::task(&App::new(options)?, command),
+        Command::Agent(command) => agent::agent(&App::new(options)?, &command),
+        Command::Backup(args) => backup::backup(&App::new(options)?, &args),
+        Command::Restore(args) => backup::restore(&App::new(options)?, &args),
+    }
+}

@@ -1,0 +1,35 @@
+//! `polity check`: every definition, every problem.
+
+use serde_json::json;
+
+use crate::app::App;
+use crate::error::{CliError, CliResult};
+use crate::exit::Exit;
+use crate::view::{count, print_json};
+
+pub(crate) fn check(app: &App) -> CliResult {
+    let root = app.folder.root();
+    if !root.is_dir() {
+        return Err(CliError::not_found(format!("there is no home folder {}", root.display()))
+            .hint("make one with `polity init`, or name another with --home"));
+    }
+    let home = app.folder.read()?;
+    let valid = home.problems.is_empty();
+    if app.json() {
+        print_json(&json!({"valid": valid, "errors": home.problems}))?;
+        return Ok(if valid { Exit::Done } else { Exit::Usage });
+    }
+    if !valid {
+        let message = count(home.problems.len(), "problem");
+        return Err(CliError::invalid(message, home.problems));
+    }
+    let parts = [
+        count(home.agents.len(), "agent"),
+        count(home.workflows.len(), "workflow"),
+        count(home.schedules.len(), "schedule"),
+        count(home.scripts.len(), "script"),
+        count(home.mcp_servers.len(), "MCP server"),
+    ];
+    anstream::println!("{} is valid: {}", root.display(), parts.join(", "));
+    Ok(Exit::Done)
+}

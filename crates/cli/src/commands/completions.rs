@@ -1,0 +1,15 @@
+//! `polity completions`: what shells need to complete commands.
+
+use clap::CommandFactory;
+
+use crate::args::{Args, CompletionsArgs};
+use crate::error::CliResult;
+use crate::exit::Exit;
+use crate::view::print_bytes;
+
+pub(crate) fn completions(args: &CompletionsArgs) -> CliResult {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Args::command(), "polity", &mut script);
+    print_bytes(&script)?;
+    Ok(Exit::Done)
+}

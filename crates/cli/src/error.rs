@@ -1,0 +1,160 @@
+//! What the user is told when something goes wrong: what happened, why, what to do.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use polity_engine::decide::Rejection;
+use polity_engine::runtime::EngineError;
+use polity_model::definition::Problem;
+use polity_store::{CommitError, StoreError};
+use serde_json::json;
+
+use crate::exit::Exit;
+use crate::view::style;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub(crate) struct CliError {
+    code: &'static str,
+    message: String,
+    hint: Option<String>,
+    exit: Exit,
+    /// Problems of definitions, each told on its own line.
+    problems: Vec<Problem>,
+}
+
+/// The answer of a command.
+pub(crate) type CliResult = Result<Exit, CliError>;
+
+impl CliError {
+    fn new(code: &'static str, exit: Exit, message: impl Display) -> Self {
+        Self { code, message: message.to_string(), hint: None, exit, problems: Vec::new() }
+    }
+
+    /// The command was used in a way that makes no sense.
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self::new("usage", Exit::Usage, message)
+    }
+
+    /// There is no such thing.
+    pub(crate) fn not_found(message: impl Display) -> Self {
+        Self::new("not_found", Exit::Failed, message)
+    }
+
+    /// There is no such agent or workflow.
+    pub(crate) fn unknown_agent(message: impl Display) -> Self {
+        Self::new("unknown_agent", Exit::Usage, message)
+    }
+
+    /// The thing is not in a state in which this can be done.
+    pub(crate) fn conflict(message: impl Display) -> Self {
+        Self::new("conflict", Exit::Failed, message)
+    }
+
+    /// Definitions are wrong.
+    pub(crate) fn invalid(message: impl Display, problems: Vec<Problem>) -> Self {
+        let hint = "mend the files; `polity check` looks at the whole home".to_owned();
+        Self { hint: Some(hint), problems, ..Self::new("invalid_definition", Exit::Usage, message) }
+    }
+
+    /// This version cannot do that.
+    pub(crate) fn unsupported(message: impl Display) -> Self {
+        Self::new("unsupported", Exit::Usage, message)
+    }
+
+    /// A file could not be read or written.
+    pub(crate) fn io(doing: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self::new("io", Exit::Failed, format!("cannot {doing} {}: {error}", path.display()))
+    }
+
+    /// Says what to do about it.
+    pub(crate) fn hint(mut self, hint: impl Display) -> Self {
+        self.hint = Some(hint.to_string());
+        self
+    }
+
+    /// How the command ends.
+    pub(crate) fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Tells it on stderr.
+    pub(crate) fn print(&self, json: bool) {
+        if json {
+            let mut error = json!({"code": self.code, "message": self.message, "hint": self.hint});
+            if !self.problems.is_empty() {
+                error["problems"] = json!(self.problems);
+            }
+            anstream::eprintln!("{}", json!({ "error": error }));
+            return;
+        }
+        for problem in &self.problems {
+            anstream::eprintln!("{problem}");
+        }
+        anstream::eprintln!("{}: {}", style::error("error"), self.message);
+        if let Some(hint) = &self.hint {
+            anstream::eprintln!("  {}: {hint}", style::hint("hint"));
+        }
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        let code = match &error {
+            StoreError::Damaged { .. } => "store_damaged",
+            StoreError::Foreign { .. } => "store_foreign",
+            StoreError::Newer { .. } => "store_newer",
+            StoreError::Full { .. } => "disk_full",
+            StoreError::NotWritable { .. } => "not_writable",
+            StoreError::Busy { .. } => "store_busy",
+            StoreError::Unreadable { .. } => "store_unreadable",
+            StoreError::Failed { .. } | StoreError::Closed => "store_failed",
+        };
+        Self::new(code, Exit::Failed, &error).hint(error.hint())
+    }
+}
+
+impl From<EngineError> for CliError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Store(error) | EngineError::Commit(CommitError::Store(error)) => {
+                error.into()
+            }
+            EngineError::Rejected(rejection) => rejection.into(),
+            EngineError::NotReady(not_ready) => {
+                Self::new("not_ready", Exit::Usage, &not_ready.message).hint(not_ready.hint)
+            }
+            EngineError::NotFound(_) => {
+                Self::not_found(&error).hint("`polity task list` shows the tasks there are")
+            }
+            EngineError::TakenOver(_) | EngineError::Contended(_) => {
+                Self::conflict(&error).hint("another process is working on it: `polity task list`")
+            }
+            EngineError::Left(_)
+            | EngineError::Closure(_)
+            | EngineError::Commit(_)
+            | EngineError::Broken { .. } => Self::new("engine", Exit::Failed, &error),
+        }
+    }
+}
+
+impl From<Rejection> for CliError {
+    fn from(rejection: Rejection) -> Self {
+        match &rejection {
+            Rejection::EmptyInput => Self::usage(&rejection)
+                .hint("say what to do: polity run NAME \"INPUT\", or - to read it from stdin"),
+            Rejection::InputTooLarge { .. } => {
+                Self::new("limit_input_bytes", Exit::OverLimit, &rejection)
+                    .hint("shorten the input, or raise limits.input_bytes in polity.yaml")
+            }
+            Rejection::KindNotRunnable { .. } => Self::unsupported(&rejection),
+            Rejection::Finished { .. } => Self::conflict(&rejection),
+            Rejection::AwaitingHuman { .. } => {
+                Self::new("awaiting_human", Exit::AwaitingHuman, &rejection)
+            }
+            Rejection::OwnerAlive { .. } => Self::conflict(&rejection)
+                .hint("follow it with `polity task watch`, or end it with `polity task cancel`"),
+            Rejection::OutOfPlace { .. } => Self::new("engine", Exit::Failed, &rejection),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Exit codes, which are part of what the program promises.
+
+use std::process::ExitCode;
+
+use polity_model::failure::ErrorCode;
+use polity_model::machine::task::TaskStatus;
+use polity_model::task::Task;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Done,
+    /// The task failed; or an unknown id, a conflict, an I/O error.
+    Failed,
+    /// Wrong usage, an invalid definition, an unknown or disabled agent.
+    Usage,
+    /// Waiting for a person.
+    AwaitingHuman,
+    /// Cancelled.
+    Cancelled,
+    /// The time ran out.
+    TimedOut,
+    /// Over a budget or a limit.
+    OverLimit,
+}
+
+impl Exit {
+    /// The code that a shell sees.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::AwaitingHuman => 3,
+            Self::Cancelled => 4,
+            Self::TimedOut => 5,
+            Self::OverLimit => 6,
+        }
+    }
+
+    /// How a command ends that ran this task.
+    pub(crate) fn of_task(task: &Task) -> Self {
+        match (task.status, task.error_code) {
+            (TaskStatus::Completed, _) => Self::Done,
+            (TaskStatus::AwaitingHuman, _) => Self::AwaitingHuman,
+            (TaskStatus::Cancelled, _) => Self::Cancelled,
+            (TaskStatus::Failed, Some(code)) => Self::of_failure(code),
+            (TaskStatus::Failed | TaskStatus::Pending | TaskStatus::Running, _) => Self::Failed,
+        }
+    }
+
+    fn of_failure(code: ErrorCode) -> Self {
+        match code {
+            ErrorCode::Timeout => Self::TimedOut,
+            ErrorCode::LimitIterations => Self::OverLimit,
+            ErrorCode::EmptyAnswer
+            | ErrorCode::ModelUnavailable
+            | ErrorCode::ModelRejected
+            | ErrorCode::SystemError => Self::Failed,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.code().into()
+    }
+}

@@ -1,0 +1,69 @@
+//! What libraries report goes to stderr, one line each, and only as much as was asked for.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tracing::field::{Field, Visit};
+use tracing::span;
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::args::Verbosity;
+
+/// Starts to show reports.
+pub(crate) fn start(verbosity: Verbosity) {
+    let most = match verbosity {
+        Verbosity::Quiet => Level::ERROR,
+        Verbosity::Normal => Level::ERROR,
+        Verbosity::Verbose => Level::DEBUG,
+    };
+    let stderr = Stderr { most, spans: AtomicU64::new(0) };
+    // It is called once, before anything could have set another.
+    let _ = tracing::subscriber::set_global_default(stderr);
+}
+
+struct Stderr {
+    most: Level,
+    spans: AtomicU64,
+}
+
+impl Subscriber for Stderr {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= &self.most && metadata.target().starts_with("polity")
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        let level = event.metadata().level().as_str().to_lowercase();
+        anstream::eprintln!("{level}: {}{}", line.message, line.fields);
+    }
+
+    fn new_span(&self, _attributes: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(self.spans.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn record(&self, _span: &span::Id, _values: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &span::Id, _follows: &span::Id) {}
+
+    fn enter(&self, _span: &span::Id) {}
+
+    fn exit(&self, _span: &span::Id) {}
+}
+
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        // Writing to a String cannot fail.
+        let _ = if field.name() == "message" {
+            write!(self.message, "{value:?}")
+        } else {
+            write!(self.fields, " {}={value:?}", field.name())
+        };
+    }
+}

@@ -1,0 +1,101 @@
+//! Steps as they happen, on stderr: finished ones as lines, and on a terminal the one under way
+//! with its growing time.
+
+use std::io::Write;
+
+use jiff::Timestamp;
+use polity_model::event::Recorded;
+use polity_model::event::StreamId;
+use polity_model::trace::TraceTeller;
+
+use super::{duration, steps, style};
+use crate::app::App;
+use crate::args::Verbosity;
+
+/// Shows one task's steps.
+pub(crate) struct LiveView {
+    teller: Option<TraceTeller>,
+    shown: usize,
+    /// Whether steps are shown at all.
+    visible: bool,
+    /// Whether lines can be rewritten.
+    live: bool,
+    verbose: bool,
+    /// Whether the line of the step under way is on the screen.
+    under_way: bool,
+}
+
+impl LiveView {
+    /// A view that has seen nothing yet.
+    pub(crate) fn new(app: &App) -> Self {
+        Self {
+            teller: None,
+            shown: 0,
+            visible: app.shows_progress(),
+            live: app.is_live(),
+            verbose: app.options.verbosity() == Verbosity::Verbose,
+            under_way: false,
+        }
+    }
+
+    /// A view that shows nothing.
+    pub(crate) fn silent() -> Self {
+        Self {
+            teller: None,
+            shown: 0,
+            visible: false,
+            live: false,
+            verbose: false,
+            under_way: false,
+        }
+    }
+
+    /// Takes in one event of the task.
+    pub(crate) fn see(&mut self, recorded: &Recorded) {
+        match (&mut self.teller, &recorded.stream) {
+            (Some(teller), _) => teller.tell(recorded),
+            (None, StreamId::Task(id)) => self.teller = TraceTeller::begin(*id, recorded),
+            (None, StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_)) => {}
+        }
+        if self.verbose && self.visible {
+            self.clear();
+            let line = format!("  {} {}", recorded.sequence.0, recorded.event.label());
+            anstream::eprintln!("{}", style::dim(&line));
+        }
+        self.show_finished();
+    }
+
+    fn show_finished(&mut self) {
+        let Some(teller) = &self.teller else { return };
+        let new: Vec<String> = teller.steps()[self.shown..].iter().map(steps::line).collect();
+        self.shown = teller.steps().len();
+        if !self.visible || new.is_empty() {
+            return;
+        }
+        self.clear();
+        for line in new {
+            anstream::eprintln!("  {line}");
+        }
+    }
+
+    /// Shows how long the step under way has taken. Called again and again.
+    pub(crate) fn tick(&mut self, now: Timestamp) {
+        let since = self.teller.as_ref().and_then(TraceTeller::call_since);
+        if let (true, Some(since)) = (self.live, since) {
+            let ms = u64::try_from(now.duration_since(since).as_millis()).unwrap_or(0);
+            let line = style::dim(&format!("… model call       {}", duration(ms)));
+            anstream::eprint!("\r\x1b[2K  {line}");
+            // A line that cannot be shown is shown at the next tick.
+            let _ = std::io::stderr().flush();
+            self.under_way = true;
+        }
+    }
+
+    /// Takes the line of the step under way from the screen.
+    pub(crate) fn clear(&mut self) {
+        if self.under_way {
+            anstream::eprint!("\r\x1b[2K");
+            self.under_way = false;
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Steps, as lines: live while they happen, and as a tree afterwards.
+
+use std::fmt::Write;
+
+use polity_model::task::Task;
+use polity_model::trace::{StepRecord, TraceLog};
+
+use super::{duration, style};
+
+/// The widest name of a step, so that messages stand in a column.
+const NAME_WIDTH: usize = 16;
+
+/// One step on one line.
+pub(crate) fn line(step: &StepRecord) -> String {
+    let name = format!("{:NAME_WIDTH$}", step.step_name.replace('_', " "));
+    let mut line = format!("{} {name} {}", style::sign(step.status), step.message);
+    let details = details(step);
+    if !details.is_empty() {
+        if !step.message.is_empty() {
+            line.push_str("  ");
+        }
+        line.push_str(&style::dim(&details));
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+fn details(step: &StepRecord) -> String {
+    let mut details = Vec::new();
+    if let Some(usage) = &step.usage {
+        details.push(duration(step.duration_ms));
+        details.push(format!("{}+{} tokens", usage.input_tokens, usage.output_tokens));
+        if usage.cost_usd > 0.0 {
+            details.push(format!("${:.4}", usage.cost_usd));
+        }
+    } else if step.duration_ms > 0 {
+        details.push(duration(step.duration_ms));
+    }
+    details.join(", ")
+}
+
+/// The whole trace as a tree, with its sums.
+pub(crate) fn tree(task: &Task, trace: &TraceLog) -> String {
+    let took = trace.updated_at.duration_since(trace.created_at).as_millis();
+    let took = duration(u64::try_from(took).unwrap_or(0));
+    let state = if task.interrupted { "interrupted".to_owned() } else { task.status.to_string() };
+    let mut text = format!(
+        "{} {} {} {}\n",
+        style::label(&task.id.to_string()),
+        task.assigned_agent,
+        style::status(task.status, &state),
+        style::dim(&format!("in {took}"))
+    );
+    for (index, step) in trace.steps.iter().enumerate() {
+        let branch = if index + 1 == trace.steps.len() { "└─" } else { "├─" };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{branch} {}", line(step));
+    }
+    let calls = trace.steps.iter().filter(|step| step.step_name == "model_call").count();
+    let _ = write!(
+        text,
+        "{}, {}+{} tokens, ${:.4}",
+        super::count(calls, "model call"),
+        task.usage.input_tokens,
+        task.usage.output_tokens,
+        task.usage.cost_usd
+    );
+    text
+}

@@ -1,0 +1,97 @@
+//! A task, and tasks, for people.
+
+use jiff::Timestamp;
+use polity_model::machine::task::TaskStatus;
+use polity_model::task::Task;
+use polity_model::trace::shorten;
+
+use super::{duration, style, table};
+
+/// How much of an input a list shows.
+const INPUT_CHARACTERS_MAX: usize = 48;
+
+/// How much of an input or result the details show; the rest is in the JSON form.
+const TEXT_CHARACTERS_MAX: usize = 10_000;
+
+/// Tasks as a table.
+pub(crate) fn list(tasks: &[Task]) -> String {
+    let rows = tasks.iter().map(|task| {
+        [
+            task.id.to_string()[..8].to_owned(),
+            status_text(task),
+            task.assigned_agent.to_string(),
+            time(task.created_at),
+            took(task).unwrap_or_default(),
+            shorten(&task.description, INPUT_CHARACTERS_MAX),
+        ]
+    });
+    table(["ID", "STATUS", "AGENT", "CREATED", "TOOK", "INPUT"], rows).to_string()
+}
+
+/// One task with everything about it.
+pub(crate) fn details(task: &Task) -> String {
+    let mut lines = vec![
+        field("task", &style::label(&task.id.to_string())),
+        field("agent", task.assigned_agent.as_str()),
+        field("status", &style::status(task.status, &status_text(task))),
+        field("input", &cut(&task.description)),
+    ];
+    if let Some(result) = &task.result {
+        let label = if task.status == TaskStatus::Completed { "result" } else { "so far" };
+        lines.push(field(label, &cut(result)));
+    }
+    if let Some(error) = &task.error {
+        let code = task.error_code.map(|code| format!("{code}: ")).unwrap_or_default();
+        lines.push(field("error", &style::error(&format!("{code}{error}"))));
+    }
+    if !task.parameters.is_empty() {
+        let parameters: Vec<_> =
+            task.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        lines.push(field("parameters", &parameters.join(" ")));
+    }
+    if let Some(class) = &task.class {
+        lines.push(field("class", class));
+    }
+    if let Some(days) = task.retention_days {
+        lines.push(field("kept for", &super::count(days as usize, "day")));
+    }
+    lines.push(field("created", &time(task.created_at)));
+    if let Some(took) = took(task) {
+        lines.push(field("took", &took));
+    }
+    let usage = &task.usage;
+    lines.push(field(
+        "used",
+        &format!("{}+{} tokens, ${:.4}", usage.input_tokens, usage.output_tokens, usage.cost_usd),
+    ));
+    lines.join("\n")
+}
+
+fn field(name: &str, value: &str) -> String {
+    format!("{} {value}", style::dim(&format!("{name:10}")))
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(TEXT_CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}… ({} bytes in all)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
+}
+
+/// The status, or that the task was interrupted.
+pub(crate) fn status_text(task: &Task) -> String {
+    if task.interrupted {
+        format!("{} (interrupted)", task.status)
+    } else {
+        task.status.to_string()
+    }
+}
+
+fn took(task: &Task) -> Option<String> {
+    let ms = task.completed_at?.duration_since(task.started_at?).as_millis();
+    Some(duration(u64::try_from(ms).ok()?))
+}
+
+fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
+}
