@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use polity_model::definition::Kind;
 use polity_model::machine::task::TaskStatus;
 
 /// Runs, supervises and simulates AI agents.
@@ -108,8 +110,9 @@ pub(crate) enum Example {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SchemaArgs {
-    /// agent, workflow, schedule, script, mcp_servers, settings or retention_policy
-    pub(crate) kind: String,
+    /// The kind of definition
+    #[arg(value_parser = kinds())]
+    pub(crate) kind: Kind,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -215,6 +218,11 @@ pub(crate) struct CompletionsArgs {
 pub(crate) struct WorkArgs {
     /// The task's id
     pub(crate) id: String,
+}
+
+/// The kinds by name, so that help lists them and a near miss is suggested.
+fn kinds() -> impl TypedValueParser<Value = Kind> {
+    PossibleValuesParser::new(Kind::ALL.map(Kind::as_str)).try_map(|name| name.parse::<Kind>())
 }
 
 fn parse_status(text: &str) -> Result<TaskStatus, String> {

@@ -12,8 +12,7 @@ use crate::args::Verbosity;
 /// Starts to show reports.
 pub(crate) fn start(verbosity: Verbosity) {
     let most = match verbosity {
-        Verbosity::Quiet => Level::ERROR,
-        Verbosity::Normal => Level::ERROR,
+        Verbosity::Quiet | Verbosity::Normal => Level::ERROR,
         Verbosity::Verbose => Level::DEBUG,
     };
     let stderr = Stderr { most, spans: AtomicU64::new(0) };

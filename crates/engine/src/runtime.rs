@@ -272,18 +272,24 @@ impl Shared {
                 event,
             })
             .collect();
+        self.publish(&recorded);
+        Ok(recorded)
+    }
+
+    fn publish(&self, recorded: &[Recorded]) {
         if self.live.receiver_count() > 0 {
-            for event in &recorded {
+            for event in recorded {
                 // Without a receiver there is no one to tell.
                 let _ = self.live.send(Arc::new(event.clone()));
             }
         }
-        Ok(recorded)
     }
 
-    /// Reads and applies what others have committed to the task.
+    /// Reads and applies what others have committed to the task, and tells subscribers of it.
     async fn catch_up(&self, state: &mut TaskState) -> Result<(), EngineError> {
-        for recorded in load::events_after(&self.parts.store, state).await? {
+        let news = load::events_after(&self.parts.store, state).await?;
+        self.publish(&news);
+        for recorded in news {
             state.apply(recorded).map_err(|broken| EngineError::broken(state.id(), &broken))?;
         }
         Ok(())

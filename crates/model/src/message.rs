@@ -106,6 +106,16 @@ impl Message {
         }
     }
 
+    /// The text, without the rest.
+    pub fn into_content(self) -> String {
+        match self {
+            Self::User { content, .. }
+            | Self::Assistant { content, .. }
+            | Self::Tool { content, .. }
+            | Self::System { content, .. } => content,
+        }
+    }
+
     /// The tools it asks for; empty unless an assistant said it.
     pub fn tool_calls(&self) -> &[ToolCall] {
         match self {

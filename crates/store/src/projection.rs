@@ -164,7 +164,10 @@ impl Changes {
             return Err(Refused("a task begins with its creation".into()));
         };
         match event {
-            Event::TaskCreated(_) | Event::CancelRequested | Event::ModelCalled { .. } => {}
+            Event::TaskCreated(_)
+            | Event::CancelRequested
+            | Event::ModelCalled { .. }
+            | Event::ModelFailed { .. } => {}
             Event::TaskClaimed { instance, epoch } => {
                 let expected = row.owner.map_or(Epoch::default(), |owner| owner.epoch).next();
                 if *epoch != expected {
@@ -202,7 +205,6 @@ impl Changes {
                 }
                 self.message(position, message.role());
             }
-            Event::ModelFailed { .. } => {}
             Event::MessageAdded { message } => self.message(position, message.role()),
             Event::CheckpointTaken { checkpoint_id, sequence, node, awaiting_human } => {
                 if *sequence != row.checkpoint_count {
@@ -213,7 +215,7 @@ impl Changes {
                 self.checkpoints.push(CheckpointRow {
                     sequence: *sequence,
                     checkpoint_id: *checkpoint_id,
-                    position: position,
+                    position,
                     node: node.clone(),
                     message_count: row.message_count,
                     awaiting_human: *awaiting_human,
@@ -277,7 +279,9 @@ impl TaskRow {
         failure: Option<Event>,
     ) -> Option<Task> {
         let Event::TaskCreated(created) = created else { return None };
-        let result = result.as_ref().and_then(message_of).map(|m| m.content().to_owned());
+        let result = result
+            .and_then(|event| into_message(event, self.created_at))
+            .map(Message::into_content);
         let error = match failure {
             Some(Event::TaskFailed { error, .. }) => Some(error),
             Some(_) | None => None,
@@ -303,12 +307,14 @@ impl TaskRow {
     }
 }
 
-/// The message that an event holds.
-pub(crate) fn message_of(event: &Event) -> Option<&Message> {
+/// The message that an event adds to the conversation.
+pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
     match event {
+        Event::TaskCreated(created) => {
+            Some(Message::User { content: created.description, timestamp: at })
+        }
         Event::ModelAnswered { message, .. } | Event::MessageAdded { message } => Some(message),
-        Event::TaskCreated(_)
-        | Event::TaskClaimed { .. }
+        Event::TaskClaimed { .. }
         | Event::TaskStarted
         | Event::TaskResumed
         | Event::CancelRequested
@@ -319,15 +325,5 @@ pub(crate) fn message_of(event: &Event) -> Option<&Message> {
         | Event::ModelCalled { .. }
         | Event::ModelFailed { .. }
         | Event::CheckpointTaken { .. } => None,
-    }
-}
-
-/// The message that an event adds to the conversation, owned.
-pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
-    match event {
-        Event::TaskCreated(created) => {
-            Some(Message::User { content: created.description, timestamp: at })
-        }
-        other => message_of(&other).cloned(),
     }
 }

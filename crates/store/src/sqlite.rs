@@ -23,6 +23,7 @@ pub use backup::restore;
 use crate::commit::{Commit, CommitTicket};
 use crate::projection::{CheckpointRow, TaskRow, into_message};
 use crate::{Header, Store, StoreError, TaskFilter};
+use open::Reader;
 use rows::{StreamKey, decode_event};
 use writer::Writer;
 
@@ -89,7 +90,11 @@ impl SqliteStore {
         let free = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let connection = match free {
             Some(connection) => connection,
-            None => open::for_reading(&self.path, self.access)?,
+            None => match open::for_reading(&self.path, self.access)? {
+                Reader::Real(connection) => connection,
+                // There may be a database the next time, so this one is not kept.
+                Reader::Empty(stand_in) => return query(&stand_in),
+            },
         };
         let answer = query(&connection);
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);

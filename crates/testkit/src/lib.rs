@@ -1,6 +1,11 @@
 //! For tests only: the conformance suite that every store must pass, lives of tasks to feed it, and
 //! stand-ins for everything that a runtime is made of.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "a test that panics has failed, which is what tests are for"
+)]
 
 pub mod faults;
 pub mod lives;

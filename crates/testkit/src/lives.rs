@@ -33,9 +33,6 @@ fn spread(number: u64, kind: u8) -> [u8; 16] {
 }
 
 /// Seconds after the epoch.
-///
-/// # Panics
-/// When the number is no time.
 pub fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).expect("a time")
 }
@@ -59,9 +56,6 @@ pub fn definition() -> PinnedDefinition {
 }
 
 /// A task's first event.
-///
-/// # Panics
-/// Never: the name is a good one.
 pub fn created(description: &str) -> Event {
     Event::TaskCreated(TaskCreated {
         description: description.to_owned(),
@@ -89,9 +83,6 @@ pub fn changed(execution: ExecutionId, change: ExecutionChange) -> Event {
 }
 
 /// An execution starts.
-///
-/// # Panics
-/// Never: the name is a good one.
 pub fn execution_started(execution: ExecutionId) -> Event {
     let agent = "greeter".parse().expect("a name");
     changed(execution, ExecutionChange::Start { agent, max_retries: 3 })

@@ -1,9 +1,5 @@
 //! What every store must do. [`store_conformance!`](crate::store_conformance) makes a test of
 //! each case here for one store.
-#![expect(
-    clippy::missing_panics_doc,
-    reason = "every case panics where a store breaks the contract"
-)]
 
 use std::sync::{Arc, Barrier};
 

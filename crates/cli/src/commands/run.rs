@@ -11,6 +11,7 @@ use polity_engine::commands::CreateTask;
 use polity_engine::runtime::TaskHandle;
 use polity_model::definition::{AgentDefinition, Home, Lookup};
 use polity_model::event::{Recorded, StreamId};
+use polity_model::failure::ErrorCode;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
@@ -241,7 +242,7 @@ pub(crate) fn present(app: &App, task: &Task) -> CliResult {
         print_bytes(format!("{}\n", result.trim_end_matches('\n')).as_bytes())?;
     }
     if let Some(error) = &task.error {
-        let code = task.error_code.map(|code| code.label()).unwrap_or("failed");
+        let code = task.error_code.map_or("failed", ErrorCode::label);
         anstream::eprintln!("{}: {code}: {error}", style::error("error"));
         anstream::eprintln!("  {}: see `polity task trace {}`", style::hint("hint"), task.id);
     }

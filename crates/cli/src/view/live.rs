@@ -15,39 +15,44 @@ use crate::args::Verbosity;
 /// Shows one task's steps.
 pub(crate) struct LiveView {
     teller: Option<TraceTeller>,
+    /// How many steps have been shown.
     shown: usize,
-    /// Whether steps are shown at all.
-    visible: bool,
-    /// Whether lines can be rewritten.
-    live: bool,
-    verbose: bool,
+    show: Show,
     /// Whether the line of the step under way is on the screen.
     under_way: bool,
 }
 
+/// How much is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Show {
+    /// Nothing.
+    Nothing,
+    /// Finished steps, line by line.
+    Steps,
+    /// Also the step under way, on a line that is rewritten.
+    UnderWay,
+    /// Also every event.
+    Events,
+}
+
 impl LiveView {
-    /// A view that has seen nothing yet.
+    /// A view that shows what the options and the terminal allow.
     pub(crate) fn new(app: &App) -> Self {
-        Self {
-            teller: None,
-            shown: 0,
-            visible: app.shows_progress(),
-            live: app.is_live(),
-            verbose: app.options.verbosity() == Verbosity::Verbose,
-            under_way: false,
-        }
+        Self::showing(match (app.shows_progress(), app.options.verbosity()) {
+            (false, _) => Show::Nothing,
+            (true, Verbosity::Verbose) => Show::Events,
+            (true, _) if app.is_live() => Show::UnderWay,
+            (true, _) => Show::Steps,
+        })
     }
 
     /// A view that shows nothing.
     pub(crate) fn silent() -> Self {
-        Self {
-            teller: None,
-            shown: 0,
-            visible: false,
-            live: false,
-            verbose: false,
-            under_way: false,
-        }
+        Self::showing(Show::Nothing)
+    }
+
+    fn showing(show: Show) -> Self {
+        Self { teller: None, shown: 0, show, under_way: false }
     }
 
     /// Takes in one event of the task.
@@ -57,7 +62,7 @@ impl LiveView {
             (None, StreamId::Task(id)) => self.teller = TraceTeller::begin(*id, recorded),
             (None, StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_)) => {}
         }
-        if self.verbose && self.visible {
+        if self.show == Show::Events {
             self.clear();
             let line = format!("  {} {}", recorded.sequence.0, recorded.event.label());
             anstream::eprintln!("{}", style::dim(&line));
@@ -69,7 +74,7 @@ impl LiveView {
         let Some(teller) = &self.teller else { return };
         let new: Vec<String> = teller.steps()[self.shown..].iter().map(steps::line).collect();
         self.shown = teller.steps().len();
-        if !self.visible || new.is_empty() {
+        if self.show == Show::Nothing || new.is_empty() {
             return;
         }
         self.clear();
@@ -81,7 +86,7 @@ impl LiveView {
     /// Shows how long the step under way has taken. Called again and again.
     pub(crate) fn tick(&mut self, now: Timestamp) {
         let since = self.teller.as_ref().and_then(TraceTeller::call_since);
-        if let (true, Some(since)) = (self.live, since) {
+        if let (Show::UnderWay, Some(since)) = (self.show, since) {
             let ms = u64::try_from(now.duration_since(since).as_millis()).unwrap_or(0);
             let line = style::dim(&format!("… model call       {}", duration(ms)));
             anstream::eprint!("\r\x1b[2K  {line}");

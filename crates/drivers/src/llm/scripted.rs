@@ -121,19 +121,16 @@ impl Fill<'_> {
         while let Some((before, after)) = rest.split_once('$') {
             filled.push_str(before);
             let (name, behind) = reference(after);
-            rest = behind;
-            match name {
-                Reference::Dollar => filled.push('$'),
-                Reference::Name(name) => match self.value(name) {
-                    Some(value) => filled.push_str(value),
-                    // What means nothing stays as it was written.
-                    None => {
-                        filled.push('$');
-                        rest = after;
-                    }
-                },
-                Reference::Nothing => filled.push('$'),
-            }
+            let value = match name {
+                Reference::Dollar => Some("$"),
+                Reference::Name(name) => self.value(name),
+                Reference::Nothing => None,
+            };
+            // What means nothing stays as it was written.
+            (rest, filled) = match value {
+                Some(value) => (behind, filled + value),
+                None => (after, filled + "$"),
+            };
         }
         filled.push_str(rest);
         filled

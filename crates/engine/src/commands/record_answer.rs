@@ -54,7 +54,7 @@ impl RecordAnswer {
             None
         } else if !unavailable.is_empty() {
             events.extend(unavailable);
-            self.next_turn(state, llm, &mut events)
+            next_turn(state, llm, &mut events)
         } else if self.reply.content.is_empty() {
             let message = "the model answered with neither text nor tool calls".to_owned();
             fail(state, &mut events, ErrorCode::EmptyAnswer, message);
@@ -65,24 +65,19 @@ impl RecordAnswer {
         };
         Ok(Decision { events, effect })
     }
+}
 
-    fn next_turn(
-        &self,
-        state: &TaskState,
-        llm: &LlmAgent,
-        events: &mut Vec<Event>,
-    ) -> Option<Effect> {
-        let answers = state.iterations() + 1;
-        let limit = llm.max_iterations.get();
-        if answers >= limit {
-            let message =
-                format!("no final answer after {limit} turns, the agent's max_iterations");
-            fail(state, events, ErrorCode::LimitIterations, message);
-            return None;
-        }
-        events.push(Event::ModelCalled { iteration: answers + 1 });
-        Some(Effect::CallModel)
+/// Calls the model again, unless it has had all its turns.
+fn next_turn(state: &TaskState, llm: &LlmAgent, events: &mut Vec<Event>) -> Option<Effect> {
+    let answers = state.iterations() + 1;
+    let limit = llm.max_iterations.get();
+    if answers >= limit {
+        let message = format!("no final answer after {limit} turns, the agent's max_iterations");
+        fail(state, events, ErrorCode::LimitIterations, message);
+        return None;
     }
+    events.push(Event::ModelCalled { iteration: answers + 1 });
+    Some(Effect::CallModel)
 }
 
 /// Every call gets its answer, or no model would accept the conversation again.

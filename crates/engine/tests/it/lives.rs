@@ -6,6 +6,7 @@ use std::time::Duration;
 use polity_engine::runtime::Runtime;
 use polity_model::failure::ErrorCode;
 use polity_model::machine::task::TaskStatus;
+use polity_model::message::Message;
 use polity_model::task::Task;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::lives::instance_id;
@@ -77,7 +78,7 @@ async fn an_agent_that_only_asks_for_tools_reaches_its_limit() {
     let (task, store, calls) = run(vec![Act::AskForTool; 20]).await;
     assert_eq!((task.error_code, calls), (Some(ErrorCode::LimitIterations), 10));
     let messages = store.messages(task.id).unwrap();
-    let asked: Vec<_> = messages.iter().flat_map(|m| m.tool_calls()).map(|c| c.id).collect();
+    let asked: Vec<_> = messages.iter().flat_map(Message::tool_calls).map(|c| c.id).collect();
     assert_eq!(asked.len(), 10);
     // Every call has its answer, also the last.
     assert_eq!(messages.len(), 1 + 20);

@@ -1,4 +1,5 @@
 //! The runtime from the outside.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod faults;
 mod lives;

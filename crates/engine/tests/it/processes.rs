@@ -6,7 +6,7 @@ use std::time::Duration;
 use polity_engine::clock::Clock;
 use polity_engine::decide::Rejection;
 use polity_engine::runtime::{EngineError, Runtime, Steered, cancel, orphans};
-use polity_model::event::Event;
+use polity_model::event::{Event, Sequence, StreamId};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::lives::instance_id;
@@ -143,8 +143,8 @@ async fn a_wait_for_the_next_try_survives_its_process() {
     let second = world.process(2, vec![]);
     let mut adopted = second.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
-    let stream = polity_model::event::StreamId::Task(handle.id);
-    let events = world.store.events(&stream, Default::default()).unwrap();
+    let stream = StreamId::Task(handle.id);
+    let events = world.store.events(&stream, Sequence::default()).unwrap();
     assert!(events.iter().any(|recorded| recorded.event == Event::TaskResumed));
     assert_eq!(world.store.executions(handle.id).unwrap()[0].retry_count, 1);
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_engine::runtime::{Runtime, Steered};
+use polity_model::event::{Sequence, StreamId};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::lives::instance_id;
@@ -71,6 +72,6 @@ async fn a_subscriber_sees_every_event_of_a_life_in_order() {
     while let Ok(event) = live.try_recv() {
         seen.push((*event).clone());
     }
-    let stream = polity_model::event::StreamId::Task(handle.id);
-    assert_eq!(seen, store.events(&stream, Default::default()).unwrap());
+    let stream = StreamId::Task(handle.id);
+    assert_eq!(seen, store.events(&stream, Sequence::default()).unwrap());
 }

@@ -24,7 +24,6 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed: Option<String>,
     /// What was probably meant.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
 

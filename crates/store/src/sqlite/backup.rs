@@ -74,9 +74,12 @@ fn check_whole(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// How many databases that were replaced are kept beside the one in use.
+const KEPT_MAX: u32 = 1000;
+
 /// Renames the database with its log to the first free name.
 fn move_aside(database: &Path) -> Result<PathBuf, StoreError> {
-    let free = (1..)
+    let free = (1..=KEPT_MAX)
         .map(|number: u32| with_suffix(database, &format!("before-restore-{number}")))
         .find(|path| !path.exists())
         .ok_or_else(|| failed(database, "there is no free name to keep it under"))?;

@@ -60,25 +60,40 @@ fn prepare_writer(connection: &mut Connection, durability: Durability) -> rusqli
     schema::migrate(connection)
 }
 
-/// A connection that can only read. Where there is no database, an empty one in memory stands in.
-pub(super) fn for_reading(path: &Path, access: Access) -> Result<Connection, StoreError> {
+/// A connection to read from.
+pub(super) enum Reader {
+    /// To the database.
+    Real(Connection),
+    /// To an empty one in memory, which stands in where there is no database yet.
+    Empty(Connection),
+}
+
+/// A connection that can only read.
+pub(super) fn for_reading(path: &Path, access: Access) -> Result<Reader, StoreError> {
     let explain = |error: rusqlite::Error| explain(path, &error);
     if access == Access::ReadOnly && is_absent(path)? {
-        let mut connection = Connection::open_in_memory().map_err(explain)?;
-        schema::migrate(&mut connection).map_err(explain)?;
-        return Ok(connection);
+        return stand_in(path);
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(explain)?;
     connection.busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX)).map_err(explain)?;
-    if let Err(error) = connection.query_row("SELECT count(*) FROM tasks LIMIT 0", [], |_| Ok(()))
-        && access == Access::ReadOnly
-        && is_unwritable(&error)
-    {
-        return read_unwritable(path);
-    }
     connection.set_prepared_statement_cache_capacity(32);
-    Ok(connection)
+    match schema::version(&connection) {
+        // Another process has made the file and is about to make the tables.
+        Ok(0) => stand_in(path),
+        Ok(_) => Ok(Reader::Real(connection)),
+        Err(error) if access == Access::ReadOnly && is_unwritable(&error) => {
+            read_unwritable(path).map(Reader::Real)
+        }
+        Err(error) => Err(explain(error)),
+    }
+}
+
+fn stand_in(path: &Path) -> Result<Reader, StoreError> {
+    let explain = |error: rusqlite::Error| explain(path, &error);
+    let mut connection = Connection::open_in_memory().map_err(explain)?;
+    schema::migrate(&mut connection).map_err(explain)?;
+    Ok(Reader::Empty(connection))
 }
 
 /// A reader must write to the shared index beside the log, which a read-only disk does not allow.

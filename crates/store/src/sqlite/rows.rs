@@ -64,15 +64,13 @@ impl FromSql for StreamKey {
 /// The bytes between which lie the ids whose text begins with `prefix`; nothing where no id can.
 pub(super) fn id_range(prefix: &str) -> Option<([u8; 16], [u8; 16])> {
     let (mut low, mut high) = ([0u8; 16], [0xffu8; 16]);
-    let mut digits = 0;
-    for character in prefix.chars().filter(|character| *character != '-') {
+    for (place, character) in prefix.chars().filter(|character| *character != '-').enumerate() {
         let digit = u8::try_from(character.to_digit(16)?).ok()?;
-        let byte = digits / 2;
-        let (shift, keep) = if digits % 2 == 0 { (4, 0x0f) } else { (0, 0xf0) };
+        let byte = place / 2;
+        let (shift, keep) = if place % 2 == 0 { (4, 0x0f) } else { (0, 0xf0) };
         *low.get_mut(byte)? |= digit << shift;
         let high = high.get_mut(byte)?;
         *high = (*high & keep) | (digit << shift);
-        digits += 1;
     }
     Some((low, high))
 }

@@ -7,6 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(super) const APPLICATION_ID: u32 = 0x504f_4c49;
 
 /// The newest version of the tables that this program knows.
+#[expect(clippy::cast_possible_truncation, reason = "there are a few")]
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Each entry leads from its index to the next version.
@@ -104,6 +105,7 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }
 
-fn version(connection: &Connection) -> rusqlite::Result<u32> {
+/// The version of the tables; 0 before there are any.
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }

@@ -1,4 +1,5 @@
 //! Stores from the outside.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 mod conformance;
 mod sqlite_files;

@@ -1,0 +1,54 @@
+//! The `polity` command: flags, wiring, rendering, progress and exit codes. Nothing is decided
+//! here; the other crates are put together and their answers shown.
+
+mod app;
+mod args;
+mod commands;
+mod error;
+mod exit;
+mod home;
+mod logging;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use error::CliError;
+use exit::Exit;
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return refuse(&error),
+    };
+    logging::start(args.options.verbosity());
+    let json = args.options.json;
+    match commands::run(args) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            error.print(json);
+            error.exit().into()
+        }
+    }
+}
+
+/// Tells what is wrong with the command line; or shows help, which is not wrong at all.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    if wants_json && error.use_stderr() {
+        let text = error.render().to_string();
+        let message = text.trim().trim_start_matches("error: ");
+        CliError::usage(message).print(true);
+        return Exit::Usage.into();
+    }
+    // Where even that cannot be printed there is no one to tell.
+    let _ = error.print();
+    if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() }
+}
+
+/// The command line as it is declared, from which the reference is written.
+pub fn command() -> clap::Command {
+    args::Args::command()
+}

@@ -1,0 +1,136 @@
+//! `polity check`, `schema` and `agent`: definitions, good and bad.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::sandbox::Sandbox;
+
+/// A home with something wrong in every file.
+fn broken_home() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("polity.yaml", "limits: {concurent_tasks: 5}\nstore: {durability: ful}\n");
+    sandbox.write("agents/torn.yaml", "name: torn\nkind: llm\nrole: [unclosed\n");
+    sandbox.write(
+        "agents/typed.yaml",
+        "name: typed\nkind: llm\nrole: 42\nsystem_prompt: p\ntool: []\ntemperature: 3\n\
+         llm_config: {provider: scriptd, script: greeter}\n",
+    );
+    sandbox.write(
+        "agents/lost.yaml",
+        "name: lost\nkind: llm\nrole: r\nsystem_prompt: p\n\
+         llm_config: {provider: scripted, script: greter}\n",
+    );
+    sandbox.write("agents/Bad-Name.yaml", "name: Bad-Name\nkind: remote\ncard_url: http://x\n");
+    sandbox.write("agents/twin.yaml", "name: twin\nkind: remote\ncard_url: http://x\n");
+    sandbox
+        .write("workflows/twin.yaml", "name: twin\npatterns: [react]\nagents: {actor: greeter}\n");
+    sandbox.write("scripts/odd.yaml", "rules:\n  - {when: \"(\", reply: hi}\n");
+    sandbox
+        .write("schedules/nightly.yaml", "name: nightly\nagent: greeter\ncron_expression: soon\n");
+    sandbox
+}
+
+#[test]
+fn every_problem_of_a_home_is_reported_at_once() {
+    let sandbox = broken_home();
+    let said = sandbox.polity(&["check"]);
+    assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
+    insta::assert_snapshot!(said.err);
+}
+
+#[test]
+fn check_in_json_has_the_promised_fields() {
+    let sandbox = broken_home();
+    let (report, code) = sandbox.json(&["check"]);
+    assert_eq!((code, &report["valid"]), (2, &Value::Bool(false)));
+    let errors = report["errors"].as_array().unwrap();
+    assert!(errors.len() >= 12, "{report}");
+    for error in errors {
+        for field in ["file", "line", "column", "field", "message", "suggestion"] {
+            assert!(error.get(field).is_some(), "{field}: {error}");
+        }
+        assert!(error["line"].as_u64().unwrap() >= 1, "{error}");
+    }
+    let (report, code) = Sandbox::new().json(&["check"]);
+    assert_eq!(code, 0);
+    assert_eq!(report, serde_json::json!({"valid": true, "errors": []}));
+}
+
+#[test]
+fn a_broken_file_stops_only_its_own_agent() {
+    let sandbox = Sandbox::new();
+    sandbox.write("agents/torn.yaml", "name: torn\nkind: llm\nrole: [unclosed\n");
+    assert_eq!(sandbox.polity(&["run", "greeter", "Ada"]).code, 0);
+    let said = sandbox.polity(&["run", "torn", "Ada"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.starts_with("agents/torn.yaml:"), "{said:?}");
+    assert!(said.err.contains("the definition of \"torn\" is not valid"), "{said:?}");
+
+    sandbox.write("scripts/greeter.yaml", "rules: 7");
+    let said = sandbox.polity(&["run", "greeter", "Ada"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("scripts/greeter.yaml:1:8"), "{said:?}");
+}
+
+#[test]
+fn wrong_settings_stop_everything_that_relies_on_them() {
+    let sandbox = Sandbox::new();
+    sandbox.write("polity.yaml", "limits: {input_byte: 3}");
+    let said = sandbox.polity(&["run", "greeter", "Ada"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("did you mean \"input_bytes\"?"), "{said:?}");
+}
+
+#[test]
+fn a_missing_home_is_told() {
+    let sandbox = Sandbox::empty();
+    let said = sandbox.polity(&["--home", "nowhere", "check"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("there is no home folder nowhere"), "{said:?}");
+    assert!(said.err.contains("hint: make one with `polity init`"), "{said:?}");
+}
+
+#[test]
+fn agents_are_listed_and_shown() {
+    let sandbox = Sandbox::new();
+    let (agents, _) = sandbox.json(&["agent", "list"]);
+    assert_eq!(agents[0]["name"], "greeter");
+    assert_eq!(agents[0]["kind"], "llm");
+    let (agent, _) = sandbox.json(&["agent", "show", "greeter"]);
+    assert_eq!(agent["llm_config"]["script"], "greeter");
+    assert_eq!(agent["max_iterations"], 10);
+    let list = sandbox.polity(&["agent", "list"]);
+    assert!(list.out.contains("scripted/greeter"), "{list:?}");
+    assert_eq!(sandbox.polity(&["agent", "show", "nobody"]).code, 2);
+}
+
+#[test]
+fn the_schemas_accept_what_is_shipped() {
+    let sandbox = Sandbox::empty();
+    let schema = |kind: &str| -> jsonschema::Validator {
+        let said = sandbox.polity(&["schema", kind]);
+        jsonschema::validator_for(&serde_json::from_str(&said.out).unwrap()).unwrap()
+    };
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut checked = 0;
+    for (folder, kind) in [("agents", "agent"), ("scripts", "script"), ("workflows", "workflow")] {
+        let validator = schema(kind);
+        for example in fs::read_dir(&examples).unwrap() {
+            let Ok(files) = fs::read_dir(example.unwrap().path().join(folder)) else { continue };
+            for file in files {
+                let path = file.unwrap().path();
+                let text = fs::read_to_string(&path).unwrap();
+                let value: Value = serde_saphyr::from_str(&text).unwrap();
+                let errors: Vec<_> =
+                    validator.iter_errors(&value).map(|error| error.to_string()).collect();
+                assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked >= 4, "{checked}");
+    let wrong = serde_json::json!({"name": "x", "kind": "llm", "unknown": 1});
+    assert!(!schema("agent").is_valid(&wrong));
+}

@@ -1,0 +1,93 @@
+//! Homes that cannot be written, and disks that are full.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use crate::sandbox::{Said, Sandbox, said};
+
+/// Runs the program as someone who may not write everywhere: root may, so root becomes nobody.
+fn polity_as_nobody(sandbox: &Sandbox, args: &[&str]) -> Said {
+    let program = env!("CARGO_BIN_EXE_polity");
+    let is_root = rustix::process::geteuid().is_root();
+    let mut command = if is_root {
+        // Nobody may not be able to reach the place where the program was built.
+        let copy = sandbox.file("polity-program");
+        if !copy.exists() {
+            fs::copy(program, &copy).unwrap();
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(copy);
+        command
+    } else {
+        Command::new(program)
+    };
+    command.current_dir(sandbox.path()).args(args).stdin(Stdio::null());
+    said(&command.output().unwrap())
+}
+
+fn allow(sandbox: &Sandbox, mode: u32) {
+    fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_home_that_cannot_be_written_is_told() {
+    let sandbox = Sandbox::new();
+    allow(&sandbox, 0o755);
+    if rustix::process::geteuid().is_root() {
+        // The program must be in place before the folder is closed.
+        allow(&sandbox, 0o755);
+    }
+    let copied = polity_as_nobody(&sandbox, &["--version"]);
+    assert_eq!(copied.code, 0, "{copied:?}");
+    allow(&sandbox, 0o555);
+    let said = polity_as_nobody(&sandbox, &["run", "greeter", "Ada", "--json"]);
+    allow(&sandbox, 0o755);
+    assert_eq!((said.code, said.error()["code"].as_str()), (1, Some("not_writable")), "{said:?}");
+    assert!(said.error()["hint"].as_str().unwrap().contains("permissions"), "{said:?}");
+    assert!(!sandbox.file("data").exists());
+}
+
+#[test]
+fn what_happened_can_be_read_where_nothing_can_be_written() {
+    let sandbox = Sandbox::new();
+    sandbox.polity(&["run", "greeter", "Ada"]);
+    let copied = polity_as_nobody(&sandbox, &["--version"]);
+    assert_eq!(copied.code, 0, "{copied:?}");
+    let data = sandbox.file("data");
+    for path in [data.clone(), sandbox.path().to_owned()] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o555)).unwrap();
+    }
+    let listed = polity_as_nobody(&sandbox, &["task", "list"]);
+    let refused = polity_as_nobody(&sandbox, &["run", "greeter", "Bo"]);
+    for path in [sandbox.path().to_owned(), data] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    assert_eq!(listed.code, 0, "{listed:?}");
+    assert!(listed.out.contains("completed"), "{listed:?}");
+    assert_eq!(refused.code, 1, "{refused:?}");
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_the_task_goes_on_later() {
+    let sandbox = Sandbox::new();
+    sandbox.polity(&["run", "greeter", "Ada"]);
+    // Files may not grow beyond this; what would make them is refused, as on a full disk.
+    let limited = |args: &str| {
+        let script =
+            format!("trap '' XFSZ; ulimit -f 100; exec {} {args}", env!("CARGO_BIN_EXE_polity"));
+        let output = Command::new("bash")
+            .args(["-c", &script])
+            .current_dir(sandbox.path())
+            .stdin(fs::File::open(sandbox.file("input")).unwrap())
+            .output();
+        said(&output.unwrap())
+    };
+    sandbox.write("input", &"x".repeat(300_000));
+    let refused = limited("run greeter - --json");
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    let code = refused.error()["code"].as_str().unwrap().to_owned();
+    assert!(["disk_full", "store_failed"].contains(&code.as_str()), "{}", refused.err);
+    assert_eq!(sandbox.tasks().len(), 1, "what was not written is not there");
+    assert_eq!(sandbox.polity(&["run", "greeter", "Bo"]).out, "Hello, Bo.\n");
+}

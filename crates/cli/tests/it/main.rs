@@ -1,0 +1,13 @@
+//! The program from the outside: real processes on real homes.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![allow(clippy::disallowed_methods, reason = "these tests start programs")]
+
+mod console;
+mod definitions;
+mod faults;
+mod kills;
+mod processes;
+mod run;
+mod sandbox;
+mod store;
+mod tasks;

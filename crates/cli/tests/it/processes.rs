@@ -1,0 +1,129 @@
+//! Several processes on one home: at once, after one another, against each other.
+
+use std::process::Child;
+use std::time::Instant;
+
+use crate::sandbox::{Sandbox, said};
+
+fn signal(child: &Child, signal: &str) {
+    let sent = std::process::Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
+}
+
+#[test]
+fn many_runs_at_once_on_one_home_all_succeed() {
+    let sandbox = Sandbox::new();
+    let children: Vec<_> =
+        (0..8).map(|number| sandbox.start(&["run", "greeter", &format!("n{number}")])).collect();
+    for (number, child) in (0..).zip(children) {
+        let said = said(&child.wait_with_output().unwrap());
+        assert_eq!((said.code, said.out), (0, format!("Hello, n{number}.\n")), "{}", said.err);
+    }
+    let tasks = sandbox.tasks();
+    assert_eq!(tasks.len(), 8);
+    assert!(tasks.iter().all(|task| task["status"] == "completed"));
+}
+
+#[test]
+fn a_task_is_cancelled_from_another_process() {
+    let sandbox = Sandbox::new();
+    let running = sandbox.start(&["run", "greeter", "slow"]);
+    let id = sandbox.wait_for_status("running");
+    let (task, code) = sandbox.json(&["task", "cancel", &id]);
+    assert_eq!((code, task["status"].as_str()), (0, Some("cancelled")));
+    let said = said(&running.wait_with_output().unwrap());
+    assert_eq!(said.code, 4, "{said:?}");
+    assert!(said.err.contains("cancel requested"), "{said:?}");
+}
+
+#[test]
+fn ctrl_c_cancels() {
+    let sandbox = Sandbox::new();
+    let running = sandbox.start(&["run", "greeter", "slow"]);
+    sandbox.wait_for_status("running");
+    signal(&running, "-INT");
+    let ended = said(&running.wait_with_output().unwrap());
+    assert_eq!(ended.code, 4, "{ended:?}");
+    assert_eq!(sandbox.tasks()[0]["status"], "cancelled");
+}
+
+#[test]
+fn nothing_is_taken_from_a_living_process() {
+    let sandbox = Sandbox::new();
+    let mut running = sandbox.start(&["run", "greeter", "slow"]);
+    let id = sandbox.wait_for_status("running");
+    assert_eq!(sandbox.tasks()[0]["interrupted"], false);
+    let said = sandbox.polity(&["task", "resume", &id]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("belongs to another process that is alive"), "{said:?}");
+    assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
+    sandbox.polity(&["task", "cancel", &id]);
+    running.wait().unwrap();
+}
+
+#[test]
+fn a_killed_run_is_seen_and_resumed() {
+    let sandbox = Sandbox::new();
+    let mut running = sandbox.start(&["run", "greeter", "think"]);
+    let id = sandbox.wait_for_status("running");
+    running.kill().unwrap();
+    running.wait().unwrap();
+
+    let task = &sandbox.tasks()[0];
+    assert_eq!(task["status"], "running");
+    assert_eq!(task["interrupted"], true);
+    let table = sandbox.polity(&["task", "list"]).out;
+    assert!(table.contains("running (interrupted)"), "{table}");
+    let trace = sandbox.polity(&["task", "trace", &id]).out;
+    assert!(trace.contains("called; no answer yet"), "{trace}");
+
+    let resumed = sandbox.polity(&["task", "resume", &id]);
+    assert_eq!((resumed.code, resumed.out.as_str()), (0, "thought\n"), "{resumed:?}");
+    let (trace, _) = sandbox.json(&["task", "trace", &id]);
+    let names: Vec<_> = trace["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| step["step_name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, ["created", "started", "model_call", "resumed", "model_call", "completed"]);
+}
+
+#[test]
+fn all_killed_runs_are_resumed_together() {
+    let sandbox = Sandbox::new();
+    let mut children: Vec<_> =
+        (0..3).map(|_| sandbox.start(&["run", "greeter", "think"])).collect();
+    sandbox.wait_until("three tasks are running", || {
+        let tasks = sandbox.tasks();
+        let running = tasks.iter().filter(|task| task["status"] == "running").count();
+        (running == 3).then_some(())
+    });
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let (resumed, code) = sandbox.json(&["task", "resume", "--all"]);
+    assert_eq!(code, 0);
+    assert_eq!(resumed.as_array().unwrap().len(), 3);
+    assert!(sandbox.tasks().iter().all(|task| task["status"] == "completed"));
+}
+
+#[test]
+fn waiting_for_a_task_that_no_one_works_on_ends_with_advice() {
+    let sandbox = Sandbox::new();
+    let mut running = sandbox.start(&["run", "greeter", "slow"]);
+    let id = sandbox.wait_for_status("running");
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let began = Instant::now();
+    let said = sandbox.polity(&["task", "wait", &id]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains(&format!("polity task resume {id}")), "{said:?}");
+    assert!(began.elapsed().as_secs() < 30);
+    let cancelled = sandbox.polity(&["task", "cancel", &id]);
+    assert_eq!(cancelled.out, format!("task {id} is cancelled\n"));
+}

@@ -1,0 +1,222 @@
+//! `polity run` and `polity init`: what a newcomer does first, and what goes wrong for them.
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn a_fresh_home_greets() {
+    let sandbox = Sandbox::empty();
+    let made = sandbox.polity(&["init", "hello"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let home = sandbox.file("hello");
+    let greeted = sandbox.polity(&["--home", home.to_str().unwrap(), "run", "greeter", "Ada"]);
+    assert_eq!((greeted.code, greeted.out.as_str()), (0, "Hello, Ada.\n"), "{greeted:?}");
+    for step in ["created", "started", "model call", "completed"] {
+        assert!(greeted.err.contains(step), "{greeted:?}");
+    }
+    let checked = sandbox.polity(&["--home", home.to_str().unwrap(), "check"]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+}
+
+#[test]
+fn init_overwrites_nothing() {
+    let sandbox = Sandbox::new();
+    let refused = sandbox.polity(&["init", "."]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("is a home already"), "{refused:?}");
+
+    let sandbox = Sandbox::empty();
+    sandbox.write("agents/greeter.yaml", "mine");
+    let refused = sandbox.polity(&["init"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("agents/greeter.yaml exists already"), "{refused:?}");
+    assert!(!sandbox.file("polity.yaml").exists());
+    assert_eq!(std::fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap(), "mine");
+}
+
+#[test]
+fn a_home_is_found_upwards() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir_all(sandbox.file("deep/er")).unwrap();
+    let output =
+        sandbox.command(&["run", "greeter", "Ada"]).current_dir(sandbox.file("deep/er")).output();
+    assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), "Hello, Ada.\n");
+    let named = Sandbox::empty();
+    let output =
+        named.command(&["run", "greeter", "Bo"]).env("POLITY_HOME", sandbox.path()).output();
+    assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), "Hello, Bo.\n");
+}
+
+#[test]
+fn json_is_one_document_with_the_tasks_fields() {
+    let sandbox = Sandbox::new();
+    let (task, code) = sandbox.json(&[
+        "run",
+        "greeter",
+        "Ada",
+        "--param",
+        "topic=rain",
+        "--param",
+        "depth=3",
+        "--class",
+        "debug",
+        "--retention-days",
+        "2",
+    ]);
+    assert_eq!(code, 0);
+    assert_eq!(task["description"], "Ada");
+    assert_eq!(task["status"], "completed");
+    assert_eq!(task["assigned_agent"], "greeter");
+    assert_eq!(task["result"], "Hello, Ada.");
+    assert_eq!(task["error"], serde_json::Value::Null);
+    assert_eq!(task["parameters"], serde_json::json!({"topic": "rain", "depth": 3}));
+    assert_eq!(task["retention_days"], 2);
+    assert_eq!(task["class"], "debug");
+    assert_eq!(task["interrupted"], false);
+    assert_eq!(task["usage"]["input_tokens"], 12);
+    for time in ["created_at", "started_at", "completed_at"] {
+        assert!(task[time].as_str().unwrap().ends_with('Z'), "{task}");
+    }
+    assert_eq!(task["id"].as_str().unwrap().len(), 36);
+}
+
+#[test]
+fn the_input_may_come_from_stdin() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.polity_with_input(&["run", "greeter", "-"], "Zoë".as_bytes());
+    assert_eq!(said.out, "Hello, Zoë.\n");
+    let said = sandbox.polity_with_input(&["run", "greeter", "-"], b"\xff\xfe");
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("stdin is not UTF-8 text"), "{said:?}");
+}
+
+#[test]
+fn quiet_says_only_the_result_and_verbose_every_event() {
+    let sandbox = Sandbox::new();
+    let quiet = sandbox.polity(&["run", "greeter", "Ada", "-q"]);
+    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("Hello, Ada.\n", ""));
+    let verbose = sandbox.polity(&["run", "greeter", "Ada", "-v"]);
+    for event in ["task_claimed", "execution_changed", "checkpoint_taken"] {
+        assert!(verbose.err.contains(event), "{verbose:?}");
+    }
+}
+
+#[test]
+fn retries_happen_and_are_told() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.polity(&["run", "greeter", "overload"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "Hello, overload.\n"), "{said:?}");
+    assert_eq!(said.err.matches("retry").count(), 2, "{said:?}");
+}
+
+#[test]
+fn failures_have_exit_codes_and_error_codes_of_their_own() {
+    let sandbox = Sandbox::new();
+    for (input, exit, error_code) in [
+        ("always overloaded", 1, "model_unavailable"),
+        ("forbidden", 1, "model_rejected"),
+        ("tool", 6, "limit_iterations"),
+    ] {
+        let (task, code) = sandbox.json(&["run", "greeter", input]);
+        assert_eq!((code, task["error_code"].as_str()), (exit, Some(error_code)), "{task}");
+        assert_eq!(task["status"], "failed");
+    }
+    let said = sandbox.polity(&["run", "greeter", "forbidden"]);
+    assert!(said.err.contains("error: model_rejected: the scripted model answered"), "{said:?}");
+    assert!(said.err.contains("hint: see `polity task trace"), "{said:?}");
+    let (task, _) = sandbox.json(&["run", "greeter", "tool"]);
+    assert_eq!(task["result"], "again", "the partial result is kept: {task}");
+}
+
+#[test]
+fn a_model_that_takes_too_long_times_out() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "agents/hasty.yaml",
+        "{name: hasty, kind: llm, role: r, system_prompt: p, max_retries: 0,
+          llm_config: {provider: scripted, script: greeter, timeout_seconds: 1}}",
+    );
+    let (task, code) = sandbox.json(&["run", "hasty", "slow"]);
+    assert_eq!((code, task["error_code"].as_str()), (5, Some("timeout")), "{task}");
+}
+
+#[test]
+fn bad_usage_says_what_to_do() {
+    let sandbox = Sandbox::new();
+    for (args, code, message) in [
+        (vec!["run", "greeter", "  "], "usage", "the input is empty"),
+        (vec!["run", "greeter"], "usage", "there is no input"),
+        (vec!["run", "greter", "x"], "unknown_agent", "there is no agent \"greter\""),
+        (vec!["run", "greeter", "x", "--param", "y"], "usage", "\"y\" is not a parameter"),
+        (vec!["run", "greeter", "x", "--param", "a=1", "--param", "a=2"], "usage", "given twice"),
+        (vec!["fly"], "usage", "unrecognized subcommand 'fly'"),
+        (vec!["schema", "agnet"], "usage", "invalid value 'agnet'"),
+    ] {
+        let said = sandbox.polity(&[args.as_slice(), &["--json"]].concat());
+        assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
+        let error = said.error();
+        assert_eq!(error["code"], code, "{error}");
+        assert!(error["message"].as_str().unwrap().contains(message), "{error}");
+    }
+    let said = sandbox.polity(&["run", "greter", "x"]);
+    assert!(said.err.contains("hint: did you mean \"greeter\"?"), "{said:?}");
+    assert_eq!(sandbox.tasks().len(), 0);
+}
+
+#[test]
+fn what_this_version_cannot_run_it_says() {
+    let sandbox = Sandbox::new();
+    sandbox.write("agents/shell.yaml", "{name: shell, kind: cli, executable_path: /bin/cat}");
+    sandbox.write(
+        "agents/cloud.yaml",
+        "{name: cloud, kind: llm, role: r, system_prompt: p,
+          llm_config: {provider: openai, model: gpt, api_key_env: KEY}}",
+    );
+    for (agent, told) in [("shell", "of kind cli"), ("cloud", "the provider openai")] {
+        let said = sandbox.polity(&["run", agent, "x"]);
+        assert_eq!(said.code, 2, "{said:?}");
+        assert!(said.err.contains(told), "{said:?}");
+    }
+    assert_eq!(sandbox.tasks().len(), 0);
+}
+
+#[test]
+fn the_largest_input_is_a_named_limit() {
+    let sandbox = Sandbox::new();
+    let largest = vec![b'a'; 10 * 1024 * 1024];
+    let said = sandbox.polity_with_input(&["run", "greeter", "-", "--json"], &largest);
+    assert_eq!(said.code, 0, "{}", &said.err);
+    let too_large = vec![b'a'; 10 * 1024 * 1024 + 1];
+    let said = sandbox.polity_with_input(&["run", "greeter", "-"], &too_large);
+    assert_eq!(said.code, 6, "{}", &said.err);
+    assert!(said.err.contains("limits.input_bytes allows 10485760"), "{}", said.err);
+    assert_eq!(sandbox.tasks().len(), 1);
+
+    sandbox.write("polity.yaml", "limits: {input_bytes: 3}");
+    let said = sandbox.polity(&["run", "greeter", "four"]);
+    assert_eq!(said.code, 6, "{said:?}");
+}
+
+#[test]
+fn the_demo_does_the_main_job_in_an_empty_folder() {
+    let sandbox = Sandbox::empty();
+    let home = sandbox.file("demo");
+    let said = sandbox.polity(&["demo", "--home", home.to_str().unwrap()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    for told in ["It will be sunny in Oslo", "retry", "└─", "Where to look next"] {
+        assert!(said.out.contains(told), "{said:?}");
+    }
+}
+
+#[test]
+fn completions_and_help_are_there_for_every_command() {
+    let sandbox = Sandbox::empty();
+    for shell in ["bash", "zsh", "fish"] {
+        let said = sandbox.polity(&["completions", shell]);
+        assert_eq!(said.code, 0);
+        assert!(said.out.contains("polity") && said.out.contains("resume"), "{shell}");
+    }
+    let help = sandbox.polity(&["--help"]);
+    assert_eq!(help.code, 0);
+    assert!(help.out.contains("Exit codes: 0 done"), "{help:?}");
+    assert_eq!(sandbox.polity(&["--version"]).out, "polity 0.1.0\n");
+}

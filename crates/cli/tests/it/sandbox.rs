@@ -1,0 +1,156 @@
+//! A home of one's own, and the program to run in it.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long a test waits for what must happen; far longer than it should take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A script whose model thinks for as long as the input says, in milliseconds, and then answers.
+const SCRIPT: &str = r#"
+rules:
+  - {when: "^slow$", reply: "at last", delay_ms: 60000}
+  - {when: "^think$", reply: "thought", delay_ms: 400}
+  - {when: "^overload$", error: {status: 429, retry_after_seconds: 0}, times: 2}
+  - {when: "^always overloaded$", error: {status: 503, retry_after_seconds: 0}}
+  - {when: "^forbidden$", error: {status: 403}}
+  - {when: "^tool$", tool_calls: [{tool: clock/now, arguments: {}}], reply: "let me see"}
+  - {when: "no tool", role: tool, tool_calls: [{tool: clock/now, arguments: {}}], reply: "again"}
+default: {reply: "Hello, $input.", usage: {input_tokens: 12, output_tokens: 4}}
+"#;
+
+const AGENT: &str = "
+name: greeter
+kind: llm
+role: Greets whoever is named
+system_prompt: You greet people.
+llm_config: {provider: scripted, script: greeter}
+";
+
+/// A home folder that is gone after the test.
+pub(crate) struct Sandbox {
+    folder: TempDir,
+}
+
+/// What a command said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Sandbox {
+    /// A home with one agent, whose script covers what the tests need.
+    pub(crate) fn new() -> Self {
+        let sandbox = Self::empty();
+        sandbox.write("polity.yaml", "");
+        sandbox.write("agents/greeter.yaml", AGENT);
+        sandbox.write("scripts/greeter.yaml", SCRIPT);
+        sandbox
+    }
+
+    /// A folder with nothing in it.
+    pub(crate) fn empty() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn file(&self, path: &str) -> PathBuf {
+        self.path().join(path)
+    }
+
+    pub(crate) fn write(&self, path: &str, content: &str) {
+        let path = self.file(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// The program, set up to run in this home.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polity"));
+        command.current_dir(self.path()).env_remove("POLITY_HOME").args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn polity(&self, args: &[&str]) -> Said {
+        said(&self.command(args).output().unwrap())
+    }
+
+    /// Runs the program with something on stdin.
+    pub(crate) fn polity_with_input(&self, args: &[&str], input: &[u8]) -> Said {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // A program that has read enough closes its end.
+        let _ = stdin.write_all(input);
+        drop(stdin);
+        said(&child.wait_with_output().unwrap())
+    }
+
+    /// Starts the program and leaves it running.
+    pub(crate) fn start(&self, args: &[&str]) -> Child {
+        self.command(args).spawn().unwrap()
+    }
+
+    /// Runs the program with `--json` and reads what it prints.
+    pub(crate) fn json(&self, args: &[&str]) -> (Value, i32) {
+        let said = self.polity(&[args, &["--json"]].concat());
+        let value =
+            serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+        (value, said.code)
+    }
+
+    /// The home's tasks, newest first.
+    pub(crate) fn tasks(&self) -> Vec<Value> {
+        self.json(&["task", "list"]).0.as_array().unwrap().clone()
+    }
+
+    /// Waits until the newest task is in this state, and gives its id.
+    pub(crate) fn wait_for_status(&self, status: &str) -> String {
+        self.wait_until(&format!("a task is {status}"), || {
+            let tasks = self.tasks();
+            let newest = tasks.first()?;
+            (newest["status"] == status).then(|| newest["id"].as_str().unwrap().to_owned())
+        })
+    }
+
+    /// Waits until something is there.
+    pub(crate) fn wait_until<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            assert!(began.elapsed() < PATIENCE, "waited in vain until {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+pub(crate) fn said(output: &Output) -> Said {
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout.clone()).unwrap(),
+        err: String::from_utf8(output.stderr.clone()).unwrap(),
+    }
+}
+
+impl Said {
+    /// The error that `--json` prints.
+    pub(crate) fn error(&self) -> Value {
+        let value: Value =
+            serde_json::from_str(&self.err).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        value["error"].clone()
+    }
+}

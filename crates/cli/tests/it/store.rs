@@ -1,0 +1,63 @@
+//! `polity backup`, `polity restore`, and a database that cannot be used.
+
+use std::fs;
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn a_backup_is_written_and_restored() {
+    let sandbox = Sandbox::new();
+    let nothing = sandbox.polity(&["backup", "b.db"]);
+    assert_eq!(nothing.code, 1, "{nothing:?}");
+    sandbox.polity(&["run", "greeter", "one"]);
+    let said = sandbox.polity(&["backup", "b.db"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(sandbox.polity(&["backup", "b.db"]).code, 1);
+
+    sandbox.polity(&["run", "greeter", "two"]);
+    assert_eq!(sandbox.tasks().len(), 2);
+    let said = sandbox.polity(&["restore", "b.db"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.contains("kept as data/polity.db.before-restore-1"), "{said:?}");
+    assert_eq!(sandbox.tasks().len(), 1);
+    assert_eq!(sandbox.polity(&["run", "greeter", "three"]).code, 0);
+}
+
+#[test]
+fn nothing_is_restored_under_a_living_process() {
+    let sandbox = Sandbox::new();
+    sandbox.polity(&["run", "greeter", "one"]);
+    sandbox.polity(&["backup", "b.db"]);
+    let mut running = sandbox.start(&["run", "greeter", "slow"]);
+    let id = sandbox.wait_for_status("running");
+    let said = sandbox.polity(&["restore", "b.db"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("1 process of this home"), "{said:?}");
+    sandbox.polity(&["task", "cancel", &id]);
+    running.wait().unwrap();
+}
+
+#[test]
+fn a_bad_backup_changes_nothing() {
+    let sandbox = Sandbox::new();
+    sandbox.polity(&["run", "greeter", "one"]);
+    sandbox.write("junk.db", "junk");
+    for file in ["junk.db", "missing.db"] {
+        assert_eq!(sandbox.polity(&["restore", file]).code, 1);
+    }
+    assert_eq!(sandbox.tasks().len(), 1);
+}
+
+#[test]
+fn a_damaged_database_is_told_and_left_alone() {
+    let sandbox = Sandbox::new();
+    sandbox.polity(&["run", "greeter", "one"]);
+    let database = sandbox.file("data/polity.db");
+    fs::write(&database, "overwritten by accident").unwrap();
+    for args in [vec!["run", "greeter", "two"], vec!["task", "list"]] {
+        let said = sandbox.polity(&[args.as_slice(), &["--json"]].concat());
+        assert_eq!((said.code, said.error()["code"].as_str()), (1, Some("store_damaged")));
+        assert!(said.error()["hint"].as_str().unwrap().contains("polity restore"), "{said:?}");
+    }
+    assert_eq!(fs::read_to_string(&database).unwrap(), "overwritten by accident");
+}

@@ -1,0 +1,132 @@
+//! `polity task`: lists, details, traces, watching and waiting.
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn tasks_are_listed_newest_first_and_can_be_narrowed() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.polity(&["task", "list"]).out, "no tasks\n");
+    assert!(!sandbox.file("data").exists(), "reading makes nothing");
+    for input in ["one", "two", "forbidden"] {
+        sandbox.polity(&["run", "greeter", input]);
+    }
+    let inputs: Vec<_> = sandbox
+        .tasks()
+        .iter()
+        .map(|task| task["description"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(inputs, ["forbidden", "two", "one"]);
+    let list = |args: &[&str]| sandbox.json(&[&["task", "list"], args].concat()).0;
+    assert_eq!(list(&["--status", "failed"]).as_array().unwrap().len(), 1);
+    assert_eq!(list(&["--limit", "2"]).as_array().unwrap().len(), 2);
+    assert_eq!(list(&["--agent", "nobody"]).as_array().unwrap().len(), 0);
+    let table = sandbox.polity(&["task", "list"]).out;
+    assert!(table.starts_with("ID        STATUS"), "{table}");
+    assert!(!table.contains('\u{1b}'), "no colours when piped: {table}");
+}
+
+#[test]
+fn a_task_is_found_by_the_beginning_of_its_id() {
+    let sandbox = Sandbox::new();
+    sandbox.polity(&["run", "greeter", "Ada"]);
+    let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
+    for part in [&id[..], &id[..8], &id.to_uppercase()] {
+        let (task, code) = sandbox.json(&["task", "show", part]);
+        assert_eq!((code, task["result"].as_str()), (0, Some("Hello, Ada.")));
+    }
+    for unknown in ["ffffffff-0000-4000-8000-000000000000", "zzz"] {
+        let said = sandbox.polity(&["task", "show", unknown, "--json"]);
+        assert_eq!(said.code, 1, "{said:?}");
+        assert_eq!(said.error()["code"], "not_found");
+    }
+}
+
+#[test]
+fn a_trace_tells_every_step_with_its_fields() {
+    let sandbox = Sandbox::new();
+    sandbox.polity(&["run", "greeter", "overload"]);
+    let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
+    let (trace, _) = sandbox.json(&["task", "trace", &id]);
+    assert_eq!(trace["task_id"], id.as_str());
+    assert!(trace["sub_agent_sessions"].is_object());
+    let steps = trace["steps"].as_array().unwrap();
+    let names: Vec<_> = steps.iter().map(|step| step["step_name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "created",
+            "started",
+            "model_call",
+            "retry",
+            "model_call",
+            "retry",
+            "model_call",
+            "completed"
+        ]
+    );
+    for step in steps {
+        for field in
+            ["step_name", "message", "timestamp", "status", "agent", "tool_calls", "duration_ms"]
+        {
+            assert!(step.get(field).is_some(), "{field}: {step}");
+        }
+        assert_eq!(step["agent"], "greeter");
+    }
+    assert_eq!(steps[2]["status"], "error");
+    assert_eq!(steps[3]["status"], "warning");
+    let tree = sandbox.polity(&["task", "trace", &id]).out;
+    assert!(tree.contains("├─ ✗ model call"), "{tree}");
+    assert!(tree.contains("3 model calls, 12+4 tokens"), "{tree}");
+}
+
+#[test]
+fn details_are_for_people() {
+    let sandbox = Sandbox::new();
+    sandbox.polity(&["run", "greeter", "forbidden"]);
+    let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
+    let shown = sandbox.polity(&["task", "show", &id]).out;
+    for told in ["status     failed", "input      forbidden", "model_rejected: the scripted"] {
+        assert!(shown.contains(told), "{shown}");
+    }
+}
+
+#[test]
+fn watch_and_wait_follow_a_task_of_another_process() {
+    let sandbox = Sandbox::new();
+    let mut running = sandbox.start(&["run", "greeter", "think"]);
+    let id = sandbox.wait_for_status("running");
+    let watched = sandbox.polity(&["task", "watch", &id]);
+    assert_eq!((watched.code, watched.out.as_str()), (0, "thought\n"), "{watched:?}");
+    assert!(watched.err.contains("model call"), "{watched:?}");
+    let (waited, code) = sandbox.json(&["task", "wait", &id]);
+    assert_eq!((code, waited["status"].as_str()), (0, Some("completed")));
+    assert_eq!(running.wait().unwrap().code(), Some(0));
+    let (trace, _) = sandbox.json(&["task", "watch", &id]);
+    assert_eq!(trace["task_id"], id.as_str());
+}
+
+#[test]
+fn a_detached_task_goes_on_by_itself() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.polity(&["run", "greeter", "think", "--detach"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let id = said.out.trim();
+    assert_eq!(id.len(), 36, "{said:?}");
+    let waited = sandbox.polity(&["task", "wait", id]);
+    assert_eq!((waited.code, waited.out.as_str()), (0, "thought\n"), "{waited:?}");
+}
+
+#[test]
+fn a_finished_task_is_neither_cancelled_nor_resumed() {
+    let sandbox = Sandbox::new();
+    sandbox.polity(&["run", "greeter", "Ada"]);
+    let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
+    for command in ["cancel", "resume"] {
+        let said = sandbox.polity(&["task", command, &id, "--json"]);
+        assert_eq!(said.code, 1, "{said:?}");
+        assert_eq!(said.error()["code"], "conflict");
+        assert!(said.error()["message"].as_str().unwrap().ends_with("is already completed"));
+    }
+    assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
+    assert_eq!(sandbox.polity(&["task", "resume"]).code, 2);
+}

@@ -1,0 +1,63 @@
+//! `cargo xtask bench`: one table with a line for each promise.
+//!
+//! Benches live in the crates they measure and print a line of JSON for each figure; the program
+//! itself is measured here, from the outside.
+
+mod program;
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::run::{cargo, output, step};
+
+/// The benches, by package and name.
+const BENCHES: [(&str, &str); 2] = [("polity-model", "transitions"), ("polity-store", "journal")];
+
+/// One measured promise.
+struct Figure {
+    what: String,
+    measured: String,
+    target: String,
+    kept: bool,
+}
+
+pub(crate) fn bench(quick: bool) -> Result<()> {
+    let mut figures = Vec::new();
+    for (package, name) in BENCHES {
+        eprintln!("── {package}: {name}");
+        let mut command = cargo(&["bench", "--quiet", "--package", package, "--bench", name]);
+        if quick {
+            command.env("POLITY_BENCH_QUICK", "1");
+        }
+        for line in output(command)?.lines().filter(|line| line.starts_with('{')) {
+            figures.push(figure(line)?);
+        }
+    }
+    step("the program", cargo(&["build", "--release", "--quiet"]))?;
+    figures.extend(program::measure(quick)?);
+    println!("{}", table(&figures));
+    Ok(())
+}
+
+fn figure(line: &str) -> Result<Figure> {
+    let value: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+    let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+    Ok(Figure {
+        what: text("what"),
+        measured: text("measured"),
+        target: text("target"),
+        kept: value["kept"].as_bool().unwrap_or(false),
+    })
+}
+
+fn table(figures: &[Figure]) -> String {
+    let mut text = String::from("| what | measured | target | |\n|---|---|---|---|\n");
+    for Figure { what, measured, target, kept } in figures {
+        let kept = if *kept { "kept" } else { "missed" };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "| {what} | {measured} | {target} | {kept} |");
+    }
+    text
+}

@@ -1,0 +1,87 @@
+//! `cargo xtask generate`: what is written from the source, so that it cannot fall behind it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+use clap::Command;
+use polity_model::definition::{Kind, schema};
+use polity_model::machine::execution::ExecutionState;
+use polity_model::machine::task::TaskStatus;
+use polity_model::machine::{Machine, mermaid};
+
+use crate::run::root;
+
+/// Files by their path in the repository.
+type Files = BTreeMap<String, String>;
+
+pub(crate) fn generate(check: bool) -> Result<()> {
+    eprintln!("── generated files");
+    let mut files = Files::new();
+    files.insert("docs/reference/state-machines.md".into(), state_machines());
+    files.insert("docs/reference/cli.md".into(), command_line());
+    for kind in Kind::ALL {
+        let path = format!("docs/reference/schemas/{}.json", kind.as_str());
+        files.insert(path, format!("{}\n", serde_json::to_string_pretty(&schema(kind))?));
+    }
+    let mut stale = Vec::new();
+    for (path, content) in &files {
+        let target = root().join(path);
+        if fs::read_to_string(&target).ok().as_ref() == Some(content) {
+            continue;
+        }
+        if check {
+            stale.push(path.as_str());
+            continue;
+        }
+        if let Some(folder) = target.parent() {
+            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        fs::write(&target, content).with_context(|| path.clone())?;
+        eprintln!("wrote {path}");
+    }
+    if stale.is_empty() {
+        return Ok(());
+    }
+    bail!("not up to date: {}; run `cargo xtask generate`", stale.join(", "))
+}
+
+const GENERATED: &str = "<!-- Written by `cargo xtask generate`. Edit the source, not this. -->\n";
+
+fn state_machines() -> String {
+    let mut text = format!("# State machines\n\n{GENERATED}");
+    machine::<TaskStatus>(&mut text, "Tasks");
+    machine::<ExecutionState>(&mut text, "Executions");
+    text.push_str(
+        "\nAn execution is retried only after a transient error, and only while it has retries \
+         left.\n",
+    );
+    text
+}
+
+fn machine<M: Machine>(text: &mut String, title: &str) {
+    // Writing to a String cannot fail.
+    let _ = write!(text, "\n## {title}\n\n```mermaid\n{}```\n", mermaid::<M>());
+}
+
+fn command_line() -> String {
+    let mut text = format!("# The command line\n\n{GENERATED}");
+    let mut command = polity::command().disable_help_subcommand(true);
+    command.build();
+    describe(&mut text, &command, "");
+    text
+}
+
+fn describe(text: &mut String, command: &Command, above: &str) {
+    let name = format!("{above}{}", command.get_name());
+    let mut shown = command.clone().term_width(100).bin_name(&name);
+    let help = shown.render_long_help().to_string();
+    let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+    // Writing to a String cannot fail.
+    let _ = write!(text, "\n## `{name}`\n\n```text\n{}\n```\n", lines.join("\n").trim_end());
+    let below: Vec<&Command> = command.get_subcommands().filter(|sub| !sub.is_hide_set()).collect();
+    for sub in below {
+        describe(text, sub, &format!("{name} "));
+    }
+}

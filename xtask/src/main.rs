@@ -1,0 +1,57 @@
+//! The project's own chores: `cargo xtask test`, `cargo xtask bench`, `cargo xtask generate`.
+#![allow(clippy::disallowed_methods, reason = "chores start programs and read the environment")]
+
+mod bench;
+mod generate;
+mod house;
+mod run;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's own chores.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Debug, Subcommand)]
+enum Chore {
+    /// Check formatting, lints, house rules, tests, documentation and generated files
+    Test {
+        /// Also run what takes long: more random histories and more kills
+        #[arg(long)]
+        long: bool,
+    },
+    /// Measure what the project promises and print one table
+    Bench {
+        /// Measure for a shorter time, to see that everything runs
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Write the files that are generated from the source
+    Generate {
+        /// Only say whether they are up to date
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Args::parse().chore {
+        Chore::Test { long } => test::test(long),
+        Chore::Bench { quick } => bench::bench(quick),
+        Chore::Generate { check } => generate::generate(check),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

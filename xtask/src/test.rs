@@ -1,0 +1,27 @@
+//! `cargo xtask test`: everything that must hold.
+
+use anyhow::Result;
+
+use crate::run::{cargo, step};
+use crate::{generate, house};
+
+/// How many random histories the fault tests try in the long run; in the short run each has its
+/// own, smaller number.
+const LONG_CASES: &str = "5000";
+
+pub(crate) fn test(long: bool) -> Result<()> {
+    step("formatting", cargo(&["fmt", "--all", "--check"]))?;
+    house::check()?;
+    step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
+    let mut tests = cargo(&["test", "--workspace"]);
+    if long {
+        tests.env("PROPTEST_CASES", LONG_CASES).env("POLITY_TEST_LONG", "1");
+    }
+    step("tests", tests)?;
+    let mut docs = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    docs.env("RUSTDOCFLAGS", "--deny warnings");
+    step("documentation", docs)?;
+    generate::generate(true)?;
+    eprintln!("all is well");
+    Ok(())
+}
