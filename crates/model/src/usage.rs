@@ -21,6 +21,9 @@ impl Cost {
     /// No money.
     pub const ZERO: Self = Self { pico_usd: 0 };
 
+    /// The largest amount, which sums do not exceed: what a store can hold.
+    pub const MAX: Self = Self { pico_usd: i64::MAX as u64 };
+
     /// What `tokens` cost at a price per million tokens. A price that is negative or no number
     /// counts as zero: definitions refuse such prices before they get here.
     pub fn of_tokens(tokens: u64, usd_per_million: f64) -> Self {
@@ -30,7 +33,17 @@ impl Cost {
             reason = "the cast saturates, and a price beyond 18 dollars per token is none"
         )]
         let pico_usd_per_token = (usd_per_million * 1e6).round() as u64;
-        Self { pico_usd: tokens.saturating_mul(pico_usd_per_token) }
+        Self { pico_usd: tokens.saturating_mul(pico_usd_per_token) }.min(Self::MAX)
+    }
+
+    /// The amount that a store wrote.
+    pub fn from_pico_usd(pico_usd: u64) -> Self {
+        Self { pico_usd }
+    }
+
+    /// The amount as stores keep it.
+    pub fn pico_usd(self) -> u64 {
+        self.pico_usd
     }
 
     /// The amount in US dollars, for reports.
@@ -42,7 +55,7 @@ impl Cost {
 
 impl AddAssign for Cost {
     fn add_assign(&mut self, other: Self) {
-        self.pico_usd = self.pico_usd.saturating_add(other.pico_usd);
+        *self = Self { pico_usd: self.pico_usd.saturating_add(other.pico_usd) }.min(Self::MAX);
     }
 }
 
@@ -118,6 +131,6 @@ mod tests {
     fn nonsense_prices_cost_nothing_and_huge_ones_saturate() {
         assert_eq!(Cost::of_tokens(5, f64::NAN), Cost::ZERO);
         assert_eq!(Cost::of_tokens(5, -1.0), Cost::ZERO);
-        assert_eq!(Cost::of_tokens(u64::MAX, 1e300), Cost { pico_usd: u64::MAX });
+        assert_eq!(Cost::of_tokens(u64::MAX, 1e300), Cost::MAX);
     }
 }

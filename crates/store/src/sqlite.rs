@@ -1,6 +1,7 @@
 //! The store on disk: SQLite in WAL mode, one writer thread with group commit, a few readers.
 
 mod backup;
+mod known;
 mod open;
 mod rows;
 mod schema;

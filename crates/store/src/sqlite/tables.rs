@@ -2,20 +2,24 @@
 
 use std::fmt::Write;
 
-use polity_model::event::{Epoch, Position};
+use polity_model::event::{Epoch, Position, Sequence};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
 use polity_model::machine::Machine;
+use polity_model::usage::{Cost, Usage};
 use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
-use super::rows::{decode_json, decode_state, micros, timestamp, timestamp_maybe, unreadable};
+use super::rows::{
+    StreamKey, decode_json, decode_state, micros, timestamp, timestamp_maybe, unreadable,
+};
 use crate::TaskFilter;
 use crate::projection::{Changes, CheckpointRow, Ownership, TaskRow};
 
 const TASK_COLUMNS: &str = "created_position, task_id, status, assigned_agent, owner, epoch, \
      created_at, started_at, completed_at, error_code, class, retention_days, parent_task_id, \
-     usage, message_count, checkpoint_count, answer_position, result_position, failure_position";
+     input_tokens, output_tokens, cost_pico_usd, message_count, checkpoint_count, \
+     answer_position, result_position, failure_position";
 
 pub(super) fn task_row(connection: &Connection, id: TaskId) -> rusqlite::Result<Option<TaskRow>> {
     connection
@@ -92,13 +96,41 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         class: row.get(10)?,
         retention_days: row.get(11)?,
         parent_task_id: row.get::<_, Option<[u8; 16]>>(12)?.map(TaskId::from_bytes),
-        usage: decode_json(row, 13)?,
-        message_count: row.get(14)?,
-        checkpoint_count: row.get(15)?,
-        answer_position: position(16)?,
-        result_position: position(17)?,
-        failure_position: position(18)?,
+        usage: Usage {
+            input_tokens: row.get(13)?,
+            output_tokens: row.get(14)?,
+            cost: Cost::from_pico_usd(row.get(15)?),
+        },
+        message_count: row.get(16)?,
+        checkpoint_count: row.get(17)?,
+        answer_position: position(18)?,
+        result_position: position(19)?,
+        failure_position: position(20)?,
     })
+}
+
+/// The sequence of a stream's newest event; 0 for an empty stream.
+pub(super) fn last_sequence(
+    connection: &Connection,
+    key: &StreamKey,
+) -> rusqlite::Result<Sequence> {
+    connection
+        .prepare_cached(
+            "SELECT sequence FROM events WHERE stream = ?1 ORDER BY sequence DESC LIMIT 1",
+        )?
+        .query_row([key], |row| Ok(Sequence(row.get(0)?)))
+        .optional()
+        .map(Option::unwrap_or_default)
+}
+
+/// The position that the next event gets. Positions are never used again, also when the newest
+/// events are deleted.
+pub(super) fn next_position(connection: &Connection) -> rusqlite::Result<Position> {
+    connection
+        .prepare_cached("SELECT seq + 1 FROM sqlite_sequence WHERE name = 'events'")?
+        .query_row([], |row| Ok(Position(row.get(0)?)))
+        .optional()
+        .map(|next| next.unwrap_or(Position(1)))
 }
 
 pub(super) fn execution(
@@ -189,7 +221,8 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
     connection
         .prepare_cached(&format!(
             "INSERT INTO tasks ({TASK_COLUMNS}) VALUES \
-             (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)"
+             (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
+             ?20, ?21)"
         ))?
         .execute(params![
             row.created_position.0,
@@ -205,7 +238,9 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
             row.class,
             row.retention_days,
             row.parent_task_id.as_ref().map(TaskId::as_bytes),
-            encode(&row.usage)?,
+            row.usage.input_tokens,
+            row.usage.output_tokens,
+            row.usage.cost.pico_usd(),
             row.message_count,
             row.checkpoint_count,
             row.answer_position.map(|position| position.0),
@@ -232,16 +267,19 @@ fn update_task(connection: &Connection, before: &TaskRow, row: &TaskRow) -> rusq
     }
     connection
         .prepare_cached(
-            "UPDATE tasks SET started_at = ?2, completed_at = ?3, error_code = ?4, usage = ?5, \
-             message_count = ?6, checkpoint_count = ?7, answer_position = ?8, \
-             result_position = ?9, failure_position = ?10 WHERE created_position = ?1",
+            "UPDATE tasks SET started_at = ?2, completed_at = ?3, error_code = ?4, \
+             input_tokens = ?5, output_tokens = ?6, cost_pico_usd = ?7, message_count = ?8, \
+             checkpoint_count = ?9, answer_position = ?10, result_position = ?11, \
+             failure_position = ?12 WHERE created_position = ?1",
         )?
         .execute(params![
             row.created_position.0,
             row.started_at.map(micros),
             row.completed_at.map(micros),
             row.error_code.map(polity_model::failure::ErrorCode::label),
-            encode(&row.usage)?,
+            row.usage.input_tokens,
+            row.usage.output_tokens,
+            row.usage.cost.pico_usd(),
             row.message_count,
             row.checkpoint_count,
             row.answer_position.map(|position| position.0),

@@ -2,8 +2,8 @@
 //!
 //! Commits wait in a channel. The writer takes all that are there into one transaction, so they
 //! share one sync of the disk, and answers each when that is done. While the disk works, the next
-//! ones gather. A commit that is refused leaves its batch alone: it is rolled back to its own
-//! savepoint.
+//! ones gather. A commit is checked in full before any of it is written, so one that is refused
+//! leaves its batch alone.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -11,9 +11,10 @@ use std::thread::JoinHandle;
 
 use jiff::Timestamp;
 use polity_model::event::{Epoch, Event, Position, Sequence, StreamId};
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
+use super::known::{Head, Known};
 use super::open::explain;
 use super::rows::{StreamKey, micros};
 use super::tables;
@@ -100,7 +101,8 @@ impl Drop for Writer {
     }
 }
 
-fn run(mut connection: Connection, path: &Path, incoming: &mpsc::Receiver<Request>) {
+fn run(connection: Connection, path: &Path, incoming: &mpsc::Receiver<Request>) {
+    let mut journal = Journal { connection, known: Known::default() };
     let mut batch = Vec::new();
     while let Ok(first) = incoming.recv() {
         batch.push(first);
@@ -109,8 +111,7 @@ fn run(mut connection: Connection, path: &Path, incoming: &mpsc::Receiver<Reques
         {
             batch.push(next);
         }
-        let outcome = write(&mut connection, &batch);
-        match outcome {
+        match journal.write(&batch) {
             Ok(answers) => {
                 for (request, answer) in batch.drain(..).zip(answers) {
                     // A caller that no longer waits does not need its answer.
@@ -127,32 +128,57 @@ fn run(mut connection: Connection, path: &Path, incoming: &mpsc::Receiver<Reques
     }
 }
 
-/// Writes a batch in one transaction. An error means that nothing of it was written.
-fn write(connection: &mut Connection, batch: &[Request]) -> rusqlite::Result<Vec<Answer>> {
-    let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+struct Journal {
+    connection: Connection,
+    known: Known,
+}
+
+impl Journal {
+    /// Writes a batch in one transaction. An error means that nothing of it was written.
+    fn write(&mut self, batch: &[Request]) -> rusqlite::Result<Vec<Answer>> {
+        let Self { connection, known } = self;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        known.forget_if_others_wrote(&transaction)?;
+        let answers = match append_all(&transaction, known, batch) {
+            Ok(answers) => answers,
+            Err(error) => {
+                known.forget();
+                return Err(error);
+            }
+        };
+        if answers.iter().any(Result::is_ok) {
+            // What was known of the rolled back transaction is not so.
+            transaction.commit().inspect_err(|_| known.forget())?;
+        } else {
+            transaction.rollback()?;
+        }
+        Ok(answers)
+    }
+}
+
+fn append_all(
+    connection: &Connection,
+    known: &mut Known,
+    batch: &[Request],
+) -> rusqlite::Result<Vec<Answer>> {
+    let mut next = tables::next_position(connection)?;
     let mut answers = Vec::with_capacity(batch.len());
     for request in batch {
-        let savepoint = transaction.savepoint()?;
-        match append(&savepoint, request) {
+        match append(connection, known, request, next) {
             Ok(committed) => {
-                savepoint.commit()?;
+                next = committed.first_position.plus(request.events.len());
                 answers.push(Ok(committed));
             }
             Err(Stop::Refused(error)) => answers.push(Err(error)),
             Err(Stop::Failed(error)) => return Err(error),
         }
     }
-    if answers.iter().any(Result::is_ok) {
-        transaction.commit()?;
-    } else {
-        transaction.rollback()?;
-    }
     Ok(answers)
 }
 
 /// Why a commit ends early.
 enum Stop {
-    /// It alone.
+    /// It alone. Nothing of it was written yet.
     Refused(CommitError),
     /// The database failed, and the whole batch with it.
     Failed(rusqlite::Error),
@@ -170,41 +196,29 @@ impl From<Refused> for Stop {
     }
 }
 
-fn append(connection: &Connection, request: &Request) -> Result<Committed, Stop> {
-    let expected = request.expected_sequence;
-    let actual = Sequence(
-        connection
-            .prepare_cached(
-                "SELECT sequence FROM events WHERE stream = ?1 ORDER BY sequence DESC LIMIT 1",
-            )?
-            .query_row([&request.key], |row| row.get(0))
-            .optional()?
-            .unwrap_or(0),
-    );
+/// Checks a commit in full, and only then writes it: one that is refused leaves no trace.
+fn append(
+    connection: &Connection,
+    known: &mut Known,
+    request: &Request,
+    first_position: Position,
+) -> Result<Committed, Stop> {
+    let head = known.head(connection, &request.stream, &request.key)?;
+    let (expected, actual) = (request.expected_sequence, head.sequence);
     if actual != expected {
+        known.put(&request.stream, head);
         return Err(Stop::Refused(CommitError::Conflict { expected, actual }));
     }
-    let before = match &request.stream {
-        StreamId::Task(id) => tables::task_row(connection, *id)?,
-        StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_) => None,
-    };
-    let mut changes = Changes::of(before.clone());
-    let mut first_position = None;
-    for (index, (event, text)) in request.events.iter().enumerate() {
-        let sequence = expected.plus(index + 1);
-        let position = Position(
-            connection
-                .prepare_cached(
-                    "INSERT INTO events (stream, sequence, at, body) VALUES (?1, ?2, ?3, ?4) \
-                     RETURNING position",
-                )?
-                .query_row(params![request.key, sequence.0, micros(request.at), text], |row| {
-                    row.get(0)
-                })?,
-        );
-        first_position.get_or_insert(position);
+    let mut changes = Changes::of(head.row.clone());
+    for (index, (event, _)) in request.events.iter().enumerate() {
+        let position = first_position.plus(index);
         changes.apply(&request.stream, position, request.at, event, |id| {
-            tables::execution(connection, id).map_err(|error| Refused(error.to_string()))
+            match &head.execution {
+                Some(execution) if execution.id == id => Ok(Some(execution.clone())),
+                Some(_) | None => {
+                    tables::execution(connection, id).map_err(|error| Refused(error.to_string()))
+                }
+            }
         })?;
     }
     if let (Some(expected), Some(row)) = (request.owner_epoch, &changes.row) {
@@ -213,12 +227,28 @@ fn append(connection: &Connection, request: &Request) -> Result<Committed, Stop>
             return Err(Stop::Refused(CommitError::Fenced { expected, actual }));
         }
     }
-    let first_position = first_position.unwrap_or_default();
-    tables::keep(connection, before.as_ref(), &changes, first_position)?;
+    let last_sequence = expected.plus(request.events.len());
+    for (index, (_, text)) in request.events.iter().enumerate() {
+        connection
+            .prepare_cached(
+                "INSERT INTO events (position, stream, sequence, at, body) \
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![
+                first_position.plus(index).0,
+                request.key,
+                expected.plus(index + 1).0,
+                micros(request.at),
+                text
+            ])?;
+    }
+    tables::keep(connection, head.row.as_ref(), &changes, first_position)?;
     for definition in &request.definitions {
         connection
             .prepare_cached("INSERT OR IGNORE INTO definitions VALUES (?1, ?2)")?
             .execute(params![definition.digest.as_bytes(), definition.json])?;
     }
-    Ok(Committed { first_position, last_sequence: expected.plus(request.events.len()) })
+    let execution = changes.executions.pop().or(head.execution);
+    known.put(&request.stream, Head { sequence: last_sequence, row: changes.row, execution });
+    Ok(Committed { first_position, last_sequence })
 }
