@@ -11,7 +11,7 @@ use polity_model::definition::{Durability as DurabilitySetting, Home};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::task::Task;
 use polity_store::instances::{Instance, Instances};
-use polity_store::{Access, Durability, SqliteStore, Store, TaskRow};
+use polity_store::{Access, Durability, SqliteStore, Store, TaskFilter, TaskRow};
 
 use crate::args::{Options, Verbosity};
 use crate::error::CliError;
@@ -82,9 +82,17 @@ impl App {
 
     /// The task that an id, or the beginning of one, stands for.
     pub(crate) fn task_row(&self, store: &dyn Store, id: &str) -> Result<TaskRow, CliError> {
-        let id = id.to_lowercase();
-        let found = store.task_ids_by_prefix(&id, 3)?;
         let list = "`polity task list` shows the tasks there are";
+        if id == "last" {
+            let newest = TaskFilter { limit: Some(1), ..TaskFilter::default() };
+            let none = || CliError::not_found("there are no tasks yet");
+            return store.task_rows(&newest)?.pop().ok_or_else(none);
+        }
+        let id = id.to_lowercase();
+        if id.is_empty() {
+            return Err(CliError::usage("the id is empty").hint(list));
+        }
+        let found = store.task_ids_by_prefix(&id, 3)?;
         match found.as_slice() {
             [] => Err(CliError::not_found(format!("there is no task {id}")).hint(list)),
             [id] => store

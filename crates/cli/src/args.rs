@@ -25,9 +25,10 @@ pub(crate) struct Args {
 /// Options of every command.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct Options {
-    /// The home folder. Without it: the nearest folder upwards that holds a polity.yaml, else
-    /// ~/.polity
-    #[arg(long, global = true, value_name = "DIR", env = "POLITY_HOME")]
+    /// The home folder. Without it: POLITY_HOME, else the nearest folder upwards that holds a
+    /// polity.yaml, else ~/.polity
+    #[expect(clippy::doc_markdown, reason = "help is read in a terminal")]
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
     /// Print one JSON document on stdout, and errors as JSON on stderr
     #[arg(long, global = true)]
@@ -70,7 +71,7 @@ pub(crate) enum Command {
     Check,
     /// Print the JSON Schema of a kind of definition, for editors
     Schema(SchemaArgs),
-    /// Show what Polity does, with no key and no network
+    /// Show what Polity does, in a new folder, with no key and no network
     Demo,
     /// Give an agent something to do, and show each step as it happens
     Run(RunArgs),
@@ -86,16 +87,12 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
-    /// Go on with a task in the background: what `run --detach` starts
-    #[command(hide = true)]
-    Work(WorkArgs),
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct InitArgs {
-    /// The folder to make
-    #[arg(default_value = ".")]
-    pub(crate) dir: PathBuf,
+    /// The folder to make; this one if none is named
+    pub(crate) dir: Option<PathBuf>,
     /// What to put into it
     #[arg(long, value_name = "NAME", default_value = "hello")]
     pub(crate) example: Example,
@@ -124,6 +121,9 @@ pub(crate) struct RunArgs {
     /// Print the task's id and go on in the background
     #[arg(long)]
     pub(crate) detach: bool,
+    /// Be the process in the background
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    pub(crate) background: bool,
     /// A named value that goes with the input; JSON if it parses, else a text. May be repeated
     #[arg(long = "param", value_name = "K=V")]
     pub(crate) params: Vec<String>,
@@ -155,7 +155,7 @@ pub(crate) enum TaskCommand {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TaskArgs {
-    /// The task's id, or as much of its beginning as is needed to tell it from others
+    /// The task's id, or as much of its beginning as tells it from others; or "last"
     pub(crate) id: String,
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct TaskListArgs {
 #[derive(Debug, ClapArgs)]
 #[group(required = true, multiple = false)]
 pub(crate) struct ResumeArgs {
-    /// The task's id, or as much of its beginning as is needed to tell it from others
+    /// The task's id, or as much of its beginning as tells it from others; or "last"
     pub(crate) id: Option<String>,
     /// All tasks whose process is gone
     #[arg(long)]
@@ -212,12 +212,6 @@ pub(crate) struct RestoreArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct WorkArgs {
-    /// The task's id
-    pub(crate) id: String,
 }
 
 /// The kinds by name, so that help lists them and a near miss is suggested.

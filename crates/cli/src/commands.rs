@@ -24,7 +24,6 @@ pub(crate) fn run(args: Args) -> CliResult {
         Command::Demo => demo::demo(&options),
         Command::Check => check::check(&App::new(options)?),
         Command::Run(args) => run::run(&App::new(options)?, args),
-        Command::Work(args) => run::work(&App::new(options)?, &args),
         Command::Task(command) => task::task(&App::new(options)?, command),
         Command::Agent(command) => agent::agent(&App::new(options)?, &command),
         Command::Backup(args) => backup::backup(&App::new(options)?, &args),

@@ -1,6 +1,7 @@
 //! What the user is told when something goes wrong: what happened, why, what to do.
 
 use std::fmt::Display;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use polity_engine::decide::Rejection;
@@ -64,7 +65,17 @@ impl CliError {
 
     /// A file could not be read or written.
     pub(crate) fn io(doing: &str, path: &Path, error: &std::io::Error) -> Self {
-        Self::new("io", Exit::Failed, format!("cannot {doing} {}: {error}", path.display()))
+        let (code, hint) = match error.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                ("not_writable", Some("check the permissions, or use another folder with --home"))
+            }
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                ("disk_full", Some("free some space and try again"))
+            }
+            _ => ("io", None),
+        };
+        let message = format!("cannot {doing} {}: {error}", path.display());
+        Self { hint: hint.map(str::to_owned), ..Self::new(code, Exit::Failed, message) }
     }
 
     /// Says what to do about it.
@@ -108,6 +119,8 @@ impl From<StoreError> for CliError {
             StoreError::NotWritable { .. } => "not_writable",
             StoreError::Busy { .. } => "store_busy",
             StoreError::Unreadable { .. } => "store_unreadable",
+            StoreError::Exists { .. } => "exists",
+            StoreError::Missing { .. } => "not_found",
             StoreError::Failed { .. } | StoreError::Closed => "store_failed",
         };
         Self::new(code, Exit::Failed, &error).hint(error.hint())

@@ -39,6 +39,19 @@ impl Exit {
         }
     }
 
+    /// How a command ends that left its work to another process, which ended with this code.
+    pub(crate) fn of_child(code: Option<i32>) -> Self {
+        let all = [
+            Self::Done,
+            Self::Usage,
+            Self::AwaitingHuman,
+            Self::Cancelled,
+            Self::TimedOut,
+            Self::OverLimit,
+        ];
+        all.into_iter().find(|exit| code == Some(exit.code().into())).unwrap_or(Self::Failed)
+    }
+
     /// How a command ends that ran this task.
     pub(crate) fn of_task(task: &Task) -> Self {
         match (task.status, task.error_code) {

@@ -23,8 +23,9 @@ pub(crate) struct HomeFolder {
 impl HomeFolder {
     /// The folder that was asked for, or the nearest one upwards, or the user's own.
     pub(crate) fn find(asked_for: Option<&Path>) -> Result<Self, CliError> {
-        if let Some(root) = asked_for {
-            return Ok(Self { root: root.to_owned() });
+        let named = std::env::var_os("POLITY_HOME").filter(|path| !path.is_empty());
+        if let Some(root) = asked_for.map(Path::to_owned).or(named.map(PathBuf::from)) {
+            return Ok(Self { root });
         }
         let here = std::env::current_dir()
             .map_err(|error| CliError::io("find", Path::new("the current folder"), &error))?;

@@ -35,7 +35,7 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
 pub(crate) fn table<const N: usize>(
     heading: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
-) -> Table {
+) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
@@ -47,7 +47,7 @@ pub(crate) fn table<const N: usize>(
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    table
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 /// "1 agent", "2 agents".

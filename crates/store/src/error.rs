@@ -61,6 +61,18 @@ pub enum StoreError {
         /// What was seen.
         detail: String,
     },
+    /// There is a file where a new one is to be written.
+    #[error("{path} exists already")]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no such file or folder.
+    #[error("there is no {path}")]
+    Missing {
+        /// The file or folder.
+        path: PathBuf,
+    },
     /// Any other failure of the disk or of the database.
     #[error("{path}: {detail}")]
     Failed {
@@ -95,6 +107,8 @@ impl StoreError {
                 "the journal was written by another version or was damaged; \
                  bring a backup back with `polity restore FILE`"
             }
+            Self::Exists { .. } => "nothing was overwritten; name a file that does not exist yet",
+            Self::Missing { .. } => "check the path",
             Self::Failed { .. } | Self::Closed => "look at the disk and try again",
         }
     }

@@ -32,10 +32,12 @@ pub(crate) fn restore(app: &App, args: &RestoreArgs) -> CliResult {
         .map_err(|error| CliError::io("read", &app.folder.instances(), &error))?;
     if !living.is_empty() {
         let who = count(living.len(), "process");
-        return Err(CliError::conflict(format!("{who} of this home would lose its ground"))
-            .hint("wait for them or end them, then try again"));
+        return Err(CliError::conflict(format!("this home is in use by {who}"))
+            .hint("nothing was changed; wait until it is no longer at work, then try again"));
     }
-    let kept = polity_store::restore(&args.file, &app.folder.database())?;
+    let kept = polity_store::restore(&args.file, &app.folder.database()).map_err(|error| {
+        CliError::from(error).hint("nothing was changed; name a file that `polity backup` wrote")
+    })?;
     if app.json() {
         print_json(&json!({"file": args.file, "kept": kept}))?;
     } else {

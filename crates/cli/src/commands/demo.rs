@@ -10,6 +10,7 @@ use crate::app::{App, Workshop, block_on};
 use crate::args::Options;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
+use crate::home::SETTINGS_FILE;
 use crate::view::{print_json, steps, style};
 use polity_engine::commands::CreateTask;
 use serde_json::Map;
@@ -31,6 +32,10 @@ pub(crate) fn demo(options: &Options) -> CliResult {
         Some(home) => home.clone(),
         None => fresh_folder(),
     };
+    if folder.join(SETTINGS_FILE).exists() {
+        return Err(CliError::conflict(format!("{} is a home already", folder.display()))
+            .hint("nothing was changed; without --home the demo makes a folder of its own"));
+    }
     for (path, content) in FILES {
         super::init::write_new(&folder.join(path), content)?;
     }

@@ -38,10 +38,8 @@ impl Example {
 
 pub(crate) fn init(options: &Options, args: &InitArgs) -> CliResult {
     // `--home` names the same thing, so either may be given.
-    let dir = match (&options.home, args.dir == Path::new(".")) {
-        (Some(home), true) => home,
-        (_, _) => &args.dir,
-    };
+    let here = Path::new(".");
+    let dir = args.dir.as_deref().or(options.home.as_deref()).unwrap_or(here);
     let files = args.example.files();
     if dir.join(SETTINGS_FILE).exists() {
         return Err(CliError::conflict(format!("{} is a home already", dir.display()))
@@ -65,8 +63,7 @@ pub(crate) fn init(options: &Options, args: &InitArgs) -> CliResult {
         for (path, _) in files {
             anstream::println!("  {path}");
         }
-        let enter =
-            if dir == Path::new(".") { String::new() } else { format!("cd {} && ", dir.display()) };
+        let enter = if dir == here { String::new() } else { format!("cd {} && ", dir.display()) };
         anstream::println!("try: {enter}{}", args.example.try_it());
     }
     Ok(Exit::Done)

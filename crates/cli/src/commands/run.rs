@@ -1,6 +1,7 @@
 //! `polity run`: one task, from its creation to its end.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 
 use crate::app::{App, Workshop, block_on};
-use crate::args::{RunArgs, WorkArgs};
+use crate::args::RunArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::live::LiveView;
@@ -29,6 +30,9 @@ use crate::view::{print_bytes, print_json, style};
 const TICK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
+    if args.detach {
+        return detach(app);
+    }
     let home = app.definitions()?;
     let agent = resolve(app, &home, &args.name)?;
     let create = CreateTask {
@@ -42,8 +46,8 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
         let workshop = Workshop::open(app, &home)?;
         let live = workshop.runtime.subscribe();
         let handle = workshop.runtime.create(create).await?;
-        if args.detach {
-            return detach(app, workshop, &handle);
+        if args.background {
+            return work(app, &workshop, handle).await;
         }
         let task = follow(app, &workshop, handle, live).await?;
         present(app, &task)
@@ -107,7 +111,7 @@ fn read_input(input: Option<&str>, bytes_max: u64) -> Result<String, CliError> {
         None => Err(CliError::usage("there is no input")
             .hint("say what to do: polity run NAME \"INPUT\", or - to read it from stdin")),
         Some("-") => {
-            let stdin = std::path::Path::new("stdin");
+            let stdin = Path::new("stdin");
             let mut bytes = Vec::new();
             std::io::stdin()
                 .lock()
@@ -116,7 +120,11 @@ fn read_input(input: Option<&str>, bytes_max: u64) -> Result<String, CliError> {
                 .map_err(|error| CliError::io("read", stdin, &error))?;
             let over = bytes.len() as u64 > bytes_max;
             match String::from_utf8(bytes) {
-                Ok(text) => Ok(text),
+                // The newline with which `echo` ends is not part of what was said.
+                Ok(text) => {
+                    let line = text.strip_suffix('\n').unwrap_or(&text);
+                    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+                }
                 // It was cut within a character, and the limit is what there is to say about it.
                 Err(error) if over => Ok(String::from_utf8_lossy(error.as_bytes()).into_owned()),
                 Err(_) => Err(CliError::usage("stdin is not UTF-8 text")),
@@ -142,44 +150,46 @@ fn parameters(params: &[String]) -> Result<Map<String, Value>, CliError> {
     Ok(parameters)
 }
 
-/// Leaves the task to a process of its own.
-fn detach(app: &App, workshop: Workshop, handle: &TaskHandle) -> CliResult {
-    let id = handle.id;
-    // This process lets go before the other takes hold, so that there is one owner at a time.
-    drop(workshop);
+/// Has a process of its own create and run the task, and waits only until it has the task's id. So
+/// the task has one owner from its beginning to its end.
+fn detach(app: &App) -> CliResult {
     let program = std::env::current_exe()
-        .map_err(|error| CliError::io("find", std::path::Path::new("this program"), &error))?;
+        .map_err(|error| CliError::io("find", Path::new("this program"), &error))?;
+    let io = |error| CliError::io("start", &program, &error);
+    let same_arguments = std::env::args_os().skip(1).filter(|argument| argument != "--detach");
     #[expect(clippy::disallowed_methods, reason = "the background process is started here")]
-    let started = std::process::Command::new(&program)
-        .arg("--home")
-        .arg(app.folder.root())
-        .args(["--quiet", "work", &id.to_string()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    started.map_err(|error| CliError::io("start", &program, &error))?;
-    if app.json() {
-        print_json(&json!({"id": id, "status": TaskStatus::Pending}))?;
-    } else {
-        anstream::println!("{id}");
+    let mut child = std::process::Command::new(&program)
+        .args(same_arguments)
+        .arg("--background")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(io)?;
+    let mut id = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut id).map_err(io)?;
+    }
+    match id.trim().parse::<TaskId>() {
+        Ok(id) if app.json() => print_json(&json!({"id": id, "status": TaskStatus::Pending}))?,
+        Ok(id) => anstream::println!("{id}"),
+        // There is no task: the process says why, and ends as this one would have.
+        Err(_) => {
+            let refused = child.wait_with_output().map_err(io)?;
+            anstream::eprint!("{}", String::from_utf8_lossy(&refused.stderr));
+            return Ok(Exit::of_child(refused.status.code()));
+        }
     }
     Ok(Exit::Done)
 }
 
-/// What the background process of `run --detach` does.
-pub(crate) fn work(app: &App, args: &WorkArgs) -> CliResult {
+/// What the process in the background does once it has the task.
+async fn work(app: &App, workshop: &Workshop, mut handle: TaskHandle) -> CliResult {
+    print_bytes(format!("{}\n", handle.id).as_bytes())?;
     // A session of its own, so that the end of the terminal is not the end of the task. It fails
     // only for a process that has one already.
     let _ = rustix::process::setsid();
-    let id = args.id.parse::<TaskId>().map_err(CliError::usage)?;
-    let home = app.definitions()?;
-    block_on(async {
-        let workshop = Workshop::open(app, &home)?;
-        let mut handle = workshop.runtime.adopt(id).await?;
-        handle.wait().await?;
-        Ok(Exit::of_task(&workshop.task(app, id)?))
-    })
+    handle.wait().await?;
+    Ok(Exit::of_task(&workshop.task(app, handle.id)?))
 }
 
 /// Shows a task's steps until it ends or waits for a person. Ctrl-C cancels it; a second one quits

@@ -38,20 +38,12 @@ enum Show {
 impl LiveView {
     /// A view that shows what the options and the terminal allow.
     pub(crate) fn new(app: &App) -> Self {
-        Self::showing(match (app.shows_progress(), app.options.verbosity()) {
+        let show = match (app.shows_progress(), app.options.verbosity()) {
             (false, _) => Show::Nothing,
             (true, Verbosity::Verbose) => Show::Events,
             (true, _) if app.is_live() => Show::UnderWay,
             (true, _) => Show::Steps,
-        })
-    }
-
-    /// A view that shows nothing.
-    pub(crate) fn silent() -> Self {
-        Self::showing(Show::Nothing)
-    }
-
-    fn showing(show: Show) -> Self {
+        };
         Self { teller: None, shown: 0, show, under_way: false }
     }
 

@@ -3,12 +3,15 @@
 use std::fmt::Write;
 
 use polity_model::task::Task;
-use polity_model::trace::{StepRecord, TraceLog};
+use polity_model::trace::{StepRecord, StepStatus, TraceLog};
 
 use super::{duration, style};
 
 /// The widest name of a step, so that messages stand in a column.
 const NAME_WIDTH: usize = 16;
+
+/// The step that asks a model.
+const MODEL_CALL: &str = "model_call";
 
 /// One step on one line.
 pub(crate) fn line(step: &StepRecord) -> String {
@@ -33,7 +36,7 @@ fn details(step: &StepRecord) -> String {
         if usage.cost_usd > 0.0 {
             details.push(format!("${:.4}", usage.cost_usd));
         }
-    } else if step.duration_ms > 0 {
+    } else if step.step_name == MODEL_CALL && step.status != StepStatus::Warning {
         details.push(duration(step.duration_ms));
     }
     details.join(", ")
@@ -41,22 +44,27 @@ fn details(step: &StepRecord) -> String {
 
 /// The whole trace as a tree, with its sums.
 pub(crate) fn tree(task: &Task, trace: &TraceLog) -> String {
-    let took = trace.updated_at.duration_since(trace.created_at).as_millis();
-    let took = duration(u64::try_from(took).unwrap_or(0));
+    // Only an end can be a certain time after the beginning.
+    let took = task.completed_at.map_or_else(String::new, |end| {
+        let ms = end.duration_since(trace.created_at).as_millis();
+        format!("in {}", duration(u64::try_from(ms).unwrap_or(0)))
+    });
     let state = if task.interrupted { "interrupted".to_owned() } else { task.status.to_string() };
     let mut text = format!(
         "{} {} {} {}\n",
         style::label(&task.id.to_string()),
         task.assigned_agent,
         style::status(task.status, &state),
-        style::dim(&format!("in {took}"))
+        style::dim(&took)
     );
+    text.truncate(text.trim_end().len());
+    text.push('\n');
     for (index, step) in trace.steps.iter().enumerate() {
         let branch = if index + 1 == trace.steps.len() { "└─" } else { "├─" };
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{branch} {}", line(step));
     }
-    let calls = trace.steps.iter().filter(|step| step.step_name == "model_call").count();
+    let calls = trace.steps.iter().filter(|step| step.step_name == MODEL_CALL).count();
     let _ = write!(
         text,
         "{}, {}+{} tokens, ${:.4}",

@@ -25,7 +25,7 @@ pub(crate) fn list(tasks: &[Task]) -> String {
             shorten(&task.description, INPUT_CHARACTERS_MAX),
         ]
     });
-    table(["ID", "STATUS", "AGENT", "CREATED", "TOOK", "INPUT"], rows).to_string()
+    table(["ID", "STATUS", "AGENT", "CREATED", "TOOK", "INPUT"], rows)
 }
 
 /// One task with everything about it.

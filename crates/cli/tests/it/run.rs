@@ -84,6 +84,8 @@ fn the_input_may_come_from_stdin() {
     let sandbox = Sandbox::new();
     let said = sandbox.polity_with_input(&["run", "greeter", "-"], "Zoë".as_bytes());
     assert_eq!(said.out, "Hello, Zoë.\n");
+    let said = sandbox.polity_with_input(&["run", "greeter", "-"], b"Bo\n");
+    assert_eq!(said.out, "Hello, Bo.\n");
     let said = sandbox.polity_with_input(&["run", "greeter", "-"], b"\xff\xfe");
     assert_eq!(said.code, 2);
     assert!(said.err.contains("stdin is not UTF-8 text"), "{said:?}");

@@ -32,7 +32,7 @@ fn nothing_is_restored_under_a_living_process() {
     let id = sandbox.wait_for_status("running");
     let said = sandbox.polity(&["restore", "b.db"]);
     assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("1 process of this home"), "{said:?}");
+    assert!(said.err.contains("in use by 1 process"), "{said:?}");
     sandbox.polity(&["task", "cancel", &id]);
     running.wait().unwrap();
 }

@@ -34,6 +34,7 @@ fn a_task_is_found_by_the_beginning_of_its_id() {
         let (task, code) = sandbox.json(&["task", "show", part]);
         assert_eq!((code, task["result"].as_str()), (0, Some("Hello, Ada.")));
     }
+    assert_eq!(sandbox.polity(&["task", "show", ""]).code, 2);
     for unknown in ["ffffffff-0000-4000-8000-000000000000", "zzz"] {
         let said = sandbox.polity(&["task", "show", unknown, "--json"]);
         assert_eq!(said.code, 1, "{said:?}");
@@ -112,8 +113,34 @@ fn a_detached_task_goes_on_by_itself() {
     assert_eq!(said.code, 0, "{said:?}");
     let id = said.out.trim();
     assert_eq!(id.len(), 36, "{said:?}");
-    let waited = sandbox.polity(&["task", "wait", id]);
+    let waited = sandbox.polity(&["task", "wait", "last"]);
     assert_eq!((waited.code, waited.out.as_str()), (0, "thought\n"), "{waited:?}");
+}
+
+#[test]
+fn a_detached_task_has_one_owner_and_calls_its_model_once() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.polity_with_input(&["run", "greeter", "-", "--detach"], b"think");
+    let id = said.out.trim();
+    sandbox.polity(&["task", "wait", id]);
+    let (trace, _) = sandbox.json(&["task", "trace", id]);
+    let names: Vec<_> = trace["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| step["step_name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, ["created", "started", "model_call", "completed"]);
+}
+
+#[test]
+fn what_cannot_be_detached_is_told_as_if_it_were_not() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.polity(&["run", "nobody", "x", "--detach", "--json"]);
+    assert_eq!((said.code, said.error()["code"].as_str()), (2, Some("unknown_agent")));
+    let said = sandbox.polity(&["run", "greeter", " ", "--detach"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("the input is empty"), "{said:?}");
 }
 
 #[test]

@@ -58,8 +58,6 @@ fn process() -> impl Strategy<Value = Process> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-
     #[test]
     fn no_event_is_lost_or_doubled_whenever_a_process_dies(
         processes in prop::collection::vec(process(), 1..4)

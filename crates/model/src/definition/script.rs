@@ -189,12 +189,14 @@ pub struct ScriptToolCall {
 impl ScriptFile {
     pub(crate) fn check(self, name: &Name, checker: &mut Checker) -> Option<ScriptDefinition> {
         let root = Path::root();
+        // A field that is there but could not be read has been told of already.
+        let no_rules = match &self.rules {
+            Some(rules) => rules.is_empty(),
+            None => !checker.is_there(&root.field("rules")),
+        };
+        let no_default = self.default.is_none() && !checker.is_there(&root.field("default"));
         let rules = self.rules.unwrap_or_default();
-        if rules.is_empty()
-            && self.default.is_none()
-            && !checker.is_there(&root.field("rules"))
-            && !checker.is_there(&root.field("default"))
-        {
+        if no_rules && no_default {
             let message = "the script says nothing: give it \"rules\", a \"default\", or both";
             checker.report(&root, Finding::new(message));
         }

@@ -16,7 +16,13 @@ pub(super) fn to_file(
     target: &Path,
 ) -> Result<(), StoreError> {
     if target.exists() {
-        return Err(failed(target, "it exists already; a backup overwrites nothing"));
+        return Err(StoreError::Exists { path: target.to_owned() });
+    }
+    if let Some(folder) = target.parent()
+        && !folder.as_os_str().is_empty()
+        && !folder.is_dir()
+    {
+        return Err(StoreError::Missing { path: folder.to_owned() });
     }
     let unfinished = with_suffix(target, "unfinished");
     remove_if_there(&unfinished)?;
@@ -42,7 +48,7 @@ pub(super) fn to_file(
 /// new path is the answer. No process may be using the database: the caller sees to that.
 pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreError> {
     if !backup.is_file() {
-        return Err(failed(backup, "there is no such file"));
+        return Err(StoreError::Missing { path: backup.to_owned() });
     }
     check_header(backup)?;
     check_whole(backup)?;

@@ -31,6 +31,11 @@ pub(super) fn for_writing(path: &Path, durability: Durability) -> Result<Connect
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection =
         Connection::open_with_flags(path, flags).map_err(|error| explain(path, &error))?;
+    // SQLite opens what it may not write as if only reading had been asked for.
+    if connection.is_readonly(c"main").map_err(|error| explain(path, &error))? {
+        let detail = "the file may only be read".into();
+        return Err(StoreError::NotWritable { path: path.to_owned(), detail });
+    }
     let deadline = Instant::now() + Duration::from_secs(BUSY_SECONDS_MAX);
     loop {
         match prepare_writer(&mut connection, durability) {

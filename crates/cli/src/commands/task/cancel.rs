@@ -1,31 +1,42 @@
 //! `polity task cancel`: ends a task, wherever it runs.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use polity_engine::clock::SystemClock;
-use polity_engine::runtime::{Steered, cancel as steer_cancel};
+use polity_engine::runtime::cancel as steer_cancel;
 use polity_store::Store;
 
-use super::watch;
 use crate::app::{App, block_on};
 use crate::args::TaskArgs;
-use crate::error::CliResult;
+use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::live::LiveView;
 use crate::view::{print_json, task as view};
+
+/// How long to wait for the owner to carry a cancel out. It notices within a fifth of a second.
+const OWNER_SECONDS_MAX: u64 = 10;
 
 pub(crate) fn cancel(app: &App, args: &TaskArgs) -> CliResult {
     let reader = app.reader()?;
-    let row = app.task_row(&reader, &args.id)?;
+    let id = app.task_row(&reader, &args.id)?.id;
     let home = app.definitions()?;
     let store: Arc<dyn Store> = Arc::new(app.writer(&home)?);
-    let steered = block_on(async {
-        Ok(steer_cancel(&store, &app.instances(), &SystemClock, row.id).await?)
-    })?;
-    let row = match steered {
-        Steered::Done(_) => app.task_row(&reader, &args.id)?,
-        // Its owner notices and carries it out; a task that ends otherwise first has ended too.
-        Steered::Requested => watch::follow(app, &reader, row, &mut LiveView::silent())?,
+    block_on(async { Ok(steer_cancel(&store, &app.instances(), &SystemClock, id).await?) })?;
+    let began = Instant::now();
+    let row = loop {
+        let row = app.task_row(&reader, &id.to_string())?;
+        if row.status.is_final() {
+            break row;
+        }
+        if began.elapsed() > Duration::from_secs(OWNER_SECONDS_MAX) {
+            let message = format!(
+                "the process that runs task {id} was asked to end it and has not done so within \
+                 {OWNER_SECONDS_MAX} seconds"
+            );
+            let hint = format!("the request stays; follow the task with `polity task watch {id}`");
+            return Err(CliError::conflict(message).hint(hint));
+        }
+        std::thread::sleep(Duration::from_millis(20));
     };
     let task = app.task(&reader, &row)?;
     if app.json() {
