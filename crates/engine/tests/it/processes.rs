@@ -131,6 +131,12 @@ async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() 
     let second = world.process(2, vec![]);
     let mut adopted = second.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Cancelled);
+    let events = world.store.events(&StreamId::Task(handle.id), Sequence::default()).unwrap();
+    let calls = events
+        .iter()
+        .filter(|recorded| matches!(recorded.event, Event::ModelCalled { .. }))
+        .count();
+    assert_eq!(calls, 1, "no model is called for a task that is to end");
 }
 
 #[tokio::test(start_paused = true)]
