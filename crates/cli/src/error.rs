@@ -144,6 +144,7 @@ impl From<EngineError> for CliError {
                 Self::conflict(&error).hint("another process is working on it: `polity task list`")
             }
             EngineError::Left(_)
+            | EngineError::Panicked { .. }
             | EngineError::Closure(_)
             | EngineError::Commit(_)
             | EngineError::Broken { .. } => Self::new("engine", Exit::Failed, &error),

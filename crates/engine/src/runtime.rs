@@ -104,6 +104,14 @@ pub enum EngineError {
     /// The runtime ended before the task did.
     #[error("task {0} was left before it ended")]
     Left(TaskId),
+    /// The program has an error of its own.
+    #[error("the work on task {task} ended in an error of this program: {panic}")]
+    Panicked {
+        /// The task.
+        task: TaskId,
+        /// What the error said.
+        panic: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -188,7 +196,9 @@ impl Runtime {
             return Ok(Steered::Requested);
         }
         let parts = &self.shared.parts;
-        steer::cancel(&parts.store, &*parts.owners, &*parts.clock, id).await
+        let steered = steer::cancel(&parts.store, &*parts.owners, &*parts.clock, id).await?;
+        self.shared.look_after_waiting(id).await;
+        Ok(steered)
     }
 
     /// What is committed from now on, as it becomes durable. One that falls behind is told so and
@@ -239,10 +249,7 @@ impl Shared {
             return Ok(());
         }
         // A claim is made in the name of the epoch that it opens.
-        let opened = events.iter().find_map(|event| match event {
-            Event::TaskClaimed { epoch, .. } => Some(*epoch),
-            _ => None,
-        });
+        let opened = events.iter().find_map(Event::opens_epoch);
         let commit = Commit {
             stream: state.stream(),
             expected_sequence: state.sequence(),

@@ -262,6 +262,26 @@ pub enum ResultRef {
 }
 
 impl Event {
+    /// The epoch that begins with this event, if one does.
+    pub fn opens_epoch(&self) -> Option<Epoch> {
+        match self {
+            Self::TaskClaimed { epoch, .. } => Some(*epoch),
+            Self::TaskCreated(_)
+            | Self::TaskStarted
+            | Self::TaskResumed
+            | Self::CancelRequested
+            | Self::TaskCompleted { .. }
+            | Self::TaskFailed { .. }
+            | Self::TaskCancelled
+            | Self::ExecutionChanged { .. }
+            | Self::ModelCalled { .. }
+            | Self::ModelAnswered { .. }
+            | Self::ModelFailed { .. }
+            | Self::MessageAdded { .. }
+            | Self::CheckpointTaken { .. } => None,
+        }
+    }
+
     /// The event's name, as the journal has it.
     pub fn label(&self) -> &'static str {
         match self {

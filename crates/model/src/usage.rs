@@ -93,10 +93,14 @@ impl Usage {
     }
 }
 
+/// The most tokens that are counted: what a store can hold.
+pub const TOKENS_MAX: u64 = i64::MAX as u64;
+
 impl AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
-        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
-        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        let sum = |a: u64, b: u64| a.saturating_add(b).min(TOKENS_MAX);
+        self.input_tokens = sum(self.input_tokens, other.input_tokens);
+        self.output_tokens = sum(self.output_tokens, other.output_tokens);
         self.cost += other.cost;
     }
 }
@@ -125,6 +129,15 @@ mod tests {
         assert_eq!(sum, Cost::of_tokens(1_000_000, 0.15));
         assert_eq!(sum.usd().to_string(), "0.15");
         assert_eq!(sum.to_string(), "$0.1500");
+    }
+
+    #[test]
+    fn sums_stay_within_what_a_store_can_hold() {
+        let mut sum = Usage::default();
+        for _ in 0..3 {
+            sum += Usage { input_tokens: u64::MAX, output_tokens: 1, cost: Cost::MAX };
+        }
+        assert_eq!(sum, Usage { input_tokens: TOKENS_MAX, output_tokens: 3, cost: Cost::MAX });
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl SqliteStore {
         let writer = match access {
             Access::ReadWrite(durability) => {
                 let connection = open::for_writing(path, durability)?;
-                Some(Writer::start(connection, path.to_owned()))
+                Some(Writer::start(connection, path.to_owned())?)
             }
             Access::ReadOnly => {
                 open::check_header(path)?;

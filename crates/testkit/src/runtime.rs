@@ -103,6 +103,8 @@ pub enum Act {
     FailForGood,
     /// Never answers.
     Hang,
+    /// Has an error of its own.
+    Panic,
 }
 
 /// Models that act as they are told, in order; after the last act, they answer "done".
@@ -172,6 +174,7 @@ impl Models for ActingModels {
                 Act::FailForNow => Err(failure(ErrorCategory::Transient)),
                 Act::FailForGood => Err(failure(ErrorCategory::Permanent)),
                 Act::Hang => std::future::pending().await,
+                Act::Panic => panic!("as told"),
             }
         })
     }

@@ -71,6 +71,19 @@ impl Desk {
         inner.handles.clear();
     }
 
+    /// Whether someone in this process waits for the task, and no worker is on it.
+    fn is_waiting(&self, id: TaskId) -> bool {
+        let inner = self.inner();
+        !inner.workers.contains_key(&id) && inner.handles.contains_key(&id)
+    }
+
+    /// A place for the task whatever the limit: for one that is only to be ended.
+    fn take_extra_place(&self, id: TaskId) -> Option<mpsc::UnboundedReceiver<Signal>> {
+        let mut inner = self.inner();
+        inner.adopted.retain(|adopted| *adopted != id);
+        inner.take_place(id, usize::MAX)
+    }
+
     /// A place for the task, if there is one and the task has none yet.
     fn take_place(&self, id: TaskId) -> Option<mpsc::UnboundedReceiver<Signal>> {
         self.inner().take_place(id, self.limit)
@@ -168,11 +181,33 @@ impl Shared {
         }
     }
 
+    /// A task that waits for its turn was changed from outside. One that has ended is waited for no
+    /// longer, and one that is to end does not wait for a place to do so.
+    pub(super) async fn look_after_waiting(self: &Arc<Self>, id: TaskId) {
+        if !self.desk.is_waiting(id) {
+            return;
+        }
+        match load::load(&self.parts.store, id).await {
+            Ok(loaded) if loaded.state.status().is_final() => {
+                self.left(id, Ok(loaded.state.status())).await;
+            }
+            Ok(loaded) if loaded.state.cancel_requested() => {
+                if let Some(signals) = self.desk.take_extra_place(id) {
+                    tokio::spawn(work(Arc::clone(self), id, Ok(loaded), signals));
+                }
+            }
+            Ok(_) => {}
+            // Its turn will come, and whoever works on it then reports what is wrong.
+            Err(error) => tracing::warn!(%id, %error, "a waiting task could not be looked at"),
+        }
+    }
+
     /// A worker is done with its task, one way or another.
     async fn left(self: &Arc<Self>, id: TaskId, outcome: Outcome) {
         let handles = {
             let mut inner = self.desk.inner();
             inner.workers.remove(&id);
+            inner.adopted.retain(|adopted| *adopted != id);
             if outcome.is_err() {
                 inner.given_up.insert(id);
             }
@@ -196,7 +231,12 @@ async fn work(
     signals: mpsc::UnboundedReceiver<Signal>,
 ) {
     let outcome = match loaded {
-        Ok(loaded) => Worker::new(Arc::clone(&shared), loaded, signals).run().await,
+        // On a task of its own, so that even a panic is an outcome that someone hears of.
+        Ok(loaded) => tokio::spawn(Worker::new(Arc::clone(&shared), loaded, signals).run())
+            .await
+            .unwrap_or_else(|panic| {
+                Err(EngineError::Panicked { task: id, panic: panic.to_string() })
+            }),
         Err(error) => Err(error),
     };
     shared.left(id, outcome).await;

@@ -15,8 +15,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const HEADERS_MAX: u32 = 1000;
 
 pub(super) async fn watch(shared: Weak<Shared>, mut seen: Position) {
+    let mut behind = false;
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        if !behind {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
         let Some(shared) = shared.upgrade() else { return };
         let headers = load::blocking(&shared.parts.store, move |store| {
             store.headers_after(seen, HEADERS_MAX)
@@ -24,15 +27,21 @@ pub(super) async fn watch(shared: Weak<Shared>, mut seen: Position) {
         .await;
         match headers {
             Ok(headers) => {
+                behind = headers.len() >= HEADERS_MAX as usize;
                 for header in headers {
                     seen = header.position;
                     if let StreamId::Task(id) = header.stream {
-                        shared.desk.signal(id, Signal::Changed(header.sequence));
+                        if !shared.desk.signal(id, Signal::Changed(header.sequence)) {
+                            shared.look_after_waiting(id).await;
+                        }
                     }
                 }
             }
             // The next look may succeed, and commits report what is wrong in any case.
-            Err(error) => tracing::warn!(%error, "the journal could not be looked at"),
+            Err(error) => {
+                behind = false;
+                tracing::warn!(%error, "the journal could not be looked at");
+            }
         }
     }
 }

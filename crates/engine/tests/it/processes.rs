@@ -140,6 +140,39 @@ async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere() {
+    let world = World::new();
+    let first = world.process(1, vec![Act::Hang, Act::Hang]);
+    for _ in 0..4 {
+        first.create(create_task("a")).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    world.kill(1, first);
+    // Two were running and two pending; the second process has two places.
+    let rows = orphans(&*world.store, &*world.owners).unwrap();
+    let more = world.process(3, vec![Act::Hang, Act::Hang]);
+    for _ in 0..2 {
+        more.create(create_task("b")).await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    world.kill(3, more);
+    let second = world.process(2, vec![Act::Hang, Act::Hang, Act::Hang, Act::Hang]);
+    let mut handles = Vec::new();
+    for row in orphans(&*world.store, &*world.owners).unwrap() {
+        handles.push(second.adopt(row.id).await.unwrap());
+    }
+    assert_eq!((rows.len(), handles.len()), (4, 6));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    // All but the first two wait: some were running when they were adopted, some pending.
+    for handle in &mut handles[2..] {
+        let clock = TokioClock::new();
+        cancel(&world.store, &*world.owners, &clock, handle.id).await.unwrap();
+        let ended = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await;
+        assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_for_the_next_try_survives_its_process() {
     let world = World::new();
     let owner = world.process(1, vec![Act::FailForNow]);

@@ -39,16 +39,34 @@ async fn a_task_in_the_queue_can_be_cancelled_and_never_runs() {
     let (runtime, _, models) = start(vec![Act::Hang, Act::Hang]);
     let mut running = runtime.create(create_task("a")).await.unwrap();
     let mut also_running = runtime.create(create_task("b")).await.unwrap();
-    let waiting = runtime.create(create_task("c")).await.unwrap();
+    let mut waiting = runtime.create(create_task("c")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(60)).await;
     let steered = runtime.cancel(waiting.id).await.unwrap();
     assert_eq!(steered, Steered::Done(TaskStatus::Cancelled));
+    assert_eq!(waiting.wait().await.unwrap(), TaskStatus::Cancelled);
     for handle in [&mut running, &mut also_running] {
         assert_eq!(runtime.cancel(handle.id).await.unwrap(), Steered::Requested);
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(models.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_panics_is_told_and_its_place_is_free_again() {
+    let (runtime, _, models) = start(vec![Act::Panic, Act::Panic]);
+    let mut handles = Vec::new();
+    for number in 0..4 {
+        handles.push(runtime.create(create_task(&format!("task {number}"))).await.unwrap());
+    }
+    for handle in &mut handles[..2] {
+        let error = handle.wait().await.unwrap_err().to_string();
+        assert!(error.contains("ended in an error of this program"), "{error}");
+    }
+    for handle in &mut handles[2..] {
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    }
+    assert_eq!(models.calls(), 4);
 }
 
 #[tokio::test(start_paused = true)]

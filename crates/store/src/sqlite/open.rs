@@ -36,6 +36,7 @@ pub(super) fn for_writing(path: &Path, durability: Durability) -> Result<Connect
         let detail = "the file may only be read".into();
         return Err(StoreError::NotWritable { path: path.to_owned(), detail });
     }
+    refuse_newer(path, &connection)?;
     let deadline = Instant::now() + Duration::from_secs(BUSY_SECONDS_MAX);
     loop {
         match prepare_writer(&mut connection, durability) {
@@ -50,9 +51,24 @@ pub(super) fn for_writing(path: &Path, durability: Durability) -> Result<Connect
     }
 }
 
+/// The version may have got only as far as the log, where the header does not show it yet.
+fn refuse_newer(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+    let found = schema::version(connection).map_err(|error| explain(path, &error))?;
+    if found > VERSION {
+        return Err(StoreError::Newer { path: path.to_owned(), found, supported: VERSION });
+    }
+    Ok(())
+}
+
 fn prepare_writer(connection: &mut Connection, durability: Durability) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX))?;
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    let mode: String =
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
+    if mode != "wal" {
+        let message = format!("this disk cannot hold a write-ahead log (mode {mode})");
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR);
+        return Err(rusqlite::Error::SqliteFailure(code, Some(message)));
+    }
     let synchronous = match durability {
         Durability::Full => "FULL",
         Durability::Relaxed => "NORMAL",
@@ -86,7 +102,7 @@ pub(super) fn for_reading(path: &Path, access: Access) -> Result<Reader, StoreEr
     match schema::version(&connection) {
         // Another process has made the file and is about to make the tables.
         Ok(0) => stand_in(path),
-        Ok(_) => Ok(Reader::Real(connection)),
+        Ok(_) => refuse_newer(path, &connection).map(|()| Reader::Real(connection)),
         Err(error) if access == Access::ReadOnly && is_unwritable(&error) => {
             read_unwritable(path).map(Reader::Real)
         }
@@ -149,8 +165,22 @@ fn is_absent(path: &Path) -> Result<bool, StoreError> {
 const HEADER_BYTES: usize = 100;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
+/// How long another process may take to finish what made a file look torn for a moment.
+const SECOND_LOOK_AFTER: Duration = Duration::from_millis(50);
+
 /// Looks at the file's first bytes. A missing or empty file is fine: it is made, or nothing is read.
 pub(super) fn check_header(path: &Path) -> Result<(), StoreError> {
+    match look_at_header(path) {
+        // A process that works its log in as it ends writes the header before the rest.
+        Err(StoreError::Damaged { .. }) => {
+            std::thread::sleep(SECOND_LOOK_AFTER);
+            look_at_header(path)
+        }
+        seen => seen,
+    }
+}
+
+fn look_at_header(path: &Path) -> Result<(), StoreError> {
     if is_absent(path)? {
         return Ok(());
     }

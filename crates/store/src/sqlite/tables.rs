@@ -16,14 +16,19 @@ use super::rows::{
 use crate::TaskFilter;
 use crate::projection::{Changes, CheckpointRow, Ownership, TaskRow};
 
-const TASK_COLUMNS: &str = "created_position, task_id, status, assigned_agent, owner, epoch, \
-     created_at, started_at, completed_at, error_code, class, retention_days, parent_task_id, \
-     input_tokens, output_tokens, cost_pico_usd, message_count, checkpoint_count, \
-     answer_position, result_position, failure_position";
+/// The columns of a task, for texts that are put together when the program is built.
+macro_rules! task_columns {
+    () => {
+        "created_position, task_id, status, assigned_agent, owner, epoch, created_at, started_at, \
+         completed_at, error_code, class, retention_days, parent_task_id, input_tokens, \
+         output_tokens, cost_pico_usd, message_count, checkpoint_count, answer_position, \
+         result_position, failure_position"
+    };
+}
 
 pub(super) fn task_row(connection: &Connection, id: TaskId) -> rusqlite::Result<Option<TaskRow>> {
     connection
-        .prepare_cached(&format!("SELECT {TASK_COLUMNS} FROM tasks WHERE task_id = ?1"))?
+        .prepare_cached(concat!("SELECT ", task_columns!(), " FROM tasks WHERE task_id = ?1"))?
         .query_row([id.as_bytes()], decode_task)
         .optional()
 }
@@ -32,7 +37,7 @@ pub(super) fn task_rows(
     connection: &Connection,
     filter: &TaskFilter,
 ) -> rusqlite::Result<Vec<TaskRow>> {
-    let mut sql = format!("SELECT {TASK_COLUMNS} FROM tasks WHERE true");
+    let mut sql = concat!("SELECT ", task_columns!(), " FROM tasks WHERE true").to_owned();
     let mut values = Vec::new();
     if !filter.statuses.is_empty() {
         // Labels are our own words, so they can stand in the text, where the partial index of
@@ -60,9 +65,10 @@ pub(super) fn next_pending(
     after: Position,
 ) -> rusqlite::Result<Option<TaskRow>> {
     connection
-        .prepare_cached(&format!(
-            "SELECT {TASK_COLUMNS} FROM tasks \
-             WHERE status = 'pending' AND owner = ?1 AND created_position > ?2 \
+        .prepare_cached(concat!(
+            "SELECT ",
+            task_columns!(),
+            " FROM tasks WHERE status = 'pending' AND owner = ?1 AND created_position > ?2 \
              ORDER BY created_position LIMIT 1"
         ))?
         .query_row(params![owner.as_bytes(), after.0], decode_task)
@@ -219,9 +225,10 @@ pub(super) fn keep(
 
 fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
     connection
-        .prepare_cached(&format!(
-            "INSERT INTO tasks ({TASK_COLUMNS}) VALUES \
-             (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
+        .prepare_cached(concat!(
+            "INSERT INTO tasks (",
+            task_columns!(),
+            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
              ?20, ?21)"
         ))?
         .execute(params![

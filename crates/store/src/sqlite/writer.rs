@@ -18,6 +18,7 @@ use super::known::{Head, Known};
 use super::open::explain;
 use super::rows::{StreamKey, micros};
 use super::tables;
+use crate::StoreError;
 use crate::commit::{Commit, CommitError, CommitTicket, Committed, PinnedDefinition};
 use crate::projection::{Changes, Refused};
 
@@ -47,13 +48,17 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, path: PathBuf) -> Self {
+    pub(super) fn start(connection: Connection, path: PathBuf) -> Result<Self, StoreError> {
         let (requests, incoming) = mpsc::channel();
+        let failed_path = path.clone();
         let thread = std::thread::Builder::new()
             .name("journal".into())
             .spawn(move || run(connection, &path, &incoming))
-            .ok();
-        Self { requests: Some(requests), thread }
+            .map_err(|error| StoreError::Failed {
+                path: failed_path,
+                detail: format!("its writer cannot be started: {error}"),
+            })?;
+        Ok(Self { requests: Some(requests), thread: Some(thread) })
     }
 
     pub(super) fn submit(&self, commit: Commit) -> CommitTicket {
@@ -111,19 +116,17 @@ fn run(connection: Connection, path: &Path, incoming: &mpsc::Receiver<Request>) 
         {
             batch.push(next);
         }
-        match journal.write(&batch) {
-            Ok(answers) => {
-                for (request, answer) in batch.drain(..).zip(answers) {
-                    // A caller that no longer waits does not need its answer.
-                    let _ = request.answer.send(answer);
-                }
+        let answers = match journal.write(&batch) {
+            Ok(answers) => answers,
+            // One commit may be to blame, and the others must not suffer for it.
+            Err(_) if batch.len() > 1 => {
+                batch.iter().map(|request| journal.write_one(request, path)).collect()
             }
-            Err(error) => {
-                let error = explain(path, &error);
-                for request in batch.drain(..) {
-                    let _ = request.answer.send(Err(error.clone().into()));
-                }
-            }
+            Err(error) => vec![Err(explain(path, &error).into())],
+        };
+        for (request, answer) in batch.drain(..).zip(answers) {
+            // A caller that no longer waits does not need its answer.
+            let _ = request.answer.send(answer);
         }
     }
 }
@@ -134,6 +137,15 @@ struct Journal {
 }
 
 impl Journal {
+    fn write_one(&mut self, request: &Request, path: &Path) -> Answer {
+        let answer = self.write(std::slice::from_ref(request)).map(|mut answers| answers.pop());
+        match answer {
+            Ok(Some(answer)) => answer,
+            Ok(None) => Err(StoreError::Closed.into()),
+            Err(error) => Err(explain(path, &error).into()),
+        }
+    }
+
     /// Writes a batch in one transaction. An error means that nothing of it was written.
     fn write(&mut self, batch: &[Request]) -> rusqlite::Result<Vec<Answer>> {
         let Self { connection, known } = self;
@@ -249,6 +261,9 @@ fn append(
             .execute(params![definition.digest.as_bytes(), definition.json])?;
     }
     let execution = changes.executions.pop().or(head.execution);
-    known.put(&request.stream, Head { sequence: last_sequence, row: changes.row, execution });
+    // A task that has ended is not written to again.
+    if !changes.row.as_ref().is_some_and(|row| row.status.is_final()) {
+        known.put(&request.stream, Head { sequence: last_sequence, row: changes.row, execution });
+    }
     Ok(Committed { first_position, last_sequence })
 }
