@@ -50,6 +50,7 @@ impl App {
 
     /// Opens the store to read what is there. Makes nothing.
     pub(crate) fn reader(&self) -> Result<SqliteStore, CliError> {
+        self.folder.must_exist()?;
         Ok(SqliteStore::open(&self.folder.database(), Access::ReadOnly)?)
     }
 
@@ -105,6 +106,10 @@ impl App {
 
     /// A task with its texts, marked if its process is gone.
     pub(crate) fn task(&self, store: &dyn Store, row: &TaskRow) -> Result<Task, CliError> {
+        // The owner may have finished and gone after the row was read. The dead write nothing, so
+        // what is read now stays true.
+        let newer = if self.is_interrupted(row) { store.task_row(row.id)? } else { None };
+        let row = newer.as_ref().unwrap_or(row);
         let mut task = store.task(row)?;
         task.interrupted = self.is_interrupted(row);
         Ok(task)
@@ -141,7 +146,10 @@ impl Workshop {
         let store: Arc<dyn Store> = Arc::new(app.writer(home)?);
         let instances = app.instances();
         let io = |error| CliError::io("write", &app.folder.instances(), &error);
-        instances.sweep().map_err(io)?;
+        if let Err(error) = instances.sweep() {
+            // What the dead left behind does no harm; someone else may be able to remove it.
+            tracing::warn!(%error, "the signs of ended processes could not be removed");
+        }
         let id = InstanceId::from_random_bytes(SystemEntropy.seed());
         let alive = instances.register(id).map_err(io)?;
         let runtime = Runtime::start(Parts {

@@ -121,9 +121,6 @@ pub(crate) struct RunArgs {
     /// Print the task's id and go on in the background
     #[arg(long)]
     pub(crate) detach: bool,
-    /// Be the process in the background
-    #[arg(long, hide = true, conflicts_with = "detach")]
-    pub(crate) background: bool,
     /// A named value that goes with the input; JSON if it parses, else a text. May be repeated
     #[arg(long = "param", value_name = "K=V")]
     pub(crate) params: Vec<String>,

@@ -11,6 +11,7 @@ use polity_store::{CommitError, StoreError};
 use serde_json::json;
 
 use crate::exit::Exit;
+use crate::view::note;
 use crate::view::style;
 
 /// Why a command did not do what it was asked.
@@ -96,15 +97,15 @@ impl CliError {
             if !self.problems.is_empty() {
                 error["problems"] = json!(self.problems);
             }
-            anstream::eprintln!("{}", json!({ "error": error }));
+            note!("{}", json!({ "error": error }));
             return;
         }
         for problem in &self.problems {
-            anstream::eprintln!("{problem}");
+            note!("{problem}");
         }
-        anstream::eprintln!("{}: {}", style::error("error"), self.message);
+        note!("{}: {}", style::error("error"), self.message);
         if let Some(hint) = &self.hint {
-            anstream::eprintln!("  {}: {hint}", style::hint("hint"));
+            note!("  {}: {hint}", style::hint("hint"));
         }
     }
 }
@@ -119,6 +120,7 @@ impl From<StoreError> for CliError {
             StoreError::NotWritable { .. } => "not_writable",
             StoreError::Busy { .. } => "store_busy",
             StoreError::Unreadable { .. } => "store_unreadable",
+            StoreError::InUse { .. } => "conflict",
             StoreError::Exists { .. } => "exists",
             StoreError::Missing { .. } => "not_found",
             StoreError::Failed { .. } | StoreError::Closed => "store_failed",
@@ -161,7 +163,9 @@ impl From<Rejection> for CliError {
                 Self::new("limit_input_bytes", Exit::OverLimit, &rejection)
                     .hint("shorten the input, or raise limits.input_bytes in polity.yaml")
             }
-            Rejection::KindNotRunnable { .. } => Self::unsupported(&rejection),
+            Rejection::KindNotRunnable { .. } | Rejection::FieldNotKept { .. } => {
+                Self::unsupported(&rejection)
+            }
             Rejection::Finished { .. } => Self::conflict(&rejection),
             Rejection::AwaitingHuman { .. } => {
                 Self::new("awaiting_human", Exit::AwaitingHuman, &rejection)

@@ -1,7 +1,7 @@
 //! The home folder: finding it, and reading its files.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use polity_model::definition::{DEFINITION_BYTES_MAX, Home, SourceFile};
@@ -54,12 +54,24 @@ impl HomeFolder {
         self.root.join("data").join("instances")
     }
 
-    /// Reads every definition.
+    /// Where there is no folder, nothing can be in it, and that is most likely a slip.
+    pub(crate) fn must_exist(&self) -> Result<(), CliError> {
+        if self.root.is_dir() {
+            return Ok(());
+        }
+        Err(CliError::not_found(format!("there is no home folder {}", self.root.display()))
+            .hint("make one with `polity init`, or name another with --home"))
+    }
+
+    /// Reads every definition. What cannot be read is a problem of that file alone.
     pub(crate) fn read(&self) -> Result<Home, CliError> {
-        let mut files = Vec::new();
+        self.must_exist()?;
+        let mut sources = Vec::new();
+        let mut add =
+            |file: &Path, path: String| sources.push(SourceFile { path, text: text(file) });
         let settings = self.root.join(SETTINGS_FILE);
-        if settings.is_file() {
-            files.push(source(&settings, SETTINGS_FILE.to_owned())?);
+        if settings.exists() {
+            add(&settings, SETTINGS_FILE.to_owned());
         }
         for folder in FOLDERS {
             let path = self.root.join(folder);
@@ -69,32 +81,40 @@ impl HomeFolder {
             };
             for entry in entries {
                 let file = entry.map_err(|error| CliError::io("read", &path, &error))?.path();
-                let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
-                if let (true, Some(name)) = (file.is_file(), name)
-                    && is_definition(&file)
-                {
-                    files.push(source(&file, format!("{folder}/{name}"))?);
+                if let (true, Some(name)) = (is_definition(&file), file.file_name()) {
+                    add(&file, format!("{folder}/{}", name.to_string_lossy()));
                 }
             }
         }
-        Ok(Home::parse(files))
+        Ok(Home::parse(sources))
     }
 }
 
 fn is_definition(file: &Path) -> bool {
     let hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let extension = file.extension().and_then(|extension| extension.to_str());
-    !hidden && matches!(extension, Some("yaml" | "yml" | "json"))
+    !hidden && !file.is_dir() && matches!(extension, Some("yaml" | "yml" | "json"))
 }
 
-/// Reads no more of a file than a definition may have and a little, so that a huge one is refused
-/// and not loaded.
-fn source(file: &Path, path: String) -> Result<SourceFile, CliError> {
-    use std::io::Read;
-    let io = |error| CliError::io("read", file, &error);
+/// What a file says, or why it cannot be read. No more is read than a definition may have and a
+/// little, so that a huge file is refused and not loaded.
+fn text(file: &Path) -> Result<String, String> {
+    let cannot = |error: std::io::Error| format!("the file cannot be read: {error}");
+    // A pipe would be waited for.
+    if !file.metadata().map_err(cannot)?.is_file() {
+        return Err("this is not a file".to_owned());
+    }
     let mut bytes = Vec::new();
     let most = DEFINITION_BYTES_MAX as u64 + 1;
-    fs::File::open(file).map_err(io)?.take(most).read_to_end(&mut bytes).map_err(io)?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(SourceFile { path, text })
+    fs::File::open(file)
+        .and_then(|file| file.take(most).read_to_end(&mut bytes))
+        .map_err(cannot)?;
+    String::from_utf8(bytes).or_else(|error| {
+        // A text that was cut in the middle of a character is too long, and is told to be so.
+        if error.as_bytes().len() as u64 == most {
+            return Ok(String::from_utf8_lossy(error.as_bytes()).into_owned());
+        }
+        let at = error.utf8_error().valid_up_to();
+        Err(format!("the file is not UTF-8 text: its byte {at} belongs to no character"))
+    })
 }

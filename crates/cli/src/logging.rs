@@ -8,6 +8,7 @@ use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::args::Verbosity;
+use crate::view::note;
 
 /// Starts to show reports.
 pub(crate) fn start(verbosity: Verbosity) {
@@ -34,7 +35,7 @@ impl Subscriber for Stderr {
         let mut line = Line::default();
         event.record(&mut line);
         let level = event.metadata().level().as_str().to_lowercase();
-        anstream::eprintln!("{level}: {}{}", line.message, line.fields);
+        note!("{level}: {}{}", line.message, line.fields);
     }
 
     fn new_span(&self, _attributes: &span::Attributes<'_>) -> span::Id {

@@ -12,6 +12,36 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
+/// Tells something on stderr, on a line of its own. Progress that cannot be shown must not end the
+/// work that it is about.
+macro_rules! note {
+    ($($text:tt)*) => {
+        $crate::view::tell(&format!("{}\n", format_args!($($text)*)))
+    };
+}
+
+/// Prints a line on stdout. The answer says whether it could be printed.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::view::print_text(&format!("{}\n", format_args!($($text)*)))
+    };
+}
+
+pub(crate) use {note, say};
+
+/// Writes to stderr, without colours where no terminal shows them.
+pub(crate) fn tell(text: &str) {
+    let mut stderr = anstream::stderr().lock();
+    // There is nowhere left to say that stderr cannot be written.
+    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+}
+
+/// Writes to stdout, without colours where no terminal shows them.
+pub(crate) fn print_text(text: &str) -> Result<(), CliError> {
+    let mut stdout = anstream::stdout().lock();
+    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
 /// Prints one JSON document on stdout.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     let mut text = serde_json::to_vec_pretty(value)
@@ -20,10 +50,14 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     print_bytes(&text)
 }
 
-/// Prints bytes on stdout. A reader that has seen enough, such as `head`, is no error.
+/// Prints bytes on stdout as they are. A reader that has seen enough, such as `head`, is no error.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+    printed(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+}
+
+fn printed(outcome: std::io::Result<()>) -> Result<(), CliError> {
+    match outcome {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(CliError::io("write to", std::path::Path::new("stdout"), &error))
         }
@@ -50,6 +84,18 @@ pub(crate) fn table<const N: usize>(
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
+/// A text that cannot do anything to the terminal: what controls it is shown, not obeyed.
+pub(crate) fn harmless(text: &str) -> String {
+    let obeyed = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(obeyed) {
+        return text.to_owned();
+    }
+    text.chars().map(|c| if obeyed(c) { '\u{fffd}' } else { c }).collect()
+}
+
 /// "1 agent", "2 agents".
 pub(crate) fn count(number: usize, what: &str) -> String {
     let plural = match (number, what.ends_with('s')) {
@@ -72,6 +118,12 @@ pub(crate) fn duration(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_model_says_cannot_steer_the_terminal() {
+        assert_eq!(harmless("plain\ttext\nand ü"), "plain\ttext\nand ü");
+        assert_eq!(harmless("\u{1b}[31mred\r\u{7}\u{9b}\u{202e}"), "�[31mred����");
+    }
 
     #[test]
     fn numbers_read_as_people_say_them() {

@@ -86,18 +86,19 @@ enum Empty {
 /// Reads one file as far as it can be read. The checker knows every problem that was found.
 fn read<F: DeserializeOwned, T>(
     file: &str,
-    text: &str,
+    text: Result<&str, &str>,
     empty: Empty,
     check: impl FnOnce(F, &mut Checker) -> Option<T>,
 ) -> (Option<T>, Checker) {
-    if text.len() > DEFINITION_BYTES_MAX {
-        let finding = Finding::new(format!(
-            "the file has {} bytes, a definition may have {DEFINITION_BYTES_MAX} at most",
-            text.len()
-        ));
-        return (None, unreadable(file, vec![finding.at(file, &Place::start())]));
+    let refuse =
+        |finding: Finding| (None, unreadable(file, vec![finding.at(file, &Place::start())]));
+    match text {
+        Err(reason) => refuse(Finding::new(reason)),
+        Ok(text) if text.len() > DEFINITION_BYTES_MAX => refuse(Finding::new(format!(
+            "the file has more than {DEFINITION_BYTES_MAX} bytes, the most a definition may have"
+        ))),
+        Ok(text) => read_text(file, text, empty, check),
     }
-    read_text(file, text, empty, check)
 }
 
 fn read_text<F: DeserializeOwned, T>(

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::event::{Event, ExecutionChange, Recorded};
-use crate::ids::{SessionId, TaskId};
+use crate::ids::{SessionId, TaskId, ToolCallId};
 use crate::message::Message;
 use crate::name::Name;
 use crate::usage::{Usage, UsageReport};
@@ -117,6 +117,8 @@ pub struct TraceTeller {
     agent: Name,
     /// When the model call that is under way began.
     call_since: Option<Timestamp>,
+    /// The calls of the newest answer: the id, and where the record stands.
+    open_calls: Vec<(ToolCallId, usize, usize)>,
 }
 
 impl TraceTeller {
@@ -130,7 +132,12 @@ impl TraceTeller {
             created_at: first.at,
             updated_at: first.at,
         };
-        let mut teller = Self { trace, agent: created.assigned_agent.clone(), call_since: None };
+        let mut teller = Self {
+            trace,
+            agent: created.assigned_agent.clone(),
+            call_since: None,
+            open_calls: Vec::new(),
+        };
         teller.tell(first);
         Some(teller)
     }
@@ -181,11 +188,13 @@ impl TraceTeller {
             Event::ModelCalled { .. } => self.call_since = Some(at),
             Event::ModelAnswered { message, usage, duration_ms, .. } => {
                 self.model_call(at, Info, told(message), *duration_ms, Some(*usage));
+                self.asked_for(message);
             }
             Event::ModelFailed { failure, duration_ms, .. } => {
                 self.model_call(at, Error, failure.to_string(), *duration_ms, None);
             }
             Event::MessageAdded { message } => {
+                self.answered(message);
                 self.step(at, "message", Warning, told(message));
             }
             Event::ExecutionChanged { change, .. } => self.tell_execution(at, change),
@@ -197,8 +206,8 @@ impl TraceTeller {
     fn tell_execution(&mut self, at: Timestamp, change: &ExecutionChange) {
         match change {
             ExecutionChange::Fail { retry_at: Some(retry_at), .. } => {
-                let wait_ms = retry_at.duration_since(at).as_millis();
-                let message = format!("to be tried again in {wait_ms} ms");
+                let wait = retry_at.duration_since(at).as_secs_f64();
+                let message = format!("to be tried again in {wait:.1} s");
                 self.step(at, "retry", StepStatus::Warning, message);
             }
             ExecutionChange::TimeOut => {
@@ -236,6 +245,40 @@ impl TraceTeller {
         if let Some(step) = self.trace.steps.last_mut() {
             step.duration_ms = duration_ms;
             step.usage = usage.map(|usage| usage.report());
+        }
+    }
+
+    /// The tools that a model asked for belong to the step in which it did.
+    fn asked_for(&mut self, message: &Message) {
+        let Some(step) = self.trace.steps.last_mut() else { return };
+        for call in message.tool_calls() {
+            step.tool_calls.push(ToolCallRecord {
+                server: call.server.clone(),
+                tool: call.tool.clone(),
+                arguments: call.arguments.clone(),
+                result: None,
+                error: None,
+                duration_ms: 0,
+            });
+        }
+        let index = self.trace.steps.len() - 1;
+        self.open_calls = message
+            .tool_calls()
+            .iter()
+            .enumerate()
+            .map(|(place, call)| (call.id, index, place))
+            .collect();
+    }
+
+    /// The answer to a call that could not be made is why it could not.
+    fn answered(&mut self, message: &Message) {
+        let Message::Tool { tool_call_id, content, .. } = message else { return };
+        let open = self.open_calls.iter().find(|(id, ..)| id == tool_call_id);
+        if let Some((_, step, place)) = open {
+            let call = self.trace.steps.get_mut(*step).and_then(|s| s.tool_calls.get_mut(*place));
+            if let Some(call) = call {
+                call.error = Some(content.clone());
+            }
         }
     }
 

@@ -61,6 +61,12 @@ pub enum StoreError {
         /// What was seen.
         detail: String,
     },
+    /// The database is open for writing somewhere, and must not be.
+    #[error("the database {path} is in use by a process that is at work")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is a file where a new one is to be written.
     #[error("{path} exists already")]
     Exists {
@@ -97,7 +103,8 @@ impl StoreError {
             Self::Foreign { .. } => "nothing was changed; use another home folder with --home",
             Self::Newer { .. } => "nothing was changed; use the newer program that wrote it",
             Self::Full { .. } => {
-                "nothing was lost; free some space and go on with `polity task resume --all`"
+                "nothing was lost; free some space, then go on with what was interrupted: \
+                 `polity task resume --all`"
             }
             Self::NotWritable { .. } => {
                 "check the permissions of the home folder, or use another with --home"
@@ -106,6 +113,9 @@ impl StoreError {
             Self::Unreadable { .. } => {
                 "the journal was written by another version or was damaged; \
                  bring a backup back with `polity restore FILE`"
+            }
+            Self::InUse { .. } => {
+                "nothing was changed; wait until no process of this home is at work, then try again"
             }
             Self::Exists { .. } => "nothing was overwritten; name a file that does not exist yet",
             Self::Missing { .. } => "check the path",

@@ -2,12 +2,14 @@
 
 mod backup;
 mod known;
+mod lock;
 mod open;
 mod rows;
 mod schema;
 mod tables;
 mod writer;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -56,6 +58,9 @@ pub struct SqliteStore {
     /// Readers that are free.
     readers: Mutex<Vec<Connection>>,
     writer: Option<Writer>,
+    /// Keeps the database from being replaced while this writes to it. Given up last, when the
+    /// writer has ended.
+    _lock: Option<File>,
 }
 
 /// How many readers are kept open for the next caller; more are opened and closed as needed.
@@ -66,17 +71,21 @@ impl SqliteStore {
     /// and brought up to date where it was written by an older version. A damaged, foreign or newer
     /// file is left as it is.
     pub fn open(path: &Path, access: Access) -> Result<Self, StoreError> {
-        let writer = match access {
+        let (writer, lock) = match access {
             Access::ReadWrite(durability) => {
+                open::make_folder(path)?;
+                open::check_header(path)?;
+                let lock = lock::shared(path)?;
                 let connection = open::for_writing(path, durability)?;
-                Some(Writer::start(connection, path.to_owned())?)
+                (Some(Writer::start(connection, path.to_owned())?), Some(lock))
             }
             Access::ReadOnly => {
                 open::check_header(path)?;
-                None
+                (None, None)
             }
         };
-        Ok(Self { path: path.to_owned(), access, readers: Mutex::new(Vec::new()), writer })
+        let readers = Mutex::new(Vec::new());
+        Ok(Self { path: path.to_owned(), access, readers, writer, _lock: lock })
     }
 
     /// Writes a consistent copy of the database to a new file while others go on.

@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::args::{AgentArgs, AgentCommand};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{count, print_json, style, table};
+use crate::view::{count, note, print_json, say, style, table};
 
 pub(crate) fn agent(app: &App, command: &AgentCommand) -> CliResult {
     match command {
@@ -20,10 +20,7 @@ fn list(app: &App) -> CliResult {
     let home = app.folder.read()?;
     if !home.problems.is_empty() && app.shows_progress() {
         let problems = count(home.problems.len(), "problem");
-        anstream::eprintln!(
-            "{}: {problems} in this home, see `polity check`",
-            style::warning("warning")
-        );
+        note!("{}: {problems} in this home, see `polity check`", style::warning("warning"));
     }
     if app.json() {
         let agents: Vec<_> = home
@@ -41,13 +38,13 @@ fn list(app: &App) -> CliResult {
             .collect();
         print_json(&agents)?;
     } else if home.agents.is_empty() {
-        anstream::println!("no agents in {}", app.folder.root().display());
+        say!("no agents in {}", app.folder.root().display())?;
     } else {
         let rows = home.agents.values().map(|agent| {
             let role = agent.role().unwrap_or_default().to_owned();
             [agent.name.to_string(), agent.kind.label().to_owned(), uses(agent), role]
         });
-        anstream::println!("{}", table(["NAME", "KIND", "USES", "ROLE"], rows));
+        say!("{}", table(["NAME", "KIND", "USES", "ROLE"], rows))?;
     }
     Ok(Exit::Done)
 }
@@ -90,15 +87,17 @@ fn show(app: &App, args: &AgentArgs) -> CliResult {
     let definition: Value = serde_json::from_str(&canonical)
         .map_err(|error| CliError::usage(format!("the definition cannot be shown: {error}")))?;
     if app.json() {
+        let mut definition = definition;
+        definition["digest"] = json!(agent.digest());
         print_json(&definition)?;
         return Ok(Exit::Done);
     }
     if let Value::Object(fields) = &definition {
         for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-            anstream::println!("{} {}", style::label(&format!("{name}:")), plain(value));
+            say!("{} {}", style::label(&format!("{name}:")), plain(value))?;
         }
     }
-    anstream::println!("{} {}", style::label("digest:"), agent.digest());
+    say!("{} {}", style::label("digest:"), agent.digest())?;
     Ok(Exit::Done)
 }
 

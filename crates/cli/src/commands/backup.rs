@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use polity_store::StoreError;
 use serde_json::json;
 
 use crate::app::App;
 use crate::args::{BackupArgs, RestoreArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{count, print_json};
+use crate::view::{print_json, say};
 
 pub(crate) fn backup(app: &App, args: &BackupArgs) -> CliResult {
     if !app.folder.database().exists() {
@@ -20,31 +21,35 @@ pub(crate) fn backup(app: &App, args: &BackupArgs) -> CliResult {
     if app.json() {
         print_json(&json!({"file": args.file, "bytes": bytes}))?;
     } else {
-        anstream::println!("wrote {} ({bytes} bytes)", args.file.display());
+        say!("wrote {} ({bytes} bytes)", args.file.display())?;
     }
     Ok(Exit::Done)
 }
 
 pub(crate) fn restore(app: &App, args: &RestoreArgs) -> CliResult {
-    let living = app
-        .instances()
-        .living()
-        .map_err(|error| CliError::io("read", &app.folder.instances(), &error))?;
-    if !living.is_empty() {
-        let who = count(living.len(), "process");
-        return Err(CliError::conflict(format!("this home is in use by {who}"))
-            .hint("nothing was changed; wait until it is no longer at work, then try again"));
-    }
+    app.folder.must_exist()?;
     let kept = polity_store::restore(&args.file, &app.folder.database()).map_err(|error| {
-        CliError::from(error).hint("nothing was changed; name a file that `polity backup` wrote")
+        let of_the_backup = matches!(
+            error,
+            StoreError::Damaged { .. }
+                | StoreError::Foreign { .. }
+                | StoreError::Missing { .. }
+                | StoreError::Failed { .. }
+        );
+        let error = CliError::from(error);
+        if of_the_backup {
+            error.hint("nothing was changed; name a file that `polity backup` wrote")
+        } else {
+            error
+        }
     })?;
     if app.json() {
         print_json(&json!({"file": args.file, "kept": kept}))?;
     } else {
-        anstream::println!("restored {}", args.file.display());
+        say!("restored {}", args.file.display())?;
         if let Some(kept) = kept {
             let name = kept.file_name().map_or(kept.as_path(), Path::new);
-            anstream::println!("what was there before is kept as data/{}", name.display());
+            say!("what was there before is kept as data/{}", name.display())?;
         }
     }
     Ok(Exit::Done)

@@ -5,14 +5,11 @@ use serde_json::json;
 use crate::app::App;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{count, print_json};
+use crate::view::{count, print_json, say};
 
 pub(crate) fn check(app: &App) -> CliResult {
+    app.folder.must_exist()?;
     let root = app.folder.root();
-    if !root.is_dir() {
-        return Err(CliError::not_found(format!("there is no home folder {}", root.display()))
-            .hint("make one with `polity init`, or name another with --home"));
-    }
     let home = app.folder.read()?;
     let valid = home.problems.is_empty();
     if app.json() {
@@ -30,6 +27,6 @@ pub(crate) fn check(app: &App) -> CliResult {
         count(home.scripts.len(), "script"),
         count(home.mcp_servers.len(), "MCP server"),
     ];
-    anstream::println!("{} is valid: {}", root.display(), parts.join(", "));
+    say!("{} is valid: {}", root.display(), parts.join(", "))?;
     Ok(Exit::Done)
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 
+use super::init::{Files, write_home};
 use super::run::{closure, follow, present, resolve};
 use super::task::trace_of;
 use crate::app::{App, Workshop, block_on};
@@ -11,11 +12,11 @@ use crate::args::Options;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::home::SETTINGS_FILE;
-use crate::view::{print_json, steps, style};
+use crate::view::{note, print_json, say, steps, style};
 use polity_engine::commands::CreateTask;
 use serde_json::Map;
 
-const FILES: &[(&str, &str)] = &[
+const FILES: Files = &[
     ("polity.yaml", include_str!("../../../../examples/02-retries/polity.yaml")),
     (
         "agents/forecaster.yaml",
@@ -36,13 +37,11 @@ pub(crate) fn demo(options: &Options) -> CliResult {
         return Err(CliError::conflict(format!("{} is a home already", folder.display()))
             .hint("nothing was changed; without --home the demo makes a folder of its own"));
     }
-    for (path, content) in FILES {
-        super::init::write_new(&folder.join(path), content)?;
-    }
+    write_home(&folder, FILES)?;
     let app = App::new(Options { home: Some(folder.clone()), ..options.clone() })?;
     if app.shows_progress() {
-        anstream::eprintln!("{}", style::dim(&format!("a new home in {}", folder.display())));
-        anstream::eprintln!(
+        note!("{}", style::dim(&format!("a new home in {}", folder.display())));
+        note!(
             "an agent is asked for a forecast; its model is overloaded at first, so it waits and \
              tries again\n"
         );
@@ -71,14 +70,12 @@ pub(crate) fn demo(options: &Options) -> CliResult {
             .task_row(task.id)?
             .ok_or_else(|| CliError::not_found(format!("task {} is not in the store", task.id)))?;
         let trace = trace_of(&*workshop.store, &row)?;
-        anstream::println!("\n{}\n", steps::tree(&task, &trace));
+        say!("\n{}\n", steps::tree(&task, &trace))?;
         let home = folder.display();
-        anstream::println!("{}", style::label("Where to look next"));
-        anstream::println!("  polity --home {home} task show {}", task.id);
-        anstream::println!(
-            "  polity --home {home} run forecaster \"What will the weather be in Bergen?\""
-        );
-        anstream::println!("  polity init hello && cd hello && polity run greeter \"Ada\"");
+        say!("{}", style::label("Where to look next"))?;
+        say!("  polity --home {home} task show {}", task.id)?;
+        say!("  polity --home {home} run forecaster \"What will the weather be in Bergen?\"")?;
+        say!("  polity init hello && cd hello && polity run greeter \"Ada\"")?;
         Ok(exit)
     })
 }

@@ -11,9 +11,10 @@ use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::home::SETTINGS_FILE;
 use crate::view::print_json;
+use crate::view::say;
 
 /// The files of an example, by their path in the home.
-type Files = &'static [(&'static str, &'static str)];
+pub(super) type Files = &'static [(&'static str, &'static str)];
 
 const HELLO: Files = &[
     ("polity.yaml", include_str!("../../../../examples/01-hello/polity.yaml")),
@@ -52,32 +53,66 @@ pub(crate) fn init(options: &Options, args: &InitArgs) -> CliResult {
         return Err(CliError::conflict(format!("{} exists already", dir.join(path).display()))
             .hint("nothing was changed; name another folder"));
     }
-    for (path, content) in files {
-        write_new(&dir.join(path), content)?;
-    }
+    write_home(dir, files)?;
     if options.json {
         let paths: Vec<_> = files.iter().map(|(path, _)| path).collect();
         print_json(&json!({"home": dir, "files": paths}))?;
-    } else {
-        anstream::println!("made {}", dir.display());
+    } else if !options.quiet {
+        say!("made {}", dir.display())?;
         for (path, _) in files {
-            anstream::println!("  {path}");
+            say!("  {path}")?;
         }
-        let enter = if dir == here { String::new() } else { format!("cd {} && ", dir.display()) };
-        anstream::println!("try: {enter}{}", args.example.try_it());
+        let enter = if dir == here { String::new() } else { format!("cd {} && ", quoted(dir)) };
+        say!("try: {enter}{}", args.example.try_it())?;
     }
     Ok(Exit::Done)
 }
 
-pub(super) fn write_new(path: &Path, content: &str) -> Result<(), CliError> {
-    let io = |error| CliError::io("write", path, &error);
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-~".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// Writes the files of a new home. The file that marks it as one comes last, so that a home that
+/// could not be finished is not taken for one.
+pub(super) fn write_home(dir: &Path, files: Files) -> Result<(), CliError> {
+    let (marks, others): (Vec<_>, Vec<_>) =
+        files.iter().partition(|(path, _)| *path == SETTINGS_FILE);
+    let mut written = Vec::new();
+    for (path, content) in others.into_iter().chain(marks) {
+        let path = dir.join(path);
+        match write_new(&path, content) {
+            Ok(true) => written.push(path),
+            Ok(false) => {}
+            Err(error) => {
+                for path in written {
+                    // What cannot be removed is at least no home.
+                    let _ = fs::remove_file(path);
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file that is not there yet, and says whether it did.
+fn write_new(path: &Path, content: &str) -> Result<bool, CliError> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| CliError::io("make", folder, &error))?;
     }
-    match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(mut file) => file.write_all(content.as_bytes()).map_err(io),
+    let mut file = match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(file) => file,
         // Only the list of ignored files may be there already.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(io(error)),
-    }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+        Err(error) => return Err(CliError::io("write", path, &error)),
+    };
+    file.write_all(content.as_bytes()).map_err(|error| {
+        // A part of a file is worse than none.
+        let _ = fs::remove_file(path);
+        CliError::io("write", path, &error)
+    })?;
+    Ok(true)
 }

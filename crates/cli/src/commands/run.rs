@@ -1,37 +1,36 @@
 //! `polity run`: one task, from its creation to its end.
 
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
-use std::process::Stdio;
-use std::sync::Arc;
-use std::time::Duration;
+mod detach;
+mod follow;
 
-use polity_engine::clock::{Clock, SystemClock};
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+use std::sync::Arc;
+
 use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
-use polity_engine::runtime::TaskHandle;
 use polity_model::definition::{AgentDefinition, Home, Lookup};
-use polity_model::event::{Recorded, StreamId};
 use polity_model::failure::ErrorCode;
-use polity_model::ids::TaskId;
-use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
-use serde_json::{Map, Value, json};
-use tokio::sync::broadcast;
+use serde_json::{Map, Value};
 
 use crate::app::{App, Workshop, block_on};
 use crate::args::RunArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::live::LiveView;
-use crate::view::{print_bytes, print_json, style};
+use crate::view::{harmless, note, print_bytes, print_json, print_text, style};
 
-/// How often the line of the step under way is drawn anew.
-const TICK: Duration = Duration::from_millis(100);
+pub(crate) use follow::follow;
 
 pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
-    if args.detach {
-        return detach(app);
+    let background = detach::is_background();
+    if args.detach && !background {
+        return detach::detach(app);
+    }
+    if background {
+        // A session of its own, so that the end of the terminal is not the end of the task. It
+        // fails only for a process that has one already.
+        let _ = rustix::process::setsid();
     }
     let home = app.definitions()?;
     let agent = resolve(app, &home, &args.name)?;
@@ -46,8 +45,8 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
         let workshop = Workshop::open(app, &home)?;
         let live = workshop.runtime.subscribe();
         let handle = workshop.runtime.create(create).await?;
-        if args.background {
-            return work(app, &workshop, handle).await;
+        if background {
+            return detach::work(app, &workshop, handle).await;
         }
         let task = follow(app, &workshop, handle, live).await?;
         present(app, &task)
@@ -115,7 +114,8 @@ fn read_input(input: Option<&str>, bytes_max: u64) -> Result<String, CliError> {
             let mut bytes = Vec::new();
             std::io::stdin()
                 .lock()
-                .take(bytes_max.saturating_add(1))
+                // One more than allowed shows that it is too much, and a newline is taken off.
+                .take(bytes_max.saturating_add(3))
                 .read_to_end(&mut bytes)
                 .map_err(|error| CliError::io("read", stdin, &error))?;
             let over = bytes.len() as u64 > bytes_max;
@@ -150,98 +150,6 @@ fn parameters(params: &[String]) -> Result<Map<String, Value>, CliError> {
     Ok(parameters)
 }
 
-/// Has a process of its own create and run the task, and waits only until it has the task's id. So
-/// the task has one owner from its beginning to its end.
-fn detach(app: &App) -> CliResult {
-    let program = std::env::current_exe()
-        .map_err(|error| CliError::io("find", Path::new("this program"), &error))?;
-    let io = |error| CliError::io("start", &program, &error);
-    let same_arguments = std::env::args_os().skip(1).filter(|argument| argument != "--detach");
-    #[expect(clippy::disallowed_methods, reason = "the background process is started here")]
-    let mut child = std::process::Command::new(&program)
-        .args(same_arguments)
-        .arg("--background")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(io)?;
-    let mut id = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut id).map_err(io)?;
-    }
-    match id.trim().parse::<TaskId>() {
-        Ok(id) if app.json() => print_json(&json!({"id": id, "status": TaskStatus::Pending}))?,
-        Ok(id) => anstream::println!("{id}"),
-        // There is no task: the process says why, and ends as this one would have.
-        Err(_) => {
-            let refused = child.wait_with_output().map_err(io)?;
-            anstream::eprint!("{}", String::from_utf8_lossy(&refused.stderr));
-            return Ok(Exit::of_child(refused.status.code()));
-        }
-    }
-    Ok(Exit::Done)
-}
-
-/// What the process in the background does once it has the task.
-async fn work(app: &App, workshop: &Workshop, mut handle: TaskHandle) -> CliResult {
-    print_bytes(format!("{}\n", handle.id).as_bytes())?;
-    // A session of its own, so that the end of the terminal is not the end of the task. It fails
-    // only for a process that has one already.
-    let _ = rustix::process::setsid();
-    handle.wait().await?;
-    Ok(Exit::of_task(&workshop.task(app, handle.id)?))
-}
-
-/// Shows a task's steps until it ends or waits for a person. Ctrl-C cancels it; a second one quits
-/// at once and leaves it interrupted.
-pub(crate) async fn follow(
-    app: &App,
-    workshop: &Workshop,
-    mut handle: TaskHandle,
-    mut live: broadcast::Receiver<Arc<Recorded>>,
-) -> Result<Task, CliError> {
-    let id = handle.id;
-    let mut view = LiveView::new(app);
-    if app.shows_progress() {
-        anstream::eprintln!("{} {id}", style::label("task"));
-    }
-    let mut tick = tokio::time::interval(TICK);
-    let mut asked_to_stop = false;
-    let stream = StreamId::Task(id);
-    let outcome = loop {
-        tokio::select! {
-            biased;
-            event = live.recv() => match event {
-                Ok(event) if event.stream == stream => view.see(&event),
-                Ok(_) => {}
-                // What was missed is in the journal, and `task trace` tells all of it.
-                Err(broadcast::error::RecvError::Lagged(_)) => {}
-                Err(broadcast::error::RecvError::Closed) => break handle.wait().await,
-            },
-            outcome = handle.wait() => break outcome,
-            _ = tick.tick() => view.tick(SystemClock.now()),
-            interrupt = tokio::signal::ctrl_c() => {
-                view.clear();
-                if asked_to_stop || interrupt.is_err() {
-                    return Err(CliError::conflict(format!("left task {id} interrupted"))
-                        .hint(format!("go on with `polity task resume {id}`")));
-                }
-                asked_to_stop = true;
-                anstream::eprintln!("cancelling; once more to quit and leave it interrupted");
-                workshop.runtime.cancel(id).await?;
-            }
-        }
-    };
-    while let Ok(event) = live.try_recv() {
-        if event.stream == stream {
-            view.see(&event);
-        }
-    }
-    view.clear();
-    outcome?;
-    workshop.task(app, id)
-}
-
 /// Shows what came of a task: the result on stdout, what went wrong on stderr.
 pub(crate) fn present(app: &App, task: &Task) -> CliResult {
     if app.json() {
@@ -249,12 +157,18 @@ pub(crate) fn present(app: &App, task: &Task) -> CliResult {
         return Ok(Exit::of_task(task));
     }
     if let Some(result) = &task.result {
-        print_bytes(format!("{}\n", result.trim_end_matches('\n')).as_bytes())?;
+        let line = format!("{}\n", result.trim_end_matches('\n'));
+        // A program gets what the model said to the letter; a terminal gets nothing it would obey.
+        if std::io::stdout().is_terminal() {
+            print_text(&harmless(&line))?;
+        } else {
+            print_bytes(line.as_bytes())?;
+        }
     }
     if let Some(error) = &task.error {
         let code = task.error_code.map_or("failed", ErrorCode::label);
-        anstream::eprintln!("{}: {code}: {error}", style::error("error"));
-        anstream::eprintln!("  {}: see `polity task trace {}`", style::hint("hint"), task.id);
+        note!("{}: {code}: {}", style::error("error"), harmless(error));
+        note!("  {}: see `polity task trace {}`", style::hint("hint"), task.id);
     }
     Ok(Exit::of_task(task))
 }

@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::args::{TaskArgs, TaskCommand, TaskListArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{print_json, steps, task as view};
+use crate::view::{print_json, say, steps, task as view};
 
 pub(crate) fn task(app: &App, command: TaskCommand) -> CliResult {
     match command {
@@ -37,9 +37,9 @@ fn list(app: &App, args: TaskListArgs) -> CliResult {
     if app.json() {
         print_json(&tasks)?;
     } else if tasks.is_empty() {
-        anstream::println!("no tasks");
+        say!("no tasks")?;
     } else {
-        anstream::println!("{}", view::list(&tasks));
+        say!("{}", view::list(&tasks))?;
     }
     Ok(Exit::Done)
 }
@@ -51,7 +51,7 @@ fn show(app: &App, args: &TaskArgs) -> CliResult {
     if app.json() {
         print_json(&task)?;
     } else {
-        anstream::println!("{}", view::details(&task));
+        say!("{}", view::details(&task))?;
     }
     Ok(Exit::Done)
 }
@@ -63,7 +63,7 @@ fn trace(app: &App, args: &TaskArgs) -> CliResult {
     if app.json() {
         print_json(&trace)?;
     } else {
-        anstream::println!("{}", steps::tree(&app.task(&store, &row)?, &trace));
+        say!("{}", steps::tree(&app.task(&store, &row)?, &trace))?;
     }
     Ok(Exit::Done)
 }

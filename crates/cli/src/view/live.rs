@@ -1,20 +1,18 @@
 //! Steps as they happen, on stderr: finished ones as lines, and on a terminal the one under way
 //! with its growing time.
 
-use std::io::Write;
-
 use jiff::Timestamp;
-use polity_model::event::Recorded;
-use polity_model::event::StreamId;
+use polity_model::event::{Recorded, Sequence, StreamId};
 use polity_model::trace::TraceTeller;
 
-use super::{duration, steps, style};
+use super::{duration, note, steps, style, tell};
 use crate::app::App;
 use crate::args::Verbosity;
 
 /// Shows one task's steps.
 pub(crate) struct LiveView {
     teller: Option<TraceTeller>,
+    seen: Sequence,
     /// How many steps have been shown.
     shown: usize,
     show: Show,
@@ -44,11 +42,21 @@ impl LiveView {
             (true, _) if app.is_live() => Show::UnderWay,
             (true, _) => Show::Steps,
         };
-        Self { teller: None, shown: 0, show, under_way: false }
+        let seen = Sequence::default();
+        Self { teller: None, seen, shown: 0, show, under_way: false }
     }
 
-    /// Takes in one event of the task.
+    /// The newest event that was taken in.
+    pub(crate) fn seen(&self) -> Sequence {
+        self.seen
+    }
+
+    /// Takes in one event of the task. One that was taken in before changes nothing.
     pub(crate) fn see(&mut self, recorded: &Recorded) {
+        if recorded.sequence <= self.seen {
+            return;
+        }
+        self.seen = recorded.sequence;
         match (&mut self.teller, &recorded.stream) {
             (Some(teller), _) => teller.tell(recorded),
             (None, StreamId::Task(id)) => self.teller = TraceTeller::begin(*id, recorded),
@@ -57,7 +65,7 @@ impl LiveView {
         if self.show == Show::Events {
             self.clear();
             let line = format!("  {} {}", recorded.sequence.0, recorded.event.label());
-            anstream::eprintln!("{}", style::dim(&line));
+            note!("{}", style::dim(&line));
         }
         self.show_finished();
     }
@@ -71,7 +79,7 @@ impl LiveView {
         }
         self.clear();
         for line in new {
-            anstream::eprintln!("  {line}");
+            note!("  {line}");
         }
     }
 
@@ -81,9 +89,7 @@ impl LiveView {
         if let (Show::UnderWay, Some(since)) = (self.show, since) {
             let ms = u64::try_from(now.duration_since(since).as_millis()).unwrap_or(0);
             let line = style::dim(&format!("… model call       {}", duration(ms)));
-            anstream::eprint!("\r\x1b[2K  {line}");
-            // A line that cannot be shown is shown at the next tick.
-            let _ = std::io::stderr().flush();
+            tell(&format!("\r\x1b[2K  {line}"));
             self.under_way = true;
         }
     }
@@ -91,7 +97,7 @@ impl LiveView {
     /// Takes the line of the step under way from the screen.
     pub(crate) fn clear(&mut self) {
         if self.under_way {
-            anstream::eprint!("\r\x1b[2K");
+            tell("\r\x1b[2K");
             self.under_way = false;
         }
     }

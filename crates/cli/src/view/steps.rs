@@ -16,7 +16,8 @@ const MODEL_CALL: &str = "model_call";
 /// One step on one line.
 pub(crate) fn line(step: &StepRecord) -> String {
     let name = format!("{:NAME_WIDTH$}", step.step_name.replace('_', " "));
-    let mut line = format!("{} {name} {}", style::sign(step.status), step.message);
+    let mut line =
+        format!("{} {name} {}", style::sign(step.status), super::harmless(&step.message));
     let details = details(step);
     if !details.is_empty() {
         if !step.message.is_empty() {
@@ -44,11 +45,7 @@ fn details(step: &StepRecord) -> String {
 
 /// The whole trace as a tree, with its sums.
 pub(crate) fn tree(task: &Task, trace: &TraceLog) -> String {
-    // Only an end can be a certain time after the beginning.
-    let took = task.completed_at.map_or_else(String::new, |end| {
-        let ms = end.duration_since(trace.created_at).as_millis();
-        format!("in {}", duration(u64::try_from(ms).unwrap_or(0)))
-    });
+    let took = super::task::took(task).map(|took| format!("in {took}")).unwrap_or_default();
     let state = if task.interrupted { "interrupted".to_owned() } else { task.status.to_string() };
     let mut text = format!(
         "{} {} {} {}\n",

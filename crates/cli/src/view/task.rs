@@ -5,7 +5,7 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 use polity_model::trace::shorten;
 
-use super::{duration, style, table};
+use super::{duration, harmless, style, table};
 
 /// How much of an input a list shows.
 const INPUT_CHARACTERS_MAX: usize = 48;
@@ -22,7 +22,7 @@ pub(crate) fn list(tasks: &[Task]) -> String {
             task.assigned_agent.to_string(),
             time(task.created_at),
             took(task).unwrap_or_default(),
-            shorten(&task.description, INPUT_CHARACTERS_MAX),
+            harmless(&shorten(&task.description, INPUT_CHARACTERS_MAX)),
         ]
     });
     table(["ID", "STATUS", "AGENT", "CREATED", "TOOK", "INPUT"], rows)
@@ -42,7 +42,7 @@ pub(crate) fn details(task: &Task) -> String {
     }
     if let Some(error) = &task.error {
         let code = task.error_code.map(|code| format!("{code}: ")).unwrap_or_default();
-        lines.push(field("error", &style::error(&format!("{code}{error}"))));
+        lines.push(field("error", &style::error(&format!("{code}{}", harmless(error)))));
     }
     if !task.parameters.is_empty() {
         let parameters: Vec<_> =
@@ -72,6 +72,7 @@ fn field(name: &str, value: &str) -> String {
 }
 
 fn cut(text: &str) -> String {
+    let text = &harmless(text).replace('\n', "\n           ");
     match text.char_indices().nth(TEXT_CHARACTERS_MAX) {
         Some((end, _)) => format!("{}… ({} bytes in all)", &text[..end], text.len()),
         None => text.to_owned(),
@@ -87,7 +88,8 @@ pub(crate) fn status_text(task: &Task) -> String {
     }
 }
 
-fn took(task: &Task) -> Option<String> {
+/// How long a task that has ended was at work.
+pub(crate) fn took(task: &Task) -> Option<String> {
     let ms = task.completed_at?.duration_since(task.started_at?).as_millis();
     Some(duration(u64::try_from(ms).ok()?))
 }

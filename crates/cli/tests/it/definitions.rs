@@ -93,6 +93,33 @@ fn a_missing_home_is_told() {
 }
 
 #[test]
+fn every_command_says_that_a_home_is_missing() {
+    let sandbox = Sandbox::empty();
+    for args in [
+        vec!["task", "list"],
+        vec!["run", "greeter", "x"],
+        vec!["agent", "list"],
+        vec!["backup", "b"],
+    ] {
+        let said = sandbox.polity(&[&["--home", "nowhere", "--json"], args.as_slice()].concat());
+        assert_eq!((said.code, said.error()["code"].as_str()), (1, Some("not_found")), "{said:?}");
+        assert!(!sandbox.file("nowhere").exists());
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_problem_of_its_own() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.file("agents/latin.yaml"), b"name: latin\nrole: caf\xe9\n").unwrap();
+    std::os::unix::fs::symlink("nothing", sandbox.file("agents/lost.yaml")).unwrap();
+    let said = sandbox.polity(&["check"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("agents/latin.yaml:1:1: the file is not UTF-8 text"), "{said:?}");
+    assert!(said.err.contains("agents/lost.yaml:1:1: the file cannot be read"), "{said:?}");
+    assert_eq!(sandbox.polity(&["run", "greeter", "Ada"]).code, 0);
+}
+
+#[test]
 fn agents_are_listed_and_shown() {
     let sandbox = Sandbox::new();
     let (agents, _) = sandbox.json(&["agent", "list"]);

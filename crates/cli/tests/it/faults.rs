@@ -55,7 +55,7 @@ fn what_happened_can_be_read_where_nothing_can_be_written() {
     let copied = polity_as_nobody(&sandbox, &["--version"]);
     assert_eq!(copied.code, 0, "{copied:?}");
     let data = sandbox.file("data");
-    for path in [data.clone(), sandbox.path().to_owned()] {
+    for path in [data.clone(), sandbox.path().to_owned(), sandbox.file("data/instances")] {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o555)).unwrap();
     }
     let listed = polity_as_nobody(&sandbox, &["task", "list"]);
@@ -71,6 +71,13 @@ fn what_happened_can_be_read_where_nothing_can_be_written() {
 #[test]
 fn a_full_disk_loses_nothing_and_the_task_goes_on_later() {
     let sandbox = Sandbox::new();
+    let answer = "y".repeat(300_000);
+    sandbox.write(
+        "scripts/greeter.yaml",
+        &format!(
+            "rules: [{{when: long, reply: \"{answer}\"}}]\ndefault: {{reply: \"Hello, $input.\"}}"
+        ),
+    );
     sandbox.polity(&["run", "greeter", "Ada"]);
     // Files may not grow beyond this; what would make them is refused, as on a full disk.
     let limited = |args: &str| {
@@ -89,5 +96,13 @@ fn a_full_disk_loses_nothing_and_the_task_goes_on_later() {
     let code = refused.error()["code"].as_str().unwrap().to_owned();
     assert!(["disk_full", "store_failed"].contains(&code.as_str()), "{}", refused.err);
     assert_eq!(sandbox.tasks().len(), 1, "what was not written is not there");
+
+    // This one is begun, and its answer does not fit.
+    let stopped = limited("run greeter long --json");
+    assert_eq!(stopped.code, 1, "{}", stopped.err);
+    let task = &sandbox.tasks()[0];
+    assert_eq!((task["status"].as_str(), &task["interrupted"]), (Some("running"), &true.into()));
+    let resumed = sandbox.polity(&["task", "resume", "last"]);
+    assert_eq!((resumed.code, resumed.out.trim_end()), (0, answer.as_str()));
     assert_eq!(sandbox.polity(&["run", "greeter", "Bo"]).out, "Hello, Bo.\n");
 }

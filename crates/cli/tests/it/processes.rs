@@ -82,6 +82,9 @@ fn a_killed_run_is_seen_and_resumed() {
 
     let resumed = sandbox.polity(&["task", "resume", &id]);
     assert_eq!((resumed.code, resumed.out.as_str()), (0, "thought\n"), "{resumed:?}");
+    for step in ["created", "resumed", "thought", "completed"] {
+        assert!(resumed.err.contains(step), "{resumed:?}");
+    }
     let (trace, _) = sandbox.json(&["task", "trace", &id]);
     let names: Vec<_> = trace["steps"]
         .as_array()

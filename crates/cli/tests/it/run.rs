@@ -1,6 +1,6 @@
 //! `polity run` and `polity init`: what a newcomer does first, and what goes wrong for them.
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, said};
 
 #[test]
 fn a_fresh_home_greets() {
@@ -173,7 +173,23 @@ fn what_this_version_cannot_run_it_says() {
         "{name: cloud, kind: llm, role: r, system_prompt: p,
           llm_config: {provider: openai, model: gpt, api_key_env: KEY}}",
     );
-    for (agent, told) in [("shell", "of kind cli"), ("cloud", "the provider openai")] {
+    let with = |name: &str, field: &str| {
+        let file = format!(
+            "{{name: {name}, kind: llm, role: r, system_prompt: p, {field},
+              llm_config: {{provider: scripted, script: greeter}}}}"
+        );
+        sandbox.write(&format!("agents/{name}.yaml"), &file);
+    };
+    with("thrifty", "budget: {max_tokens: 10}");
+    with("formal", "output_schema: {type: object}");
+    with("boss", "sub_agents: [greeter]");
+    for (agent, told) in [
+        ("shell", "of kind cli"),
+        ("cloud", "the provider openai"),
+        ("thrifty", "has a budget"),
+        ("formal", "has output_schema"),
+        ("boss", "has sub_agents"),
+    ] {
         let said = sandbox.polity(&["run", agent, "x"]);
         assert_eq!(said.code, 2, "{said:?}");
         assert!(said.err.contains(told), "{said:?}");
@@ -196,6 +212,56 @@ fn the_largest_input_is_a_named_limit() {
     sandbox.write("polity.yaml", "limits: {input_bytes: 3}");
     let said = sandbox.polity(&["run", "greeter", "four"]);
     assert_eq!(said.code, 6, "{said:?}");
+}
+
+#[test]
+fn an_input_from_stdin_is_never_cut_short() {
+    let sandbox = Sandbox::new();
+    sandbox.write("polity.yaml", "limits: {input_bytes: 10}");
+    let run = |input: &[u8]| sandbox.polity_with_input(&["run", "greeter", "-"], input);
+    assert_eq!(run(b"0123456789\n").out, "Hello, 0123456789.\n");
+    assert_eq!(run(b"0123456789\nmore").code, 6);
+    assert_eq!(run("012345678ü".as_bytes()).code, 6);
+}
+
+#[test]
+fn outputs_that_cannot_be_written_do_not_end_the_work() {
+    let sandbox = Sandbox::new();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = sandbox.command(&["run", "greeter", "Ada"]).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(sandbox.tasks()[0]["status"], "completed");
+    for args in
+        [vec!["task", "list"], vec!["agent", "list"], vec!["check"], vec!["task", "show", "last"]]
+    {
+        let said = said(&sandbox.command(&args).stdout(full()).output().unwrap());
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.err.contains("cannot write to stdout"), "{said:?}");
+    }
+}
+
+#[test]
+fn what_a_model_says_reaches_programs_to_the_letter_and_people_harmlessly() {
+    let sandbox = Sandbox::new();
+    sandbox.write("scripts/greeter.yaml", "default: {reply: \"\\e[31mred\\r\"}");
+    let said = sandbox.polity(&["run", "greeter", "Ada"]);
+    assert_eq!(said.out, "\u{1b}[31mred\r\n");
+    assert!(!said.err.contains("\u{1b}[31mred"), "{said:?}");
+    let shown = sandbox.polity(&["task", "show", "last"]).out;
+    assert!(shown.contains("�[31mred�"), "{shown}");
+}
+
+#[test]
+fn a_request_to_terminate_leaves_the_task_interrupted_and_says_so() {
+    let sandbox = Sandbox::new();
+    let running = sandbox.start(&["run", "greeter", "slow"]);
+    let id = sandbox.wait_for_status("running");
+    let sent = std::process::Command::new("kill").arg(running.id().to_string()).status();
+    assert!(sent.unwrap().success());
+    let said = said(&running.wait_with_output().unwrap());
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains(&format!("polity task resume {id}")), "{said:?}");
+    assert_eq!(sandbox.tasks()[0]["interrupted"], true);
 }
 
 #[test]

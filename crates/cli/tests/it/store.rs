@@ -32,9 +32,18 @@ fn nothing_is_restored_under_a_living_process() {
     let id = sandbox.wait_for_status("running");
     let said = sandbox.polity(&["restore", "b.db"]);
     assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("in use by 1 process"), "{said:?}");
+    assert!(said.err.contains("is in use by a process"), "{said:?}");
     sandbox.polity(&["task", "cancel", &id]);
     running.wait().unwrap();
+}
+
+#[test]
+fn no_one_else_may_look_at_what_happened() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = Sandbox::new();
+    sandbox.polity(&["run", "greeter", "one"]);
+    let mode = fs::metadata(sandbox.file("data")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "{mode:o}");
 }
 
 #[test]

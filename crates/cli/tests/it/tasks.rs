@@ -134,6 +134,22 @@ fn a_detached_task_has_one_owner_and_calls_its_model_once() {
 }
 
 #[test]
+fn a_detached_task_takes_its_input_as_it_is() {
+    let sandbox = Sandbox::new();
+    for args in [
+        vec!["run", "greeter", "--detach", "--", "--detach"],
+        vec!["run", "--detach", "greeter", "--", "-5 degrees"],
+    ] {
+        let said = sandbox.polity(&[&["--json"], args.as_slice()].concat());
+        assert_eq!(said.code, 0, "{said:?}");
+        let task: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!(task["description"], *args.last().unwrap());
+        let waited = sandbox.polity(&["task", "wait", task["id"].as_str().unwrap()]);
+        assert_eq!(waited.out, format!("Hello, {}.\n", args.last().unwrap()));
+    }
+}
+
+#[test]
 fn what_cannot_be_detached_is_told_as_if_it_were_not() {
     let sandbox = Sandbox::new();
     let said = sandbox.polity(&["run", "nobody", "x", "--detach", "--json"]);

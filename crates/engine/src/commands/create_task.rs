@@ -2,7 +2,7 @@
 //! command that has no state to start from. The task belongs to the process that creates it from
 //! its first moment on, so there is no instant at which a crash would leave it unowned.
 
-use polity_model::definition::AgentKind;
+use polity_model::definition::{AgentKind, LlmAgent};
 use polity_model::event::{Epoch, Event, TaskCreated};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_store::PinnedDefinition;
@@ -47,7 +47,11 @@ impl CreateTask {
     ) -> Result<NewTask, Rejection> {
         let agent = &self.closure.agent;
         match &agent.kind {
-            AgentKind::Llm(_) => {}
+            AgentKind::Llm(llm) => {
+                if let Some(field) = not_kept(llm) {
+                    return Err(Rejection::FieldNotKept { agent: agent.name.clone(), field });
+                }
+            }
             AgentKind::Cli(_) | AgentKind::Remote(_) => {
                 let (agent, kind) = (agent.name.clone(), agent.kind.label());
                 return Err(Rejection::KindNotRunnable { agent, kind });
@@ -74,6 +78,19 @@ impl CreateTask {
         let id = TaskId::from_random_bytes(given.entropy.id_bytes());
         Ok(NewTask { id, events: vec![created, claimed], definitions })
     }
+}
+
+/// A field that promises something which no part of this version does. Running the agent all the
+/// same would break the promise in silence.
+fn not_kept(llm: &LlmAgent) -> Option<&'static str> {
+    let fields = [
+        ("tools", !llm.tools.is_empty()),
+        ("sub_agents", !llm.sub_agents.is_empty()),
+        ("approval", !llm.approval.is_empty()),
+        ("output_schema", llm.output_schema.is_some()),
+        ("a budget", llm.budget.is_some()),
+    ];
+    fields.into_iter().find_map(|(field, given)| given.then_some(field))
 }
 
 #[cfg(test)]

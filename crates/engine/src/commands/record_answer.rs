@@ -55,7 +55,7 @@ impl RecordAnswer {
         } else if !unavailable.is_empty() {
             events.extend(unavailable);
             next_turn(state, llm, &mut events)
-        } else if self.reply.content.is_empty() {
+        } else if self.reply.content.trim().is_empty() {
             let message = "the model answered with neither text nor tool calls".to_owned();
             fail(state, &mut events, ErrorCode::EmptyAnswer, message);
             None

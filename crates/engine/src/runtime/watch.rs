@@ -30,10 +30,10 @@ pub(super) async fn watch(shared: Weak<Shared>, mut seen: Position) {
                 behind = headers.len() >= HEADERS_MAX as usize;
                 for header in headers {
                     seen = header.position;
-                    if let StreamId::Task(id) = header.stream {
-                        if !shared.desk.signal(id, Signal::Changed(header.sequence)) {
-                            shared.look_after_waiting(id).await;
-                        }
+                    if let StreamId::Task(id) = header.stream
+                        && !shared.desk.signal(id, Signal::Changed(header.sequence))
+                    {
+                        shared.look_after_waiting(id).await;
                     }
                 }
             }

@@ -28,8 +28,8 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 pub struct SourceFile {
     /// Its path relative to the home, with `/` between the parts.
     pub path: String,
-    /// Its content.
-    pub text: String,
+    /// What it says, or why it could not be read.
+    pub text: Result<String, String>,
 }
 
 /// Every valid definition of a home, and every problem of the others.
@@ -191,7 +191,7 @@ impl Entry {
     /// Reads a file if its path says that it is a definition.
     fn read(file: &SourceFile) -> Option<Self> {
         let (kind, stem) = classify(&file.path)?;
-        let (path, text) = (&file.path, &file.text);
+        let (path, text) = (&file.path, file.text.as_deref().map_err(String::as_str));
         let name = stem.parse::<Name>();
         let refused = Empty::Refused;
         let (content, mut checker) = match kind {

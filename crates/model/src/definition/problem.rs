@@ -18,10 +18,8 @@ pub struct Problem {
     /// What is wrong.
     pub message: String,
     /// What stands in the file, shortened.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
     /// What may stand there.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed: Option<String>,
     /// What was probably meant.
     pub suggestion: Option<String>,

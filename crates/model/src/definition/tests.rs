@@ -17,7 +17,7 @@ use super::{Home, SourceFile};
 
 /// A home of files given as path and text.
 fn home<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Home {
-    let file = |(path, text): (&str, &str)| SourceFile { path: path.into(), text: text.into() };
+    let file = |(path, text): (&str, &str)| SourceFile { path: path.into(), text: Ok(text.into()) };
     Home::parse(files.into_iter().map(file).collect())
 }
 

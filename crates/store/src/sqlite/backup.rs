@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::open::{check_header, explain};
+use super::lock;
+use super::open::{check_header, explain, log_of};
 use crate::StoreError;
 
 /// Writes a consistent copy. It appears under its name only when it is whole and on disk.
@@ -35,6 +36,7 @@ pub(super) fn to_file(
             StoreError::NotWritable { detail, .. } => {
                 StoreError::NotWritable { path: target.to_owned(), detail }
             }
+            StoreError::Full { .. } => StoreError::Full { path: target.to_owned() },
             other => other,
         })
         .and_then(|_| put_in_place(&unfinished, target));
@@ -45,19 +47,28 @@ pub(super) fn to_file(
 }
 
 /// Puts a backup in the place of the database. What was there before is kept beside it, and its
-/// new path is the answer. No process may be using the database: the caller sees to that.
+/// new path is the answer. Up to the one step that puts the backup in place nothing is changed, and
+/// no process can open the database for writing meanwhile.
 pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreError> {
     if !backup.is_file() {
         return Err(StoreError::Missing { path: backup.to_owned() });
     }
     check_header(backup)?;
+    if log_of(backup).metadata().is_ok_and(|log| log.len() > 0) {
+        let detail =
+            "a part of it is in the log beside it; a whole copy is made by `polity backup`";
+        return Err(failed(backup, detail));
+    }
     check_whole(backup)?;
     if let Some(folder) = database.parent() {
         fs::create_dir_all(folder).map_err(|error| failed(folder, &error.to_string()))?;
     }
+    let _alone = lock::exclusive(database)?;
     let unfinished = with_suffix(database, "restoring");
-    fs::copy(backup, &unfinished).map_err(|error| failed(&unfinished, &error.to_string()))?;
-    let kept = if database.exists() { Some(move_aside(database)?) } else { None };
+    fs::copy(backup, &unfinished)
+        .and_then(|_| File::open(&unfinished)?.sync_all())
+        .map_err(|error| failed(&unfinished, &error.to_string()))?;
+    let kept = if database.exists() { Some(keep_aside(database)?) } else { None };
     put_in_place(&unfinished, database)?;
     Ok(kept)
 }
@@ -83,21 +94,27 @@ fn check_whole(path: &Path) -> Result<(), StoreError> {
 /// How many databases that were replaced are kept beside the one in use.
 const KEPT_MAX: u32 = 1000;
 
-/// Renames the database with its log to the first free name.
-fn move_aside(database: &Path) -> Result<PathBuf, StoreError> {
+/// Gives the database a second name, the first that is free, under which it stays when the backup
+/// takes its own. Its log is worked in first, so that the one file is all there is of it.
+fn keep_aside(database: &Path) -> Result<PathBuf, StoreError> {
     let free = (1..=KEPT_MAX)
-        .map(|number: u32| with_suffix(database, &format!("before-restore-{number}")))
+        .map(|number| with_suffix(database, &format!("before-restore-{number}")))
         .find(|path| !path.exists())
         .ok_or_else(|| failed(database, "there is no free name to keep it under"))?;
-    for log in ["-wal", "-shm"] {
-        let (from, to) = (appended(database, log), appended(&free, log));
-        match fs::rename(&from, &to) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(&from, &error.to_string())),
+    let worked_in = Connection::open(database).and_then(|connection| {
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
+    });
+    if !matches!(worked_in, Ok(0)) {
+        // It may be damaged, which is why a backup is wanted: its log is kept as it is.
+        let (log, kept_log) = (log_of(database), log_of(&free));
+        if log.exists() {
+            fs::copy(&log, &kept_log).map_err(|error| failed(&log, &error.to_string()))?;
+            fs::remove_file(&log).map_err(|error| failed(&log, &error.to_string()))?;
         }
     }
-    fs::rename(database, &free).map_err(|error| failed(database, &error.to_string()))?;
+    fs::hard_link(database, &free)
+        .or_else(|_| fs::copy(database, &free).map(|_| ()))
+        .map_err(|error| failed(&free, &error.to_string()))?;
     Ok(free)
 }
 

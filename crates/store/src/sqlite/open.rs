@@ -21,11 +21,17 @@ const BUSY_SECONDS_MAX: u64 = 10;
 /// syncs of its own, and a longer log spreads them over more commits.
 const LOG_PAGES: u32 = 4000;
 
+/// Makes the database's folder, which no one else may look into: it holds what people and models
+/// have said.
+pub(super) fn make_folder(path: &Path) -> Result<(), StoreError> {
+    let Some(folder) = path.parent() else { return Ok(()) };
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder).map_err(|error| io_error(folder, &error))
+}
+
 pub(super) fn for_writing(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(|error| io_error(folder, &error))?;
-    }
-    check_header(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -134,7 +140,7 @@ fn read_unwritable(path: &Path) -> Result<Connection, StoreError> {
 }
 
 /// The file in which SQLite gathers what is not yet in the database.
-fn log_of(path: &Path) -> PathBuf {
+pub(super) fn log_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     name.into()
@@ -242,7 +248,7 @@ fn is_unwritable(error: &rusqlite::Error) -> bool {
     )
 }
 
-fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
+pub(super) fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
     let (path, detail) = (path.to_owned(), error.to_string());
     match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {

@@ -157,6 +157,48 @@ fn a_newer_database_is_refused_untouched() {
 }
 
 #[test]
+fn a_newer_version_is_seen_while_it_is_only_in_the_log() {
+    let (_folder, path) = home();
+    drop(open(&path));
+    let newer = rusqlite::Connection::open(&path).unwrap();
+    newer.pragma_update(None, "journal_mode", "WAL").unwrap();
+    newer.pragma_update(None, "user_version", 99).unwrap();
+    assert_ne!(fs::read(&path).unwrap()[63], 99, "the header must not show it yet");
+    let error = SqliteStore::open(&path, READ_WRITE).unwrap_err();
+    assert!(matches!(error, StoreError::Newer { found: 99, .. }), "{error}");
+    let reader = SqliteStore::open(&path, Access::ReadOnly).unwrap();
+    assert!(matches!(reader.last_position(), Err(StoreError::Newer { found: 99, .. })));
+}
+
+#[test]
+fn nothing_is_restored_under_one_who_writes_and_no_one_writes_under_a_restore() {
+    let (folder, path) = home();
+    let store = open(&path);
+    put(&store, 1);
+    let backup = folder.path().join("copy.db");
+    store.backup(&backup).unwrap();
+    assert_eq!(restore(&backup, &path), Err(StoreError::InUse { path: path.clone() }));
+    drop(store);
+    assert!(restore(&backup, &path).is_ok());
+}
+
+#[test]
+fn a_copy_whose_log_is_beside_it_is_not_restored_by_halves() {
+    let (folder, path) = home();
+    let store = open(&path);
+    put(&store, 1);
+    let copy = folder.path().join("copy.db");
+    for suffix in ["", "-wal"] {
+        let name = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
+        fs::copy(name(&path), name(&copy)).unwrap();
+    }
+    drop(store);
+    let refused = restore(&copy, &path).unwrap_err().to_string();
+    assert!(refused.contains("a part of it is in the log beside it"), "{refused}");
+    assert_eq!(open(&path).last_position().unwrap(), Position(2));
+}
+
+#[test]
 fn a_database_of_another_program_is_refused_untouched() {
     let (_folder, path) = home();
     drop(open(&path));

@@ -11,7 +11,7 @@ use crate::app::{App, block_on};
 use crate::args::TaskArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{print_json, task as view};
+use crate::view::{print_json, say, task as view};
 
 /// How long to wait for the owner to carry a cancel out. It notices within a fifth of a second.
 const OWNER_SECONDS_MAX: u64 = 10;
@@ -21,12 +21,18 @@ pub(crate) fn cancel(app: &App, args: &TaskArgs) -> CliResult {
     let id = app.task_row(&reader, &args.id)?.id;
     let home = app.definitions()?;
     let store: Arc<dyn Store> = Arc::new(app.writer(&home)?);
-    block_on(async { Ok(steer_cancel(&store, &app.instances(), &SystemClock, id).await?) })?;
+    let ask =
+        || block_on(async { Ok(steer_cancel(&store, &app.instances(), &SystemClock, id).await?) });
+    ask()?;
     let began = Instant::now();
     let row = loop {
         let row = app.task_row(&reader, &id.to_string())?;
         if row.status.is_final() {
             break row;
+        }
+        // An owner that ended before it noticed leaves the task to whoever asks next.
+        if app.is_interrupted(&row) {
+            ask()?;
         }
         if began.elapsed() > Duration::from_secs(OWNER_SECONDS_MAX) {
             let message = format!(
@@ -42,7 +48,7 @@ pub(crate) fn cancel(app: &App, args: &TaskArgs) -> CliResult {
     if app.json() {
         print_json(&task)?;
     } else {
-        anstream::println!("task {} is {}", task.id, view::status_text(&task));
+        say!("task {} is {}", task.id, view::status_text(&task))?;
     }
     Ok(Exit::Done)
 }

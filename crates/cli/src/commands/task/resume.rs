@@ -1,6 +1,7 @@
 //! `polity task resume`: goes on with what a process left when it ended.
 
-use polity_engine::runtime::orphans;
+use polity_engine::decide::Rejection;
+use polity_engine::runtime::{EngineError, orphans};
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 
@@ -9,7 +10,7 @@ use crate::args::ResumeArgs;
 use crate::commands::run::{follow, present};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{count, print_json, task as view};
+use crate::view::{count, note, print_json, say, task as view};
 
 pub(crate) fn resume(app: &App, args: &ResumeArgs) -> CliResult {
     match &args.id {
@@ -35,37 +36,50 @@ fn all(app: &App) -> CliResult {
         if app.json() {
             print_json(&Vec::<Task>::new())?;
         } else {
-            anstream::println!("nothing to resume");
+            say!("nothing to resume")?;
         }
         return Ok(Exit::Done);
     }
     let home = app.definitions()?;
-    let tasks = block_on(async {
+    let (tasks, failed) = block_on(async {
         let workshop = Workshop::open(app, &home)?;
         let mut handles = Vec::new();
+        let mut failed = 0;
         for row in orphans(&*workshop.store, &app.instances())? {
             match workshop.runtime.adopt(row.id).await {
                 Ok(handle) => handles.push(handle),
                 // Another process was faster, or someone has ended it: it is not left alone.
-                Err(error) if app.shows_progress() => anstream::eprintln!("{error}"),
-                Err(_) => {}
+                Err(
+                    EngineError::TakenOver(_)
+                    | EngineError::Rejected(
+                        Rejection::Finished { .. } | Rejection::OwnerAlive { .. },
+                    ),
+                ) => {}
+                Err(error) => {
+                    failed += 1;
+                    CliError::from(error).print(app.json());
+                }
             }
         }
         if app.shows_progress() {
-            anstream::eprintln!("resuming {}", count(handles.len(), "task"));
+            note!("resuming {}", count(handles.len(), "task"));
         }
         let mut tasks = Vec::new();
         for mut handle in handles {
-            handle.wait().await?;
+            // One that could not be finished here is told of, and the others go on.
+            if let Err(error) = handle.wait().await {
+                failed += 1;
+                CliError::from(error).print(app.json());
+            }
             tasks.push(workshop.task(app, handle.id)?);
         }
-        Ok::<_, CliError>(tasks)
+        Ok::<_, CliError>((tasks, failed))
     })?;
-    let all_well = tasks.iter().all(|task| task.status == TaskStatus::Completed);
+    let all_well = failed == 0 && tasks.iter().all(|task| task.status == TaskStatus::Completed);
     if app.json() {
         print_json(&tasks)?;
     } else {
-        anstream::println!("{}", view::list(&tasks));
+        say!("{}", view::list(&tasks))?;
     }
     Ok(if all_well { Exit::Done } else { Exit::Failed })
 }

@@ -18,9 +18,9 @@ use crate::view::print_json;
 /// How often the journal is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a task may be without an owner before waiting for it makes no sense: a background
-/// process takes a moment to take hold.
-const ORPHANED_AT_MOST: Duration = Duration::from_secs(3);
+/// How long a task may be without an owner before waiting for it makes no sense: one who resumes
+/// it takes a moment to take hold.
+const ORPHANED_AT_MOST: Duration = Duration::from_millis(500);
 
 pub(crate) fn watch(app: &App, args: &TaskArgs) -> CliResult {
     let store = app.reader()?;

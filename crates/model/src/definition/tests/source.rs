@@ -57,7 +57,7 @@ fn a_file_has_a_largest_size() {
     check(
         "agents/writer.yaml",
         &text,
-        &["1:1: the file has 1048582 bytes, a definition may have 1048576 at most"],
+        &["1:1: the file has more than 1048576 bytes, the most a definition may have"],
     );
 }
 

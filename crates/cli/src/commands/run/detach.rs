@@ -1,0 +1,74 @@
+//! `polity run --detach`: a process of its own for the task.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::Stdio;
+
+use polity_engine::runtime::TaskHandle;
+
+use crate::app::{App, Workshop};
+use crate::error::{CliError, CliResult};
+use crate::exit::Exit;
+use crate::view::{print_bytes, print_json, say, tell};
+
+/// Set for the process in the background to the process that started it, so that none of its own
+/// children takes itself for one.
+const BACKGROUND_OF: &str = "POLITY_BACKGROUND_OF";
+
+pub(super) fn is_background() -> bool {
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
+    let named = std::env::var_os(BACKGROUND_OF);
+    parent.is_some() && named.as_deref() == parent.as_deref().map(OsStr::new)
+}
+
+/// Has a process of its own create and run the task, and waits only until it has the task's id. So
+/// the task has one owner from its beginning to its end.
+pub(super) fn detach(app: &App) -> CliResult {
+    let program = std::env::current_exe()
+        .map_err(|error| CliError::io("find", Path::new("this program"), &error))?;
+    let io = |error| CliError::io("start", &program, &error);
+    #[expect(clippy::disallowed_methods, reason = "the background process is started here")]
+    let mut child = std::process::Command::new(&program)
+        .args(std::env::args_os().skip(1))
+        .env(BACKGROUND_OF, std::process::id().to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(io)?;
+    // What it says is read while it is said, or a long report would hold it up.
+    let stderr = child.stderr.take();
+    let report = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        if let Some(mut stderr) = stderr {
+            // What could be read of the report is better than none.
+            let _ = stderr.read_to_end(&mut text);
+        }
+        text
+    });
+    let mut id = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout).read_line(&mut id).map_err(io)?;
+    }
+    if id.trim().is_empty() {
+        // There is no task: the process says why, and ends as this one would have.
+        let status = child.wait().map_err(io)?;
+        tell(&String::from_utf8_lossy(&report.join().unwrap_or_default()));
+        return Ok(Exit::of_child(status.code()));
+    }
+    if app.json() {
+        let store = app.reader()?;
+        let row = app.task_row(&store, id.trim())?;
+        print_json(&app.task(&store, &row)?)?;
+    } else {
+        say!("{}", id.trim())?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What the process in the background does once it has the task.
+pub(super) async fn work(app: &App, workshop: &Workshop, mut handle: TaskHandle) -> CliResult {
+    print_bytes(format!("{}\n", handle.id).as_bytes())?;
+    handle.wait().await?;
+    Ok(Exit::of_task(&workshop.task(app, handle.id)?))
+}
