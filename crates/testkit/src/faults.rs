@@ -87,7 +87,10 @@ impl Store for MortalStore {
             return gone();
         }
         let (stream, count) = (commit.stream.clone(), commit.events.len());
-        let answer = self.inner.commit(commit).wait();
+        // A ticket may not be waited for on a thread that runs asynchronous work.
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(|| self.inner.commit(commit).wait()).join().unwrap()
+        });
         if last_breath == Some(Side::After) {
             return gone();
         }

@@ -13,7 +13,7 @@ use polity_engine::runtime::{Runtime, orphans};
 use polity_engine::state::TaskState;
 use polity_model::event::{Event, Position, Sequence, StreamId};
 use polity_model::ids::TaskId;
-use polity_store::{MemoryStore, Store, TaskFilter};
+use polity_store::{Access, Durability, MemoryStore, SqliteStore, Store, TaskFilter};
 use polity_testkit::faults::{Acknowledged, MortalStore, Side};
 use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{Act, ActingModels, Register, create_task, parts};
@@ -62,17 +62,37 @@ proptest! {
     fn no_event_is_lost_or_doubled_whenever_a_process_dies(
         processes in prop::collection::vec(process(), 1..4)
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(history(&processes));
+        run(&processes, Arc::new(MemoryStore::new()));
     }
 }
 
-async fn history(processes: &[Process]) {
-    let journal: Arc<dyn Store> = Arc::new(MemoryStore::new());
+proptest! {
+    #![proptest_config(ProptestConfig { cases: on_disk(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn nor_on_disk(processes in prop::collection::vec(process(), 1..4)) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("polity.db");
+        let store = SqliteStore::open(&path, Access::ReadWrite(Durability::Relaxed)).unwrap();
+        run(&processes, Arc::new(store));
+    }
+}
+
+/// Each case on disk takes as long as many in memory, so there are fewer.
+fn on_disk() -> u32 {
+    (ProptestConfig::default().cases / 16).max(1)
+}
+
+fn run(processes: &[Process], journal: Arc<dyn Store>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(history(processes, journal));
+}
+
+async fn history(processes: &[Process], journal: Arc<dyn Store>) {
     let owners = Arc::new(Register::default());
     let mut acknowledged = Vec::new();
     let mut known = Vec::new();
