@@ -121,7 +121,7 @@ struct AuthFile {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LimitsFile {
-    /// The most tasks that run at once.
+    /// The most tasks that one process runs at once; others wait their turn.
     #[schemars(extend("default" = CONCURRENT_TASKS_DEFAULT))]
     concurrent_tasks: Option<NonZeroU32>,
     /// The largest input of a task, in bytes.
@@ -196,7 +196,7 @@ pub struct ServerSettings {
 /// The most of everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most tasks that run at once.
+    /// The most tasks that one process runs at once; others wait their turn.
     pub concurrent_tasks: NonZeroU32,
     /// The largest input of a task.
     pub input_bytes: NonZeroU64,
