@@ -7,7 +7,7 @@ use polity_drivers::llm::LanguageModels;
 use polity_engine::clock::SystemClock;
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_engine::runtime::{Parts, Runtime};
-use polity_model::definition::{Durability as DurabilitySetting, Home};
+use polity_model::definition::{Durability as DurabilitySetting, Home, is_settings};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::task::Task;
 use polity_store::instances::{Instance, Instances};
@@ -15,7 +15,7 @@ use polity_store::{Access, Durability, SqliteStore, Store, TaskFilter, TaskRow};
 
 use crate::args::{Options, Verbosity};
 use crate::error::CliError;
-use crate::home::{HomeFolder, SETTINGS_FILE};
+use crate::home::HomeFolder;
 
 /// What every command begins with.
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ impl App {
     pub(crate) fn definitions(&self) -> Result<Home, CliError> {
         let home = self.folder.read()?;
         let of_settings: Vec<_> =
-            home.problems.iter().filter(|problem| problem.file == SETTINGS_FILE).cloned().collect();
+            home.problems.iter().filter(|problem| is_settings(&problem.file)).cloned().collect();
         if of_settings.is_empty() {
             Ok(home)
         } else {

@@ -91,7 +91,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct InitArgs {
-    /// The folder to make; this one if none is named
+    /// The folder to make; without it POLITY_HOME, else this one
+    #[expect(clippy::doc_markdown, reason = "help is read in a terminal")]
     pub(crate) dir: Option<PathBuf>,
     /// What to put into it
     #[arg(long, value_name = "NAME", default_value = "hello")]

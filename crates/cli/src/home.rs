@@ -4,15 +4,33 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use polity_model::definition::{DEFINITION_BYTES_MAX, Home, SourceFile};
+use polity_model::definition::{DEFINITION_BYTES_MAX, EXTENSIONS, Home, SourceFile};
 
 use crate::error::CliError;
 
-/// The file that marks a home.
+/// The file that marks a home, as `init` writes it.
 pub(crate) const SETTINGS_FILE: &str = "polity.yaml";
+
+/// The settings of a folder, if it is a home: the file's name, whichever way it is written.
+fn settings_of(folder: &Path) -> impl Iterator<Item = String> + '_ {
+    EXTENSIONS
+        .iter()
+        .map(|extension| format!("polity.{extension}"))
+        .filter(|name| folder.join(name).exists())
+}
+
+/// Whether a folder is a home.
+pub(crate) fn is_home(folder: &Path) -> bool {
+    settings_of(folder).next().is_some()
+}
 
 /// The folders that definitions are read from.
 const FOLDERS: [&str; 5] = ["agents", "workflows", "schedules", "scripts", "config"];
+
+/// The home that the environment names.
+pub(crate) fn named_in_environment() -> Option<PathBuf> {
+    std::env::var_os("POLITY_HOME").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
 
 /// Where everything of one home is.
 #[derive(Debug, Clone)]
@@ -23,13 +41,12 @@ pub(crate) struct HomeFolder {
 impl HomeFolder {
     /// The folder that was asked for, or the nearest one upwards, or the user's own.
     pub(crate) fn find(asked_for: Option<&Path>) -> Result<Self, CliError> {
-        let named = std::env::var_os("POLITY_HOME").filter(|path| !path.is_empty());
-        if let Some(root) = asked_for.map(Path::to_owned).or(named.map(PathBuf::from)) {
+        if let Some(root) = asked_for.map(Path::to_owned).or_else(named_in_environment) {
             return Ok(Self { root });
         }
         let here = std::env::current_dir()
             .map_err(|error| CliError::io("find", Path::new("the current folder"), &error))?;
-        if let Some(root) = here.ancestors().find(|folder| folder.join(SETTINGS_FILE).is_file()) {
+        if let Some(root) = here.ancestors().find(|folder| is_home(folder)) {
             return Ok(Self { root: root.to_owned() });
         }
         let user = std::env::home_dir().ok_or_else(|| {
@@ -69,9 +86,8 @@ impl HomeFolder {
         let mut sources = Vec::new();
         let mut add =
             |file: &Path, path: String| sources.push(SourceFile { path, text: text(file) });
-        let settings = self.root.join(SETTINGS_FILE);
-        if settings.exists() {
-            add(&settings, SETTINGS_FILE.to_owned());
+        for settings in settings_of(&self.root) {
+            add(&self.root.join(&settings), settings);
         }
         for folder in FOLDERS {
             let path = self.root.join(folder);
@@ -93,7 +109,7 @@ impl HomeFolder {
 fn is_definition(file: &Path) -> bool {
     let hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     let extension = file.extension().and_then(|extension| extension.to_str());
-    !hidden && !file.is_dir() && matches!(extension, Some("yaml" | "yml" | "json"))
+    !hidden && !file.is_dir() && extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
 }
 
 /// What a file says, or why it cannot be read. No more is read than a definition may have and a

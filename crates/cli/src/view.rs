@@ -7,7 +7,7 @@ pub(crate) mod task;
 
 use std::io::{ErrorKind, Write};
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -78,8 +78,12 @@ pub(crate) fn table<const N: usize>(
     for row in rows {
         table.add_row(row);
     }
-    for column in table.column_iter_mut() {
+    for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
+        // What is copied or cut out must stay in one piece, however narrow the terminal is.
+        if index < 2 {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
     }
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }

@@ -117,6 +117,8 @@ pub struct TraceTeller {
     agent: Name,
     /// When the model call that is under way began.
     call_since: Option<Timestamp>,
+    /// When the next try is, while the task waits for it.
+    retry_at: Option<Timestamp>,
     /// The calls of the newest answer: the id, and where the record stands.
     open_calls: Vec<(ToolCallId, usize, usize)>,
 }
@@ -136,6 +138,7 @@ impl TraceTeller {
             trace,
             agent: created.assigned_agent.clone(),
             call_since: None,
+            retry_at: None,
             open_calls: Vec::new(),
         };
         teller.tell(first);
@@ -150,6 +153,11 @@ impl TraceTeller {
     /// When the model call that is under way began, if one is.
     pub fn call_since(&self) -> Option<Timestamp> {
         self.call_since
+    }
+
+    /// When the next try is, while the task waits for it.
+    pub fn retry_at(&self) -> Option<Timestamp> {
+        self.retry_at
     }
 
     /// The trace. A call that has no answer yet is a step too, or a crash would hide its last act.
@@ -185,7 +193,10 @@ impl TraceTeller {
                 self.call_since = None;
                 self.step(at, "cancelled", Warning, String::new());
             }
-            Event::ModelCalled { .. } => self.call_since = Some(at),
+            Event::ModelCalled { .. } => {
+                self.call_since = Some(at);
+                self.retry_at = None;
+            }
             Event::ModelAnswered { message, usage, duration_ms, .. } => {
                 self.model_call(at, Info, told(message), *duration_ms, Some(*usage));
                 self.asked_for(message);
@@ -206,6 +217,7 @@ impl TraceTeller {
     fn tell_execution(&mut self, at: Timestamp, change: &ExecutionChange) {
         match change {
             ExecutionChange::Fail { retry_at: Some(retry_at), .. } => {
+                self.retry_at = Some(*retry_at);
                 let wait = retry_at.duration_since(at).as_secs_f64();
                 let message = format!("to be tried again in {wait:.1} s");
                 self.step(at, "retry", StepStatus::Warning, message);

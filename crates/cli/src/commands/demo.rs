@@ -11,7 +11,7 @@ use crate::app::{App, Workshop, block_on};
 use crate::args::Options;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::home::SETTINGS_FILE;
+use crate::home::is_home;
 use crate::view::{note, print_json, say, steps, style};
 use polity_engine::commands::CreateTask;
 use serde_json::Map;
@@ -33,7 +33,7 @@ pub(crate) fn demo(options: &Options) -> CliResult {
         Some(home) => home.clone(),
         None => fresh_folder(),
     };
-    if folder.join(SETTINGS_FILE).exists() {
+    if is_home(&folder) {
         return Err(CliError::conflict(format!("{} is a home already", folder.display()))
             .hint("nothing was changed; without --home the demo makes a folder of its own"));
     }

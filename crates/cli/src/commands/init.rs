@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::{Example, InitArgs, Options};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::home::SETTINGS_FILE;
+use crate::home::{SETTINGS_FILE, is_home, named_in_environment};
 use crate::view::print_json;
 use crate::view::say;
 
@@ -39,10 +39,14 @@ impl Example {
 
 pub(crate) fn init(options: &Options, args: &InitArgs) -> CliResult {
     // `--home` names the same thing, so either may be given.
+    if args.dir.is_some() && options.home.is_some() {
+        return Err(CliError::usage("both a folder and --home are given").hint("name one of them"));
+    }
     let here = Path::new(".");
-    let dir = args.dir.as_deref().or(options.home.as_deref()).unwrap_or(here);
+    let named = args.dir.clone().or_else(|| options.home.clone()).or_else(named_in_environment);
+    let dir = named.as_deref().unwrap_or(here);
     let files = args.example.files();
-    if dir.join(SETTINGS_FILE).exists() {
+    if is_home(dir) {
         return Err(CliError::conflict(format!("{} is a home already", dir.display()))
             .hint("nothing was changed; name another folder"));
     }

@@ -31,8 +31,16 @@ fn list(app: &App, args: TaskListArgs) -> CliResult {
     let filter =
         TaskFilter { statuses: args.status, assigned_agent: args.agent, limit: Some(args.limit) };
     let mut tasks = Vec::new();
+    let mut exit = Exit::Done;
     for row in store.task_rows(&filter)? {
-        tasks.push(app.task(&store, &row)?);
+        match app.task(&store, &row) {
+            Ok(task) => tasks.push(task),
+            // One that cannot be read must not hide the others.
+            Err(error) => {
+                error.print(app.json());
+                exit = Exit::Failed;
+            }
+        }
     }
     if app.json() {
         print_json(&tasks)?;
@@ -41,7 +49,7 @@ fn list(app: &App, args: TaskListArgs) -> CliResult {
     } else {
         say!("{}", view::list(&tasks))?;
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 fn show(app: &App, args: &TaskArgs) -> CliResult {

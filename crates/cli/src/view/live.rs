@@ -83,15 +83,19 @@ impl LiveView {
         }
     }
 
-    /// Shows how long the step under way has taken. Called again and again.
+    /// Shows how long the step under way has taken, or when the next try is. Called again and again.
     pub(crate) fn tick(&mut self, now: Timestamp) {
-        let since = self.teller.as_ref().and_then(TraceTeller::call_since);
-        if let (Show::UnderWay, Some(since)) = (self.show, since) {
-            let ms = u64::try_from(now.duration_since(since).as_millis()).unwrap_or(0);
-            let line = style::dim(&format!("… model call       {}", duration(ms)));
-            tell(&format!("\r\x1b[2K  {line}"));
-            self.under_way = true;
-        }
+        let (Show::UnderWay, Some(teller)) = (self.show, &self.teller) else { return };
+        let ms = |from: Timestamp, to: Timestamp| {
+            duration(u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0))
+        };
+        let line = match (teller.call_since(), teller.retry_at()) {
+            (Some(since), _) => format!("… model call       {}", ms(since, now)),
+            (None, Some(retry_at)) => format!("… next try in      {}", ms(now, retry_at)),
+            (None, None) => return,
+        };
+        tell(&format!("\r\x1b[2K  {}", style::dim(&line)));
+        self.under_way = true;
     }
 
     /// Takes the line of the step under way from the screen.

@@ -82,7 +82,10 @@ fn problem_of(file: &str, tree: &Node, error: &DecodeError) -> Option<Problem> {
     let field = &place.field;
     let subject = if field.is_empty() { "the file" } else { field };
     let finding = match &error.fault {
-        Fault::UnknownField { name, allowed } => unknown_field(&path, name, allowed),
+        Fault::UnknownField { name, allowed, tag } => {
+            let allowed: Vec<_> = tag.iter().chain(*allowed).copied().collect();
+            unknown_field(&path, name, &allowed)
+        }
         Fault::UnknownValue { found, allowed } => {
             Finding::new(format!("{subject}: unknown value \"{}\"", shorten(found)))
                 .one_of(found, *allowed)

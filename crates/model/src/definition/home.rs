@@ -21,7 +21,15 @@ use super::{Empty, read, suggest};
 use crate::name::Name;
 
 /// How files of definitions may end.
-const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+pub const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+const SETTINGS_STEM: &str = "polity";
+
+/// Whether a path of the home is that of its settings, which mark it as a home.
+pub fn is_settings(path: &str) -> bool {
+    path.rsplit_once('.')
+        .is_some_and(|(stem, extension)| stem == SETTINGS_STEM && EXTENSIONS.contains(&extension))
+}
 
 /// A file of the home folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -276,8 +284,8 @@ fn refuse_other_name(path: &str, stem: &str, checker: &mut Checker) -> Option<Na
 
 /// What a file is by its path, and its name without the extension.
 fn classify(path: &str) -> Option<(Kind, &str)> {
-    if path == "polity.yaml" {
-        return Some((Kind::Settings, "polity"));
+    if is_settings(path) {
+        return Some((Kind::Settings, SETTINGS_STEM));
     }
     let (folder, file) = path.split_once('/')?;
     let (stem, extension) = file.rsplit_once('.')?;

@@ -165,7 +165,9 @@ fn syntax_problem(file: &str, error: &YamlError) -> Problem {
             let message = message.lines().next().unwrap_or_default();
             // The place is told already, in our own way.
             let message = message.split(" at line ").next().unwrap_or_default();
-            Finding::new(format!("this is not valid YAML: {message}"))
+            let is_json = file.rsplit_once('.').is_some_and(|(_, extension)| extension == "json");
+            let language = if is_json { "JSON" } else { "YAML" };
+            Finding::new(format!("this is not valid {language}: {message}"))
         }
     };
     finding.at(file, &place)

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::lock;
 use super::open::{check_header, explain, log_of};
+use super::rows::decode_event;
 use crate::StoreError;
 
 /// Writes a consistent copy. It appears under its name only when it is whole and on disk.
@@ -87,6 +88,12 @@ fn check_whole(path: &Path) -> Result<(), StoreError> {
     }
     if tables == 0 {
         return Err(StoreError::Foreign { path: path.to_owned() });
+    }
+    // The pages may be in order and a text in them not.
+    let mut events = connection.prepare("SELECT body FROM events").map_err(explain)?;
+    let mut rows = events.query([]).map_err(explain)?;
+    while let Some(row) = rows.next().map_err(explain)? {
+        decode_event(row, 0).map_err(explain)?;
     }
     Ok(())
 }

@@ -155,17 +155,6 @@ impl CliAgentFile {
             "with the output pattern file",
         );
         let mode = self.mode.unwrap_or_default();
-        let interactive = mode == AgentMode::Interactive;
-        checker.refuse_unless(
-            interactive || self.keep_alive == Some(false),
-            &root.field("keep_alive"),
-            "in the mode interactive",
-        );
-        checker.refuse_unless(
-            interactive,
-            &root.field("session_timeout"),
-            "in the mode interactive",
-        );
         check_parser(self.parser.as_ref(), checker);
         let access_type = self.access_type.unwrap_or_default();
         let max_concurrent_executions = self.check_concurrency(access_type, checker);

@@ -150,9 +150,9 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         };
         self.value = Some((key, node));
         let key_text: StrDeserializer<'_, DecodeError> = key.text.as_str().into_deserializer();
-        seed.deserialize(key_text)
-            .map(Some)
-            .map_err(|error| error.at_key().under(Segment::Field(key.text.clone())))
+        seed.deserialize(key_text).map(Some).map_err(|error| {
+            error.in_tagged(without).at_key().under(Segment::Field(key.text.clone()))
+        })
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(

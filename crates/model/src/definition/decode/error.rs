@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     UnknownField {
         name: String,
         allowed: &'static [&'static str],
+        /// The field that says which kind of thing the mapping describes, if one does.
+        tag: Option<&'static str>,
     },
     UnknownValue {
         found: String,
@@ -54,6 +56,14 @@ impl DecodeError {
 
     pub(crate) fn at_key(mut self) -> Self {
         self.at_key = true;
+        self
+    }
+
+    /// A mapping that is told by a tag allows that field too.
+    pub(crate) fn in_tagged(mut self, by: Option<&'static str>) -> Self {
+        if let Fault::UnknownField { tag, .. } = &mut self.fault {
+            *tag = by;
+        }
         self
     }
 
@@ -92,7 +102,7 @@ impl de::Error for DecodeError {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(Fault::UnknownField { name: field.to_owned(), allowed: expected })
+        Self::new(Fault::UnknownField { name: field.to_owned(), allowed: expected, tag: None })
     }
 
     fn missing_field(field: &'static str) -> Self {

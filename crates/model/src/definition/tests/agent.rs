@@ -77,7 +77,7 @@ fn each_field_says_what_it_allows() {
         ("tool: []\n", "6:1: unknown field \"tool\", did you mean \"tools\"?"),
         (
             "colour: red\n",
-            "6:1: unknown field \"colour\"; allowed: name, role, system_prompt, tools, \
+            "6:1: unknown field \"colour\"; allowed: kind, name, role, system_prompt, tools, \
              max_iterations, temperature, llm_config, sub_agents, approval, output_schema, budget, \
              max_retries, a2a",
         ),

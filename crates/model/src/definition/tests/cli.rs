@@ -142,11 +142,6 @@ fn each_field_says_what_it_allows() {
             "input_file_template: x\n",
             "4:22: \"input_file_template\" has a meaning only with the input pattern file",
         ),
-        ("keep_alive: true\n", "4:13: \"keep_alive\" has a meaning only in the mode interactive"),
-        (
-            "session_timeout: 5\n",
-            "4:18: \"session_timeout\" has a meaning only in the mode interactive",
-        ),
         ("envs: {A: 1}\n", "4:11: envs.A must be a text, found the number 1; put it in quotes"),
     ] {
         check_with(lines, &[expected]);

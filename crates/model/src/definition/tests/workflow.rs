@@ -61,7 +61,7 @@ fn nodes_say_what_they_allow() {
         ),
         (
             "{type: agent, agent: writer, tool: x/y}",
-            "2:41: unknown field \"tool\" in nodes.a; allowed: agent, input, inputs, outputs, \
+            "2:41: unknown field \"tool\" in nodes.a; allowed: type, agent, input, inputs, outputs, \
              idempotent, max_retries, timeout_seconds",
         ),
         ("{type: tool}", "2:12: missing field \"nodes.a.tool\""),
@@ -211,10 +211,6 @@ fn the_parts_must_fit_together() {
         (
             format!("{node}entry_point: a\ncheckpoints: [b]\n"),
             "4:15: checkpoints[0]: there is no node \"b\"; allowed: a",
-        ),
-        (
-            format!("{node}entry_point: a\nagents: {{x: writer}}\n"),
-            "4:9: \"agents\" has a meaning only with patterns",
         ),
         (
             format!("{node}entry_point: a\nmax_iterations: 0\n"),

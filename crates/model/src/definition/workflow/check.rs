@@ -87,8 +87,6 @@ impl WorkflowFile {
                 checker.report(&agents_path, Finding::new(message));
             }
         }
-        let agents_allowed = has_patterns || checker.is_empty(&agents_path);
-        checker.refuse_unless(agents_allowed, &agents_path, "with patterns");
         for field in ["edges", "entry_point", "checkpoints"] {
             let path = root.field(field);
             checker.refuse_unless(has_nodes || checker.is_empty(&path), &path, "with nodes");
