@@ -141,6 +141,8 @@ pub(crate) enum TaskCommand {
     Show(TaskArgs),
     /// Show each step of a task, with what it took and cost
     Trace(TaskArgs),
+    /// Show the points of a task that one can return to, with the State at each
+    Checkpoints(TaskArgs),
     /// Show the steps of a task as they happen, until it ends
     Watch(TaskArgs),
     /// Wait until a task ends or waits for a person

@@ -4,21 +4,26 @@ mod cancel;
 mod resume;
 mod watch;
 
+use std::sync::Arc;
+
+use polity_engine::checkpoints::checkpoints as checkpoints_of;
+use polity_engine::runtime::load;
 use polity_model::event::{Sequence, StreamId};
 use polity_model::trace::TraceLog;
 use polity_store::{Store, TaskFilter};
 
-use crate::app::App;
+use crate::app::{App, block_on};
 use crate::args::{TaskArgs, TaskCommand, TaskListArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{print_json, say, steps, task as view};
+use crate::view::{print_json, say, steps, table, task as view};
 
 pub(crate) fn task(app: &App, command: TaskCommand) -> CliResult {
     match command {
         TaskCommand::List(args) => list(app, args),
         TaskCommand::Show(args) => show(app, &args),
         TaskCommand::Trace(args) => trace(app, &args),
+        TaskCommand::Checkpoints(args) => checkpoints(app, &args),
         TaskCommand::Watch(args) => watch::watch(app, &args),
         TaskCommand::Wait(args) => watch::wait(app, &args),
         TaskCommand::Cancel(args) => cancel::cancel(app, &args),
@@ -72,6 +77,34 @@ fn trace(app: &App, args: &TaskArgs) -> CliResult {
         print_json(&trace)?;
     } else {
         say!("{}", steps::tree(&app.task(&store, &row)?, &trace))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn checkpoints(app: &App, args: &TaskArgs) -> CliResult {
+    let store: Arc<dyn Store> = Arc::new(app.reader()?);
+    let id = app.task_row(&*store, &args.id)?.id;
+    let checkpoints = block_on(async {
+        let closure = load(&store, id).await?.closure;
+        let events = store.events(&StreamId::Task(id), Sequence::default())?;
+        checkpoints_of(&closure, events)
+            .map_err(|broken| CliError::not_found(format!("task {id}: {broken}")))
+    })?;
+    if app.json() {
+        print_json(&checkpoints)?;
+    } else if checkpoints.is_empty() {
+        say!("no checkpoints")?;
+    } else {
+        let rows = checkpoints.iter().map(|checkpoint| {
+            let messages = checkpoint.state.messages.len();
+            [
+                checkpoint.sequence.to_string(),
+                checkpoint.position.clone(),
+                messages.to_string(),
+                view::time(checkpoint.created_at),
+            ]
+        });
+        say!("{}", table(["SEQUENCE", "POSITION", "MESSAGES", "TAKEN"], rows))?;
     }
     Ok(Exit::Done)
 }

@@ -3,12 +3,15 @@
 use std::fmt::Write;
 
 use polity_model::task::Task;
-use polity_model::trace::{StepRecord, StepStatus, TraceLog};
+use polity_model::trace::{StepRecord, StepStatus, TraceLog, shorten};
 
 use super::{duration, style};
 
 /// The widest name of a step, so that messages stand in a column.
 const NAME_WIDTH: usize = 16;
+
+/// How much of an answer a step shows; the whole of it is the result.
+const ANSWER_CHARACTERS_MAX: usize = 60;
 
 /// The step that asks a model.
 const MODEL_CALL: &str = "model_call";
@@ -16,8 +19,12 @@ const MODEL_CALL: &str = "model_call";
 /// One step on one line.
 pub(crate) fn line(step: &StepRecord) -> String {
     let name = format!("{:NAME_WIDTH$}", step.step_name.replace('_', " "));
-    let mut line =
-        format!("{} {name} {}", style::sign(step.status), super::harmless(&step.message));
+    let message = match step.status {
+        StepStatus::Info => shorten(&step.message, ANSWER_CHARACTERS_MAX),
+        // What went wrong is told whole.
+        StepStatus::Warning | StepStatus::Error => step.message.clone(),
+    };
+    let mut line = format!("{} {name} {}", style::sign(step.status), super::harmless(&message));
     let details = details(step);
     if !details.is_empty() {
         if !step.message.is_empty() {

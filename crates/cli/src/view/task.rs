@@ -94,6 +94,7 @@ pub(crate) fn took(task: &Task) -> Option<String> {
     Some(duration(u64::try_from(ms).ok()?))
 }
 
-fn time(at: Timestamp) -> String {
+/// A time as people read it.
+pub(crate) fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }

@@ -81,6 +81,42 @@ fn a_trace_tells_every_step_with_its_fields() {
 }
 
 #[test]
+fn checkpoints_hold_the_whole_state() {
+    let sandbox = Sandbox::new();
+    sandbox.polity(&["run", "greeter", "Ada", "--param", "topic=rain"]);
+    let (checkpoints, _) = sandbox.json(&["task", "checkpoints", "last"]);
+    let checkpoint = &checkpoints[0];
+    assert_eq!(checkpoints.as_array().unwrap().len(), 1);
+    assert_eq!((&checkpoint["sequence"], &checkpoint["position"]), (&0.into(), &"greeter".into()));
+    assert_eq!(checkpoint["awaiting_human"], false);
+    let state = &checkpoint["state"];
+    assert_eq!(state["current_agent"], "greeter");
+    assert_eq!(state["metadata"], serde_json::json!({"topic": "rain"}));
+    let said: Vec<_> = state["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| (message["role"].as_str().unwrap(), message["content"].as_str().unwrap()))
+        .collect();
+    assert_eq!(said, [("user", "Ada"), ("assistant", "Hello, Ada.")]);
+    let table = sandbox.polity(&["task", "checkpoints", "last"]).out;
+    assert!(table.starts_with("SEQUENCE  POSITION"), "{table}");
+    sandbox.polity(&["run", "greeter", "forbidden"]);
+    assert_eq!(sandbox.polity(&["task", "checkpoints", "last"]).out, "no checkpoints\n");
+}
+
+#[test]
+fn a_tool_that_is_not_there_is_in_the_trace_with_its_arguments() {
+    let sandbox = Sandbox::new();
+    sandbox.polity(&["run", "greeter", "tool"]);
+    let (trace, _) = sandbox.json(&["task", "trace", "last"]);
+    let call = &trace["steps"][2]["tool_calls"][0];
+    assert_eq!((&call["server"], &call["tool"]), (&"clock".into(), &"now".into()), "{trace}");
+    assert!(call["arguments"].is_object());
+    assert!(call["error"].as_str().unwrap().contains("there is no tool clock/now"), "{call}");
+}
+
+#[test]
 fn details_are_for_people() {
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "forbidden"]);

@@ -1,0 +1,38 @@
+//! Checkpoints with their States, put together from the journal.
+//!
+//! A checkpoint is stored as a position. What the State was there is found by following the task's
+//! events up to it, so that storage grows with the conversation and not with its square.
+
+use polity_model::checkpoint::Checkpoint;
+use polity_model::event::{Event, Recorded};
+
+use crate::closure::Closure;
+use crate::state::{BrokenJournal, TaskState};
+
+/// The checkpoints of a task, oldest first.
+pub fn checkpoints(
+    closure: &Closure,
+    events: Vec<Recorded>,
+) -> Result<Vec<Checkpoint>, BrokenJournal> {
+    let mut events = events.into_iter();
+    let first = events.next().ok_or(BrokenJournal::NoBeginning)?;
+    let mut state = TaskState::begin(closure, first)?;
+    let mut checkpoints = Vec::new();
+    for recorded in events {
+        if let Event::CheckpointTaken { checkpoint_id, sequence, node, awaiting_human } =
+            &recorded.event
+        {
+            checkpoints.push(Checkpoint {
+                checkpoint_id: *checkpoint_id,
+                task_id: state.id(),
+                state: state.context().state(),
+                position: node.clone(),
+                sequence: *sequence,
+                created_at: recorded.at,
+                awaiting_human: *awaiting_human,
+            });
+        }
+        state.apply(recorded)?;
+    }
+    Ok(checkpoints)
+}
