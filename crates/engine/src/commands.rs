@@ -9,6 +9,7 @@ mod resume_task;
 mod retry_execution;
 mod start_task;
 #[cfg(test)]
+#[path = "commands/testing_tests.rs"]
 mod testing;
 
 pub use cancel_task::{CancelTask, Canceller};

@@ -1,4 +1,4 @@
-//! What every store must do. [`store_conformance!`](crate::store_conformance) makes a test of
+//! What every store must do. [`store_conformance!`](macro@crate::store_conformance) makes a test of
 //! each case here for one store.
 
 use std::sync::{Arc, Barrier};

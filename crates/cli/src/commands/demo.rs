@@ -71,13 +71,20 @@ pub(crate) fn demo(options: &Options) -> CliResult {
             .ok_or_else(|| CliError::not_found(format!("task {} is not in the store", task.id)))?;
         let trace = trace_of(&*workshop.store, &row)?;
         say!("\n{}\n", steps::tree(&task, &trace))?;
-        let home = folder.display();
+        let (polity, home) = (program(), folder.display());
         say!("{}", style::label("Where to look next"))?;
-        say!("  polity --home {home} task show {}", task.id)?;
-        say!("  polity --home {home} run forecaster \"What will the weather be in Bergen?\"")?;
-        say!("  polity init hello && cd hello && polity run greeter \"Ada\"")?;
+        say!("  {polity} --home {home} task show {}", task.id)?;
+        say!("  {polity} --home {home} run forecaster \"What will the weather be in Bergen?\"")?;
+        say!("  {polity} init hello && {polity} --home hello run greeter \"Ada\"")?;
         Ok(exit)
     })
+}
+
+/// This program as it was called, so that what is shown can be copied.
+fn program() -> String {
+    std::env::args_os()
+        .next()
+        .map_or_else(|| "polity".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 fn fresh_folder() -> PathBuf {

@@ -26,6 +26,15 @@ pub(super) enum Signal {
     Changed(Sequence),
 }
 
+/// How a task waits for its turn.
+#[derive(Debug, Clone, Copy)]
+enum Waiting {
+    /// It has not begun.
+    Pending,
+    /// It was adopted in the middle of its run.
+    Adopted,
+}
+
 pub(super) struct Desk {
     limit: usize,
     inner: Mutex<Inner>,
@@ -71,10 +80,13 @@ impl Desk {
         inner.handles.clear();
     }
 
-    /// Whether someone in this process waits for the task, and no worker is on it.
-    fn is_waiting(&self, id: TaskId) -> bool {
+    /// How a task waits that someone in this process waits for, and no worker is on.
+    fn waiting(&self, id: TaskId) -> Option<Waiting> {
         let inner = self.inner();
-        !inner.workers.contains_key(&id) && inner.handles.contains_key(&id)
+        if inner.workers.contains_key(&id) || !inner.handles.contains_key(&id) {
+            return None;
+        }
+        Some(if inner.adopted.contains(&id) { Waiting::Adopted } else { Waiting::Pending })
     }
 
     /// A place for the task whatever the limit: for one that is only to be ended.
@@ -184,21 +196,32 @@ impl Shared {
     /// A task that waits for its turn was changed from outside. One that has ended is waited for no
     /// longer, and one that is to end does not wait for a place to do so.
     pub(super) async fn look_after_waiting(self: &Arc<Self>, id: TaskId) {
-        if !self.desk.is_waiting(id) {
-            return;
+        let Some(waiting) = self.desk.waiting(id) else { return };
+        if let Err(error) = self.settle(id, waiting).await {
+            // Its turn will come, and whoever works on it then reports what is wrong.
+            tracing::warn!(%id, %error, "a waiting task could not be looked at");
         }
-        match load::load(&self.parts.store, id).await {
-            Ok(loaded) if loaded.state.status().is_final() => {
-                self.left(id, Ok(loaded.state.status())).await;
-            }
-            Ok(loaded) if loaded.state.cancel_requested() => {
-                if let Some(signals) = self.desk.take_extra_place(id) {
+    }
+
+    async fn settle(self: &Arc<Self>, id: TaskId, waiting: Waiting) -> Result<(), EngineError> {
+        let row = load::blocking(&self.parts.store, move |store| store.task_row(id)).await?;
+        let status = row.ok_or(EngineError::NotFound(id))?.status;
+        if status.is_final() {
+            self.left(id, Ok(status)).await;
+            return Ok(());
+        }
+        match waiting {
+            // Cancelling one that has not begun ends it, so there is nothing left to carry out.
+            Waiting::Pending => Ok(()),
+            Waiting::Adopted => {
+                let loaded = load::load(&self.parts.store, id).await?;
+                if loaded.state.cancel_requested()
+                    && let Some(signals) = self.desk.take_extra_place(id)
+                {
                     tokio::spawn(work(Arc::clone(self), id, Ok(loaded), signals));
                 }
+                Ok(())
             }
-            Ok(_) => {}
-            // Its turn will come, and whoever works on it then reports what is wrong.
-            Err(error) => tracing::warn!(%id, %error, "a waiting task could not be looked at"),
         }
     }
 
