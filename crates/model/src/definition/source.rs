@@ -83,7 +83,7 @@ impl Node {
             NodeKind::Null => "nothing".to_owned(),
             NodeKind::Bool(value) => value.to_string(),
             NodeKind::Integer(value) => format!("the number {value}"),
-            NodeKind::Float(value) => format!("the number {value}"),
+            NodeKind::Float(value) => format!("the number {value:?}"),
             NodeKind::Text(text) => format!("the text \"{}\"", shorten(text)),
             NodeKind::Sequence(_) => "a list".to_owned(),
             NodeKind::Mapping(_) => "a mapping".to_owned(),

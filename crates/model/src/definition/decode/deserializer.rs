@@ -28,7 +28,34 @@ impl<'t> NodeDeserializer<'t> {
     pub(crate) fn new(node: &'t Node) -> Self {
         Self { node, without: None }
     }
+
+    /// A whole number may be written as `3.0`, which is one to JSON Schema too.
+    fn whole_number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.node.kind {
+            NodeKind::Float(value)
+                if value.fract() == 0.0 && (0.0..=WHOLE_FLOAT_MAX).contains(&value) =>
+            {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "it is whole, and within the range in which all are exact"
+                )]
+                visitor.visit_u64(value as u64)
+            }
+            NodeKind::Null
+            | NodeKind::Bool(_)
+            | NodeKind::Integer(_)
+            | NodeKind::Float(_)
+            | NodeKind::Text(_)
+            | NodeKind::Sequence(_)
+            | NodeKind::Mapping(_)
+            | NodeKind::Pruned => self.deserialize_any(visitor),
+        }
+    }
 }
+
+/// Up to here every whole number is exact as a float.
+const WHOLE_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
 
 impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
     type Error = DecodeError;
@@ -103,8 +130,20 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
         }
     }
 
+    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.whole_number(visitor)
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.whole_number(visitor)
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.whole_number(visitor)
+    }
+
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+        bool i8 i16 i32 i64 i128 u8 u128 f32 f64 char str string bytes byte_buf
         unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }

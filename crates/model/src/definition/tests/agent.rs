@@ -85,6 +85,10 @@ fn each_field_says_what_it_allows() {
         ("temperature: -1\n", "6:14: temperature must be from 0 to 2, found -1"),
         ("temperature: warm\n", "6:14: temperature must be a number, found the text \"warm\""),
         (
+            "max_iterations: 3.5\n",
+            "6:17: max_iterations must be a whole number from 1 to 4294967295, found the number 3.5",
+        ),
+        (
             "max_iterations: 0\n",
             "6:17: max_iterations must be a whole number from 1 to 4294967295, found the number 0",
         ),
@@ -159,6 +163,12 @@ fn each_field_says_what_it_allows() {
     ] {
         check_with(lines, &[expected]);
     }
+}
+
+#[test]
+fn a_whole_number_may_be_written_with_a_point() {
+    check("agents/writer.yaml", &format!("{BASE}max_iterations: 3.0\n"), &[]);
+    check("agents/writer.yaml", &format!("{BASE}max_iterations: 1e1\n"), &[]);
 }
 
 #[test]
