@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use polity_engine::clock::SystemClock;
-use polity_engine::runtime::cancel as steer_cancel;
+use polity_engine::decide::Rejection;
+use polity_engine::runtime::{EngineError, cancel as steer_cancel};
 use polity_store::Store;
 
 use crate::app::{App, block_on};
@@ -22,8 +23,8 @@ pub(crate) fn cancel(app: &App, args: &TaskArgs) -> CliResult {
     let home = app.definitions()?;
     let store: Arc<dyn Store> = Arc::new(app.writer(&home)?);
     let ask =
-        || block_on(async { Ok(steer_cancel(&store, &app.instances(), &SystemClock, id).await?) });
-    ask()?;
+        || block_on(async { Ok(steer_cancel(&store, &app.instances(), &SystemClock, id).await) });
+    ask()??;
     let began = Instant::now();
     let row = loop {
         let row = app.task_row(&reader, &id.to_string())?;
@@ -32,7 +33,11 @@ pub(crate) fn cancel(app: &App, args: &TaskArgs) -> CliResult {
         }
         // An owner that ended before it noticed leaves the task to whoever asks next.
         if app.is_interrupted(&row) {
-            ask()?;
+            match ask()? {
+                // It has ended since it was looked at, which the next look tells.
+                Ok(_) | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         if began.elapsed() > Duration::from_secs(OWNER_SECONDS_MAX) {
             let message = format!(
