@@ -70,6 +70,11 @@ pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreE
         .and_then(|_| File::open(&unfinished)?.sync_all())
         .map_err(|error| failed(&unfinished, &error.to_string()))?;
     let kept = if database.exists() { Some(keep_aside(database)?) } else { None };
+    // A reader of the old database may still have these open. It keeps what it has open; the new
+    // database must not find them.
+    for suffix in ["-wal", "-shm"] {
+        remove_if_there(&appended(database, suffix))?;
+    }
     put_in_place(&unfinished, database)?;
     Ok(kept)
 }

@@ -4,17 +4,25 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use super::open::io_error;
+use super::open::{BUSY_SECONDS_MAX, io_error};
 use crate::StoreError;
 
-/// Held by everyone who writes, for as long as they may.
+/// Held by everyone who writes, for as long as they may. A restore takes a moment, and is waited
+/// for.
 pub(super) fn shared(database: &Path) -> Result<File, StoreError> {
     let file = open(database)?;
-    match file.try_lock_shared() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(in_use(database)),
-        Err(TryLockError::Error(error)) => Err(io_error(database, &error)),
+    let deadline = Instant::now() + Duration::from_secs(BUSY_SECONDS_MAX);
+    loop {
+        match file.try_lock_shared() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(TryLockError::WouldBlock) => return Err(in_use(database)),
+            Err(TryLockError::Error(error)) => return Err(io_error(database, &error)),
+        }
     }
 }
 

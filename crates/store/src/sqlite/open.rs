@@ -15,7 +15,7 @@ use super::{Access, Durability};
 use crate::StoreError;
 
 /// How long to wait for another process to finish its transaction.
-const BUSY_SECONDS_MAX: u64 = 10;
+pub(super) const BUSY_SECONDS_MAX: u64 = 10;
 
 /// How many pages of the log pile up before they are moved into the database: a checkpoint costs
 /// syncs of its own, and a longer log spreads them over more commits.
