@@ -141,6 +141,8 @@ impl Shared {
             }
         }
         self.dispatch(Some(loaded)).await;
+        // Others may have ended it before anyone here waited for it.
+        self.look_after_waiting(id).await;
         TaskHandle { id, done }
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 
 use super::lock;
-use super::open::{check_header, explain, log_of};
+use super::open::{check_header, explain, io_error, log_of};
 use super::rows::decode_event;
 use crate::StoreError;
 
@@ -66,16 +66,27 @@ pub fn restore(backup: &Path, database: &Path) -> Result<Option<PathBuf>, StoreE
     }
     let _alone = lock::exclusive(database)?;
     let unfinished = with_suffix(database, "restoring");
-    fs::copy(backup, &unfinished)
-        .and_then(|_| File::open(&unfinished)?.sync_all())
-        .map_err(|error| failed(&unfinished, &error.to_string()))?;
-    let kept = if database.exists() { Some(keep_aside(database)?) } else { None };
-    // A reader of the old database may still have these open. It keeps what it has open; the new
-    // database must not find them.
-    for suffix in ["-wal", "-shm"] {
-        remove_if_there(&appended(database, suffix))?;
+    let replaced = replace(backup, &unfinished, database);
+    if replaced.is_err() {
+        // A part of a copy would only fill the disk.
+        remove_if_there(&unfinished)?;
     }
-    put_in_place(&unfinished, database)?;
+    replaced
+}
+
+fn replace(
+    backup: &Path,
+    unfinished: &Path,
+    database: &Path,
+) -> Result<Option<PathBuf>, StoreError> {
+    fs::copy(backup, unfinished)
+        .and_then(|_| File::open(unfinished)?.sync_all())
+        .map_err(|error| io_error(unfinished, &error))?;
+    let kept = keep_aside(database)?;
+    // A reader of the old database may still have this open. It keeps what it has open; the new
+    // database must not find it.
+    remove_if_there(&appended(database, "-shm"))?;
+    put_in_place(unfinished, database)?;
     Ok(kept)
 }
 
@@ -107,27 +118,34 @@ fn check_whole(path: &Path) -> Result<(), StoreError> {
 const KEPT_MAX: u32 = 1000;
 
 /// Gives the database a second name, the first that is free, under which it stays when the backup
-/// takes its own. Its log is worked in first, so that the one file is all there is of it.
-fn keep_aside(database: &Path) -> Result<PathBuf, StoreError> {
+/// takes its own. Its log is worked in first; one that cannot be, because the database is damaged
+/// or gone, is kept under the second name too.
+fn keep_aside(database: &Path) -> Result<Option<PathBuf>, StoreError> {
     let free = (1..=KEPT_MAX)
         .map(|number| with_suffix(database, &format!("before-restore-{number}")))
-        .find(|path| !path.exists())
+        .find(|path| !path.exists() && !log_of(path).exists())
         .ok_or_else(|| failed(database, "there is no free name to keep it under"))?;
-    let worked_in = Connection::open(database).and_then(|connection| {
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
-    });
-    if !matches!(worked_in, Ok(0)) {
-        // It may be damaged, which is why a backup is wanted: its log is kept as it is.
-        let (log, kept_log) = (log_of(database), log_of(&free));
-        if log.exists() {
-            fs::copy(&log, &kept_log).map_err(|error| failed(&log, &error.to_string()))?;
-            fs::remove_file(&log).map_err(|error| failed(&log, &error.to_string()))?;
+    let there = database.exists();
+    if there {
+        let busy = Connection::open(database).and_then(|connection| {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0))
+        });
+        // Someone reads it, and its newest commits are still in the log: they must not be parted.
+        if busy == Ok(true) {
+            return Err(StoreError::InUse { path: database.to_owned() });
         }
+        fs::hard_link(database, &free)
+            .or_else(|_| fs::copy(database, &free).map(|_| ()))
+            .map_err(|error| io_error(&free, &error))?;
     }
-    fs::hard_link(database, &free)
-        .or_else(|_| fs::copy(database, &free).map(|_| ()))
-        .map_err(|error| failed(&free, &error.to_string()))?;
-    Ok(free)
+    let log = log_of(database);
+    match log.metadata() {
+        Ok(metadata) if metadata.len() > 0 => {
+            fs::rename(&log, log_of(&free)).map_err(|error| io_error(&log, &error))?;
+        }
+        Ok(_) | Err(_) => remove_if_there(&log)?,
+    }
+    Ok(there.then_some(free))
 }
 
 fn put_in_place(unfinished: &Path, target: &Path) -> Result<(), StoreError> {

@@ -183,6 +183,42 @@ fn nothing_is_restored_under_one_who_writes_and_no_one_writes_under_a_restore() 
 }
 
 #[test]
+fn a_restore_keeps_a_log_that_lost_its_database() {
+    let (folder, path) = home();
+    let store = open(&path);
+    put(&store, 1);
+    let backup = folder.path().join("copy.db");
+    store.backup(&backup).unwrap();
+    drop(store);
+    fs::remove_file(&path).unwrap();
+    let log = |path: &Path| PathBuf::from(format!("{}-wal", path.display()));
+    fs::write(log(&path), "the newest commits").unwrap();
+    assert_eq!(restore(&backup, &path), Ok(None));
+    let kept = PathBuf::from(format!("{}.before-restore-1", path.display()));
+    assert_eq!(fs::read_to_string(log(&kept)).unwrap(), "the newest commits");
+    assert_eq!(open(&path).last_position().unwrap(), Position(2));
+}
+
+#[test]
+fn a_restore_does_not_part_a_reader_from_the_log_it_needs() {
+    let (folder, path) = home();
+    let store = open(&path);
+    put(&store, 1);
+    let backup = folder.path().join("copy.db");
+    store.backup(&backup).unwrap();
+    let reader = rusqlite::Connection::open(&path).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM events;").unwrap();
+    put(&store, 2);
+    drop(store);
+    assert_eq!(restore(&backup, &path), Err(StoreError::InUse { path: path.clone() }));
+    assert!(!folder.path().join("data/polity.db.restoring").exists());
+    drop(reader);
+    assert_eq!(open(&path).last_position().unwrap(), Position(4));
+    assert!(restore(&backup, &path).is_ok());
+    assert_eq!(open(&path).last_position().unwrap(), Position(2));
+}
+
+#[test]
 fn a_copy_whose_log_is_beside_it_is_not_restored_by_halves() {
     let (folder, path) = home();
     let store = open(&path);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_engine::clock::{Clock, SystemClock};
-use polity_engine::runtime::TaskHandle;
+use polity_engine::decide::Rejection;
+use polity_engine::runtime::{EngineError, TaskHandle};
 use polity_model::event::{Recorded, StreamId};
 use polity_model::task::Task;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -48,7 +49,11 @@ pub(crate) async fn follow(
                 }
                 asked_to_stop = true;
                 note!("cancelling; once more to quit and leave it interrupted");
-                workshop.runtime.cancel(id).await?;
+                match workshop.runtime.cancel(id).await {
+                    // It ended before it could be cancelled: its outcome comes next.
+                    Ok(_) | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
             event = live.recv() => match event {
                 Ok(event) if event.stream == stream => view.see(&event),
