@@ -46,8 +46,8 @@ struct Inner {
     workers: HashMap<TaskId, mpsc::UnboundedSender<Signal>>,
     /// Adopted in the middle of their run, and waiting for a free place.
     adopted: VecDeque<TaskId>,
-    /// Left with an error. Their rows stay, and another process may take them up; trying again
-    /// here would only fail again, at once and for ever.
+    /// Left with an error. They stay this process's own until it ends, and are not tried again
+    /// here, where they would only fail again, at once and for ever.
     given_up: HashSet<TaskId>,
     /// Whom to tell when a task is left alone.
     handles: HashMap<TaskId, Vec<oneshot::Sender<Outcome>>>,
