@@ -171,7 +171,7 @@ fn a_newer_version_is_seen_while_it_is_only_in_the_log() {
 }
 
 #[test]
-fn nothing_is_restored_under_one_who_writes_and_no_one_writes_under_a_restore() {
+fn nothing_is_restored_under_one_who_writes() {
     let (folder, path) = home();
     let store = open(&path);
     put(&store, 1);
