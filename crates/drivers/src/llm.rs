@@ -51,5 +51,5 @@ impl Models for LanguageModels {
 
 fn refused(message: String) -> ModelFailure {
     let failure = Failure { category: ErrorCategory::Permanent, message };
-    ModelFailure { failure, retry_after: None, mark: None }
+    ModelFailure::new(failure)
 }

@@ -83,6 +83,9 @@ pub struct ToolCall {
     pub tool: String,
     /// What to call it with.
     pub arguments: Map<String, Value>,
+    /// What the model wants to be told again together with this call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
 }
 
 impl Message {
@@ -202,6 +205,7 @@ mod tests {
                 server: "weather".into(),
                 tool: "forecast".into(),
                 arguments: Map::from_iter([("city".to_owned(), Value::from("Oslo"))]),
+                signature: None,
             }],
             timestamp,
         });

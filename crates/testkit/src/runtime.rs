@@ -12,7 +12,7 @@ use polity_engine::clock::{Clock, whole_microseconds};
 use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{
-    AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
+    AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
 };
 use polity_engine::entropy::EntropySource;
 use polity_engine::runtime::{Owners, Parts};
@@ -169,7 +169,8 @@ impl Models for ActingModels {
                 Act::Answer(content) => Ok(reply(content, Vec::new())),
                 Act::AskForTool => {
                     let (server, tool) = ("time".to_owned(), "now".to_owned());
-                    Ok(reply("", vec![AskedTool { server, tool, arguments: Map::new() }]))
+                    let arguments = AskedArguments::Object(Map::new());
+                    Ok(reply("", vec![AskedTool { server, tool, arguments, signature: None }]))
                 }
                 Act::FailForNow => Err(failure(ErrorCategory::Transient)),
                 Act::FailForGood => Err(failure(ErrorCategory::Permanent)),
@@ -187,7 +188,7 @@ fn reply(content: &str, tool_calls: Vec<AskedTool>) -> ModelReply {
 
 fn failure(category: ErrorCategory) -> ModelFailure {
     let failure = Failure { category, message: format!("as told: {category}") };
-    ModelFailure { failure, retry_after: None, mark: None }
+    ModelFailure::new(failure)
 }
 
 /// An agent with a script, as small as one can be.

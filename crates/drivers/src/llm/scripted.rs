@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use polity_engine::driver::{AskedTool, ModelFailure, ModelReply, ModelRequest};
+use polity_engine::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, ModelRequest};
 use polity_model::definition::{
     ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule,
 };
@@ -19,10 +19,10 @@ pub(super) async fn call(
     script: &ScriptDefinition,
     request: ModelRequest<'_>,
 ) -> Result<ModelReply, ModelFailure> {
-    let Some(newest) = request.messages.last() else {
+    let Some(newest) = request.history.last() else {
         return Err(refused("there is no message to answer".into()));
     };
-    let input = request.messages.first().map(Message::content).unwrap_or_default();
+    let input = request.history.first().map(Message::content).unwrap_or_default();
     let chosen = (0..).zip(&script.rules).find_map(|(index, rule)| {
         fits(rule, index, newest, request.marks)
             .map(|captures| (&rule.answer, Some(index), Some(captures)))
@@ -79,7 +79,8 @@ fn perform(
                 .map(|call| AskedTool {
                     server: call.tool.server().to_owned(),
                     tool: call.tool.tool().to_owned(),
-                    arguments: fill.object(&call.arguments),
+                    arguments: AskedArguments::Object(fill.object(&call.arguments)),
+                    signature: None,
                 })
                 .collect(),
             usage: Usage {
@@ -94,6 +95,7 @@ fn perform(
                 category: category(*status),
                 message: format!("the scripted model answered with status {status}"),
             },
+            context_full: false,
             retry_after: retry_after_seconds.map(Duration::from_secs),
             mark,
         }),

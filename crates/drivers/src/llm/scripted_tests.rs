@@ -1,6 +1,6 @@
 use jiff::Timestamp;
 use polity_engine::closure::Closure;
-use polity_engine::driver::Models;
+use polity_engine::driver::{History, Models, Toolbox, Unheard};
 use polity_model::ids::ToolCallId;
 
 use super::super::LanguageModels;
@@ -36,7 +36,14 @@ async fn ask(messages: &[Message], marks: &[u32]) -> Result<ModelReply, ModelFai
     let name = "greeter".parse().unwrap();
     let script = ScriptDefinition::from_canonical(&name, SCRIPT).unwrap();
     let closure = Closure { script: Some(script.into()), ..polity_testkit::runtime::closure() };
-    LanguageModels.call(ModelRequest { closure: &closure, messages, marks }).await
+    let request = ModelRequest {
+        closure: &closure,
+        history: History::whole(messages),
+        toolbox: &Toolbox::default(),
+        marks,
+        progress: &Unheard,
+    };
+    LanguageModels.call(request).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +56,8 @@ async fn the_default_greets_the_input() {
 async fn captures_fill_replies_and_arguments() {
     let reply = ask(&[said("user", "Weather in Oslo?")], &[]).await.unwrap();
     assert_eq!(reply.tool_calls[0].tool, "forecast");
-    let arguments = Value::Object(reply.tool_calls[0].arguments.clone());
+    let AskedArguments::Object(arguments) = reply.tool_calls[0].arguments.clone() else { panic!() };
+    let arguments = Value::Object(arguments);
     assert_eq!(arguments, serde_json::json!({"city": "Oslo", "days": [1, "Oslo"]}));
 
     let reply = ask(&[said("user", "cost 12")], &[]).await.unwrap();

@@ -30,7 +30,7 @@ impl RecordFailure {
         given: &mut Given,
     ) -> Result<Decision, Rejection> {
         expect_awaiting_model(state, "RecordFailure")?;
-        let ModelFailure { failure, retry_after, mark } = &self.failure;
+        let ModelFailure { failure, retry_after, mark, .. } = &self.failure;
         let mut events = vec![Event::ModelFailed {
             failure: failure.clone(),
             duration_ms: self.duration_ms,
@@ -84,8 +84,10 @@ mod tests {
 
     fn failed(category: ErrorCategory, timed_out: bool) -> RecordFailure {
         let failure = Failure { category, message: "no".into() };
-        let failure =
-            ModelFailure { failure, retry_after: Some(Duration::from_secs(7)), mark: None };
+        let failure = ModelFailure {
+            retry_after: Some(Duration::from_secs(7)),
+            ..ModelFailure::new(failure)
+        };
         RecordFailure { failure, timed_out, duration_ms: 1 }
     }
 

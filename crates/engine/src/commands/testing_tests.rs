@@ -13,7 +13,7 @@ use serde_json::Map;
 use super::{CancelTask, Canceller, CreateTask, RecordFailure, RetryExecution, StartTask};
 use crate::closure::Closure;
 use crate::decide::Given;
-use crate::driver::{AskedTool, ModelFailure, ModelReply};
+use crate::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply};
 use crate::entropy::Entropy;
 use crate::state::{Phase, TaskState};
 
@@ -74,7 +74,7 @@ pub(super) fn running() -> TaskState {
 
 pub(super) fn backing_off() -> TaskState {
     let failure = Failure { category: ErrorCategory::Transient, message: "overloaded".into() };
-    let failure = ModelFailure { failure, retry_after: None, mark: None };
+    let failure = ModelFailure::new(failure);
     let failed = RecordFailure { failure, timed_out: false, duration_ms: 1 };
     let events = failed.decide(&running(), &mut given()).unwrap().events;
     with(running(), events)
@@ -104,6 +104,7 @@ pub(super) fn reply(content: &str) -> ModelReply {
 }
 
 pub(super) fn asks_for_tool() -> ModelReply {
-    let tool = AskedTool { server: "time".into(), tool: "now".into(), arguments: Map::new() };
+    let arguments = AskedArguments::Object(Map::new());
+    let tool = AskedTool { server: "time".into(), tool: "now".into(), arguments, signature: None };
     ModelReply { tool_calls: vec![tool], ..reply("") }
 }

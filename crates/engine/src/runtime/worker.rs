@@ -18,7 +18,7 @@ use crate::commands::{
     CancelTask, Canceller, RecordAnswer, RecordFailure, ResumeTask, RetryExecution, StartTask,
 };
 use crate::decide::{Command, Effect, Rejection, decide};
-use crate::driver::{ModelFailure, ModelReply, ModelRequest};
+use crate::driver::{History, ModelFailure, ModelReply, ModelRequest, Toolbox, Unheard};
 use crate::state::TaskState;
 
 pub(super) struct Worker {
@@ -124,8 +124,10 @@ impl Worker {
             .map_or(Duration::MAX, |llm| Duration::from_secs(llm.llm_config.timeout_seconds.get()));
         let request = ModelRequest {
             closure,
-            messages: state.context().conversation.messages(),
+            history: History::whole(state.context().conversation.messages()),
+            toolbox: &Toolbox::default(),
             marks: state.marks(),
+            progress: &Unheard,
         };
         let began = shared.parts.clock.now();
         let call = tokio::time::timeout(limit, shared.parts.models.call(request));
@@ -216,7 +218,7 @@ fn outcome(
                 limit.as_secs()
             );
             let failure = Failure { category: ErrorCategory::Transient, message };
-            let failure = ModelFailure { failure, retry_after: None, mark: None };
+            let failure = ModelFailure::new(failure);
             Command::RecordFailure(RecordFailure { failure, timed_out: true, duration_ms })
         }
     }

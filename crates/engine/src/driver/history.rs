@@ -1,0 +1,42 @@
+//! The part of a conversation that a model is sent.
+
+use polity_model::message::Message;
+
+/// A conversation, perhaps without its middle: what opened it, and what was said lately. It borrows
+/// both, and nothing of them is copied.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct History<'a> {
+    opening: &'a [Message],
+    recent: &'a [Message],
+}
+
+impl<'a> History<'a> {
+    /// All of it.
+    pub fn whole(messages: &'a [Message]) -> Self {
+        Self { opening: &[], recent: messages }
+    }
+
+    /// The first message, and those from `kept_from` on.
+    pub fn shortened(messages: &'a [Message], kept_from: usize) -> Self {
+        let kept_from = kept_from.min(messages.len());
+        if kept_from <= 1 {
+            return Self::whole(messages);
+        }
+        Self { opening: &messages[..1], recent: &messages[kept_from..] }
+    }
+
+    /// The messages, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a Message> + use<'a> {
+        self.opening.iter().chain(self.recent)
+    }
+
+    /// The message that opened the conversation: the task.
+    pub fn first(&self) -> Option<&'a Message> {
+        self.iter().next()
+    }
+
+    /// The newest message.
+    pub fn last(&self) -> Option<&'a Message> {
+        self.iter().next_back()
+    }
+}

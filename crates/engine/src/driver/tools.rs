@@ -1,0 +1,102 @@
+//! Calling a tool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_model::definition::{ToolName, ToolPattern};
+use polity_model::failure::Failure;
+use serde_json::{Map, Value};
+
+use super::BoxFuture;
+
+/// One tool: what its server says of it, and what the home's settings do.
+#[derive(Debug)]
+pub struct Tool {
+    /// The server and the tool.
+    pub name: ToolName,
+    /// What it does, for the model.
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub input_schema: Map<String, Value>,
+    /// The JSON Schema of its structured results, if it has one.
+    pub output_schema: Option<Map<String, Value>>,
+    /// Whether a call may be repeated without harm: the tool only reads, or repeating it changes
+    /// nothing more. The server may say so, or the settings.
+    pub repeatable: bool,
+    /// How long one call may take.
+    pub timeout: Duration,
+    /// The tools to try instead when this one fails, in order.
+    pub fallback_tools: Vec<ToolName>,
+}
+
+/// The tools that one agent has at this moment.
+#[derive(Debug, Clone, Default)]
+pub struct Toolbox {
+    offered: Vec<Arc<Tool>>,
+    in_reserve: Vec<Arc<Tool>>,
+}
+
+impl Toolbox {
+    /// `offered` is what the agent may ask for; `in_reserve` is what may stand in for those, and
+    /// cannot be asked for.
+    pub fn new(offered: Vec<Arc<Tool>>, in_reserve: Vec<Arc<Tool>>) -> Self {
+        Self { offered, in_reserve }
+    }
+
+    /// The tools that the agent may ask for.
+    pub fn offered(&self) -> &[Arc<Tool>] {
+        &self.offered
+    }
+
+    /// The tool of that name, offered or in reserve.
+    pub fn find(&self, server: &str, tool: &str) -> Option<&Arc<Tool>> {
+        self.offered
+            .iter()
+            .chain(&self.in_reserve)
+            .find(|known| known.name.server() == server && known.name.tool() == tool)
+    }
+}
+
+/// What a tool answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolReply {
+    /// The text. Pictures and other data are described in it, not contained.
+    pub content: String,
+    /// The result as JSON, where the tool gives one.
+    pub structured: Option<Value>,
+    /// Whether the tool says that it failed.
+    pub is_error: bool,
+}
+
+/// A call that brought no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolFailure {
+    /// Why.
+    pub failure: Failure,
+    /// Whether the call may have reached the tool, so that it may have had its effect.
+    pub maybe_done: bool,
+}
+
+/// The tools of an agent cannot be listed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", failure.message)]
+pub struct ToolsUnavailable {
+    /// Why. A transient failure may pass.
+    pub failure: Failure,
+}
+
+/// Lists and calls tools. Servers are started when they are first needed, and shared.
+pub trait Tools: Send + Sync {
+    /// What there is of the tools that an agent may use, as their servers list them now.
+    fn toolbox<'a>(
+        &'a self,
+        patterns: &'a [ToolPattern],
+    ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>>;
+
+    /// Makes one call, once. Dropping the future abandons the call, and tells the server so.
+    fn call<'a>(
+        &'a self,
+        tool: &'a ToolName,
+        arguments: &'a Map<String, Value>,
+    ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>>;
+}
