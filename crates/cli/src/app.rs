@@ -121,7 +121,7 @@ impl App {
         use polity_model::machine::task::TaskStatus;
         match row.status {
             TaskStatus::Pending | TaskStatus::Running => {
-                !row.owner.is_some_and(|owner| Owners::is_alive(&self.instances(), owner.instance))
+                !row.owner.is_some_and(|owner| Owners::is_alive(&self.instances(), owner))
             }
             TaskStatus::AwaitingHuman
             | TaskStatus::Completed

@@ -11,7 +11,8 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::name::Name;
 
 use crate::commands::{
-    CancelTask, ClaimTask, RecordAnswer, RecordFailure, ResumeTask, RetryExecution, StartTask,
+    CancelTask, ClaimTask, RecordAnswer, RecordFailure, ReleaseTask, ResumeTask, RetryExecution,
+    StartTask,
 };
 use crate::entropy::Entropy;
 use crate::state::{Phase, TaskState};
@@ -30,6 +31,8 @@ pub struct Given {
 pub enum Command {
     /// Make the task one's own.
     ClaimTask(ClaimTask),
+    /// Let go of it without having ended it.
+    ReleaseTask(ReleaseTask),
     /// Begin the work.
     StartTask(StartTask),
     /// Go on after the former owner is gone.
@@ -136,6 +139,7 @@ pub fn decide(
 ) -> Result<Decision, Rejection> {
     match command {
         Command::ClaimTask(command) => command.decide(state),
+        Command::ReleaseTask(command) => command.decide(state),
         Command::StartTask(command) => command.decide(state, given),
         Command::ResumeTask(command) => command.decide(state, given),
         Command::RecordAnswer(command) => command.decide(state, given),

@@ -11,6 +11,7 @@
 
 mod desk;
 mod load;
+mod mend;
 mod steer;
 mod watch;
 mod worker;
@@ -174,8 +175,7 @@ impl Runtime {
         let mut loaded = load(&parts.store, id).await?;
         for _ in 0..CONFLICTS_MAX {
             let state = &loaded.state;
-            let owner = state.owner().map(|owner| owner.instance);
-            let owner_alive = owner.is_some_and(|owner| parts.owners.is_alive(owner));
+            let owner_alive = state.owner().is_some_and(|owner| parts.owners.is_alive(owner));
             let claim = ClaimTask { instance: parts.instance, owner_alive };
             let mut given = self.shared.given();
             let decision = decide(state, &Command::ClaimTask(claim), &mut given)?;
@@ -253,7 +253,7 @@ impl Shared {
         let commit = Commit {
             stream: state.stream(),
             expected_sequence: state.sequence(),
-            owner_epoch: opened.or(state.owner().map(|owner| owner.epoch)),
+            owner_epoch: opened.or(Some(state.epoch())),
             at: given.now,
             events,
             definitions: Vec::new(),

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use polity_model::context::AgentContext;
-use polity_model::event::{Event, ExecutionChange, Pin, Recorded, ResultRef, Sequence, StreamId};
+use polity_model::event::{
+    Epoch, Event, ExecutionChange, Pin, Recorded, ResultRef, Sequence, StreamId,
+};
 use polity_model::execution::{AgentExecution, RetryRefused};
-use polity_model::ids::TaskId;
+use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::IllegalTransition;
 use polity_model::machine::task::{TaskStatus, TaskTransition};
 use polity_model::message::Message;
 use polity_model::task::{RunFinished, Task, TaskEnd, TaskExecution, TaskOrder};
-use polity_store::Ownership;
 
 use crate::closure::Closure;
 
@@ -36,7 +37,8 @@ pub struct TaskState {
     task: TaskExecution,
     context: AgentContext,
     pins: Vec<Pin>,
-    owner: Option<Ownership>,
+    owner: Option<InstanceId>,
+    epoch: Epoch,
     execution: Option<AgentExecution>,
     phase: Phase,
     iterations: u32,
@@ -110,6 +112,7 @@ impl TaskState {
             context,
             pins: created.pins,
             owner: None,
+            epoch: Epoch::default(),
             execution: None,
             phase: Phase::Still,
             iterations: 0,
@@ -128,8 +131,10 @@ impl TaskState {
         match event {
             Event::TaskCreated(_) => return Err(BrokenJournal::NoBeginning),
             Event::TaskClaimed { instance, epoch } => {
-                self.owner = Some(Ownership { instance, epoch });
+                self.owner = Some(instance);
+                self.epoch = epoch;
             }
+            Event::TaskReleased => self.owner = None,
             Event::TaskStarted => {
                 self.task.advance(TaskTransition::Start, at)?;
             }
@@ -225,9 +230,14 @@ impl TaskState {
         &self.pins
     }
 
-    /// Who owns the task.
-    pub fn owner(&self) -> Option<Ownership> {
+    /// The process that the task belongs to.
+    pub fn owner(&self) -> Option<InstanceId> {
         self.owner
+    }
+
+    /// How often the task has changed hands.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
     }
 
     /// The newest execution.

@@ -97,6 +97,8 @@ pub enum Event {
         /// How often the task has changed hands, this time included.
         epoch: Epoch,
     },
+    /// The owner let go of the task without having ended it: anyone may go on with it.
+    TaskReleased,
     /// The task's turn came.
     TaskStarted,
     /// A new owner goes on with a task whose former owner is gone.
@@ -267,6 +269,7 @@ impl Event {
         match self {
             Self::TaskClaimed { epoch, .. } => Some(*epoch),
             Self::TaskCreated(_)
+            | Self::TaskReleased
             | Self::TaskStarted
             | Self::TaskResumed
             | Self::CancelRequested
@@ -287,6 +290,7 @@ impl Event {
         match self {
             Self::TaskCreated(_) => "task_created",
             Self::TaskClaimed { .. } => "task_claimed",
+            Self::TaskReleased => "task_released",
             Self::TaskStarted => "task_started",
             Self::TaskResumed => "task_resumed",
             Self::CancelRequested => "cancel_requested",

@@ -23,6 +23,7 @@ fn one_of_each() -> Vec<Event> {
             parent_task_id: Some(TaskId::from_random_bytes([1; 16])),
         }),
         Event::TaskClaimed { instance: InstanceId::from_random_bytes([3; 16]), epoch: Epoch(1) },
+        Event::TaskReleased,
         Event::TaskStarted,
         Event::TaskResumed,
         Event::CancelRequested,

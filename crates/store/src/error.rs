@@ -61,8 +61,8 @@ pub enum StoreError {
         /// What was seen.
         detail: String,
     },
-    /// The database is open for writing somewhere, and must not be.
-    #[error("the database {path} is in use by a process that is at work")]
+    /// The database is open somewhere, and must not be.
+    #[error("the database {path} is in use by another process")]
     InUse {
         /// The file.
         path: PathBuf,
@@ -98,7 +98,7 @@ impl StoreError {
         match self {
             Self::Damaged { .. } => {
                 "nothing was changed; bring a backup back with `polity restore FILE`, \
-                 or move the file away to begin anew"
+                 or move the file and the log beside it (-wal) away to begin anew"
             }
             Self::Foreign { .. } => "nothing was changed; use another home folder with --home",
             Self::Newer { .. } => "nothing was changed; use the newer program that wrote it",
@@ -115,7 +115,7 @@ impl StoreError {
                  bring a backup back with `polity restore FILE`"
             }
             Self::InUse { .. } => {
-                "nothing was changed; wait until no process of this home is at work, then try again"
+                "nothing was changed; wait until no process uses this home, then try again"
             }
             Self::Exists { .. } => "nothing was overwritten; name a file that does not exist yet",
             Self::Missing { .. } => "check the path",

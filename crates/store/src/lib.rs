@@ -14,7 +14,7 @@ mod sqlite;
 pub use commit::{Commit, CommitError, CommitTicket, Committed, PinnedDefinition};
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use projection::{CheckpointRow, MessageRow, Ownership, TaskRow};
+pub use projection::{CheckpointRow, MessageRow, TaskRow};
 pub use sqlite::{Access, Durability, SqliteStore, restore};
 
 use polity_model::definition::Digest;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use polity_model::definition::Digest;
-use polity_model::event::{Epoch, Position, Recorded, Sequence, StreamId};
+use polity_model::event::{Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
@@ -72,7 +72,7 @@ impl Tables {
             recorded.push(Recorded { position, stream: stream.clone(), sequence, at, event });
         }
         if let (Some(expected), Some(row)) = (owner_epoch, &changes.row) {
-            let actual = row.owner.map_or(Epoch::default(), |owner| owner.epoch);
+            let actual = row.epoch;
             if actual != expected {
                 return Err(CommitError::Fenced { expected, actual });
             }
@@ -182,7 +182,7 @@ impl Store for MemoryStore {
             .tasks
             .values()
             .filter(|row| row.status == TaskStatus::Pending)
-            .filter(|row| row.owner.is_some_and(|held| held.instance == owner))
+            .filter(|row| row.owner == Some(owner))
             .filter(|row| row.created_position > after)
             .min_by_key(|row| row.created_position)
             .cloned())

@@ -15,15 +15,6 @@ use polity_model::name::Name;
 use polity_model::task::Task;
 use polity_model::usage::Usage;
 
-/// Who owns a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ownership {
-    /// The process.
-    pub instance: InstanceId,
-    /// How often the task has changed hands.
-    pub epoch: Epoch,
-}
-
 /// What is known of a task without reading its events. Its texts stay in the journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskRow {
@@ -33,8 +24,10 @@ pub struct TaskRow {
     pub status: TaskStatus,
     /// The agent or workflow.
     pub assigned_agent: Name,
-    /// Its owner.
-    pub owner: Option<Ownership>,
+    /// The process that it belongs to. None where no one is at work on it, or should be.
+    pub owner: Option<InstanceId>,
+    /// How often it has changed hands.
+    pub epoch: Epoch,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it began to run.
@@ -142,6 +135,7 @@ impl Changes {
                 status: TaskStatus::INITIAL,
                 assigned_agent: created.assigned_agent.clone(),
                 owner: None,
+                epoch: Epoch::default(),
                 created_at: at,
                 started_at: None,
                 completed_at: None,
@@ -169,12 +163,14 @@ impl Changes {
             | Event::ModelCalled { .. }
             | Event::ModelFailed { .. } => {}
             Event::TaskClaimed { instance, epoch } => {
-                let expected = row.owner.map_or(Epoch::default(), |owner| owner.epoch).next();
+                let expected = row.epoch.next();
                 if *epoch != expected {
                     return Err(Refused(format!("the next owner has {expected:?}, not {epoch:?}")));
                 }
-                row.owner = Some(Ownership { instance: *instance, epoch: *epoch });
+                row.owner = Some(*instance);
+                row.epoch = *epoch;
             }
+            Event::TaskReleased => row.owner = None,
             Event::TaskStarted => {
                 row.status = row.status.transition(TaskTransition::Start)?;
                 row.started_at.get_or_insert(at);
@@ -315,6 +311,7 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
         }
         Event::ModelAnswered { message, .. } | Event::MessageAdded { message } => Some(message),
         Event::TaskClaimed { .. }
+        | Event::TaskReleased
         | Event::TaskStarted
         | Event::TaskResumed
         | Event::CancelRequested

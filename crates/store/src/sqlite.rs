@@ -58,8 +58,8 @@ pub struct SqliteStore {
     /// Readers that are free.
     readers: Mutex<Vec<Connection>>,
     writer: Option<Writer>,
-    /// Keeps the database from being replaced while this writes to it. Given up last, when the
-    /// writer has ended.
+    /// Keeps the database from being replaced while this uses it. Given up last, when the writer
+    /// has ended.
     _lock: Option<File>,
 }
 
@@ -74,14 +74,14 @@ impl SqliteStore {
         let (writer, lock) = match access {
             Access::ReadWrite(durability) => {
                 open::make_folder(path)?;
-                open::check_header(path)?;
-                let lock = lock::shared(path)?;
+                let lock = open::up_to_date(path, durability)?;
                 let connection = open::for_writing(path, durability)?;
                 (Some(Writer::start(connection, path.to_owned())?), Some(lock))
             }
             Access::ReadOnly => {
+                let lock = lock::shared_by_reader(path)?;
                 open::check_header(path)?;
-                (None, None)
+                (None, lock)
             }
         };
         let readers = Mutex::new(Vec::new());

@@ -32,6 +32,8 @@ pub struct MortalStore {
 }
 
 struct Life {
+    /// How many looks at the queue fail before one succeeds.
+    queue_reads_to_fail: u32,
     /// Commits until death; `None` lives on.
     commits_left: Option<(u32, Side)>,
     dead: bool,
@@ -41,8 +43,18 @@ struct Life {
 impl MortalStore {
     /// Dies at the given commit, counted from 0; lives on without one.
     pub fn new(inner: Arc<dyn Store>, dies: Option<(u32, Side)>) -> Self {
-        let life = Life { commits_left: dies, dead: false, acknowledged: Vec::new() };
+        let life = Life {
+            queue_reads_to_fail: 0,
+            commits_left: dies,
+            dead: false,
+            acknowledged: Vec::new(),
+        };
         Self { inner, life: Mutex::new(life) }
+    }
+
+    /// The next looks at the queue fail, as on a disk that cannot be read for a while.
+    pub fn fail_queue_reads(&self, count: u32) {
+        self.life.lock().unwrap().queue_reads_to_fail = count;
     }
 
     /// Dies now.
@@ -133,6 +145,14 @@ impl Store for MortalStore {
         owner: InstanceId,
         after: Position,
     ) -> Result<Option<TaskRow>, StoreError> {
+        {
+            let mut life = self.life.lock().unwrap();
+            if life.queue_reads_to_fail > 0 {
+                life.queue_reads_to_fail -= 1;
+                let (path, detail) = ("journal".into(), "as told".into());
+                return Err(StoreError::Failed { path, detail });
+            }
+        }
         self.alive()?.next_pending(owner, after)
     }
 

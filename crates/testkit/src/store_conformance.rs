@@ -24,6 +24,7 @@ macro_rules! store_conformance {
             sequences_and_positions_have_no_gaps,
             a_conflict_fails_alone,
             a_former_owner_is_fenced,
+            a_released_task_keeps_its_epoch,
             impossible_events_are_refused_and_leave_nothing,
             projections_follow_the_events,
             events_can_be_read_from_any_point,
@@ -112,8 +113,21 @@ pub fn a_former_owner_is_fenced(store: &Shared) {
     assert_eq!(late, Err(CommitError::Fenced { expected: Epoch(1), actual: Epoch(2) }));
     let row = store.task_row(task_id(1)).unwrap().unwrap();
     assert_eq!(row.status, TaskStatus::Pending);
-    assert_eq!(row.owner.unwrap().instance, instance_id(2));
+    assert_eq!(row.owner, Some(instance_id(2)));
     store.commit(commit(task_id(1), 3, Some(2), vec![Event::TaskStarted])).wait().unwrap();
+}
+
+/// A task that was let go of has no owner, and its next owner comes after all former ones.
+pub fn a_released_task_keeps_its_epoch(store: &Shared) {
+    begin(store, task_id(1));
+    store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskReleased])).wait().unwrap();
+    let row = store.task_row(task_id(1)).unwrap().unwrap();
+    assert_eq!((row.owner, row.epoch), (None, Epoch(1)));
+    assert_eq!(store.next_pending(instance_id(1), Position(0)).unwrap(), None);
+    let stale = store.commit(commit(task_id(1), 3, Some(1), vec![claimed(instance_id(2), 1)]));
+    assert!(matches!(stale.wait(), Err(CommitError::Illegal { .. })));
+    let next = vec![claimed(instance_id(2), 2)];
+    store.commit(commit(task_id(1), 3, Some(2), next)).wait().unwrap();
 }
 
 /// The state machines hold in the store too.

@@ -29,13 +29,20 @@ pub(crate) fn backup(app: &App, args: &BackupArgs) -> CliResult {
 pub(crate) fn restore(app: &App, args: &RestoreArgs) -> CliResult {
     app.folder.must_exist()?;
     let kept = polity_store::restore(&args.file, &app.folder.database()).map_err(|error| {
-        let of_the_backup = matches!(
-            error,
-            StoreError::Damaged { .. }
-                | StoreError::Foreign { .. }
-                | StoreError::Missing { .. }
-                | StoreError::Failed { .. }
-        );
+        let of_the_backup = match &error {
+            StoreError::Damaged { path, .. }
+            | StoreError::Foreign { path }
+            | StoreError::Missing { path }
+            | StoreError::Failed { path, .. } => *path == args.file,
+            StoreError::Newer { .. }
+            | StoreError::Full { .. }
+            | StoreError::NotWritable { .. }
+            | StoreError::Busy { .. }
+            | StoreError::Unreadable { .. }
+            | StoreError::InUse { .. }
+            | StoreError::Exists { .. }
+            | StoreError::Closed => false,
+        };
         let error = CliError::from(error);
         if of_the_backup {
             error.hint("nothing was changed; name a file that `polity backup` wrote")

@@ -68,6 +68,39 @@ fn what_happened_can_be_read_where_nothing_can_be_written() {
     assert_eq!(refused.code, 1, "{refused:?}");
 }
 
+/// Files may not grow beyond 100 kB; what would make them is refused, as on a full disk. Whatever is
+/// in the file `input` is the program's.
+fn on_a_full_disk(sandbox: &Sandbox, args: &str) -> Said {
+    let program = env!("CARGO_BIN_EXE_polity");
+    let script = format!("trap '' XFSZ; ulimit -f 100; exec {program} {args}");
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(sandbox.path())
+        .stdin(fs::File::open(sandbox.file("input")).unwrap())
+        .output();
+    said(&output.unwrap())
+}
+
+#[test]
+fn a_restore_that_does_not_fit_leaves_nothing_behind() {
+    let sandbox = Sandbox::new();
+    sandbox.write("input", "");
+    sandbox.polity_with_input(&["run", "greeter", "-"], "x".repeat(300_000).as_bytes());
+    assert_eq!(sandbox.polity(&["backup", "large.db"]).code, 0);
+    sandbox.polity(&["run", "greeter", "Ada"]);
+    let files = || {
+        let names = fs::read_dir(sandbox.file("data")).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = files();
+    let said = on_a_full_disk(&sandbox, "restore large.db --json");
+    assert_eq!((said.code, said.error()["code"].as_str()), (1, Some("disk_full")), "{said:?}");
+    assert_eq!(files(), before);
+    assert_eq!(sandbox.tasks().len(), 2);
+}
+
 #[test]
 fn a_full_disk_loses_nothing_and_the_task_goes_on_later() {
     let sandbox = Sandbox::new();
@@ -79,17 +112,7 @@ fn a_full_disk_loses_nothing_and_the_task_goes_on_later() {
         ),
     );
     sandbox.polity(&["run", "greeter", "Ada"]);
-    // Files may not grow beyond this; what would make them is refused, as on a full disk.
-    let limited = |args: &str| {
-        let script =
-            format!("trap '' XFSZ; ulimit -f 100; exec {} {args}", env!("CARGO_BIN_EXE_polity"));
-        let output = Command::new("bash")
-            .args(["-c", &script])
-            .current_dir(sandbox.path())
-            .stdin(fs::File::open(sandbox.file("input")).unwrap())
-            .output();
-        said(&output.unwrap())
-    };
+    let limited = |args: &str| on_a_full_disk(&sandbox, args);
     sandbox.write("input", &"x".repeat(300_000));
     let refused = limited("run greeter - --json");
     assert_eq!(refused.code, 1, "{}", refused.err);

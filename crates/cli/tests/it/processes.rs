@@ -1,5 +1,6 @@
 //! Several processes on one home: at once, after one another, against each other.
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
 use std::time::Instant;
 
@@ -129,4 +130,67 @@ fn waiting_for_a_task_that_no_one_works_on_ends_with_advice() {
     assert!(began.elapsed().as_secs() < 30);
     let cancelled = sandbox.polity(&["task", "cancel", &id]);
     assert_eq!(cancelled.out, format!("task {id} is cancelled\n"));
+}
+
+#[test]
+fn a_second_ctrl_c_quits_at_once_and_leaves_the_task_interrupted() {
+    let sandbox = Sandbox::new();
+    let mut running = sandbox.start(&["run", "greeter", "slow"]);
+    sandbox.wait_for_status("running");
+    // Whoever holds the journal keeps the cancel from being written, as a disk that hangs would.
+    let journal = rusqlite::Connection::open(sandbox.file("data/polity.db")).unwrap();
+    journal.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut told = String::new();
+    let mut stderr = BufReader::new(running.stderr.take().unwrap());
+    signal(&running, "-INT");
+    while !told.contains("cancelling") {
+        assert_ne!(stderr.read_line(&mut told).unwrap(), 0, "{told}");
+    }
+    signal(&running, "-INT");
+    let code = running.wait().unwrap().code();
+    stderr.read_to_string(&mut told).unwrap();
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("interrupted") && told.contains("polity task resume"), "{told}");
+    drop(journal);
+    let task = &sandbox.tasks()[0];
+    assert_eq!((task["status"].as_str(), &task["interrupted"]), (Some("running"), &true.into()));
+}
+
+#[test]
+fn ctrl_c_in_the_moment_a_task_ends_costs_neither_result_nor_exit_code() {
+    let sandbox = Sandbox::new();
+    for pause_ms in (0..24).map(|step| step * 2) {
+        let running = sandbox.start(&["run", "greeter", "Ada", "--json"]);
+        std::thread::sleep(std::time::Duration::from_millis(pause_ms));
+        signal(&running, "-INT");
+        let ended = running.wait_with_output().unwrap();
+        let status = ended.status;
+        if status.code().is_none() {
+            // It had not got as far as listening to signals.
+            continue;
+        }
+        let task: serde_json::Value = serde_json::from_slice(&ended.stdout)
+            .unwrap_or_else(|error| panic!("{error} after {pause_ms} ms: {ended:?}"));
+        let expected = match task["status"].as_str() {
+            Some("completed") => 0,
+            Some("cancelled") => 4,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(status.code(), Some(expected), "{task}");
+        assert_eq!(task["result"].is_string(), expected == 0, "{task}");
+    }
+}
+
+#[test]
+fn many_may_cancel_the_same_task() {
+    let sandbox = Sandbox::new();
+    let mut running = sandbox.start(&["run", "greeter", "slow"]);
+    let id = sandbox.wait_for_status("running");
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let cancels: Vec<_> = (0..6).map(|_| sandbox.start(&["task", "cancel", &id])).collect();
+    for cancel in cancels {
+        let said = said(&cancel.wait_with_output().unwrap());
+        assert_eq!((said.code, said.out), (0, format!("task {id} is cancelled\n")), "{}", said.err);
+    }
 }

@@ -32,7 +32,7 @@ fn nothing_is_restored_under_a_living_process() {
     let id = sandbox.wait_for_status("running");
     let said = sandbox.polity(&["restore", "b.db"]);
     assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("is in use by a process"), "{said:?}");
+    assert!(said.err.contains("is in use by another process"), "{said:?}");
     sandbox.polity(&["task", "cancel", &id]);
     running.wait().unwrap();
 }

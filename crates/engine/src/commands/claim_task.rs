@@ -2,7 +2,7 @@
 //! is alive is a fact of the world, so whoever asks has looked and says so. A second claimer on the
 //! same point loses by the sequence, and the former owner by its epoch.
 
-use polity_model::event::{Epoch, Event};
+use polity_model::event::Event;
 use polity_model::ids::InstanceId;
 
 use crate::decide::{Decision, Rejection};
@@ -23,21 +23,22 @@ impl ClaimTask {
         if state.status().is_final() {
             return Err(Rejection::Finished { task, status: state.status() });
         }
-        let epoch = match state.owner() {
-            Some(owner) if owner.instance == self.instance => return Ok(Decision::default()),
+        match state.owner() {
+            Some(owner) if owner == self.instance => return Ok(Decision::default()),
             Some(owner) if self.owner_alive => {
-                return Err(Rejection::OwnerAlive { task, owner: owner.instance });
+                return Err(Rejection::OwnerAlive { task, owner });
             }
-            Some(owner) => owner.epoch,
-            None => Epoch::default(),
-        };
-        let claimed = Event::TaskClaimed { instance: self.instance, epoch: epoch.next() };
+            Some(_) | None => {}
+        }
+        let claimed = Event::TaskClaimed { instance: self.instance, epoch: state.epoch().next() };
         Ok(Decision { events: vec![claimed], effect: None })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use polity_model::event::Epoch;
+
     use super::*;
     use crate::commands::testing::{cancelled, instance, pending, running};
 

@@ -3,7 +3,7 @@
 //! A task that waits for its turn is a pending row of the store and nothing else. Only handles that
 //! someone holds, and tasks that were adopted in the middle of their run, are kept here.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -41,16 +41,19 @@ pub(super) struct Desk {
 }
 
 #[derive(Default)]
-struct Inner {
-    closed: bool,
-    workers: HashMap<TaskId, mpsc::UnboundedSender<Signal>>,
+pub(super) struct Inner {
+    pub(super) closed: bool,
+    pub(super) workers: HashMap<TaskId, mpsc::UnboundedSender<Signal>>,
     /// Adopted in the middle of their run, and waiting for a free place.
     adopted: VecDeque<TaskId>,
-    /// Left with an error. They stay this process's own until it ends, and are not tried again
-    /// here, where they would only fail again, at once and for ever.
-    given_up: HashSet<TaskId>,
+    /// Left with an error, and not let go of yet. They are not tried again here, where they would
+    /// only fail again, at once and for ever.
+    /// Counted is how often letting go was tried.
+    pub(super) given_up: HashMap<TaskId, u32>,
+    /// How often in a row the queue could not be read.
+    pub(super) queue_failures: u32,
     /// Whom to tell when a task is left alone.
-    handles: HashMap<TaskId, Vec<oneshot::Sender<Outcome>>>,
+    pub(super) handles: HashMap<TaskId, Vec<oneshot::Sender<Outcome>>>,
 }
 
 impl Desk {
@@ -58,7 +61,7 @@ impl Desk {
         Self { limit: limit.get() as usize, inner: Mutex::default() }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
         // Every change below is a single step, so a panic elsewhere leaves the desk whole.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,14 +154,14 @@ impl Shared {
     pub(super) fn dispatch(self: &Arc<Self>, mut at_hand: Option<Loaded>) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             while self.desk.has_place() {
-                let (next, signals) = match self.next_in_line().await {
+                let next = self.next_in_line().await;
+                if next.is_ok() {
+                    self.desk.inner().queue_failures = 0;
+                }
+                let (next, signals) = match next {
                     Ok(Some(next)) => next,
                     Ok(None) => return,
-                    Err(error) => {
-                        // The rows are still there: the next worker that ends tries again.
-                        tracing::error!(%error, "the queue could not be read");
-                        return;
-                    }
+                    Err(error) => return self.queue_unread(error).await,
                 };
                 let loaded = match at_hand.take_if(|loaded| loaded.state.id() == next) {
                     Some(loaded) => Ok(loaded),
@@ -185,7 +188,7 @@ impl Shared {
             // A worker that has just begun may not have left the queue on disk yet.
             let passed_over = {
                 let inner = self.desk.inner();
-                inner.workers.contains_key(&row.id) || inner.given_up.contains(&row.id)
+                inner.workers.contains_key(&row.id) || inner.given_up.contains_key(&row.id)
             };
             if passed_over {
                 after = row.created_position;
@@ -229,23 +232,30 @@ impl Shared {
 
     /// A worker is done with its task, one way or another.
     async fn left(self: &Arc<Self>, id: TaskId, outcome: Outcome) {
+        self.answer(id, &outcome);
+        self.release(id).await;
+        self.dispatch(None).await;
+    }
+
+    /// Takes the task off the desk, and tells those who wait for it.
+    pub(super) fn answer(&self, id: TaskId, outcome: &Outcome) {
         let handles = {
             let mut inner = self.desk.inner();
             inner.workers.remove(&id);
             inner.adopted.retain(|adopted| *adopted != id);
-            if outcome.is_err() {
-                inner.given_up.insert(id);
+            // A runtime that is gone writes nothing more.
+            if outcome.is_err() && !inner.closed {
+                inner.given_up.insert(id, 0);
             }
             inner.handles.remove(&id).unwrap_or_default()
         };
-        if let Err(error) = &outcome {
+        if let Err(error) = outcome {
             tracing::warn!(%id, %error, "a task was left");
         }
         for handle in handles {
             // Whoever dropped the handle does not wait.
             let _ = handle.send(outcome.clone());
         }
-        self.dispatch(None).await;
     }
 }
 

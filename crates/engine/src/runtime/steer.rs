@@ -47,7 +47,7 @@ pub async fn cancel(
 ) -> Result<Steered, EngineError> {
     for _ in 0..CONFLICTS_MAX {
         let state = load(store, id).await?.state;
-        let owner_alive = state.owner().is_some_and(|owner| owners.is_alive(owner.instance));
+        let owner_alive = state.owner().is_some_and(|owner| owners.is_alive(owner));
         let by = Canceller::Other { owner_alive };
         // Nothing about a cancel is left to chance.
         let mut given = Given { now: clock.now(), entropy: Entropy::from_seed([0; 16]) };
@@ -81,7 +81,7 @@ pub fn orphans(store: &dyn Store, owners: &dyn Owners) -> Result<Vec<TaskRow>, S
         ..TaskFilter::default()
     };
     let mut rows = store.task_rows(&unfinished)?;
-    rows.retain(|row| !row.owner.is_some_and(|owner| owners.is_alive(owner.instance)));
+    rows.retain(|row| !row.owner.is_some_and(|owner| owners.is_alive(owner)));
     rows.reverse();
     Ok(rows)
 }

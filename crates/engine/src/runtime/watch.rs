@@ -21,6 +21,7 @@ pub(super) async fn watch(shared: Weak<Shared>, mut seen: Position) {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         let Some(shared) = shared.upgrade() else { return };
+        shared.finish_business().await;
         let headers = load::blocking(&shared.parts.store, move |store| {
             store.headers_after(seen, HEADERS_MAX)
         })

@@ -93,8 +93,7 @@ impl Worker {
 
     async fn catch_up(&mut self) -> Result<(), EngineError> {
         self.shared.catch_up(&mut self.state).await?;
-        let owner = self.state.owner().map(|owner| owner.instance);
-        if owner == Some(self.shared.parts.instance) {
+        if self.state.owner() == Some(self.shared.parts.instance) {
             Ok(())
         } else {
             Err(EngineError::TakenOver(self.state.id()))
@@ -184,6 +183,7 @@ fn matters_now(event: &Event) -> bool {
     match event {
         Event::CancelRequested | Event::TaskCancelled | Event::TaskClaimed { .. } => true,
         Event::TaskCreated(_)
+        | Event::TaskReleased
         | Event::TaskStarted
         | Event::TaskResumed
         | Event::TaskCompleted { .. }

@@ -187,3 +187,40 @@ async fn a_wait_for_the_next_try_survives_its_process() {
     assert!(events.iter().any(|recorded| recorded.event == Event::TaskResumed));
     assert_eq!(world.store.executions(handle.id).unwrap()[0].retry_count, 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_its_process_gave_up_is_cancelled_or_resumed_from_elsewhere() {
+    let world = World::new();
+    let first = world.process(1, vec![Act::Panic, Act::Panic]);
+    let mut handles = Vec::new();
+    for _ in 0..2 {
+        handles.push(first.create(create_task("a")).await.unwrap());
+    }
+    for handle in &mut handles {
+        assert!(matches!(handle.wait().await, Err(EngineError::Panicked { .. })));
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let cancelled = cancel(&world.store, &*world.owners, &TokioClock::new(), handles[0].id).await;
+    assert_eq!(cancelled.unwrap(), Steered::Done(TaskStatus::Cancelled));
+    assert_eq!(orphans(&*world.store, &*world.owners).unwrap()[0].id, handles[1].id);
+    let second = world.process(2, vec![]);
+    let mut adopted = second.adopt(handles[1].id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    // The first process, which lives on, has not touched either of them since.
+    drop(first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_before_the_first_look_is_heard() {
+    let world = World::new();
+    let first = world.process(1, vec![Act::Hang, Act::Hang, Act::Hang]);
+    let mut busy = Vec::new();
+    for _ in 0..2 {
+        busy.push(first.create(create_task("a")).await.unwrap());
+    }
+    // No place is free, so it waits; it is cancelled before anyone has looked at the journal.
+    let mut waiting = first.create(create_task("b")).await.unwrap();
+    cancel(&world.store, &*world.owners, &TokioClock::new(), waiting.id).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_millis(300), waiting.wait()).await;
+    assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled);
+}

@@ -7,11 +7,15 @@ use polity_engine::runtime::{Runtime, Steered};
 use polity_model::event::{Sequence, StreamId};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store};
+use polity_testkit::faults::MortalStore;
 use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{Act, ActingModels, Register, create_task, parts};
 
 fn start(acts: Vec<Act>) -> (Runtime, Arc<dyn Store>, Arc<ActingModels>) {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    start_on(Arc::new(MemoryStore::new()), acts)
+}
+
+fn start_on(store: Arc<dyn Store>, acts: Vec<Act>) -> (Runtime, Arc<dyn Store>, Arc<ActingModels>) {
     let models = Arc::new(ActingModels::new(acts, Duration::from_millis(50)));
     let owners = Arc::new(Register::default());
     let parts = parts(Arc::clone(&store), models.clone(), &owners, instance_id(1), 1);
@@ -92,4 +96,30 @@ async fn a_subscriber_sees_every_event_of_a_life_in_order() {
     }
     let stream = StreamId::Task(handle.id);
     assert_eq!(seen, store.events(&stream, Sequence::default()).unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_cannot_be_read_for_a_moment_is_read_again() {
+    let store = Arc::new(MortalStore::new(Arc::new(MemoryStore::new()), None));
+    let (runtime, _, _) = start_on(store.clone(), vec![]);
+    store.fail_queue_reads(3);
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_on_a_queue_that_stays_unreadable_is_told() {
+    let store = Arc::new(MortalStore::new(Arc::new(MemoryStore::new()), None));
+    let (runtime, _, models) = start_on(store.clone(), vec![]);
+    store.fail_queue_reads(u32::MAX);
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    let error = handle.wait().await.unwrap_err().to_string();
+    assert!(error.contains("as told"), "{error}");
+    // The task is no one's, and whoever takes it up finishes it.
+    store.fail_queue_reads(0);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let row = store.task_row(handle.id).unwrap().unwrap();
+    assert_eq!((row.status, row.owner, models.calls()), (TaskStatus::Pending, None, 0));
+    let mut adopted = runtime.adopt(handle.id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
 }

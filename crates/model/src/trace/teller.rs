@@ -81,6 +81,10 @@ impl TraceTeller {
             Event::TaskCreated(created) => {
                 self.step(at, "created", Info, format!("given to {}", created.assigned_agent));
             }
+            Event::TaskReleased => {
+                let message = "the process that ran the task could not go on and let go of it";
+                self.step(at, "released", Warning, message.to_owned());
+            }
             Event::TaskStarted => self.step(at, "started", Info, String::new()),
             Event::TaskResumed => {
                 self.interrupted_call(at);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::schema::{self, APPLICATION_ID, VERSION};
-use super::{Access, Durability};
+use super::{Access, Durability, lock};
 use crate::StoreError;
 
 /// How long to wait for another process to finish its transaction.
@@ -29,6 +29,32 @@ pub(super) fn make_folder(path: &Path) -> Result<(), StoreError> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(folder).map_err(|error| io_error(folder, &error))
+}
+
+/// Takes the lock that a writer holds, once the tables are of this program's version. Rebuilding
+/// the tables of an older version is done alone: a process of that version that went on writing
+/// would leave the new ones behind.
+pub(super) fn up_to_date(path: &Path, durability: Durability) -> Result<File, StoreError> {
+    if !lock::exists(path) {
+        // No one has been here before, and nothing is left beside a file that is not ours.
+        check_header(path)?;
+    }
+    let shared = lock::shared(path)?;
+    if !is_older(check_header(path)?) {
+        return Ok(shared);
+    }
+    drop(shared);
+    let alone = lock::exclusive(path)?;
+    if is_older(check_header(path)?) {
+        drop(for_writing(path, durability)?);
+    }
+    drop(alone);
+    lock::shared(path)
+}
+
+/// Whether there are tables, and they are of an older version.
+fn is_older(version: u32) -> bool {
+    (1..VERSION).contains(&version)
 }
 
 pub(super) fn for_writing(path: &Path, durability: Durability) -> Result<Connection, StoreError> {
@@ -174,8 +200,9 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 /// How long another process may take to finish what made a file look torn for a moment.
 const SECOND_LOOK_AFTER: Duration = Duration::from_millis(50);
 
-/// Looks at the file's first bytes. A missing or empty file is fine: it is made, or nothing is read.
-pub(super) fn check_header(path: &Path) -> Result<(), StoreError> {
+/// Looks at the file's first bytes, and gives the version of its tables. A missing or empty file is
+/// fine: it is made, or nothing is read.
+pub(super) fn check_header(path: &Path) -> Result<u32, StoreError> {
     match look_at_header(path) {
         // A process that works its log in as it ends writes the header before the rest.
         Err(StoreError::Damaged { .. }) => {
@@ -186,9 +213,9 @@ pub(super) fn check_header(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn look_at_header(path: &Path) -> Result<(), StoreError> {
+fn look_at_header(path: &Path) -> Result<u32, StoreError> {
     if is_absent(path)? {
-        return Ok(());
+        return Ok(0);
     }
     let damaged =
         |detail: &str| StoreError::Damaged { path: path.to_owned(), detail: detail.to_owned() };
@@ -234,7 +261,7 @@ fn look_at_header(path: &Path) -> Result<(), StoreError> {
     if log_bytes == 0 && bytes < u64::from(pages) * page_bytes {
         return Err(damaged("its end is missing"));
     }
-    Ok(())
+    Ok(version)
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
@@ -254,7 +281,9 @@ pub(super) fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             StoreError::NotWritable { path, detail }
         }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { path },
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            StoreError::Full { path }
+        }
         _ => StoreError::Failed { path, detail },
     }
 }

@@ -14,7 +14,7 @@ use super::rows::{
     StreamKey, decode_json, decode_state, micros, timestamp, timestamp_maybe, unreadable,
 };
 use crate::TaskFilter;
-use crate::projection::{Changes, CheckpointRow, Ownership, TaskRow};
+use crate::projection::{Changes, CheckpointRow, TaskRow};
 
 /// The columns of a task, for texts that are put together when the program is built.
 macro_rules! task_columns {
@@ -80,7 +80,6 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         Ok(row.get::<_, Option<u64>>(column)?.map(Position))
     };
     let owner = row.get::<_, Option<[u8; 16]>>(4)?.map(InstanceId::from_bytes);
-    let epoch = Epoch(row.get(5)?);
     let name: String = row.get(3)?;
     let error_code: Option<String> = row.get(9)?;
     let text = |column: usize, error: &dyn std::error::Error| {
@@ -91,7 +90,8 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         id: TaskId::from_bytes(row.get(1)?),
         status: decode_state(row, 2)?,
         assigned_agent: name.parse().map_err(|error| text(3, &error))?,
-        owner: owner.map(|instance| Ownership { instance, epoch }),
+        owner,
+        epoch: Epoch(row.get(5)?),
         created_at: timestamp(row, 6)?,
         started_at: timestamp_maybe(row, 7)?,
         completed_at: timestamp_maybe(row, 8)?,
@@ -236,8 +236,8 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
             row.id.as_bytes(),
             row.status.label(),
             row.assigned_agent.as_str(),
-            row.owner.as_ref().map(|owner| owner.instance.as_bytes()),
-            row.owner.map_or(0, |owner| owner.epoch.0),
+            row.owner.as_ref().map(InstanceId::as_bytes),
+            row.epoch.0,
             micros(row.created_at),
             row.started_at.map(micros),
             row.completed_at.map(micros),
@@ -260,7 +260,7 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
 /// Columns of an index are written only when they have changed: naming them in an UPDATE makes
 /// SQLite rewrite the index.
 fn update_task(connection: &Connection, before: &TaskRow, row: &TaskRow) -> rusqlite::Result<()> {
-    if before.status != row.status || before.owner != row.owner {
+    if (before.status, before.owner, before.epoch) != (row.status, row.owner, row.epoch) {
         connection
             .prepare_cached(
                 "UPDATE tasks SET status = ?2, owner = ?3, epoch = ?4 WHERE created_position = ?1",
@@ -268,8 +268,8 @@ fn update_task(connection: &Connection, before: &TaskRow, row: &TaskRow) -> rusq
             .execute(params![
                 row.created_position.0,
                 row.status.label(),
-                row.owner.as_ref().map(|owner| owner.instance.as_bytes()),
-                row.owner.map_or(0, |owner| owner.epoch.0),
+                row.owner.as_ref().map(InstanceId::as_bytes),
+                row.epoch.0,
             ])?;
     }
     connection

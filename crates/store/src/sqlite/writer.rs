@@ -119,16 +119,27 @@ fn run(connection: Connection, path: &Path, incoming: &mpsc::Receiver<Request>) 
         let answers = match journal.write(&batch) {
             Ok(answers) => answers,
             // One commit may be to blame, and the others must not suffer for it.
-            Err(_) if batch.len() > 1 => {
+            Err(NotWritten::InTheMidst(_)) if batch.len() > 1 => {
                 batch.iter().map(|request| journal.write_one(request, path)).collect()
             }
-            Err(error) => vec![Err(explain(path, &error).into())],
+            Err(NotWritten::AtTheBegin(error) | NotWritten::InTheMidst(error)) => {
+                let error = explain(path, &error);
+                batch.iter().map(|_| Err(error.clone().into())).collect()
+            }
         };
         for (request, answer) in batch.drain(..).zip(answers) {
             // A caller that no longer waits does not need its answer.
             let _ = request.answer.send(answer);
         }
     }
+}
+
+/// Why nothing of a batch was written.
+enum NotWritten {
+    /// The transaction could not be begun, whatever is in it.
+    AtTheBegin(rusqlite::Error),
+    /// Something in it could not be written, or all of it together.
+    InTheMidst(rusqlite::Error),
 }
 
 struct Journal {
@@ -142,27 +153,32 @@ impl Journal {
         match answer {
             Ok(Some(answer)) => answer,
             Ok(None) => Err(StoreError::Closed.into()),
-            Err(error) => Err(explain(path, &error).into()),
+            Err(NotWritten::AtTheBegin(error) | NotWritten::InTheMidst(error)) => {
+                Err(explain(path, &error).into())
+            }
         }
     }
 
     /// Writes a batch in one transaction. An error means that nothing of it was written.
-    fn write(&mut self, batch: &[Request]) -> rusqlite::Result<Vec<Answer>> {
+    fn write(&mut self, batch: &[Request]) -> Result<Vec<Answer>, NotWritten> {
+        use NotWritten::{AtTheBegin, InTheMidst};
         let Self { connection, known } = self;
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        known.forget_if_others_wrote(&transaction)?;
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(AtTheBegin)?;
+        known.forget_if_others_wrote(&transaction).map_err(AtTheBegin)?;
         let answers = match append_all(&transaction, known, batch) {
             Ok(answers) => answers,
             Err(error) => {
                 known.forget();
-                return Err(error);
+                return Err(InTheMidst(error));
             }
         };
         if answers.iter().any(Result::is_ok) {
             // What was known of the rolled back transaction is not so.
-            transaction.commit().inspect_err(|_| known.forget())?;
+            transaction.commit().inspect_err(|_| known.forget()).map_err(InTheMidst)?;
         } else {
-            transaction.rollback()?;
+            transaction.rollback().map_err(InTheMidst)?;
         }
         Ok(answers)
     }
@@ -224,17 +240,22 @@ fn append(
     let mut changes = Changes::of(head.row.clone());
     for (index, (event, _)) in request.events.iter().enumerate() {
         let position = first_position.plus(index);
-        changes.apply(&request.stream, position, request.at, event, |id| {
-            match &head.execution {
-                Some(execution) if execution.id == id => Ok(Some(execution.clone())),
-                Some(_) | None => {
-                    tables::execution(connection, id).map_err(|error| Refused(error.to_string()))
-                }
-            }
-        })?;
+        // A row that cannot be read is the database's failure and not the commit's.
+        let mut failed = None;
+        let applied = changes.apply(&request.stream, position, request.at, event, |id| match &head
+            .execution
+        {
+            Some(execution) if execution.id == id => Ok(Some(execution.clone())),
+            Some(_) | None => tables::execution(connection, id)
+                .map_err(|error| Refused(failed.insert(error).to_string())),
+        });
+        match (applied, failed) {
+            (_, Some(error)) => return Err(Stop::Failed(error)),
+            (applied, None) => applied?,
+        }
     }
     if let (Some(expected), Some(row)) = (request.owner_epoch, &changes.row) {
-        let actual = row.owner.map_or(Epoch::default(), |owner| owner.epoch);
+        let actual = row.epoch;
         if actual != expected {
             return Err(Stop::Refused(CommitError::Fenced { expected, actual }));
         }

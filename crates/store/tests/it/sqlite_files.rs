@@ -182,6 +182,49 @@ fn nothing_is_restored_under_one_who_writes() {
     assert!(restore(&backup, &path).is_ok());
 }
 
+/// Has the database to itself for a moment, as a restore does.
+fn alone_for_a_moment(path: &Path) -> std::thread::JoinHandle<()> {
+    let lock = fs::File::options().write(true).open(format!("{}.lock", path.display())).unwrap();
+    lock.lock().unwrap();
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        drop(lock);
+    })
+}
+
+#[test]
+fn who_opens_the_database_during_a_restore_waits_for_it() {
+    for access in [READ_WRITE, Access::ReadOnly] {
+        let (_folder, path) = home();
+        put(&open(&path), 1);
+        let restored = fs::read(&path).unwrap();
+        let restoring = alone_for_a_moment(&path);
+        // In the midst of it there may be nothing whole to look at.
+        fs::write(&path, "half a database").unwrap();
+        let at_last = path.clone();
+        let opened = std::thread::spawn(move || SqliteStore::open(&at_last, access));
+        fs::write(&path, restored).unwrap();
+        let store = opened.join().unwrap().unwrap();
+        restoring.join().unwrap();
+        assert_eq!(store.last_position().unwrap(), Position(2));
+    }
+}
+
+#[test]
+fn nothing_is_restored_under_one_who_reads() {
+    let (folder, path) = home();
+    let store = open(&path);
+    put(&store, 1);
+    let backup = folder.path().join("copy.db");
+    store.backup(&backup).unwrap();
+    drop(store);
+    let reader = SqliteStore::open(&path, Access::ReadOnly).unwrap();
+    assert_eq!(restore(&backup, &path), Err(StoreError::InUse { path: path.clone() }));
+    assert_eq!(reader.last_position().unwrap(), Position(2));
+    drop(reader);
+    assert!(restore(&backup, &path).is_ok());
+}
+
 #[test]
 fn a_restore_keeps_a_log_that_lost_its_database() {
     let (folder, path) = home();
@@ -289,6 +332,8 @@ fn a_bad_backup_is_not_restored() {
     let mut torn = fs::read(&path).unwrap();
     torn.truncate(torn.len() - 4096);
     fs::write(&bad, torn).unwrap();
+    let before = contents(path.parent().unwrap());
     assert!(matches!(restore(&bad, &path), Err(StoreError::Damaged { .. })));
+    assert_eq!(contents(path.parent().unwrap()), before);
     assert_eq!(open(&path).last_position().unwrap(), Position(2));
 }

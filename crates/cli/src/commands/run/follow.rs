@@ -8,6 +8,7 @@ use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::decide::Rejection;
 use polity_engine::runtime::{EngineError, TaskHandle};
 use polity_model::event::{Recorded, StreamId};
+use polity_model::ids::TaskId;
 use polity_model::task::Task;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
@@ -44,8 +45,7 @@ pub(crate) async fn follow(
             signal = signals.next() => {
                 view.clear();
                 if asked_to_stop || signal == Stop::Terminate {
-                    return Err(CliError::conflict(format!("left task {id} interrupted"))
-                        .hint(format!("go on with `polity task resume {id}`")));
+                    quit(app, id);
                 }
                 asked_to_stop = true;
                 note!("cancelling; once more to quit and leave it interrupted");
@@ -71,6 +71,15 @@ pub(crate) async fn follow(
     view.clear();
     outcome?;
     workshop.task(app, id)
+}
+
+/// Ends the program at once, and waits for nothing: not for a disk that hangs, nor for a model. The
+/// journal is whole at every moment, and the system lets go of what this process holds.
+fn quit(app: &App, id: TaskId) -> ! {
+    let left = CliError::conflict(format!("left task {id} interrupted"))
+        .hint(format!("go on with `polity task resume {id}`"));
+    left.print(app.json());
+    std::process::exit(left.exit().code().into())
 }
 
 /// Shows what the journal has of the task beyond what was shown.

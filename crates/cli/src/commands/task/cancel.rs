@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use polity_engine::clock::SystemClock;
 use polity_engine::decide::Rejection;
 use polity_engine::runtime::{EngineError, cancel as steer_cancel};
+use polity_model::machine::task::TaskStatus::Cancelled;
 use polity_store::Store;
 
 use crate::app::{App, block_on};
@@ -24,7 +25,11 @@ pub(crate) fn cancel(app: &App, args: &TaskArgs) -> CliResult {
     let store: Arc<dyn Store> = Arc::new(app.writer(&home)?);
     let ask =
         || block_on(async { Ok(steer_cancel(&store, &app.instances(), &SystemClock, id).await) });
-    ask()??;
+    match ask()? {
+        // Others may have asked for the same, and been faster.
+        Ok(_) | Err(EngineError::Rejected(Rejection::Finished { status: Cancelled, .. })) => {}
+        Err(error) => return Err(error.into()),
+    }
     let began = Instant::now();
     let row = loop {
         let row = app.task_row(&reader, &id.to_string())?;

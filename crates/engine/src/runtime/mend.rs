@@ -1,0 +1,97 @@
+//! What a failure of the store, or of this program, left undone, and how it is made good.
+
+use std::sync::Arc;
+
+use polity_model::ids::TaskId;
+use polity_store::CommitError;
+
+use super::{CONFLICTS_MAX, EngineError, Shared, load};
+use crate::commands::ReleaseTask;
+use crate::decide::{Command, Rejection, decide};
+
+/// How often in a row the queue may be unreadable before those who wait are told: with a look at
+/// the journal ten times a second, some five seconds.
+const QUEUE_FAILURES_MAX: u32 = 50;
+
+/// How often it is tried to let go of a task that was given up.
+const RELEASE_TRIES_MAX: u32 = 50;
+
+impl Shared {
+    /// The queue could not be read. Its rows are still there, and the next look at the journal
+    /// tries again; when that has failed too often, those who wait are told.
+    pub(super) async fn queue_unread(self: &Arc<Self>, error: EngineError) {
+        tracing::warn!(%error, "the queue could not be read");
+        let waiting: Vec<TaskId> = {
+            let mut inner = self.desk.inner();
+            inner.queue_failures += 1;
+            if inner.queue_failures < QUEUE_FAILURES_MAX {
+                return;
+            }
+            inner.queue_failures = 0;
+            let at_work = |id: &TaskId| inner.workers.contains_key(id);
+            inner.handles.keys().copied().filter(|id| !at_work(id)).collect()
+        };
+        for id in waiting {
+            self.answer(id, &Err(error.clone()));
+            self.release(id).await;
+        }
+    }
+
+    /// Tries again what the store's failures left undone.
+    pub(super) async fn finish_business(self: &Arc<Self>) {
+        if !self.has_unfinished_business() {
+            return;
+        }
+        let given_up: Vec<TaskId> = self.desk.inner().given_up.keys().copied().collect();
+        for id in given_up {
+            self.release(id).await;
+        }
+        self.dispatch(None).await;
+    }
+
+    /// Lets go of a task that was given up, so that others can go on with it or end it.
+    pub(super) async fn release(self: &Arc<Self>, id: TaskId) {
+        match self.desk.inner().given_up.get_mut(&id) {
+            Some(tries) if *tries < RELEASE_TRIES_MAX => *tries += 1,
+            // A journal that cannot be read will not be readable by trying on.
+            Some(_) | None => return,
+        }
+        match self.let_go(id).await {
+            Ok(()) => {
+                self.desk.inner().given_up.remove(&id);
+            }
+            // It stays given up, and the next look at the journal tries again.
+            Err(error) => tracing::warn!(%id, %error, "a task could not be let go of"),
+        }
+    }
+
+    async fn let_go(&self, id: TaskId) -> Result<(), EngineError> {
+        let mut state = load::load(&self.parts.store, id).await?.state;
+        for _ in 0..CONFLICTS_MAX {
+            let mut given = self.given();
+            let command = Command::ReleaseTask(ReleaseTask { instance: self.parts.instance });
+            let decision = match decide(&state, &command, &mut given) {
+                Ok(decision) => decision,
+                // Someone has ended it.
+                Err(Rejection::Finished { .. }) => return Ok(()),
+                Err(other) => return Err(other.into()),
+            };
+            match self.write(&mut state, &given, decision.events).await {
+                Err(EngineError::Commit(CommitError::Conflict { .. })) => {
+                    self.catch_up(&mut state).await?;
+                }
+                // Someone else owns it by now.
+                Err(EngineError::Commit(CommitError::Fenced { .. })) => return Ok(()),
+                written => return written,
+            }
+        }
+        Err(EngineError::Contended(id))
+    }
+
+    fn has_unfinished_business(&self) -> bool {
+        let inner = self.desk.inner();
+        !inner.closed
+            && (inner.queue_failures > 0
+                || inner.given_up.values().any(|tries| *tries < RELEASE_TRIES_MAX))
+    }
+}
