@@ -152,6 +152,7 @@ struct MessageStart {
 }
 
 #[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the names are the provider's")]
 struct UsageEvent {
     input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,

@@ -40,7 +40,7 @@ impl Line {
         let answer = self
             .answer(target, llm, &names, request, environment)
             .await
-            .map_err(|fault| target.failure(fault))?;
+            .map_err(|fault| target.failure(&fault))?;
         let calls = answer.calls.into_iter().map(|call| {
             let (server, tool) = names.meant(&call.name);
             AskedTool { server, tool, arguments: call.arguments, signature: call.signature }

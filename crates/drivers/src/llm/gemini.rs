@@ -187,6 +187,7 @@ struct PromptFeedback<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the names are the provider's")]
 struct UsageMetadata {
     prompt_token_count: Option<u64>,
     tool_use_prompt_token_count: Option<u64>,

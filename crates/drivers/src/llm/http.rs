@@ -96,11 +96,14 @@ fn with_proxies(
         |name: &str| environment.get(name).or_else(|| environment.get(&name.to_ascii_uppercase()));
     let mut builder = builder.no_proxy();
     let except = find("no_proxy").and_then(|hosts| NoProxy::from_string(&hosts));
-    let makers: [(&str, fn(String) -> reqwest::Result<Proxy>); 3] =
-        [("https_proxy", Proxy::https), ("http_proxy", Proxy::http), ("all_proxy", Proxy::all)];
-    for (variable, make) in makers {
+    let kinds = [
+        ("https_proxy", Proxy::https as fn(String) -> reqwest::Result<Proxy>),
+        ("http_proxy", Proxy::http),
+        ("all_proxy", Proxy::all),
+    ];
+    for (variable, proxy) in kinds {
         if let Some(address) = find(variable) {
-            builder = builder.proxy(make(address)?.no_proxy(except.clone()));
+            builder = builder.proxy(proxy(address)?.no_proxy(except.clone()));
         }
     }
     Ok(builder)
@@ -117,7 +120,9 @@ impl Incoming {
     /// The next piece; nothing at the end.
     pub(super) async fn next(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, Fault> {
         let piece = self.response.chunk().await.map_err(|error| cut(&reason(error)))?;
-        self.bytes += piece.as_ref().map_or(0, |piece| piece.len());
+        if let Some(piece) = &piece {
+            self.bytes += piece.len();
+        }
         if self.bytes > RESPONSE_BYTES_MAX {
             return Err(Fault::lasting(format!(
                 "the answer has more than {RESPONSE_BYTES_MAX} bytes, which is the limit"
@@ -203,8 +208,9 @@ mod tests {
 
     #[test]
     fn the_wait_is_read_in_all_its_forms() {
+        type Headers<'a> = &'a [(&'static str, &'a str)];
         let date = ("date", "Wed, 21 Oct 2026 07:28:00 GMT");
-        let cases: [(&[(&'static str, &str)], Option<u64>); 8] = [
+        let cases: [(Headers<'_>, Option<u64>); 8] = [
             (&[("retry-after", "3")], Some(3000)),
             (&[("retry-after", "0.5")], Some(500)),
             (&[("retry-after", "3"), ("retry-after-ms", "20")], Some(20)),

@@ -80,7 +80,7 @@ impl<'a> Target<'a> {
     }
 
     /// Says which call failed, and what to do about it. The key is nowhere in it.
-    pub(super) fn failure(&self, fault: Fault) -> ModelFailure {
+    pub(super) fn failure(&self, fault: &Fault) -> ModelFailure {
         let remedy = match (fault.remedy, &self.key) {
             (Remedy::None, _) => String::new(),
             (Remedy::Endpoint, _) => "; check llm_config.endpoint".to_owned(),

@@ -99,7 +99,7 @@ fn failures_name_the_call_and_the_remedy_and_no_secrets() {
     let llm = agent("openai", &json!({"endpoint": "http://me:pass@h/v1?token=t"}));
     let target = Target::of(&llm, &every_key()).unwrap().unwrap();
     let body = br#"{"error": {"message": "Incorrect key: key-of-OPENAI_API_KEY"}}"#;
-    let failure = target.failure(Fault::of_status(401, body, None));
+    let failure = target.failure(&Fault::of_status(401, body, None));
     assert_eq!(
         failure.failure.message,
         "openai, model m-1, at http://h/v1/chat/completions: status 401: Incorrect key: ***; \
