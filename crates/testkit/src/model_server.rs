@@ -146,7 +146,7 @@ async fn answer_request(
         return Ok(json_document(400, &answer::error(wire, 400, &problem)));
     }
     let turn = (shared.answerer)(&request);
-    tokio::time::sleep(turn.first_byte_after).await;
+    pause(turn.first_byte_after).await;
     Ok(answer_with(turn, &request))
 }
 
@@ -170,7 +170,7 @@ fn answer_with(turn: Turn, request: &RecordedRequest) -> Response<Body> {
     response(200, "text/event-stream; charset=utf-8", body.boxed())
 }
 
-/// Sends an answer event by event, each cut in two.
+/// Sends an answer event by event, each cut in two unless the turn comes in one piece.
 async fn stream(mut sender: Sender<Bytes, io::Error>, turn: Turn, wire: Wire) {
     let mut events = answer::events(wire, &turn);
     let closing = answer::closing_events(wire);
@@ -197,17 +197,18 @@ async fn stream(mut sender: Sender<Bytes, io::Error>, turn: Turn, wire: Wire) {
         )
         | None => {}
     }
+    if turn.in_one_piece {
+        events = vec![events.concat()];
+    }
     for event in events {
         let event = Bytes::from(event);
-        let middle = event.len() / 2;
+        let middle = if turn.in_one_piece { 0 } else { event.len() / 2 };
         for piece in [event.slice(..middle), event.slice(middle..)] {
-            if sender.send_data(piece).await.is_err() {
+            if !piece.is_empty() && sender.send_data(piece).await.is_err() {
                 return;
             }
         }
-        if turn.between_chunks > Duration::ZERO {
-            tokio::time::sleep(turn.between_chunks).await;
-        }
+        pause(turn.between_chunks).await;
     }
     match turn.fault {
         Some(Fault::Cut) => sender.abort(io::Error::other("cut, as told")),
@@ -216,6 +217,13 @@ async fn stream(mut sender: Sender<Bytes, io::Error>, turn: Turn, wire: Wire) {
             while sender.send_data(piece.clone()).await.is_ok() {}
         }
         _ => {}
+    }
+}
+
+/// Waits. Even the shortest sleep takes a millisecond, so none is not one.
+async fn pause(duration: Duration) {
+    if duration > Duration::ZERO {
+        tokio::time::sleep(duration).await;
     }
 }
 

@@ -328,3 +328,63 @@ fn grow(block: &mut GrowingBlock, delta: &Delta<'_>) {
 fn signature(thoughts: &[Thought]) -> Option<String> {
     if thoughts.is_empty() { None } else { serde_json::to_string(thoughts).ok() }
 }
+
+#[cfg(test)]
+mod tests {
+    use polity_engine::driver::{AskedArguments, Unheard};
+    use serde_json::json;
+
+    use super::*;
+
+    fn listen(events: &[Value]) -> Result<Answer, Fault> {
+        let mut listener = Box::<AnthropicListener>::default();
+        for event in events {
+            listener.hear(event.to_string().as_bytes(), &Unheard)?;
+        }
+        listener.answer()
+    }
+
+    fn stop(reason: &str) -> Value {
+        json!({"type": "message_delta", "delta": {"stop_reason": reason}})
+    }
+
+    #[test]
+    fn what_is_not_known_is_passed_over() {
+        let events = [
+            json!({"type": "ping"}),
+            json!({"type": "new_event", "delta": {"type": "new_delta", "new": 1}}),
+            json!({"type": "content_block_start", "index": 0,
+                "content_block": {"type": "server_tool_use", "id": "x", "name": "search"}}),
+            json!({"type": "content_block_delta", "index": 0,
+                "delta": {"type": "input_json_delta", "partial_json": "{"}}),
+            stop("end_turn"),
+        ];
+        assert_eq!(listen(&events), Ok(Answer::default()));
+    }
+
+    #[test]
+    fn arguments_may_come_with_the_beginning_of_a_call() {
+        let block = json!({"type": "tool_use", "id": "t", "name": "a", "input": {"x": 1}});
+        let start = json!({"type": "content_block_start", "index": 0, "content_block": block});
+        let answer = listen(&[start, stop("tool_use")]).unwrap();
+        let expected = json!({"x": 1}).as_object().unwrap().clone();
+        assert_eq!(answer.calls[0].arguments, AskedArguments::Object(expected));
+    }
+
+    #[test]
+    fn answers_that_were_withheld_or_found_no_room_are_failures() {
+        let refused = listen(&[stop("refusal")]).unwrap_err();
+        assert_eq!(refused.message, "the provider withheld the answer: refusal");
+        assert!(listen(&[stop("model_context_window_exceeded")]).unwrap_err().context_full);
+        assert!(listen(&[stop("max_tokens")]).is_ok());
+    }
+
+    #[test]
+    fn later_counts_replace_earlier_ones() {
+        let start = json!({"type": "message_start", "message": {"usage": {"input_tokens": 5,
+            "cache_creation_input_tokens": 3, "cache_read_input_tokens": 2, "output_tokens": 1}}});
+        let delta = json!({"type": "message_delta", "delta": {}, "usage": {"output_tokens": 9}});
+        let answer = listen(&[start, delta]).unwrap();
+        assert_eq!((answer.input_tokens, answer.output_tokens), (10, 9));
+    }
+}

@@ -81,11 +81,15 @@ impl Line {
             let body = encode(target, &prompt)
                 .map_err(|error| Fault::lasting(format!("the request has no JSON: {error}")))?;
             match self.http.post(&target.url, target.headers()?, body, environment).await {
-                Ok(incoming) => return listen(target.wire, incoming, request.progress).await,
+                Ok(incoming) => {
+                    if takes_temperature && prompt.temperature.is_none() {
+                        self.refused_temperature(target.model);
+                    }
+                    return listen(target.wire, incoming, request.progress).await;
+                }
                 // Reasoning models want to choose for themselves. Which ones do changes with every
                 // release, so they are asked rather than listed.
                 Err(fault) if prompt.temperature.is_some() && is_about_temperature(&fault) => {
-                    self.refused_temperature(target.model);
                     prompt.temperature = None;
                 }
                 Err(fault) => return Err(fault),
@@ -106,8 +110,7 @@ impl Line {
 }
 
 fn is_about_temperature(fault: &Fault) -> bool {
-    let is_bad_request = ["status 400", "status 422"].iter().any(|s| fault.message.starts_with(s));
-    is_bad_request && fault.message.contains("temperature")
+    matches!(fault.status, Some(400 | 422)) && fault.message.contains("temperature")
 }
 
 fn encode(target: &Target<'_>, prompt: &Prompt<'_>) -> serde_json::Result<Vec<u8>> {

@@ -45,6 +45,8 @@ pub(super) struct Fault {
     pub(super) context_full: bool,
     pub(super) retry_after: Option<Duration>,
     pub(super) remedy: Remedy,
+    /// The status that the server answered with, if that is what went wrong.
+    pub(super) status: Option<u16>,
 }
 
 /// What to do about a fault.
@@ -72,8 +74,14 @@ impl Fault {
     }
 
     fn new(category: ErrorCategory, message: String) -> Self {
-        let (context_full, retry_after) = (false, None);
-        Self { category, message, context_full, retry_after, remedy: Remedy::None }
+        Self {
+            category,
+            message,
+            context_full: false,
+            retry_after: None,
+            remedy: Remedy::None,
+            status: None,
+        }
     }
 
     /// The same, with what to do about it.
@@ -141,6 +149,7 @@ impl Fault {
             context_full: is_too_long,
             retry_after: retry_after.or(complaint.retry_after),
             remedy,
+            status: Some(status),
             ..Self::new(category, message)
         }
     }

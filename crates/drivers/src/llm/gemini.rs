@@ -278,3 +278,40 @@ impl GeminiListener {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use polity_engine::driver::Unheard;
+    use polity_model::failure::ErrorCategory;
+    use serde_json::json;
+
+    use super::*;
+
+    fn listen(event: &Value) -> Result<Answer, Fault> {
+        let mut listener = Box::<GeminiListener>::default();
+        listener.hear(event.to_string().as_bytes(), &Unheard)?;
+        listener.answer()
+    }
+
+    #[test]
+    fn answers_that_were_withheld_are_failures() {
+        let finished = |reason: &str| json!({"candidates": [{"finishReason": reason}]});
+        let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
+        for (event, category) in [
+            (blocked, ErrorCategory::Permanent),
+            (finished("PROHIBITED_CONTENT"), ErrorCategory::Permanent),
+            (finished("MALFORMED_FUNCTION_CALL"), ErrorCategory::Transient),
+        ] {
+            assert_eq!(listen(&event).unwrap_err().category, category, "{event}");
+        }
+        assert_eq!(listen(&finished("STOP")), Ok(Answer::default()));
+        assert_eq!(listen(&finished("MAX_TOKENS")), Ok(Answer::default()));
+    }
+
+    #[test]
+    fn what_was_said_before_an_answer_was_withheld_counts() {
+        let event = json!({"candidates": [{"finishReason": "SAFETY",
+            "content": {"parts": [{"text": "hidden", "thought": true}, {"text": "said"}]}}]});
+        assert_eq!(listen(&event).unwrap().content, "said");
+    }
+}

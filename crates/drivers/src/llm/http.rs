@@ -26,6 +26,9 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// its answer was read to the end.
 const END_TIMEOUT: Duration = Duration::from_millis(250);
 
+/// What no proxy is asked for, whatever the environment says.
+const THIS_MACHINE: &str = "localhost,127.0.0.0/8,::1";
+
 /// The clients of a process, made when they are first needed: setting up TLS takes a while.
 #[derive(Debug, Default)]
 pub(super) struct Http {
@@ -95,7 +98,8 @@ fn with_proxies(
     let find =
         |name: &str| environment.get(name).or_else(|| environment.get(&name.to_ascii_uppercase()));
     let mut builder = builder.no_proxy();
-    let except = find("no_proxy").and_then(|hosts| NoProxy::from_string(&hosts));
+    let hosts = find("no_proxy").unwrap_or_default();
+    let except = NoProxy::from_string(&format!("{THIS_MACHINE},{hosts}"));
     let kinds = [
         ("https_proxy", Proxy::https as fn(String) -> reqwest::Result<Proxy>),
         ("http_proxy", Proxy::http),

@@ -124,7 +124,7 @@ async fn a_wrong_address_is_told_as_such() {
         let failure = Caller::at(provider(wire), &format!("http://{closed}")).failure().await;
         assert_eq!(failure.failure.category, PASSES);
         let message = &failure.failure.message;
-        assert!(message.contains("cannot be reached: Connection refused"), "{message}");
+        assert!(message.contains("cannot be reached: "), "{message}");
         assert!(message.ends_with("; check llm_config.endpoint"), "{message}");
     }
 }
@@ -178,4 +178,21 @@ async fn without_a_key_nothing_is_sent() {
     assert_eq!(server.requests().len(), 0);
     let ollama = agent("ollama", &server.url());
     assert_eq!(LanguageModels::new(Environment::empty()).ready(&ollama), Ok(()));
+}
+
+#[tokio::test]
+async fn a_proxy_is_asked_for_others_and_not_for_this_machine() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let environment = Environment::new(move |name| match name {
+        "HTTP_PROXY" => Some(format!("http://{closed}")),
+        name => name.ends_with("_API_KEY").then(|| KEY.to_owned()),
+    });
+    let server = ModelServer::with([]);
+    let mut caller = Caller::new(Wire::OpenAi, &server);
+    caller.models = LanguageModels::new(environment);
+    assert_eq!(caller.hello().await.unwrap().content, "done");
+    // A name that no one can resolve: only the proxy, which is not there, could have been asked.
+    caller.closure = agent("openai", "http://model.invalid/v1");
+    let failure = caller.failure().await;
+    assert!(failure.failure.message.contains("refused"), "{failure:?}");
 }

@@ -132,27 +132,24 @@ impl RecordedRequest {
     fn exchanges(&self) -> Vec<Exchange> {
         let mut exchanges = vec![Exchange::default()];
         let (messages, model) = match self.wire {
-            Wire::OpenAi => (list(&self.body, "/messages"), "assistant"),
-            Wire::Anthropic => (list(&self.body, "/messages"), "assistant"),
+            Wire::OpenAi | Wire::Anthropic => (list(&self.body, "/messages"), "assistant"),
             Wire::Gemini => (list(&self.body, "/contents"), "model"),
         };
         let mut answers_may_come = false;
         for message in messages {
-            if message["role"] == model {
+            let is_models = message["role"] == model;
+            // An answer that comes after something else belongs to no call.
+            let is_stray = message["role"] == "tool" && !answers_may_come;
+            if is_models || is_stray {
                 exchanges.push(Exchange::default());
-                answers_may_come = true;
             }
+            answers_may_come = is_models || (message["role"] == "tool" && answers_may_come);
             let last = exchanges.last_mut().expect("there is always one");
             match self.wire {
                 Wire::OpenAi => {
                     last.asked
                         .extend(list(message, "/tool_calls").iter().map(|call| text(&call["id"])));
-                    if message["role"] == "tool" && answers_may_come {
-                        last.answered.push(text(&message["tool_call_id"]));
-                    } else if message["role"] != model {
-                        // Answers come before anything else, or not at all.
-                        answers_may_come = false;
-                    }
+                    last.answered.extend(message.get("tool_call_id").map(text));
                 }
                 Wire::Anthropic => {
                     for block in list(message, "/content") {
@@ -212,4 +209,72 @@ fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn problem(wire: Wire, body: Value) -> Option<String> {
+        let (path, query) = (String::new(), "alt=sse".to_owned());
+        let headers = BTreeMap::from([("anthropic-version".to_owned(), "1".to_owned())]);
+        RecordedRequest { wire, path, query, headers, body, connection: 0 }.problem()
+    }
+
+    #[test]
+    fn openai_refuses_calls_without_answers_and_answers_without_calls() {
+        let user = json!({"role": "user", "content": "x"});
+        let asks = json!({"role": "assistant", "tool_calls": [{"id": "1"}, {"id": "2"}]});
+        let answers = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": ""});
+        for (messages, is_valid) in [
+            (json!([user, asks, answers("2"), answers("1"), user]), true),
+            (json!([user, asks, answers("1")]), false),
+            (json!([user, asks, answers("1"), user, answers("2")]), false),
+            (json!([user, answers("1")]), false),
+            (json!([user, asks, answers("1"), answers("3")]), false),
+        ] {
+            let found = problem(Wire::OpenAi, json!({"messages": messages}));
+            assert_eq!(found.is_none(), is_valid, "{messages}: {found:?}");
+        }
+        let tools = json!([{"function": {"name": "files/read"}}]);
+        assert!(problem(Wire::OpenAi, json!({"messages": [user], "tools": tools})).is_some());
+    }
+
+    #[test]
+    fn anthropic_refuses_roles_that_do_not_alternate_and_results_that_come_late() {
+        let text = json!({"type": "text", "text": "x"});
+        let user = json!({"role": "user", "content": [text]});
+        let asks = json!({"role": "assistant", "content": [{"type": "tool_use", "id": "1"}]});
+        let result = json!({"type": "tool_result", "tool_use_id": "1"});
+        for (messages, is_valid) in [
+            (json!([user, asks, {"role": "user", "content": [result, text]}]), true),
+            (json!([user, asks, {"role": "user", "content": [text, result]}]), false),
+            (json!([user, asks, user]), false),
+            (json!([user, user]), false),
+            (json!([asks, {"role": "user", "content": [result]}]), false),
+            (json!([{"role": "user", "content": []}]), false),
+        ] {
+            let body = json!({"max_tokens": 1, "messages": messages});
+            let found = problem(Wire::Anthropic, body);
+            assert_eq!(found.is_none(), is_valid, "{messages}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn gemini_refuses_answers_under_another_name() {
+        let user = json!({"role": "user", "parts": [{"text": "x"}]});
+        let asks = json!({"role": "model", "parts": [{"functionCall": {"id": "1", "name": "a"}}]});
+        let answers = |name: &str| json!({"role": "user", "parts": [{"functionResponse": {"id": "1", "name": name}}]});
+        for (contents, is_valid) in [
+            (json!([user, asks, answers("a")]), true),
+            (json!([user, asks, answers("b")]), false),
+            (json!([user, asks, user]), false),
+            (json!([user, user]), false),
+        ] {
+            let found = problem(Wire::Gemini, json!({"contents": contents}));
+            assert_eq!(found.is_none(), is_valid, "{contents}: {found:?}");
+        }
+    }
 }

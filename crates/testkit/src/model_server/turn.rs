@@ -12,6 +12,7 @@ pub struct Turn {
     pub(super) fault: Option<Fault>,
     pub(super) first_byte_after: Duration,
     pub(super) between_chunks: Duration,
+    pub(super) in_one_piece: bool,
 }
 
 /// A tool that a model asks for.
@@ -116,5 +117,10 @@ impl Turn {
     /// The same, with a wait before the first byte and between the pieces.
     pub fn slow(self, first_byte_after: Duration, between_chunks: Duration) -> Self {
         Self { first_byte_after, between_chunks, ..self }
+    }
+
+    /// The same, sent at once: for measurements, in which the server should cost little.
+    pub fn in_one_piece(self) -> Self {
+        Self { in_one_piece: true, ..self }
     }
 }
