@@ -133,21 +133,17 @@ async fn listen(
         Wire::Gemini => Box::<GeminiListener>::default(),
     };
     let mut events = EventReader::default();
-    let mut is_silent = true;
     while listener.heard() != Heard::All {
         let Some(piece) = incoming.next().await? else {
             events.finish(|data| listener.hear(data, progress))?;
             break;
         };
-        events.push(piece.as_ref(), |data| {
-            is_silent = false;
-            listener.hear(data, progress)
-        })?;
+        events.push(piece.as_ref(), |data| listener.hear(data, progress))?;
     }
     match listener.heard() {
         Heard::All => incoming.end().await,
         Heard::Enough => {}
-        Heard::Part if is_silent => {
+        Heard::Part if events.is_silent() => {
             let silence = Fault::passing("answered without a single event".into());
             return Err(silence.remedy(Remedy::Endpoint));
         }

@@ -125,6 +125,18 @@ mod tests {
     }
 
     #[test]
+    fn a_file_may_hold_the_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let named = path.to_str().unwrap().to_owned();
+        let environment = Environment::new(move |name| (name == "K_FILE").then(|| named.clone()));
+        std::fs::write(&path, "sk-1\n").unwrap();
+        assert_eq!(environment.key("K").unwrap().unwrap().expose(), "sk-1");
+        std::fs::write(&path, "\n").unwrap();
+        assert!(environment.key("K").unwrap_err().message.ends_with(", which is empty"));
+    }
+
+    #[test]
     fn a_key_is_never_shown() {
         let key = environment(&[("K", "sk-1")]).key("K").unwrap().unwrap();
         assert_eq!(format!("{key:?}"), "***");

@@ -137,6 +137,8 @@ impl Fault {
         };
         let remedy = match status {
             401 | 403 => Remedy::Key,
+            // Gemini has no status of its own for a wrong key.
+            400 if complaint.message.to_lowercase().contains("api key") => Remedy::Key,
             404 if known => Remedy::EndpointOrModel,
             300..=399 | 404 | 405 => Remedy::Endpoint,
             _ => Remedy::None,
@@ -320,6 +322,21 @@ mod tests {
         assert_eq!(fault.retry_after, Some(Duration::from_millis(34_500)));
         let from_header = Fault::of_status(429, body, Some(Duration::from_secs(1)));
         assert_eq!(from_header.retry_after, Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn what_to_check_follows_from_the_status() {
+        let said = |message: &str| format!(r#"{{"error":{{"message":"{message}"}}}}"#);
+        for (status, body, remedy) in [
+            (401, said("no"), Remedy::Key),
+            (400, said("API key not valid. Please pass a valid API key."), Remedy::Key),
+            (400, said("no"), Remedy::None),
+            (404, said("no such model"), Remedy::EndpointOrModel),
+            (404, "404 page not found".to_owned(), Remedy::Endpoint),
+            (302, String::new(), Remedy::Endpoint),
+        ] {
+            assert_eq!(Fault::of_status(status, body.as_bytes(), None).remedy, remedy, "{body}");
+        }
     }
 
     #[test]

@@ -9,18 +9,15 @@ use polity_model::usage::{Cost, Usage};
 /// US dollars for a million tokens, read and written.
 type PerMillion = (f64, f64);
 
-/// Prices of well-known models, as the providers published them by 2026-11-15, for requests of
-/// ordinary length and speed. A model is known by the longest name that it begins with.
-const PRICES: [(Provider, &str, PerMillion); 37] = [
-    (Provider::OpenAi, "gpt-6-astra", (10.0, 50.0)),
-    (Provider::OpenAi, "gpt-6-sol", (2.0, 10.0)),
+/// Prices of well-known models, as they were published by 2026-11-15, for requests of ordinary
+/// length and speed. A model is known by the longest name that it begins with.
+const PRICES: [(Provider, &str, PerMillion); 36] = [
     (Provider::OpenAi, "gpt-6.1-sol", (2.0, 10.0)),
+    (Provider::OpenAi, "gpt-6-sol", (2.0, 10.0)),
     (Provider::OpenAi, "gpt-6-luna", (0.1, 0.5)),
-    (Provider::OpenAi, "gpt-5.6-sol", (4.0, 20.0)),
     (Provider::OpenAi, "gpt-5.6-terra", (2.0, 12.0)),
     (Provider::OpenAi, "gpt-5.6-luna", (0.2, 1.2)),
     (Provider::OpenAi, "gpt-5.5", (5.0, 30.0)),
-    (Provider::OpenAi, "gpt-5.5-pro", (30.0, 180.0)),
     (Provider::OpenAi, "gpt-5.4", (2.5, 15.0)),
     (Provider::OpenAi, "gpt-5.4-mini", (0.75, 4.5)),
     (Provider::OpenAi, "gpt-5.2", (1.75, 14.0)),
@@ -39,8 +36,10 @@ const PRICES: [(Provider, &str, PerMillion); 37] = [
     (Provider::Anthropic, "claude-opus-4-8", (5.0, 25.0)),
     (Provider::Anthropic, "claude-opus-4-7", (5.0, 25.0)),
     (Provider::Anthropic, "claude-opus-4-6", (5.0, 25.0)),
+    (Provider::Anthropic, "claude-opus-4-5", (5.0, 25.0)),
     (Provider::Anthropic, "claude-sonnet-5-5", (2.0, 10.0)),
-    (Provider::Anthropic, "claude-sonnet-4", (3.0, 15.0)),
+    (Provider::Anthropic, "claude-sonnet-4-6", (3.0, 15.0)),
+    (Provider::Anthropic, "claude-sonnet-4-5", (3.0, 15.0)),
     (Provider::Anthropic, "claude-haiku-4-5", (1.0, 5.0)),
     (Provider::Gemini, "gemini-3.8-flash", (0.75, 3.75)),
     (Provider::Gemini, "gemini-3.5-flash", (1.5, 9.0)),
@@ -97,19 +96,23 @@ impl Prices {
     }
 }
 
-/// The price of the longest known name that the model's begins with. What follows must be a
-/// version of it, as in `gpt-5-2026-01-01`, and not another model, as in `gpt-5.9`.
+/// The price of the longest known name that the model's begins with.
 fn known(provider: Provider, model: &str) -> Option<PerMillion> {
     let model = model.strip_prefix("models/").unwrap_or(model);
-    let fits = |name: &str| {
-        let rest = model.strip_prefix(name);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '@', ':']))
-    };
+    let fits = |name: &str| model.strip_prefix(name).is_some_and(is_version);
     PRICES
         .iter()
         .filter(|(of, name, _)| *of == provider && fits(name))
         .max_by_key(|(_, name, _)| name.len())
         .map(|(_, _, price)| *price)
+}
+
+/// Whether the rest of a name stands for a version of the same model, as the date does in
+/// `gpt-5-2025-08-07`. In `gpt-5.9` and `gpt-5-pro` it stands for another model.
+fn is_version(rest: &str) -> bool {
+    let Some(version) = rest.strip_prefix('-') else { return rest.is_empty() };
+    let digits = version.bytes().take_while(u8::is_ascii_digit).count();
+    digits >= 3 || version.starts_with("preview") || version == "latest"
 }
 
 #[cfg(test)]
@@ -138,6 +141,10 @@ mod tests {
             (Provider::OpenAi, "gpt-5-2025-08-07", Some((1.25, 10.0))),
             (Provider::OpenAi, "gpt-5-mini-2025-08-07", Some((0.25, 2.0))),
             (Provider::OpenAi, "gpt-5.9", None),
+            (Provider::OpenAi, "gpt-5-pro", None),
+            (Provider::Anthropic, "claude-haiku-4-5-20251001", Some((1.0, 5.0))),
+            (Provider::Anthropic, "claude-opus-5-9", None),
+            (Provider::Gemini, "gemini-3.1-pro-preview", Some((2.0, 12.0))),
             (Provider::OpenAi, "claude-opus-5", None),
             (Provider::Anthropic, "claude-opus-5-5", Some((4.0, 20.0))),
             (Provider::Gemini, "models/gemini-3.5-flash-lite", Some((0.3, 2.5))),

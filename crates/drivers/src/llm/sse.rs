@@ -10,6 +10,7 @@ pub(super) struct EventReader {
     /// The data of the event that is being read; lines are joined by line feeds.
     data: Vec<u8>,
     has_data: bool,
+    has_told: bool,
 }
 
 impl EventReader {
@@ -44,6 +45,11 @@ impl EventReader {
         self.push(b"\n\n", &mut tell)
     }
 
+    /// Whether there was no event so far.
+    pub(super) fn is_silent(&self) -> bool {
+        !self.has_told
+    }
+
     fn take_line<E>(
         &mut self,
         line: &[u8],
@@ -54,6 +60,7 @@ impl EventReader {
             if !std::mem::take(&mut self.has_data) {
                 return Ok(());
             }
+            self.has_told = true;
             let told = tell(&self.data);
             self.data.clear();
             return told;
@@ -84,6 +91,7 @@ mod tests {
             reader.push(piece, &mut tell).unwrap();
         }
         reader.finish(&mut tell).unwrap();
+        assert_eq!(reader.is_silent(), told.is_empty());
         told
     }
 

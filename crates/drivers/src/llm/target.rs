@@ -193,7 +193,7 @@ fn find_key<'a>(
     let name = &llm.identity.name;
     let hint = || {
         let file = file_variable(first);
-        format!("`export {first}=...`, or let {file} name a file that holds the key")
+        format!("`export {first}=...`, or set {file} to the path of a file that holds the key")
     };
     for variable in &variables {
         match environment.key(variable) {

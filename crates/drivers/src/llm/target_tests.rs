@@ -90,7 +90,8 @@ fn a_missing_key_is_told_with_what_to_do() {
     let llm = agent("openai", &json!({}));
     assert_eq!(
         Target::of(&llm, &Environment::empty()).unwrap_err().hint,
-        "`export OPENAI_API_KEY=...`, or let OPENAI_API_KEY_FILE name a file that holds the key"
+        "`export OPENAI_API_KEY=...`, or set OPENAI_API_KEY_FILE to the path of a file that holds \
+         the key"
     );
 }
 

@@ -130,6 +130,21 @@ async fn a_wrong_address_is_told_as_such() {
 }
 
 #[tokio::test]
+async fn no_one_is_followed_elsewhere() {
+    for wire in Wire::ALL {
+        let elsewhere = ModelServer::with([]);
+        let headers = vec![("location", format!("{}/v1/messages", elsewhere.url()))];
+        let moved = Fault::Status { status: 307, message: "moved".to_owned(), headers };
+        let server = ModelServer::with([Turn::fault(moved)]);
+        let failure = Caller::new(wire, &server).failure().await;
+        assert_eq!(failure.failure.category, STAYS);
+        let expected = "status 307: moved; check llm_config.endpoint";
+        assert!(failure.failure.message.ends_with(expected), "{failure:?}");
+        assert_eq!(elsewhere.requests().len(), 0, "{wire:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_endless_answer_is_cut_off() {
     let server = ModelServer::with([Turn::fault(Fault::Endless)]);
     let failure = Caller::new(Wire::OpenAi, &server).failure().await;
