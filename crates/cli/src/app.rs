@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use polity_drivers::llm::LanguageModels;
+use polity_drivers::llm::{Environment, LanguageModels};
 use polity_engine::clock::SystemClock;
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_engine::runtime::{Parts, Runtime};
@@ -154,7 +154,7 @@ impl Workshop {
         let alive = instances.register(id).map_err(io)?;
         let runtime = Runtime::start(Parts {
             store: Arc::clone(&store),
-            models: Arc::new(LanguageModels),
+            models: Arc::new(LanguageModels::new(environment())),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             owners: Arc::new(instances),
@@ -172,6 +172,11 @@ impl Workshop {
         })?;
         app.task(&*self.store, &row)
     }
+}
+
+/// The environment of this process. A value that is no text counts as unset.
+fn environment() -> Environment {
+    Environment::new(|name| std::env::var_os(name)?.into_string().ok())
 }
 
 /// Runs a future to its end on this thread.

@@ -1,37 +1,76 @@
 //! Language models, by provider.
+//!
+//! `scripted` answers from a file. All others are called over HTTP: `target` knows whom, `call`
+//! makes the call, `openai`, `anthropic` and `gemini` know what is said, and `failure` knows what
+//! went wrong.
 
+mod anthropic;
+mod call;
+mod environment;
+mod failure;
+mod gemini;
+mod http;
+mod names;
+mod openai;
+mod price;
 mod scripted;
+mod sse;
+mod target;
+mod turns;
+mod wire;
 
 use polity_engine::closure::Closure;
 use polity_engine::driver::{BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady};
-use polity_model::definition::Provider;
+use polity_model::definition::{LlmAgent, ScriptDefinition};
 use polity_model::failure::{ErrorCategory, Failure};
 
-/// Every provider that this program can call.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LanguageModels;
+pub use environment::Environment;
 
-impl Models for LanguageModels {
-    fn ready(&self, closure: &Closure) -> Result<(), NotReady> {
-        let Some(llm) = closure.llm() else { return Ok(()) };
-        match llm.llm_config.provider {
-            Provider::Scripted if closure.script.is_some() => Ok(()),
-            Provider::Scripted => Err(NotReady {
+use call::Line;
+use price::Prices;
+use target::Target;
+
+/// Every provider that this program can call.
+#[derive(Debug)]
+pub struct LanguageModels {
+    environment: Environment,
+    line: Line,
+    prices: Prices,
+}
+
+impl LanguageModels {
+    /// Models whose keys are in this environment. Connections are set up when a call needs them.
+    pub fn new(environment: Environment) -> Self {
+        Self { environment, line: Line::default(), prices: Prices::default() }
+    }
+}
+
+/// Who answers an agent's calls.
+enum Model<'a> {
+    Scripted(&'a ScriptDefinition),
+    Remote(Target<'a>),
+}
+
+impl LanguageModels {
+    fn model<'a>(&self, llm: &'a LlmAgent, closure: &'a Closure) -> Result<Model<'a>, NotReady> {
+        if let Some(target) = Target::of(llm, &self.environment)? {
+            return Ok(Model::Remote(target));
+        }
+        match &closure.script {
+            Some(script) => Ok(Model::Scripted(script)),
+            None => Err(NotReady {
                 message: format!("the script of agent \"{}\" is missing", closure.agent.name),
                 hint: "put it into scripts/ and run `polity check`".into(),
             }),
-            provider @ (Provider::OpenAi
-            | Provider::Anthropic
-            | Provider::Gemini
-            | Provider::Ollama
-            | Provider::OpenAiCompatible) => Err(NotReady {
-                message: format!(
-                    "agent \"{}\" uses the provider {}, which this version cannot call yet",
-                    closure.agent.name,
-                    provider.as_str()
-                ),
-                hint: "use `provider: scripted` with a script".into(),
-            }),
+        }
+    }
+}
+
+impl Models for LanguageModels {
+    fn ready(&self, closure: &Closure) -> Result<(), NotReady> {
+        match closure.llm() {
+            Some(llm) => self.model(llm, closure).map(|_| ()),
+            None => Ok(()),
         }
     }
 
@@ -40,11 +79,20 @@ impl Models for LanguageModels {
         request: ModelRequest<'a>,
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
         Box::pin(async move {
-            match (self.ready(request.closure), &request.closure.script) {
-                (Ok(()), Some(script)) => scripted::call(script, request).await,
-                (Ok(()), None) => Err(refused("the agent has no model".into())),
-                (Err(not_ready), _) => Err(refused(not_ready.message)),
-            }
+            let Some(llm) = request.closure.llm() else {
+                return Err(refused("the agent has no model".into()));
+            };
+            let model = self.model(llm, request.closure).map_err(|not_ready| {
+                refused(format!("{}; {}", not_ready.message, not_ready.hint))
+            })?;
+            let mut reply = match model {
+                Model::Scripted(script) => scripted::call(script, request).await?,
+                Model::Remote(target) => {
+                    self.line.call(&target, llm, request, &self.environment).await?
+                }
+            };
+            self.prices.apply(&llm.llm_config, &mut reply.usage);
+            Ok(reply)
         })
     }
 }

@@ -9,5 +9,6 @@
 
 pub mod faults;
 pub mod lives;
+pub mod model_server;
 pub mod runtime;
 pub mod store_conformance;

@@ -6,6 +6,7 @@ mod console;
 mod definitions;
 mod faults;
 mod kills;
+mod models;
 mod processes;
 mod run;
 mod sandbox;

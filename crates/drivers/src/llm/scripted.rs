@@ -7,12 +7,13 @@ use polity_engine::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply,
 use polity_model::definition::{
     ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule,
 };
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::Failure;
 use polity_model::message::{Message, Role};
 use polity_model::usage::Usage;
 use regex::Captures;
 use serde_json::{Map, Value};
 
+use super::failure::category_of_status;
 use super::refused;
 
 pub(super) async fn call(
@@ -92,21 +93,13 @@ fn perform(
         }),
         ScriptOutcome::Error { status, retry_after_seconds } => Err(ModelFailure {
             failure: Failure {
-                category: category(*status),
+                category: category_of_status(*status),
                 message: format!("the scripted model answered with status {status}"),
             },
             context_full: false,
             retry_after: retry_after_seconds.map(Duration::from_secs),
             mark,
         }),
-    }
-}
-
-/// Which HTTP statuses may go away by themselves.
-fn category(status: u16) -> ErrorCategory {
-    match status {
-        408 | 425 | 429 | 500..=599 => ErrorCategory::Transient,
-        _ => ErrorCategory::Permanent,
     }
 }
 

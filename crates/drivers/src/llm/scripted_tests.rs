@@ -1,9 +1,10 @@
 use jiff::Timestamp;
 use polity_engine::closure::Closure;
 use polity_engine::driver::{History, Models, Toolbox, Unheard};
+use polity_model::failure::ErrorCategory;
 use polity_model::ids::ToolCallId;
 
-use super::super::LanguageModels;
+use super::super::{Environment, LanguageModels};
 use super::*;
 
 const SCRIPT: &str = r#"{
@@ -43,7 +44,7 @@ async fn ask(messages: &[Message], marks: &[u32]) -> Result<ModelReply, ModelFai
         marks,
         progress: &Unheard,
     };
-    LanguageModels.call(request).await
+    LanguageModels::new(Environment::empty()).call(request).await
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,239 @@
+//! HTTP as model calls need it: connections that are used again, answers that are read as they
+//! come, limits, and no secrets on the way.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use jiff::fmt::rfc2822::DateTimeParser;
+use jiff::{SignedDuration, Timestamp};
+use polity_engine::clock::{Clock, SystemClock};
+use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, ClientBuilder, NoProxy, Proxy, Response, Url, redirect};
+
+use super::environment::Environment;
+use super::failure::{Fault, Remedy};
+
+/// How long it may take to reach a server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The largest answer. Nothing that a model says comes near it.
+pub(super) const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How much is read of an answer that tells of an error.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// How long to wait for the end of an answer that has said all. A connection is used again only if
+/// its answer was read to the end.
+const END_TIMEOUT: Duration = Duration::from_millis(250);
+
+/// What no proxy is asked for, whatever the environment says.
+const THIS_MACHINE: &str = "localhost,127.0.0.0/8,::1";
+
+/// The clients of a process, made when they are first needed: setting up TLS takes a while.
+#[derive(Debug, Default)]
+pub(super) struct Http {
+    plain: OnceLock<Client>,
+    secure: OnceLock<Client>,
+}
+
+impl Http {
+    /// Sends a request and waits for the beginning of its answer.
+    pub(super) async fn post(
+        &self,
+        url: &Url,
+        mut headers: HeaderMap,
+        body: Vec<u8>,
+        environment: &Environment,
+    ) -> Result<Incoming, Fault> {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let client = self.client(url, environment)?;
+        let sent = client.post(url.clone()).headers(headers).body(body).send().await;
+        let response = sent.map_err(|error| {
+            let remedy = if error.is_connect() { Remedy::Endpoint } else { Remedy::None };
+            let what =
+                if error.is_connect() { "cannot be reached" } else { "the call was broken off" };
+            Fault::passing(format!("{what}: {}", reason(error))).remedy(remedy)
+        })?;
+        let status = response.status().as_u16();
+        let mut incoming = Incoming { response, bytes: 0 };
+        if !(200..300).contains(&status) {
+            let wait = retry_after(incoming.response.headers());
+            let body = incoming.beginning().await;
+            return Err(Fault::of_status(status, &body, wait));
+        }
+        incoming.must_be_events().await
+    }
+
+    /// The client for an address. Addresses without TLS have one of their own, so that a local model
+    /// can be called where no certificates are installed.
+    fn client(&self, url: &Url, environment: &Environment) -> Result<&Client, Fault> {
+        let is_secure = url.scheme() == "https";
+        let slot = if is_secure { &self.secure } else { &self.plain };
+        if let Some(client) = slot.get() {
+            return Ok(client);
+        }
+        // Fails if a provider is installed already, which will do as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = Client::builder()
+            .user_agent(concat!("polity/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            // Wherever an answer points, keys are sent only where the definition says.
+            .redirect(redirect::Policy::none())
+            .referer(false);
+        if !is_secure {
+            builder = builder.tls_certs_only([]);
+        }
+        let client = with_proxies(builder, environment)
+            .and_then(ClientBuilder::build)
+            .map_err(|error| Fault::lasting(format!("HTTP cannot be set up: {}", reason(error))))?;
+        Ok(slot.get_or_init(|| client))
+    }
+}
+
+/// Proxies are taken from the usual variables of the environment that was handed in.
+fn with_proxies(
+    builder: ClientBuilder,
+    environment: &Environment,
+) -> reqwest::Result<ClientBuilder> {
+    let find =
+        |name: &str| environment.get(name).or_else(|| environment.get(&name.to_ascii_uppercase()));
+    let mut builder = builder.no_proxy();
+    let hosts = find("no_proxy").unwrap_or_default();
+    let except = NoProxy::from_string(&format!("{THIS_MACHINE},{hosts}"));
+    let kinds = [
+        ("https_proxy", Proxy::https as fn(String) -> reqwest::Result<Proxy>),
+        ("http_proxy", Proxy::http),
+        ("all_proxy", Proxy::all),
+    ];
+    for (variable, proxy) in kinds {
+        if let Some(address) = find(variable) {
+            builder = builder.proxy(proxy(address)?.no_proxy(except.clone()));
+        }
+    }
+    Ok(builder)
+}
+
+/// An answer that is still coming.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    response: Response,
+    bytes: usize,
+}
+
+impl Incoming {
+    /// The next piece; nothing at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, Fault> {
+        let piece = self.response.chunk().await.map_err(|error| cut(&reason(error)))?;
+        if let Some(piece) = &piece {
+            self.bytes += piece.len();
+        }
+        if self.bytes > RESPONSE_BYTES_MAX {
+            return Err(Fault::lasting(format!(
+                "the answer has more than {RESPONSE_BYTES_MAX} bytes, which is the limit"
+            )));
+        }
+        Ok(piece)
+    }
+
+    /// Reads to the end of an answer that has said all, without waiting for long.
+    pub(super) async fn end(mut self) {
+        let rest = async { while let Ok(Some(_)) = self.next().await {} };
+        // A server that does not end its answer loses the connection, and nothing else.
+        let _ = tokio::time::timeout(END_TIMEOUT, rest).await;
+    }
+
+    /// The beginning of the body, or as much of it as comes.
+    async fn beginning(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        while let Ok(Some(piece)) = self.next().await {
+            body.extend_from_slice(piece.as_ref());
+            if body.len() > ERROR_BYTES_MAX {
+                body.truncate(ERROR_BYTES_MAX);
+                break;
+            }
+        }
+        body
+    }
+
+    /// Refuses pages and documents: who answers with one is no model that streams.
+    async fn must_be_events(mut self) -> Result<Self, Fault> {
+        let kind = self.response.headers().get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match kind.as_str() {
+            "text/html" | "application/json" => {
+                let status = self.response.status().as_u16();
+                let body = self.beginning().await;
+                let Fault { message, .. } = Fault::of_status(status, &body, None);
+                Err(Fault::lasting(format!("answered with {kind}, not with events: {message}"))
+                    .remedy(Remedy::Endpoint))
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
+/// The connection ended before the answer did.
+pub(super) fn cut(why: &str) -> Fault {
+    Fault::passing(format!("the stream ended before the answer was complete: {why}"))
+}
+
+/// The innermost reason of an error; the outer ones say little, and some repeat the address.
+fn reason(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut reason: &dyn std::error::Error = &error;
+    while let Some(inner) = reason.source() {
+        reason = inner;
+    }
+    reason.to_string()
+}
+
+/// How long the server asks to wait, in milliseconds, in seconds, or until a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |text: &str| text.parse::<f64>().ok();
+    if let Some(milliseconds) = text("retry-after-ms").and_then(number) {
+        return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
+    }
+    let wait = text(RETRY_AFTER.as_str())?;
+    if let Some(seconds) = number(wait) {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = |text: &str| DateTimeParser::new().parse_timestamp(text).ok();
+    // Both dates are of the server's clock, which may differ from this machine's.
+    let now: Timestamp = text(DATE.as_str()).and_then(date).unwrap_or_else(|| SystemClock.now());
+    let wait = date(wait)?.duration_since(now).max(SignedDuration::ZERO);
+    wait.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_is_read_in_all_its_forms() {
+        type Headers<'a> = &'a [(&'static str, &'a str)];
+        let date = ("date", "Wed, 21 Oct 2026 07:28:00 GMT");
+        let cases: [(Headers<'_>, Option<u64>); 8] = [
+            (&[("retry-after", "3")], Some(3000)),
+            (&[("retry-after", "0.5")], Some(500)),
+            (&[("retry-after", "3"), ("retry-after-ms", "20")], Some(20)),
+            (&[("retry-after", "Wed, 21 Oct 2026 07:28:30 GMT"), date], Some(30_000)),
+            (&[("retry-after", "Wed, 21 Oct 2026 07:27:00 GMT"), date], Some(0)),
+            (&[("retry-after", "soon")], None),
+            (&[("retry-after", "-3")], None),
+            (&[], None),
+        ];
+        for (headers, expected) in cases {
+            let headers: HeaderMap = headers
+                .iter()
+                .map(|(name, value)| {
+                    let name = reqwest::header::HeaderName::from_static(name);
+                    (name, HeaderValue::from_str(value).unwrap())
+                })
+                .collect();
+            let expected = expected.map(Duration::from_millis);
+            assert_eq!(retry_after(&headers), expected, "{headers:?}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Names of tools on the wire. Providers allow letters, digits, `_` and `-`, and 64 characters.
+//!
+//! `files/read_file` becomes `files__read_file`. Where that would not be allowed, or another tool
+//! could get the same name, a hash of the full name is put at the end.
+
+use polity_engine::driver::{Tool, Toolbox};
+
+/// The longest name that every provider accepts.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Between server and tool.
+const SEPARATOR: &str = "__";
+
+/// The name of a call in a history whose tool had none.
+const NAMELESS: &str = "unknown";
+
+/// The tools of a call, each with its name on the wire.
+pub(super) struct ToolNames<'a> {
+    named: Vec<(String, &'a Tool)>,
+}
+
+impl<'a> ToolNames<'a> {
+    /// Names for all tools that the model may ask for.
+    pub(super) fn of(toolbox: &'a Toolbox) -> Self {
+        let mut named: Vec<(String, &'a Tool)> = Vec::with_capacity(toolbox.offered().len());
+        for tool in toolbox.offered() {
+            let name = wire_name(tool.name.server(), tool.name.tool());
+            // Two names can only be the same if someone made them so.
+            if named.iter().any(|(taken, _)| *taken == name) {
+                tracing::warn!(tool = %tool.name, "not offered: another tool has its name");
+            } else {
+                named.push((name, tool));
+            }
+        }
+        Self { named }
+    }
+
+    /// The tools with their names.
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &'a Tool)> {
+        self.named.iter().map(|(name, tool)| (&**name, *tool))
+    }
+
+    /// The server and the tool that a model meant. A name that was not offered is taken apart as
+    /// well as can be; the server is empty where none can be made out.
+    pub(super) fn meant(&self, name: &str) -> (String, String) {
+        if let Some((_, tool)) = self.named.iter().find(|(known, _)| known == name) {
+            return (tool.name.server().to_owned(), tool.name.tool().to_owned());
+        }
+        let (server, tool) = [SEPARATOR, "/", "."]
+            .iter()
+            .find_map(|separator| name.split_once(separator))
+            .unwrap_or(("", name));
+        (server.to_owned(), tool.to_owned())
+    }
+}
+
+/// The name of a tool on the wire. It depends on nothing but the tool, so that a conversation names
+/// a tool alike whatever else is offered.
+pub(super) fn wire_name(server: &str, tool: &str) -> String {
+    let mut name = String::with_capacity(NAME_BYTES_MAX);
+    name.push_str(server);
+    if !server.is_empty() {
+        name.push_str(SEPARATOR);
+    }
+    name.push_str(tool);
+    // Then the first separator in the name is the one that was put there.
+    let is_plain = !server.contains(SEPARATOR) && !server.ends_with('_');
+    if is_plain && (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed) {
+        return name;
+    }
+    if name.is_empty() {
+        return NAMELESS.into();
+    }
+    let mut allowed: String =
+        name.chars().map(|c| if u8::try_from(c).is_ok_and(is_allowed) { c } else { '_' }).collect();
+    let hash = format!("_{:016x}", hash(server, tool));
+    allowed.truncate(NAME_BYTES_MAX - hash.len());
+    allowed + &hash
+}
+
+fn is_allowed(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+/// FNV-1a: the same in every process and version, as names in a conversation must be.
+fn hash(server: &str, tool: &str) -> u64 {
+    let bytes = server.bytes().chain([b'/']).chain(tool.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use serde_json::Map;
+
+    use super::*;
+
+    fn toolbox(names: &[&str]) -> Toolbox {
+        let tool = |name: &&str| {
+            Arc::new(Tool {
+                name: name.parse().unwrap(),
+                description: String::new(),
+                input_schema: Map::new(),
+                output_schema: None,
+                repeatable: false,
+                timeout: Duration::from_secs(1),
+                fallback_tools: Vec::new(),
+            })
+        };
+        Toolbox::new(names.iter().map(tool).collect(), Vec::new())
+    }
+
+    #[test]
+    fn every_tool_has_an_allowed_name_of_its_own_and_is_found_by_it() {
+        let long = format!("files/{}", "x".repeat(128));
+        let longer_end = format!("files/{}y", "x".repeat(127));
+        let names = [
+            "files/read_file",
+            "files/read-file",
+            "files/read.file",
+            "files/read_.file",
+            "a/b__c",
+            "a__b/c",
+            "a_/b",
+            "a/_b",
+            &long,
+            &longer_end,
+        ];
+        let toolbox = toolbox(&names);
+        let known = ToolNames::of(&toolbox);
+        assert_eq!(known.iter().len(), names.len());
+        for ((wire, _), name) in known.iter().zip(names) {
+            assert!((1..=64).contains(&wire.len()) && wire.bytes().all(is_allowed), "{wire}");
+            let (server, tool) = known.meant(wire);
+            assert_eq!(format!("{server}/{tool}"), name);
+        }
+        let (first, _) = known.iter().next().unwrap();
+        assert_eq!(first, "files__read_file");
+        assert_eq!(wire_name("files", "read.file"), "files__read_file_5252ade322b00ebf");
+    }
+
+    #[test]
+    fn a_name_that_was_not_offered_is_taken_apart() {
+        let toolbox = Toolbox::default();
+        let known = ToolNames::of(&toolbox);
+        for (name, server, tool) in [
+            ("files__read", "files", "read"),
+            ("files/read", "files", "read"),
+            ("files.read", "files", "read"),
+            ("read", "", "read"),
+            ("", "", ""),
+        ] {
+            assert_eq!(known.meant(name), (server.to_owned(), tool.to_owned()), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_model_made_up_can_be_sent_back() {
+        assert_eq!(wire_name("", "read"), "read");
+        assert_eq!(wire_name("", ""), "unknown");
+        let odd = wire_name("", "öl & gas/oil");
+        assert!(odd.bytes().all(is_allowed), "{odd}");
+    }
+}

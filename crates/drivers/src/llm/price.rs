@@ -1,0 +1,183 @@
+//! What calls cost.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use polity_model::definition::{LlmConfig, Provider};
+use polity_model::usage::{Cost, Usage};
+
+/// US dollars for a million tokens, read and written.
+type PerMillion = (f64, f64);
+
+/// Prices of well-known models, as they were published by 2026-11-15, for requests of ordinary
+/// length and speed. A model is known by the longest name that it begins with.
+const PRICES: [(Provider, &str, PerMillion); 36] = [
+    (Provider::OpenAi, "gpt-6.1-sol", (2.0, 10.0)),
+    (Provider::OpenAi, "gpt-6-sol", (2.0, 10.0)),
+    (Provider::OpenAi, "gpt-6-luna", (0.1, 0.5)),
+    (Provider::OpenAi, "gpt-5.6-terra", (2.0, 12.0)),
+    (Provider::OpenAi, "gpt-5.6-luna", (0.2, 1.2)),
+    (Provider::OpenAi, "gpt-5.5", (5.0, 30.0)),
+    (Provider::OpenAi, "gpt-5.4", (2.5, 15.0)),
+    (Provider::OpenAi, "gpt-5.4-mini", (0.75, 4.5)),
+    (Provider::OpenAi, "gpt-5.2", (1.75, 14.0)),
+    (Provider::OpenAi, "gpt-5.1", (1.25, 10.0)),
+    (Provider::OpenAi, "gpt-5", (1.25, 10.0)),
+    (Provider::OpenAi, "gpt-5-mini", (0.25, 2.0)),
+    (Provider::OpenAi, "gpt-5-nano", (0.05, 0.4)),
+    (Provider::OpenAi, "gpt-4.1", (2.0, 8.0)),
+    (Provider::OpenAi, "gpt-4.1-mini", (0.4, 1.6)),
+    (Provider::OpenAi, "gpt-4.1-nano", (0.1, 0.4)),
+    (Provider::OpenAi, "gpt-4o", (2.5, 10.0)),
+    (Provider::OpenAi, "gpt-4o-mini", (0.15, 0.6)),
+    (Provider::Anthropic, "claude-fable-5-1", (10.0, 50.0)),
+    (Provider::Anthropic, "claude-opus-5-5", (4.0, 20.0)),
+    (Provider::Anthropic, "claude-opus-5", (5.0, 25.0)),
+    (Provider::Anthropic, "claude-opus-4-8", (5.0, 25.0)),
+    (Provider::Anthropic, "claude-opus-4-7", (5.0, 25.0)),
+    (Provider::Anthropic, "claude-opus-4-6", (5.0, 25.0)),
+    (Provider::Anthropic, "claude-opus-4-5", (5.0, 25.0)),
+    (Provider::Anthropic, "claude-sonnet-5-5", (2.0, 10.0)),
+    (Provider::Anthropic, "claude-sonnet-4-6", (3.0, 15.0)),
+    (Provider::Anthropic, "claude-sonnet-4-5", (3.0, 15.0)),
+    (Provider::Anthropic, "claude-haiku-4-5", (1.0, 5.0)),
+    (Provider::Gemini, "gemini-3.8-flash", (0.75, 3.75)),
+    (Provider::Gemini, "gemini-3.5-flash", (1.5, 9.0)),
+    (Provider::Gemini, "gemini-3.5-flash-lite", (0.3, 2.5)),
+    (Provider::Gemini, "gemini-3.1-pro", (2.0, 12.0)),
+    (Provider::Gemini, "gemini-2.5-pro", (1.25, 10.0)),
+    (Provider::Gemini, "gemini-2.5-flash", (0.3, 2.5)),
+    (Provider::Gemini, "gemini-2.5-flash-lite", (0.1, 0.4)),
+];
+
+/// Knows prices, and which models it has said it knows none of.
+#[derive(Debug, Default)]
+pub(super) struct Prices {
+    unknown: Mutex<HashSet<String>>,
+}
+
+impl Prices {
+    /// Puts the cost to what a call used. Tokens from a cache count like any others.
+    pub(super) fn apply(&self, config: &LlmConfig, usage: &mut Usage) {
+        let (input, output) = self.per_million(config);
+        usage.cost = Cost::of_tokens(usage.input_tokens, input);
+        usage.cost += Cost::of_tokens(usage.output_tokens, output);
+    }
+
+    fn per_million(&self, config: &LlmConfig) -> PerMillion {
+        if let Some(price) = config.price {
+            return (price.input_per_million_usd.get(), price.output_per_million_usd.get());
+        }
+        let model = config.model.as_ref().map(AsRef::as_ref).unwrap_or_default();
+        match config.provider {
+            // They cost their owner nothing by the token.
+            Provider::Scripted | Provider::Ollama => (0.0, 0.0),
+            Provider::OpenAi
+            | Provider::Anthropic
+            | Provider::Gemini
+            | Provider::OpenAiCompatible => known(config.provider, model).unwrap_or_else(|| {
+                self.say_once(config.provider, model);
+                (0.0, 0.0)
+            }),
+        }
+    }
+
+    fn say_once(&self, provider: Provider, model: &str) {
+        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        if !unknown.contains(model) {
+            unknown.insert(model.to_owned());
+            tracing::warn!(
+                provider = provider.as_str(),
+                model,
+                "the price of this model is not known, so its calls count as free; \
+                 set llm_config.price"
+            );
+        }
+    }
+}
+
+/// The price of the longest known name that the model's begins with.
+fn known(provider: Provider, model: &str) -> Option<PerMillion> {
+    let model = model.strip_prefix("models/").unwrap_or(model);
+    let fits = |name: &str| model.strip_prefix(name).is_some_and(is_version);
+    PRICES
+        .iter()
+        .filter(|(of, name, _)| *of == provider && fits(name))
+        .max_by_key(|(_, name, _)| name.len())
+        .map(|(_, _, price)| *price)
+}
+
+/// Whether the rest of a name stands for a version of the same model, as the date does in
+/// `gpt-5-2025-08-07`. In `gpt-5.9` and `gpt-5-pro` it stands for another model.
+fn is_version(rest: &str) -> bool {
+    let Some(version) = rest.strip_prefix('-') else { return rest.is_empty() };
+    let digits = version.bytes().take_while(u8::is_ascii_digit).count();
+    digits >= 3 || version.starts_with("preview") || version == "latest"
+}
+
+#[cfg(test)]
+mod tests {
+    use polity_model::definition::{AgentDefinition, AgentKind};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const MILLIONS: Usage =
+        Usage { input_tokens: 1_000_000, output_tokens: 1_000_000, cost: Cost::ZERO };
+
+    fn config(config: &Value) -> LlmConfig {
+        let agent = json!({"kind": "llm", "name": "a", "role": "r", "system_prompt": "s",
+            "llm_config": config});
+        match AgentDefinition::from_canonical(&agent.to_string()).unwrap().kind {
+            AgentKind::Llm(llm) => llm.llm_config,
+            AgentKind::Cli(_) | AgentKind::Remote(_) => panic!("{agent}"),
+        }
+    }
+
+    #[test]
+    fn the_longest_name_wins_and_a_new_number_is_another_model() {
+        for (provider, model, expected) in [
+            (Provider::OpenAi, "gpt-5", Some((1.25, 10.0))),
+            (Provider::OpenAi, "gpt-5-2025-08-07", Some((1.25, 10.0))),
+            (Provider::OpenAi, "gpt-5-mini-2025-08-07", Some((0.25, 2.0))),
+            (Provider::OpenAi, "gpt-5.9", None),
+            (Provider::OpenAi, "gpt-5-pro", None),
+            (Provider::Anthropic, "claude-haiku-4-5-20251001", Some((1.0, 5.0))),
+            (Provider::Anthropic, "claude-opus-5-9", None),
+            (Provider::Gemini, "gemini-3.1-pro-preview", Some((2.0, 12.0))),
+            (Provider::OpenAi, "claude-opus-5", None),
+            (Provider::Anthropic, "claude-opus-5-5", Some((4.0, 20.0))),
+            (Provider::Gemini, "models/gemini-3.5-flash-lite", Some((0.3, 2.5))),
+            (Provider::OpenAiCompatible, "gpt-5", None),
+        ] {
+            assert_eq!(known(provider, model), expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn a_price_in_the_definition_goes_before_all_others() {
+        let price = json!({"input_per_million_usd": 3, "output_per_million_usd": 4});
+        for (provider, expected) in [
+            (json!({"provider": "openai", "model": "gpt-5"}), 11.25),
+            (json!({"provider": "openai", "model": "gpt-5", "price": price}), 7.0),
+            (json!({"provider": "openai", "model": "new"}), 0.0),
+            (json!({"provider": "ollama", "model": "qwen"}), 0.0),
+            (json!({"provider": "scripted", "script": "s"}), 0.0),
+            (json!({"provider": "scripted", "script": "s", "price": price}), 7.0),
+        ] {
+            let mut usage = MILLIONS;
+            Prices::default().apply(&config(&provider), &mut usage);
+            assert!((usage.cost.usd() - expected).abs() < 1e-9, "{provider}: {usage:?}");
+        }
+    }
+
+    #[test]
+    fn a_model_without_a_price_is_remembered() {
+        let prices = Prices::default();
+        let config = config(&json!({"provider": "openai", "model": "new"}));
+        for _ in 0..2 {
+            prices.apply(&config, &mut MILLIONS.clone());
+        }
+        assert_eq!(prices.unknown.lock().unwrap().len(), 1);
+    }
+}

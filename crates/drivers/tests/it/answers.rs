@@ -1,0 +1,123 @@
+//! What comes back.
+
+use polity_engine::driver::{AskedArguments, AskedTool};
+use polity_testkit::model_server::{Call, ModelServer, Turn, Wire};
+use serde_json::json;
+
+use crate::harness::Caller;
+
+fn asked(server: &str, tool: &str, arguments: &serde_json::Value) -> AskedTool {
+    AskedTool {
+        server: server.to_owned(),
+        tool: tool.to_owned(),
+        arguments: AskedArguments::Object(arguments.as_object().unwrap().clone()),
+        signature: None,
+    }
+}
+
+#[tokio::test]
+async fn a_text_comes_in_pieces_with_its_usage_and_cost() {
+    for wire in Wire::ALL {
+        let server = ModelServer::with([Turn::text("Grüße, \"Ada\" 👋!\n").usage(1000, 200)]);
+        let caller = Caller::new(wire, &server);
+        let reply = caller.hello().await.unwrap();
+        assert_eq!(reply.content, "Grüße, \"Ada\" 👋!\n", "{wire:?}");
+        assert_eq!(reply.tool_calls, []);
+        assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (1000, 200), "{wire:?}");
+        assert_eq!(reply.usage.cost.pico_usd(), 1000 * 1_000_000 + 200 * 2_000_000);
+        let pieces = caller.pieces.0.lock().unwrap();
+        assert_eq!(pieces.len(), 2, "{wire:?}: {pieces:?}");
+        assert_eq!(pieces.concat(), reply.content);
+    }
+}
+
+#[tokio::test]
+async fn several_tools_are_asked_for_at_once() {
+    for wire in Wire::ALL {
+        let server = ModelServer::answering(|request| {
+            let names = request.tool_names();
+            Turn::calls([
+                Call::new(names[0], r#"{"path": "ä.txt", "deep": {"a": [1, null]}}"#),
+                Call::new(names[0], ""),
+                Call::new(names[1], "{}"),
+            ])
+            .saying("Let me look.")
+        });
+        let reply = Caller::new(wire, &server).hello().await.unwrap();
+        assert_eq!(reply.content, "Let me look.");
+        let expected = [
+            asked("files", "read", &json!({"path": "ä.txt", "deep": {"a": [1, null]}})),
+            asked("files", "read", &json!({})),
+            asked("files", "write.all", &json!({})),
+        ];
+        assert_eq!(reply.tool_calls, expected, "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_names_and_arguments_are_handed_on() {
+    for wire in Wire::ALL {
+        let server = ModelServer::with([Turn::calls([
+            Call::new("shell__run", "{}"),
+            Call::new("run", r#"{"path": "#),
+            Call::new("files__read", "[1]"),
+        ])]);
+        let calls = Caller::new(wire, &server).hello().await.unwrap().tool_calls;
+        assert_eq!(calls[0], asked("shell", "run", &json!({})), "{wire:?}");
+        assert_eq!((calls[1].server.as_str(), calls[1].tool.as_str()), ("", "run"));
+        for (call, expected) in [(&calls[1], r#"{"path": "#), (&calls[2], "[1]")] {
+            match &call.arguments {
+                AskedArguments::Unreadable { text, reason } => {
+                    assert_eq!(text, expected, "{wire:?}");
+                    assert!(!reason.is_empty());
+                }
+                AskedArguments::Object(_) => panic!("{wire:?}: {call:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_empty_answer_is_an_answer() {
+    for wire in Wire::ALL {
+        let server = ModelServer::with([Turn::empty()]);
+        let caller = Caller::new(wire, &server);
+        let reply = caller.hello().await.unwrap();
+        assert_eq!((reply.content.as_str(), reply.tool_calls.len()), ("", 0), "{wire:?}");
+        assert_eq!(caller.pieces.0.lock().unwrap().len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn what_the_model_wants_to_be_told_again_is_kept_with_the_call() {
+    for (wire, expected) in [
+        (Wire::OpenAi, None),
+        (
+            Wire::Anthropic,
+            Some(r#"[{"type":"thinking","thinking":"Let me think.","signature":"sig-1"}]"#),
+        ),
+        (Wire::Gemini, Some("sig-1")),
+    ] {
+        let server = ModelServer::with([Turn::calls([
+            Call::new("files__read", "{}").signed("sig-1"),
+            Call::new("files__read", "{}"),
+        ])]);
+        let calls = Caller::new(wire, &server).hello().await.unwrap().tool_calls;
+        assert_eq!(calls[0].signature.as_deref(), expected, "{wire:?}");
+        assert_eq!(calls[1].signature, None, "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_use_the_same_connection_one_after_the_other() {
+    for wire in Wire::ALL {
+        let server = ModelServer::with([]);
+        let caller = Caller::new(wire, &server);
+        for _ in 0..3 {
+            caller.hello().await.unwrap();
+        }
+        let connections: Vec<usize> =
+            server.requests().iter().map(|request| request.connection).collect();
+        assert_eq!(connections, [0, 0, 0], "{wire:?}");
+    }
+}

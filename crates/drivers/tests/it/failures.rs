@@ -1,0 +1,213 @@
+//! What goes wrong.
+
+use std::time::Duration;
+
+use polity_drivers::llm::{Environment, LanguageModels};
+use polity_engine::driver::Models;
+use polity_model::failure::ErrorCategory;
+use polity_testkit::model_server::{Fault, ModelServer, Turn, Wire};
+
+use crate::harness::{Caller, KEY, agent, provider, user};
+
+const PASSES: ErrorCategory = ErrorCategory::Transient;
+const STAYS: ErrorCategory = ErrorCategory::Permanent;
+
+#[tokio::test]
+async fn statuses_say_whether_to_try_again_and_in_whose_words() {
+    for wire in Wire::ALL {
+        for (status, category) in [
+            (400, STAYS),
+            (403, STAYS),
+            (422, STAYS),
+            (408, PASSES),
+            (429, PASSES),
+            (500, PASSES),
+            (529, PASSES),
+        ] {
+            let server = ModelServer::with([Turn::status(status, "the provider's own words")]);
+            let failure = Caller::new(wire, &server).failure().await;
+            assert_eq!(failure.failure.category, category, "{wire:?} {status}");
+            let message = &failure.failure.message;
+            let beginning = format!("{}, model m-1, at {}/v1", provider(wire), server.url());
+            assert!(message.starts_with(&beginning), "{message}");
+            let words = format!(": status {status}: the provider's own words");
+            assert!(message.contains(&words), "{message}");
+            assert!(!failure.context_full);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_wait_that_a_server_asks_for_is_told() {
+    for wire in Wire::ALL {
+        let server = ModelServer::with([
+            Turn::retry_after(429, "7"),
+            Turn::retry_after(529, "Wed, 21 Oct 2015 07:28:00 GMT"),
+            Turn::status(500, "no idea"),
+        ]);
+        let caller = Caller::new(wire, &server);
+        assert_eq!(caller.failure().await.retry_after, Some(Duration::from_secs(7)));
+        assert_eq!(caller.failure().await.retry_after, Some(Duration::ZERO));
+        assert_eq!(caller.failure().await.retry_after, None);
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_too_long_is_recognised() {
+    for wire in Wire::ALL {
+        let server = ModelServer::with([Turn::fault(Fault::ContextFull)]);
+        let failure = Caller::new(wire, &server).failure().await;
+        assert!(failure.context_full, "{wire:?}: {failure:?}");
+        assert_eq!(failure.failure.category, STAYS);
+    }
+}
+
+#[tokio::test]
+async fn faults_in_the_middle_of_an_answer_pass() {
+    for wire in Wire::ALL {
+        for (fault, words) in [
+            (Fault::Cut, "the stream ended before the answer was complete"),
+            (Fault::Unfinished, "the stream ended before the answer was complete"),
+            (Fault::InvalidJson, "the stream had an event that cannot be read"),
+            (Fault::ErrorInStream, "an error within the stream: Overloaded"),
+        ] {
+            let server = ModelServer::with([Turn::fault(fault.clone())]);
+            let caller = Caller::new(wire, &server);
+            let failure = caller.failure().await;
+            assert_eq!(failure.failure.category, PASSES, "{wire:?} {fault:?}");
+            assert!(failure.failure.message.contains(words), "{wire:?}: {failure:?}");
+            let told = caller.pieces.0.lock().unwrap().concat();
+            assert!("half an answer".starts_with(&told), "{told}");
+            // The next call is not disturbed.
+            assert_eq!(caller.hello().await.unwrap().content, "done", "{wire:?} {fault:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_repeated_by_the_provider_is_removed() {
+    for (wire, variable) in [
+        (Wire::OpenAi, "OPENAI_API_KEY"),
+        (Wire::Anthropic, "ANTHROPIC_API_KEY"),
+        (Wire::Gemini, "GEMINI_API_KEY"),
+    ] {
+        let server = ModelServer::with([Turn::fault(Fault::EchoKey)]);
+        let caller = Caller::new(wire, &server);
+        let failure = caller.failure().await;
+        let expected =
+            format!("status 401: Incorrect API key provided: ***.; check the key in {variable}");
+        assert!(failure.failure.message.ends_with(&expected), "{failure:?}");
+        assert!(!format!("{:?}", caller.models).contains(KEY));
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_address_is_told_as_such() {
+    let server = ModelServer::with([Turn::fault(Fault::Page)]);
+    let page = Caller::at("openai", &server.url()).failure().await;
+    assert_eq!(page.failure.category, STAYS);
+    assert!(page.failure.message.contains("answered with text/html"), "{page:?}");
+
+    let lost = Caller::at("openai", &format!("{}/wrong", server.url())).failure().await;
+    assert_eq!(lost.failure.category, STAYS);
+    let expected = "status 404: 404 page not found; check llm_config.endpoint";
+    assert!(lost.failure.message.ends_with(expected), "{lost:?}");
+
+    let server = ModelServer::with([Turn::status(404, "no such model")]);
+    let unknown = Caller::at("anthropic", &server.url()).failure().await;
+    let expected = "no such model; check llm_config.model and llm_config.endpoint";
+    assert!(unknown.failure.message.ends_with(expected), "{unknown:?}");
+
+    // A port that was free a moment ago.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for wire in Wire::ALL {
+        let failure = Caller::at(provider(wire), &format!("http://{closed}")).failure().await;
+        assert_eq!(failure.failure.category, PASSES);
+        let message = &failure.failure.message;
+        assert!(message.contains("cannot be reached: "), "{message}");
+        assert!(message.ends_with("; check llm_config.endpoint"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn no_one_is_followed_elsewhere() {
+    for wire in Wire::ALL {
+        let elsewhere = ModelServer::with([]);
+        let headers = vec![("location", format!("{}/v1/messages", elsewhere.url()))];
+        let moved = Fault::Status { status: 307, message: "moved".to_owned(), headers };
+        let server = ModelServer::with([Turn::fault(moved)]);
+        let failure = Caller::new(wire, &server).failure().await;
+        assert_eq!(failure.failure.category, STAYS);
+        let expected = "status 307: moved; check llm_config.endpoint";
+        assert!(failure.failure.message.ends_with(expected), "{failure:?}");
+        assert_eq!(elsewhere.requests().len(), 0, "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_cut_off() {
+    let server = ModelServer::with([Turn::fault(Fault::Endless)]);
+    let failure = Caller::new(Wire::OpenAi, &server).failure().await;
+    assert_eq!(failure.failure.category, STAYS);
+    assert!(failure.failure.message.contains("more than 67108864 bytes"), "{failure:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_is_abandoned() {
+    const HOUR: Duration = Duration::from_hours(1);
+    for wire in Wire::ALL {
+        let server = ModelServer::answering(|request| match request.body.to_string() {
+            body if body.contains("wait first") => Turn::text("x").slow(HOUR, Duration::ZERO),
+            body if body.contains("wait later") => Turn::text("x").slow(Duration::ZERO, HOUR),
+            _ => Turn::text("done"),
+        });
+        let caller = Caller::new(wire, &server);
+        for (count, words) in [(1, "wait first"), (2, "wait later")] {
+            let arrived = async {
+                while server.requests().len() < count {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            let messages = [user(words)];
+            tokio::select! {
+                reply = caller.call(&messages) => panic!("{wire:?}: {reply:?}"),
+                () = arrived => {}
+            }
+        }
+        assert_eq!(caller.hello().await.unwrap().content, "done", "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_key_nothing_is_sent() {
+    let server = ModelServer::with([]);
+    for wire in Wire::ALL {
+        let mut caller = Caller::new(wire, &server);
+        caller.models = LanguageModels::new(Environment::empty());
+        let not_ready = caller.models.ready(&caller.closure).unwrap_err();
+        let failure = caller.failure().await;
+        assert_eq!(failure.failure.category, STAYS);
+        let expected = format!("{}; {}", not_ready.message, not_ready.hint);
+        assert_eq!(failure.failure.message, expected);
+    }
+    assert_eq!(server.requests().len(), 0);
+    let ollama = agent("ollama", &server.url());
+    assert_eq!(LanguageModels::new(Environment::empty()).ready(&ollama), Ok(()));
+}
+
+#[tokio::test]
+async fn a_proxy_is_asked_for_others_and_not_for_this_machine() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let environment = Environment::new(move |name| match name {
+        "HTTP_PROXY" => Some(format!("http://{closed}")),
+        name => name.ends_with("_API_KEY").then(|| KEY.to_owned()),
+    });
+    let server = ModelServer::with([]);
+    let mut caller = Caller::new(Wire::OpenAi, &server);
+    caller.models = LanguageModels::new(environment);
+    assert_eq!(caller.hello().await.unwrap().content, "done");
+    // A name that no one can resolve: only the proxy, which is not there, could have been asked.
+    caller.closure = agent("openai", "http://model.invalid/v1");
+    let failure = caller.failure().await;
+    assert!(failure.failure.message.contains("refused"), "{failure:?}");
+}

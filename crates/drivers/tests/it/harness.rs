@@ -1,0 +1,147 @@
+//! An agent, a conversation, and a call.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use polity_drivers::llm::{Environment, LanguageModels};
+use polity_engine::closure::Closure;
+use polity_engine::driver::{
+    History, ModelFailure, ModelReply, ModelRequest, Models, Progress, Tool, Toolbox,
+};
+use polity_model::definition::AgentDefinition;
+use polity_model::ids::ToolCallId;
+use polity_model::message::{Message, ToolCall};
+use polity_testkit::model_server::{ModelServer, Wire};
+use serde_json::{Map, Value, json};
+
+/// The key in every test's environment.
+pub(crate) const KEY: &str = "sk-very-secret-0123456789";
+
+/// An environment in which every key variable is set, and nothing else.
+pub(crate) fn environment() -> Environment {
+    Environment::new(|name| name.ends_with("_API_KEY").then(|| KEY.to_owned()))
+}
+
+pub(crate) fn provider(wire: Wire) -> &'static str {
+    match wire {
+        Wire::OpenAi => "openai",
+        Wire::Anthropic => "anthropic",
+        Wire::Gemini => "gemini",
+    }
+}
+
+/// An agent of that provider at that address.
+pub(crate) fn agent(provider: &str, url: &str) -> Closure {
+    let agent = json!({"kind": "llm", "name": "greeter", "role": "greets",
+        "system_prompt": "Greet everyone.", "temperature": 0.5,
+        "llm_config": {"provider": provider, "model": "m-1", "endpoint": url,
+            "price": {"input_per_million_usd": 1, "output_per_million_usd": 2}}});
+    let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
+    Closure { agent: Arc::new(agent), script: None }
+}
+
+/// Tools with these names.
+pub(crate) fn toolbox(names: &[&str]) -> Toolbox {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
+    let tool = |name: &&str| {
+        Arc::new(Tool {
+            name: name.parse().unwrap(),
+            description: format!("does {name}"),
+            input_schema: schema.as_object().unwrap().clone(),
+            output_schema: None,
+            repeatable: false,
+            timeout: Duration::from_secs(1),
+            fallback_tools: Vec::new(),
+        })
+    };
+    Toolbox::new(names.iter().map(tool).collect(), Vec::new())
+}
+
+/// Remembers the pieces of an answer.
+#[derive(Default)]
+pub(crate) struct Pieces(pub(crate) Mutex<Vec<String>>);
+
+impl Progress for Pieces {
+    fn text(&self, piece: &str) {
+        self.0.lock().unwrap().push(piece.to_owned());
+    }
+}
+
+/// Models, and everything about their calls that stays the same in a test.
+pub(crate) struct Caller {
+    pub(crate) models: LanguageModels,
+    pub(crate) closure: Closure,
+    pub(crate) toolbox: Toolbox,
+    pub(crate) pieces: Pieces,
+}
+
+impl Caller {
+    /// Calls a server in a wire format.
+    pub(crate) fn new(wire: Wire, server: &ModelServer) -> Self {
+        Self::at(provider(wire), &server.url())
+    }
+
+    /// Calls a provider at an address.
+    pub(crate) fn at(provider: &str, url: &str) -> Self {
+        Self {
+            models: LanguageModels::new(environment()),
+            closure: agent(provider, url),
+            toolbox: toolbox(&["files/read", "files/write.all"]),
+            pieces: Pieces::default(),
+        }
+    }
+
+    pub(crate) async fn call(&self, messages: &[Message]) -> Result<ModelReply, ModelFailure> {
+        let request = ModelRequest {
+            closure: &self.closure,
+            history: History::whole(messages),
+            toolbox: &self.toolbox,
+            marks: &[],
+            progress: &self.pieces,
+        };
+        self.models.call(request).await
+    }
+
+    /// Says hello.
+    pub(crate) async fn hello(&self) -> Result<ModelReply, ModelFailure> {
+        self.call(&[user("Hello.")]).await
+    }
+
+    /// Says hello, and expects a failure that does not repeat the key.
+    pub(crate) async fn failure(&self) -> ModelFailure {
+        let failure = self.hello().await.unwrap_err();
+        assert!(!format!("{failure:?}").contains(KEY), "{failure:?}");
+        failure
+    }
+}
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+pub(crate) fn user(content: &str) -> Message {
+    Message::User { content: content.to_owned(), timestamp: NOW }
+}
+
+pub(crate) fn system(content: &str) -> Message {
+    Message::System { content: content.to_owned(), timestamp: NOW }
+}
+
+pub(crate) fn assistant(content: &str, tool_calls: &[ToolCall]) -> Message {
+    let tool_calls = tool_calls.to_vec();
+    Message::Assistant { content: content.to_owned(), tool_calls, timestamp: NOW }
+}
+
+pub(crate) fn answer(call: &ToolCall, content: &str) -> Message {
+    Message::Tool { tool_call_id: call.id, content: content.to_owned(), timestamp: NOW }
+}
+
+pub(crate) fn call(number: u8, name: &str, arguments: &Value) -> ToolCall {
+    let (server, tool) = name.split_once('/').unwrap_or(("", name));
+    ToolCall {
+        id: ToolCallId::from_random_bytes([number; 16]),
+        server: server.to_owned(),
+        tool: tool.to_owned(),
+        arguments: arguments.as_object().cloned().unwrap_or_else(Map::new),
+        signature: None,
+    }
+}

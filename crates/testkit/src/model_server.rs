@@ -1,0 +1,241 @@
+//! A model server for tests: real HTTP on this machine, in the wire formats of the providers, with
+//! answers and faults as a test wants them. It refuses what the real servers refuse, so a test that
+//! passes also shows that every conversation that was sent is valid.
+
+mod answer;
+mod request;
+mod turn;
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::channel::{Channel, Sender};
+use http_body_util::{BodyExt, combinators::BoxBody};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+
+pub use request::{RecordedRequest, Wire};
+pub use turn::{Call, Fault, Turn};
+
+type Body = BoxBody<Bytes, io::Error>;
+type Answerer = dyn Fn(&RecordedRequest) -> Turn + Send + Sync;
+
+/// The size of the pieces of an endless answer.
+const ENDLESS_PIECE_BYTES: usize = 1024 * 1024;
+
+/// A running model server. It stops when this is dropped.
+pub struct ModelServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    answerer: Box<Answerer>,
+    requests: Mutex<Vec<RecordedRequest>>,
+    connections: AtomicUsize,
+}
+
+impl ModelServer {
+    /// A server that answers with these turns, in order; after the last one it says "done".
+    pub fn with(turns: impl IntoIterator<Item = Turn>) -> Self {
+        let turns: Mutex<VecDeque<Turn>> = Mutex::new(turns.into_iter().collect());
+        Self::answering(move |_| {
+            turns.lock().unwrap().pop_front().unwrap_or_else(|| Turn::text("done"))
+        })
+    }
+
+    /// A server that makes up each answer from the request.
+    pub fn answering(answerer: impl Fn(&RecordedRequest) -> Turn + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            answerer: Box::new(answerer),
+            requests: Mutex::default(),
+            connections: AtomicUsize::new(0),
+        });
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let serving = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                tokio::select! {
+                    () = serve(listener, serving) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self { address, shared, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// The base address, without a path.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What the server got so far.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.shared.requests.lock().unwrap().clone()
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the server has been printed, and the test fails for want of an answer.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { return };
+        let _ = stream.set_nodelay(true);
+        let shared = Arc::clone(&shared);
+        let connection = shared.connections.fetch_add(1, Ordering::SeqCst);
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer_request(&shared, connection, request));
+            let connection = hyper::server::conn::http1::Builder::new();
+            // A client that goes away, and a stream that is to be cut, both end here as errors.
+            let _ = connection.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn answer_request(
+    shared: &Shared,
+    connection: usize,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let path = request.uri().path().to_owned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let headers = request.headers().iter();
+    let headers = headers
+        .map(|(name, value)| (name.to_string(), value.to_str().unwrap_or_default().to_owned()))
+        .collect();
+    let body = match request.into_body().collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => return Ok(document(400, "text/plain", error.to_string())),
+    };
+    let Some(wire) = Wire::of_path(&path) else {
+        return Ok(document(404, "text/plain", "404 page not found".into()));
+    };
+    let body: Value = match serde_json::from_slice(&body) {
+        Ok(body) => body,
+        Err(error) => return Ok(json_document(400, &answer::error(wire, 400, &error.to_string()))),
+    };
+    let request = RecordedRequest { wire, path, query, headers, body, connection };
+    shared.requests.lock().unwrap().push(request.clone());
+    if let Some(problem) = request.problem() {
+        return Ok(json_document(400, &answer::error(wire, 400, &problem)));
+    }
+    let turn = (shared.answerer)(&request);
+    pause(turn.first_byte_after).await;
+    Ok(answer_with(turn, &request))
+}
+
+fn answer_with(turn: Turn, request: &RecordedRequest) -> Response<Body> {
+    if let Some((status, body)) =
+        turn.fault.as_ref().and_then(|fault| answer::failure(fault, request))
+    {
+        let mut response = json_document(status, &body);
+        if let Some(Fault::Status { headers, .. }) = &turn.fault {
+            for (name, value) in headers {
+                response.headers_mut().insert(*name, value.parse().unwrap());
+            }
+        }
+        return response;
+    }
+    if matches!(turn.fault, Some(Fault::Page)) {
+        return document(200, "text/html; charset=utf-8", "<h1>Welcome!</h1>".into());
+    }
+    let (sender, body) = Channel::new(1);
+    tokio::spawn(stream(sender, turn, request.wire));
+    response(200, "text/event-stream; charset=utf-8", body.boxed())
+}
+
+/// Sends an answer event by event, each cut in two unless the turn comes in one piece.
+async fn stream(mut sender: Sender<Bytes, io::Error>, turn: Turn, wire: Wire) {
+    let mut events = answer::events(wire, &turn);
+    let closing = answer::closing_events(wire);
+    match &turn.fault {
+        Some(Fault::Cut | Fault::Unfinished | Fault::Endless) => {
+            events.truncate(events.len() - closing);
+        }
+        Some(Fault::InvalidJson) => {
+            events.truncate(events.len() - closing);
+            events.push("data: {\"choices\": [{\"del\n\n".to_owned());
+        }
+        Some(Fault::ErrorInStream) => {
+            events.truncate(events.len() - closing);
+            let error =
+                answer::error(wire, if wire == Wire::Anthropic { 529 } else { 503 }, "Overloaded");
+            events.push(format!("event: error\ndata: {error}\n\n"));
+        }
+        Some(
+            Fault::Status { .. }
+            | Fault::ContextFull
+            | Fault::EchoKey
+            | Fault::NoTemperature
+            | Fault::Page,
+        )
+        | None => {}
+    }
+    if turn.in_one_piece {
+        events = vec![events.concat()];
+    }
+    for event in events {
+        let event = Bytes::from(event);
+        let middle = if turn.in_one_piece { 0 } else { event.len() / 2 };
+        for piece in [event.slice(..middle), event.slice(middle..)] {
+            if !piece.is_empty() && sender.send_data(piece).await.is_err() {
+                return;
+            }
+        }
+        pause(turn.between_chunks).await;
+    }
+    match turn.fault {
+        Some(Fault::Cut) => sender.abort(io::Error::other("cut, as told")),
+        Some(Fault::Endless) => {
+            let piece = Bytes::from(vec![b':'; ENDLESS_PIECE_BYTES]);
+            while sender.send_data(piece.clone()).await.is_ok() {}
+        }
+        _ => {}
+    }
+}
+
+/// Waits. Even the shortest sleep takes a millisecond, so none is not one.
+async fn pause(duration: Duration) {
+    if duration > Duration::ZERO {
+        tokio::time::sleep(duration).await;
+    }
+}
+
+fn json_document(status: u16, body: &Value) -> Response<Body> {
+    document(status, "application/json", json!(body).to_string())
+}
+
+fn document(status: u16, kind: &str, body: String) -> Response<Body> {
+    response(status, kind, body.map_err(|never| match never {}).boxed())
+}
+
+fn response(status: u16, kind: &str, body: Body) -> Response<Body> {
+    let builder = Response::builder().status(status).header("content-type", kind);
+    builder.body(body).unwrap()
+}

@@ -1,0 +1,213 @@
+//! How the providers say it: turns as events, and errors in each provider's form.
+
+use serde_json::{Value, json};
+
+use super::request::{RecordedRequest, Wire};
+use super::turn::{Call, Fault, Turn};
+
+/// Two halves of a text, so that everything comes in more than one piece.
+fn halves(text: &str) -> [&str; 2] {
+    let middle = (text.len() / 2..=text.len()).find(|at| text.is_char_boundary(*at));
+    let (first, second) = text.split_at(middle.unwrap_or(text.len()));
+    [first, second]
+}
+
+/// The events of a whole answer.
+pub(super) fn events(wire: Wire, turn: &Turn) -> Vec<String> {
+    match wire {
+        Wire::OpenAi => openai(turn),
+        Wire::Anthropic => anthropic(turn),
+        Wire::Gemini => gemini(turn),
+    }
+}
+
+/// How many of those events end an answer, rather than being part of it.
+pub(super) fn closing_events(wire: Wire) -> usize {
+    match wire {
+        Wire::OpenAi => 3,
+        Wire::Anthropic => 2,
+        Wire::Gemini => 1,
+    }
+}
+
+fn data(value: &Value) -> String {
+    format!("data: {value}\n\n")
+}
+
+fn openai(turn: &Turn) -> Vec<String> {
+    let chunk = |delta: Value, finish: Value| {
+        data(&json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": "m",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], "usage": null}))
+    };
+    let part = |delta: Value| chunk(delta, Value::Null);
+    let mut events = vec![part(json!({"role": "assistant", "content": ""}))];
+    for piece in halves(&turn.text) {
+        events.push(part(json!({"content": piece})));
+    }
+    for (index, call) in turn.calls.iter().enumerate() {
+        events.push(part(json!({"tool_calls": [{"index": index, "id": format!("call_{index}"),
+            "type": "function", "function": {"name": call.name, "arguments": ""}}]})));
+    }
+    // Pieces of all calls in turn, as parallel calls may come.
+    for half in 0..2 {
+        for (index, call) in turn.calls.iter().enumerate() {
+            events.push(part(json!({"tool_calls": [{"index": index,
+                "function": {"arguments": halves(&call.arguments)[half]}}]})));
+        }
+    }
+    let reason = if turn.calls.is_empty() { "stop" } else { "tool_calls" };
+    events.push(chunk(json!({}), json!(reason)));
+    events.push(data(&json!({"id": "chatcmpl-1", "choices": [], "usage": {
+        "prompt_tokens": turn.input_tokens, "completion_tokens": turn.output_tokens,
+        "total_tokens": turn.input_tokens + turn.output_tokens}})));
+    events.push("data: [DONE]\n\n".to_owned());
+    events
+}
+
+fn anthropic(turn: &Turn) -> Vec<String> {
+    let event = |value: Value| {
+        let kind = value["type"].as_str().unwrap_or_default();
+        format!("event: {kind}\n{}", data(&value))
+    };
+    // A part of the input is counted as read from the cache.
+    let cached = turn.input_tokens / 2;
+    let mut events = vec![event(json!({"type": "message_start", "message": {"id": "msg_1",
+        "type": "message", "role": "assistant", "content": [], "model": "m", "stop_reason": null,
+        "usage": {"input_tokens": turn.input_tokens - cached, "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": cached, "output_tokens": 1}}}))];
+    events.push(event(json!({"type": "ping"})));
+    let mut index = 0;
+    let mut block = |events: &mut Vec<String>, start: Value, deltas: Vec<Value>| {
+        events.push(event(
+            json!({"type": "content_block_start", "index": index, "content_block": start}),
+        ));
+        for delta in deltas {
+            events.push(event(
+                json!({"type": "content_block_delta", "index": index, "delta": delta}),
+            ));
+        }
+        events.push(event(json!({"type": "content_block_stop", "index": index})));
+        index += 1;
+    };
+    let thought = |call: &Call| call.signature.clone();
+    if let Some(signature) = turn.calls.iter().find_map(thought) {
+        let deltas = vec![
+            json!({"type": "thinking_delta", "thinking": "Let me "}),
+            json!({"type": "thinking_delta", "thinking": "think."}),
+            json!({"type": "signature_delta", "signature": signature}),
+        ];
+        block(&mut events, json!({"type": "thinking", "thinking": "", "signature": ""}), deltas);
+    }
+    if !turn.text.is_empty() {
+        let deltas = halves(&turn.text).map(|text| json!({"type": "text_delta", "text": text}));
+        block(&mut events, json!({"type": "text", "text": ""}), deltas.to_vec());
+    }
+    for (number, call) in turn.calls.iter().enumerate() {
+        let start = json!({"type": "tool_use", "id": format!("toolu_{number}"), "name": call.name, "input": {}});
+        let deltas = halves(&call.arguments)
+            .map(|piece| json!({"type": "input_json_delta", "partial_json": piece}));
+        block(&mut events, start, deltas.to_vec());
+    }
+    let reason = if turn.calls.is_empty() { "end_turn" } else { "tool_use" };
+    events.push(event(json!({"type": "message_delta",
+        "delta": {"stop_reason": reason, "stop_sequence": null},
+        "usage": {"output_tokens": turn.output_tokens}})));
+    events.push(event(json!({"type": "message_stop"})));
+    events
+}
+
+fn gemini(turn: &Turn) -> Vec<String> {
+    let chunk = |parts: Vec<Value>, finish: Option<&str>| {
+        let mut candidate = json!({"content": {"role": "model", "parts": parts}, "index": 0});
+        if let Some(finish) = finish {
+            candidate["finishReason"] = json!(finish);
+        }
+        // A part of the output is counted as thoughts.
+        let thoughts = turn.output_tokens / 2;
+        data(&json!({"candidates": [candidate], "modelVersion": "m", "usageMetadata": {
+            "promptTokenCount": turn.input_tokens, "thoughtsTokenCount": thoughts,
+            "candidatesTokenCount": turn.output_tokens - thoughts}}))
+    };
+    let thought = json!({"text": "Let me think.", "thought": true});
+    let mut events = vec![chunk(vec![thought], None)];
+    for piece in halves(&turn.text) {
+        events.push(chunk(vec![json!({"text": piece})], None));
+    }
+    for call in &turn.calls {
+        let mut part = json!({"functionCall": {"name": call.name}});
+        if !call.arguments.is_empty() {
+            // What is no JSON can only come as a text here.
+            part["functionCall"]["args"] = serde_json::from_str(&call.arguments)
+                .unwrap_or_else(|_| Value::String(call.arguments.clone()));
+        }
+        if let Some(signature) = &call.signature {
+            part["thoughtSignature"] = json!(signature);
+        }
+        events.push(chunk(vec![part], None));
+    }
+    events.push(chunk(vec![json!({"text": ""})], Some("STOP")));
+    events
+}
+
+/// An error in the provider's form.
+pub(super) fn error(wire: Wire, status: u16, message: &str) -> Value {
+    let kind = match (wire, status) {
+        (Wire::OpenAi, 500..=599) => "server_error",
+        (Wire::OpenAi, 429) => "rate_limit_exceeded",
+        (Wire::OpenAi, _) => "invalid_request_error",
+        (Wire::Anthropic, 529) => "overloaded_error",
+        (Wire::Anthropic, 500..=599) => "api_error",
+        (Wire::Anthropic, 429) => "rate_limit_error",
+        (Wire::Anthropic, 401) => "authentication_error",
+        (Wire::Anthropic, _) => "invalid_request_error",
+        (Wire::Gemini, 500..=599) => "UNAVAILABLE",
+        (Wire::Gemini, 429) => "RESOURCE_EXHAUSTED",
+        (Wire::Gemini, _) => "INVALID_ARGUMENT",
+    };
+    match wire {
+        Wire::OpenAi => {
+            json!({"error": {"message": message, "type": kind, "param": null, "code": null}})
+        }
+        Wire::Anthropic => {
+            json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"})
+        }
+        Wire::Gemini => json!({"error": {"code": status, "message": message, "status": kind}}),
+    }
+}
+
+/// The status and the body of an answer that fails before it begins.
+pub(super) fn failure(fault: &Fault, request: &RecordedRequest) -> Option<(u16, Value)> {
+    let wire = request.wire;
+    let (status, message) = match fault {
+        Fault::Status { status, message, .. } => (*status, message.clone()),
+        Fault::ContextFull => {
+            let message = match wire {
+                Wire::OpenAi => "This model's maximum context length is 8 tokens.",
+                Wire::Anthropic => "prompt is too long: 9 tokens > 8 maximum",
+                Wire::Gemini => {
+                    "The input token count (9) exceeds the maximum number of tokens allowed (8)."
+                }
+            };
+            (400, message.to_owned())
+        }
+        Fault::EchoKey => {
+            (401, format!("Incorrect API key provided: {}.", request.key().unwrap_or_default()))
+        }
+        Fault::NoTemperature if has_temperature(request) => {
+            (400, "Unsupported value: 'temperature' does not support 0.7 with this model.".into())
+        }
+        Fault::NoTemperature
+        | Fault::Cut
+        | Fault::Unfinished
+        | Fault::InvalidJson
+        | Fault::ErrorInStream
+        | Fault::Page
+        | Fault::Endless => return None,
+    };
+    Some((status, error(wire, status, &message)))
+}
+
+fn has_temperature(request: &RecordedRequest) -> bool {
+    let places = ["/temperature", "/generationConfig/temperature"];
+    places.iter().any(|place| request.body.pointer(place).is_some())
+}

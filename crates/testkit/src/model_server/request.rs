@@ -1,0 +1,280 @@
+//! What a model server was sent, and whether a real one would have taken it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+/// A wire format that a model server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// `OpenAI`'s chat completions.
+    OpenAi,
+    /// Anthropic's messages.
+    Anthropic,
+    /// Gemini's `streamGenerateContent`.
+    Gemini,
+}
+
+impl Wire {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::OpenAi, Self::Anthropic, Self::Gemini];
+
+    /// The format of an address. Like the real servers, this one knows its own addresses only.
+    pub(super) fn of_path(path: &str) -> Option<Self> {
+        let gemini = path.strip_prefix("/v1beta/models/");
+        match path {
+            "/v1/chat/completions" => Some(Self::OpenAi),
+            "/v1/messages" => Some(Self::Anthropic),
+            _ => gemini?.strip_suffix(":streamGenerateContent").map(|_| Self::Gemini),
+        }
+    }
+}
+
+/// A request that a model server got.
+#[derive(Debug, Clone)]
+pub struct RecordedRequest {
+    /// The wire format that its address stands for.
+    pub wire: Wire,
+    /// The path of its address.
+    pub path: String,
+    /// The query of its address.
+    pub query: String,
+    /// Its headers, with names in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// Its body.
+    pub body: Value,
+    /// Which connection it came over, counted from 0.
+    pub connection: usize,
+}
+
+impl RecordedRequest {
+    /// The key that was sent, wherever the provider wants it.
+    pub fn key(&self) -> Option<&str> {
+        let header = |name: &str| self.headers.get(name).map(String::as_str);
+        match self.wire {
+            Wire::OpenAi => header("authorization")?.strip_prefix("Bearer "),
+            Wire::Anthropic => header("x-api-key"),
+            Wire::Gemini => header("x-goog-api-key"),
+        }
+    }
+
+    /// The names of the tools that the model may ask for.
+    pub fn tool_names(&self) -> Vec<&str> {
+        let (tools, name) = match self.wire {
+            Wire::OpenAi => ("/tools", "/function/name"),
+            Wire::Anthropic => ("/tools", "/name"),
+            Wire::Gemini => ("/tools/0/functionDeclarations", "/name"),
+        };
+        list(&self.body, tools).iter().filter_map(|tool| tool.pointer(name)?.as_str()).collect()
+    }
+
+    /// How many answers of tools are in the conversation.
+    pub fn tool_answers(&self) -> usize {
+        self.exchanges().iter().map(|exchange| exchange.answered.len()).sum()
+    }
+
+    /// Why a real server would refuse the request.
+    pub(super) fn problem(&self) -> Option<String> {
+        if let Some(name) = self.tool_names().into_iter().find(|name| !is_allowed_name(name)) {
+            return Some(format!("tool name {name:?} does not match ^[a-zA-Z0-9_-]{{1,64}}$"));
+        }
+        let names: BTreeSet<&str> = self.tool_names().into_iter().collect();
+        if names.len() != self.tool_names().len() {
+            return Some("Tool names must be unique.".to_owned());
+        }
+        let exchanges = self.exchanges();
+        let unanswered = exchanges.iter().find(|exchange| exchange.asked != exchange.answered);
+        if let Some(Exchange { asked, answered }) = unanswered {
+            return Some(format!("tool calls {asked:?} must be answered, found {answered:?}"));
+        }
+        match self.wire {
+            Wire::OpenAi => None,
+            Wire::Anthropic => self.anthropic_problem(),
+            Wire::Gemini => self.gemini_problem(),
+        }
+    }
+
+    fn anthropic_problem(&self) -> Option<String> {
+        if !self.headers.contains_key("anthropic-version") {
+            return Some("anthropic-version: header is required".to_owned());
+        }
+        if self.body.get("max_tokens").and_then(Value::as_u64).is_none() {
+            return Some("max_tokens: Field required".to_owned());
+        }
+        let temperature = self.body.get("temperature").and_then(Value::as_f64);
+        if temperature.is_some_and(|temperature| temperature > 1.0) {
+            return Some("temperature: range: 0..1".to_owned());
+        }
+        let messages = list(&self.body, "/messages");
+        for message in messages {
+            let blocks = list(message, "/content");
+            let is_empty = |block: &Value| block.get("text").is_some_and(|text| text == "");
+            if blocks.is_empty() || blocks.iter().any(is_empty) {
+                return Some("messages: text content blocks must be non-empty".to_owned());
+            }
+            let first_other = blocks.iter().position(|block| block["type"] != "tool_result");
+            let last_result = blocks.iter().rposition(|block| block["type"] == "tool_result");
+            if last_result > first_other && first_other.is_some() {
+                return Some("messages: tool_result blocks must come first".to_owned());
+            }
+        }
+        alternation_problem(messages, "assistant")
+    }
+
+    fn gemini_problem(&self) -> Option<String> {
+        if self.query != "alt=sse" {
+            return Some("this server only streams events".to_owned());
+        }
+        alternation_problem(list(&self.body, "/contents"), "model")
+    }
+
+    /// Which calls were made, and which were answered right after that.
+    fn exchanges(&self) -> Vec<Exchange> {
+        let mut exchanges = vec![Exchange::default()];
+        let (messages, model) = match self.wire {
+            Wire::OpenAi | Wire::Anthropic => (list(&self.body, "/messages"), "assistant"),
+            Wire::Gemini => (list(&self.body, "/contents"), "model"),
+        };
+        let mut answers_may_come = false;
+        for message in messages {
+            let is_models = message["role"] == model;
+            // An answer that comes after something else belongs to no call.
+            let is_stray = message["role"] == "tool" && !answers_may_come;
+            if is_models || is_stray {
+                exchanges.push(Exchange::default());
+            }
+            answers_may_come = is_models || (message["role"] == "tool" && answers_may_come);
+            let last = exchanges.last_mut().expect("there is always one");
+            match self.wire {
+                Wire::OpenAi => {
+                    last.asked
+                        .extend(list(message, "/tool_calls").iter().map(|call| text(&call["id"])));
+                    last.answered.extend(message.get("tool_call_id").map(text));
+                }
+                Wire::Anthropic => {
+                    for block in list(message, "/content") {
+                        match block["type"].as_str() {
+                            Some("tool_use") => last.asked.push(text(&block["id"])),
+                            Some("tool_result") => last.answered.push(text(&block["tool_use_id"])),
+                            _ => {}
+                        }
+                    }
+                }
+                Wire::Gemini => {
+                    let identity =
+                        |part: &Value| format!("{} {}", text(&part["id"]), text(&part["name"]));
+                    for part in list(message, "/parts") {
+                        last.asked.extend(part.get("functionCall").map(identity));
+                        last.answered.extend(part.get("functionResponse").map(identity));
+                    }
+                }
+            }
+        }
+        for exchange in &mut exchanges {
+            exchange.asked.sort_unstable();
+            exchange.answered.sort_unstable();
+        }
+        exchanges
+    }
+}
+
+#[derive(Debug, Default)]
+struct Exchange {
+    asked: Vec<String>,
+    answered: Vec<String>,
+}
+
+fn alternation_problem(messages: &[Value], model: &str) -> Option<String> {
+    for (index, message) in messages.iter().enumerate() {
+        let expected = if index % 2 == 0 { "user" } else { model };
+        if message["role"] != expected {
+            return Some(format!("roles must alternate: message {index} is not from {expected}"));
+        }
+    }
+    if messages.is_empty() {
+        Some("messages: at least one message is required".into())
+    } else {
+        None
+    }
+}
+
+fn is_allowed_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+}
+
+fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn problem(wire: Wire, body: Value) -> Option<String> {
+        let (path, query) = (String::new(), "alt=sse".to_owned());
+        let headers = BTreeMap::from([("anthropic-version".to_owned(), "1".to_owned())]);
+        RecordedRequest { wire, path, query, headers, body, connection: 0 }.problem()
+    }
+
+    #[test]
+    fn openai_refuses_calls_without_answers_and_answers_without_calls() {
+        let user = json!({"role": "user", "content": "x"});
+        let asks = json!({"role": "assistant", "tool_calls": [{"id": "1"}, {"id": "2"}]});
+        let answers = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": ""});
+        for (messages, is_valid) in [
+            (json!([user, asks, answers("2"), answers("1"), user]), true),
+            (json!([user, asks, answers("1")]), false),
+            (json!([user, asks, answers("1"), user, answers("2")]), false),
+            (json!([user, answers("1")]), false),
+            (json!([user, asks, answers("1"), answers("3")]), false),
+        ] {
+            let found = problem(Wire::OpenAi, json!({"messages": messages}));
+            assert_eq!(found.is_none(), is_valid, "{messages}: {found:?}");
+        }
+        let tools = json!([{"function": {"name": "files/read"}}]);
+        assert!(problem(Wire::OpenAi, json!({"messages": [user], "tools": tools})).is_some());
+    }
+
+    #[test]
+    fn anthropic_refuses_roles_that_do_not_alternate_and_results_that_come_late() {
+        let text = json!({"type": "text", "text": "x"});
+        let user = json!({"role": "user", "content": [text]});
+        let asks = json!({"role": "assistant", "content": [{"type": "tool_use", "id": "1"}]});
+        let result = json!({"type": "tool_result", "tool_use_id": "1"});
+        for (messages, is_valid) in [
+            (json!([user, asks, {"role": "user", "content": [result, text]}]), true),
+            (json!([user, asks, {"role": "user", "content": [text, result]}]), false),
+            (json!([user, asks, user]), false),
+            (json!([user, user]), false),
+            (json!([asks, {"role": "user", "content": [result]}]), false),
+            (json!([{"role": "user", "content": []}]), false),
+        ] {
+            let body = json!({"max_tokens": 1, "messages": messages});
+            let found = problem(Wire::Anthropic, body);
+            assert_eq!(found.is_none(), is_valid, "{messages}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn gemini_refuses_answers_under_another_name() {
+        let user = json!({"role": "user", "parts": [{"text": "x"}]});
+        let asks = json!({"role": "model", "parts": [{"functionCall": {"id": "1", "name": "a"}}]});
+        let answers = |name: &str| json!({"role": "user", "parts": [{"functionResponse": {"id": "1", "name": name}}]});
+        for (contents, is_valid) in [
+            (json!([user, asks, answers("a")]), true),
+            (json!([user, asks, answers("b")]), false),
+            (json!([user, asks, user]), false),
+            (json!([user, user]), false),
+        ] {
+            let found = problem(Wire::Gemini, json!({"contents": contents}));
+            assert_eq!(found.is_none(), is_valid, "{contents}: {found:?}");
+        }
+    }
+}
