@@ -3,6 +3,7 @@
 
 mod history;
 mod models;
+mod shape;
 mod tools;
 
 use std::future::Future;

@@ -58,6 +58,7 @@ pub use self::script::{
 };
 pub use self::settings::{Durability, Limits, OnReview, Redaction, ServerSettings, Settings};
 pub use self::source::DEFINITION_BYTES_MAX;
+pub use self::suggest::nearest;
 pub use self::value::{
     EnvName, Expression, HttpUrl, InvalidValue, JsonPointer, Pattern, TEMPLATE_BYTES_MAX,
     TOOL_CHARACTERS_MAX, Template, Text, ToolName, ToolPattern,

@@ -8,6 +8,7 @@ use polity_model::failure::Failure;
 use serde_json::{Map, Value};
 
 use super::BoxFuture;
+use super::shape::Shape;
 
 /// One tool: what its server says of it, and what the home's settings do.
 #[derive(Debug)]
@@ -27,6 +28,47 @@ pub struct Tool {
     pub timeout: Duration,
     /// The tools to try instead when this one fails, in order.
     pub fallback_tools: Vec<ToolName>,
+    arguments: Shape,
+    results: Option<Shape>,
+}
+
+impl Tool {
+    /// A tool, with its schemas compiled once. A schema that cannot be compiled checks nothing.
+    pub fn new(
+        name: ToolName,
+        description: String,
+        input_schema: Map<String, Value>,
+        output_schema: Option<Map<String, Value>>,
+        repeatable: bool,
+        timeout: Duration,
+        fallback_tools: Vec<ToolName>,
+    ) -> Self {
+        let arguments = Shape::compile(&input_schema, &format!("the input schema of {name}"));
+        let results = output_schema
+            .as_ref()
+            .map(|schema| Shape::compile(schema, &format!("the output schema of {name}")));
+        Self {
+            name,
+            description,
+            input_schema,
+            output_schema,
+            repeatable,
+            timeout,
+            fallback_tools,
+            arguments,
+            results,
+        }
+    }
+
+    /// Whether these arguments fit the input schema; if not, what a model should change.
+    pub fn check_arguments(&self, arguments: &Map<String, Value>) -> Result<(), String> {
+        self.arguments.check(&Value::Object(arguments.clone()))
+    }
+
+    /// Whether a structured result fits the output schema; if not, what is wrong with it.
+    pub fn check_result(&self, result: &Value) -> Result<(), String> {
+        self.results.as_ref().map_or(Ok(()), |shape| shape.check(result))
+    }
 }
 
 /// The tools that one agent has at this moment.

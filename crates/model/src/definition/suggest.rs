@@ -9,10 +9,7 @@ const BEGINNING_LETTERS_MIN: usize = 4;
 /// The candidate closest to `word`, if it is close enough to be a slip of the keyboard.
 ///
 /// Case and the choice between `-`, `_` and space are slips, and so is a word that was cut short.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = fold(word);
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
