@@ -2,3 +2,4 @@
 //! journal: the engine tells it what to do and records what came of it.
 
 pub mod llm;
+pub mod process;
