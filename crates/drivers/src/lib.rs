@@ -2,4 +2,5 @@
 //! journal: the engine tells it what to do and records what came of it.
 
 pub mod llm;
+pub mod mcp;
 pub mod process;
