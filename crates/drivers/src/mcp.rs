@@ -97,6 +97,14 @@ impl McpTools {
         Self { servers, options }
     }
 
+    /// The version of the protocol that is spoken with a server, which is started if need be.
+    pub async fn protocol_version(&self, server: &str) -> Result<String, ToolsUnavailable> {
+        let unavailable = |failure| ToolsUnavailable { failure };
+        let server = self.server(server).map_err(unavailable)?;
+        let connection = server.connection().await.map_err(unavailable)?;
+        Ok(connection.protocol_version())
+    }
+
     /// Ends all servers, in parallel, and waits until they are gone.
     pub async fn shutdown(&self) {
         futures_util::future::join_all(self.servers.values().map(|server| server.shutdown())).await;

@@ -9,5 +9,7 @@
 
 pub mod faults;
 pub mod lives;
+pub mod mcp;
+pub mod peers;
 pub mod runtime;
 pub mod store_conformance;

@@ -10,4 +10,5 @@ mod processes;
 mod run;
 mod sandbox;
 mod store;
+mod supervise;
 mod tasks;

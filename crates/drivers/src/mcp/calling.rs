@@ -14,7 +14,7 @@ use rmcp::{RoleClient, ServiceError};
 use serde_json::{Map, Value};
 
 use super::connection::Connection;
-use super::http::with_causes;
+use super::http::{HttpError, with_causes};
 use super::link::Sent;
 use super::sse::SseError;
 use super::{content, permanent, transient};
@@ -123,13 +123,12 @@ async fn not_sent(
     let error = error.error.as_ref();
     let maybe_done = if let Some(error) = error.downcast_ref::<SseError>() {
         !error.is_before_sending()
-    } else if let Some(error) = error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+    } else if let Some(error) = error.downcast_ref::<HttpError>() {
         match error {
             StreamableHttpError::Client(error) => !error.is_connect(),
             StreamableHttpError::AuthRequired(_)
             | StreamableHttpError::InsufficientScope(_)
-            | StreamableHttpError::SessionExpired
-            | StreamableHttpError::TransportChannelClosed => false,
+            | StreamableHttpError::SessionExpired => false,
             _ => true,
         }
     } else {
@@ -138,9 +137,11 @@ async fn not_sent(
     };
     let (server, why) = (tool.server(), with_causes(error));
     let signs = connection.last_signs().await;
-    let message = format!("the call of {tool} did not reach MCP server \"{server}\": {why}{signs}");
-    let message =
-        if maybe_done { format!("the call of {tool} was cut off: {why}{signs}") } else { message };
+    let message = if maybe_done {
+        format!("the call of {tool} was cut off: {why}{signs}")
+    } else {
+        format!("the call of {tool} did not reach MCP server \"{server}\": {why}{signs}")
+    };
     ToolFailure { failure: transient(message), maybe_done }
 }
 

@@ -159,6 +159,12 @@ impl Connection {
         }
     }
 
+    /// The version of the protocol that was agreed on.
+    pub(super) fn protocol_version(&self) -> String {
+        let info = self.peer.peer_info();
+        info.map(|info| info.protocol_version.to_string()).unwrap_or_default()
+    }
+
     /// Whether requests can be sent, as far as is known.
     pub(super) fn is_alive(&self) -> bool {
         !self.retired.load(Ordering::SeqCst) && !self.peer.is_transport_closed()
@@ -333,12 +339,16 @@ fn follow_changes(peer: &Peer<RoleClient>, changed: &Changed) {
 
 /// What can be seen of a program with which no handshake could be made.
 async fn signs_of_failed_start(child: &Child, garbage: &Garbage, trouble: &Trouble) -> String {
-    let mut signs = String::new();
-    if let Some((count, first)) = garbage.seen() {
-        signs = format!(
-            "; it printed {count} lines on stdout that are no MCP messages, the first was: {first}"
-        );
-    }
+    let signs = match garbage.seen() {
+        None => String::new(),
+        Some((1, line)) => {
+            format!("; it printed a line on stdout that is no MCP message: {line}")
+        }
+        Some((count, first)) => {
+            let messages = format!("{count} lines on stdout that are no MCP messages");
+            format!("; it printed {messages}, the first: {first}")
+        }
+    };
     match trouble {
         Trouble::Lost(_) => signs + &signs_of_end(child).await,
         Trouble::Silence(_) | Trouble::Refused(_) => {

@@ -1,10 +1,15 @@
 //! The HTTP client that all servers share which are reached over the network.
 
+use std::error::Error;
 use std::time::Duration;
 
 use reqwest::{Client, NoProxy, Proxy, redirect};
+use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 use super::environment::Environment;
+
+/// What may go wrong with streamable HTTP.
+pub(super) type HttpError = StreamableHttpError<reqwest::Error>;
 
 /// How long it may take until a server accepts a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,7 +36,11 @@ pub(super) fn client(environment: &Environment) -> reqwest::Result<Client> {
 }
 
 /// An error with all its causes; reqwest's own text leaves out what matters.
-pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
+pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
+    // This one does not say what caused it.
+    if let Some(StreamableHttpError::Client(cause)) = error.downcast_ref::<HttpError>() {
+        return with_causes(cause);
+    }
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -41,10 +41,13 @@ impl Garbage {
         seen.0 += 1;
         let text = String::from_utf8_lossy(&line[..line.len().min(4 * SHOWN_CHARACTERS_MAX)]);
         let shown: String = text.trim().chars().take(SHOWN_CHARACTERS_MAX).collect();
-        let count = seen.0;
-        tracing::warn!(server, count, "a line on the server's stdout is no message: {shown}");
-        if seen.1.is_empty() {
+        let (count, what) = (seen.0, "a line on the server's stdout is no message");
+        // A server that prints one prints many.
+        if count == 1 {
+            tracing::warn!(server, "{what}: {shown}");
             seen.1 = shown;
+        } else {
+            tracing::debug!(server, count, "{what}: {shown}");
         }
     }
 }

@@ -39,6 +39,7 @@ pub struct Started {
 
 impl Launcher {
     /// Starts a program. Must be called within a Tokio runtime.
+    #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
     pub fn start(&self, program: &Program) -> io::Result<Started> {
         let mut command = match self {
             Self::Shim(shim) => {
