@@ -19,6 +19,7 @@ mod listing;
 mod server;
 mod sse;
 mod stdio;
+mod streamable;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -21,7 +21,8 @@ use super::http::with_causes;
 use super::link::{LateAnswer, Link, PROBE_TIMEOUT};
 use super::sse::Sse;
 use super::stdio::{Garbage, Stdio};
-use super::{MESSAGE_BYTES_MAX, McpOptions, environment, http, permanent, transient};
+use super::streamable::Streamable;
+use super::{McpOptions, environment, http, permanent, transient};
 use crate::process::{Child, Program};
 
 /// A connection that was not used for so long is tried with a ping before it is used again.
@@ -93,9 +94,8 @@ impl Connection {
                 Self::connected(server, opening, url.as_str(), options).await
             }
             McpTransport::StreamableHttp { url } => {
-                let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                    .max_sse_event_size(MESSAGE_BYTES_MAX);
-                let client = http_client(server, options)?;
+                let config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+                let client = Streamable(http_client(server, options)?);
                 let transport = StreamableHttpClientTransport::with_client(client, config);
                 let link = Link::new(transport, PROBE_TIMEOUT, LateAnswer::default());
                 let opening = handshake(server, link, both_eras());

@@ -7,7 +7,7 @@ use polity_model::failure::ErrorCategory;
 use polity_testkit::mcp::{fixture, fixture_server, server, stdio_server};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, names, wait_until};
+use crate::bench::{Bench, PATIENCE, names, wait_until};
 
 fn map(value: &Value) -> serde_json::Map<String, Value> {
     value.as_object().unwrap().clone()
@@ -43,7 +43,7 @@ async fn what_may_be_repeated_is_said_by_the_server_or_by_the_settings() {
         assert_eq!(tool(name).repeatable, repeatable, "{name}");
     }
     assert_eq!(tool("count").timeout, Duration::from_secs(7));
-    assert_eq!(tool("echo").timeout, Duration::from_secs(300));
+    assert_eq!(tool("echo").timeout, Duration::from_mins(5));
     assert_eq!(tool("echo").description, "Says it again.");
 }
 
@@ -77,8 +77,9 @@ async fn fallback_tools_are_held_in_reserve_and_missed_only_when_needed() {
     assert!(toolbox.find("spare", "echo").is_some());
     assert!(toolbox.find("broken", "echo").is_none());
     assert!(toolbox.find("spare", "nothing").is_none());
-    let names: Vec<_> = toolbox.offered()[0].fallback_tools.iter().map(|t| t.as_str()).collect();
-    assert_eq!(names, ["spare/echo", "broken/echo", "spare/nothing"]);
+    let fallbacks: Vec<_> =
+        toolbox.offered()[0].fallback_tools.iter().map(ToString::to_string).collect();
+    assert_eq!(fallbacks, ["spare/echo", "broken/echo", "spare/nothing"]);
 }
 
 #[tokio::test]
@@ -119,7 +120,7 @@ async fn changed_tools_are_listed_anew() {
     // The notice comes before the result, and is heard at about the same time.
     let began = std::time::Instant::now();
     while bench.toolbox(&["test/grown"]).await.is_err() {
-        assert!(began.elapsed() < Duration::from_secs(60));
+        assert!(began.elapsed() < PATIENCE);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     wait_until("one process was started", || bench.logged("started") == 1).await;
