@@ -60,6 +60,8 @@ pub(super) struct Stdio {
     to_write: Option<mpsc::UnboundedSender<Outgoing>>,
     writer: JoinHandle<()>,
     garbage: Garbage,
+    /// Whether the server has said anything yet.
+    heard: bool,
 }
 
 struct Outgoing {
@@ -75,7 +77,15 @@ impl Stdio {
         let writer = tokio::spawn(write(stdin, queue));
         let lines =
             Lines { stdout: BufReader::with_capacity(READ_BYTES, stdout), line: Vec::new() };
-        Self { server: server.to_owned(), child, lines, to_write: Some(to_write), writer, garbage }
+        Self {
+            server: server.to_owned(),
+            child,
+            lines,
+            to_write: Some(to_write),
+            writer,
+            garbage,
+            heard: false,
+        }
     }
 }
 
@@ -107,9 +117,15 @@ impl Transport<RoleClient> for Stdio {
             queue.send(Outgoing { line, written }).map_err(|_| io::ErrorKind::BrokenPipe)?;
             Ok(())
         });
+        let opening = !self.heard;
         async move {
             queued?;
-            result.await.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?
+            let closed = || Err(io::ErrorKind::BrokenPipe.into());
+            match result.await.unwrap_or_else(|_| closed()) {
+                // It ended before it read the first message. What it wrote instead says more.
+                Err(_) if opening => Ok(()),
+                result => result,
+            }
         }
     }
 
@@ -132,7 +148,10 @@ impl Transport<RoleClient> for Stdio {
                 continue;
             }
             match serde_json::from_slice(&line) {
-                Ok(message) => return Some(message),
+                Ok(message) => {
+                    self.heard = true;
+                    return Some(message);
+                }
                 Err(_) => self.garbage.note(&self.server, &line),
             }
         }
