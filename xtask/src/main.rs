@@ -1,9 +1,10 @@
-//! The project's own chores: `cargo xtask test`, `cargo xtask bench`, `cargo xtask generate`.
+//! The project's own chores: `cargo xtask test`, `peers`, `bench`, `generate`.
 #![allow(clippy::disallowed_methods, reason = "chores start programs and read the environment")]
 
 mod bench;
 mod generate;
 mod house;
+mod peers;
 mod run;
 mod test;
 
@@ -27,6 +28,8 @@ enum Chore {
         #[arg(long)]
         long: bool,
     },
+    /// Install the programs of others that the tests talk to
+    Peers,
     /// Measure what the project promises and print one table
     Bench {
         /// Measure for a shorter time, to see that everything runs
@@ -44,6 +47,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Args::parse().chore {
         Chore::Test { long } => test::test(long),
+        Chore::Peers => peers::install(),
         Chore::Bench { quick } => bench::bench(quick),
         Chore::Generate { check } => generate::generate(check),
     };

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::run::{cargo, step};
-use crate::{generate, house};
+use crate::{generate, house, peers};
 
 /// How many random histories the fault tests try in the long run; in the short run each has its
 /// own, smaller number.
@@ -13,6 +13,7 @@ pub(crate) fn test(long: bool) -> Result<()> {
     step("formatting", cargo(&["fmt", "--all", "--check"]))?;
     house::check()?;
     step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
+    peers::install()?;
     let mut tests = cargo(&["test", "--workspace"]);
     if long {
         tests.env("PROPTEST_CASES", LONG_CASES).env("POLITY_TEST_LONG", "1");

@@ -3,7 +3,8 @@
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use polity_drivers::llm::{Environment, LanguageModels};
+use polity_drivers::Environment;
+use polity_drivers::llm::LanguageModels;
 use polity_engine::clock::SystemClock;
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_engine::runtime::{Parts, Runtime};

@@ -19,6 +19,9 @@ use exit::Exit;
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
+    if let Some(ended) = supervise() {
+        return ended;
+    }
     let args = match args::Args::try_parse() {
         Ok(args) => args,
         Err(error) => return refuse(&error),
@@ -32,6 +35,20 @@ pub fn main() -> ExitCode {
             error.exit().into()
         }
     }
+}
+
+/// Supervises another program, if that is what this process was started for. It comes before
+/// anything else, so that a program is not kept waiting, and it is not for people to type.
+#[cfg(target_os = "linux")]
+fn supervise() -> Option<ExitCode> {
+    let mut args = std::env::args_os().skip(1);
+    let asked = args.next().is_some_and(|command| command == polity_drivers::process::SUPERVISE);
+    asked.then(|| polity_drivers::process::supervise(args))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn supervise() -> Option<ExitCode> {
+    None
 }
 
 /// Tells what is wrong with the command line; or shows help, which is not wrong at all.

@@ -6,10 +6,10 @@
 
 mod anthropic;
 mod call;
-mod environment;
 mod failure;
 mod gemini;
 mod http;
+mod keys;
 mod names;
 mod openai;
 mod price;
@@ -24,7 +24,7 @@ use polity_engine::driver::{BoxFuture, ModelFailure, ModelReply, ModelRequest, M
 use polity_model::definition::{LlmAgent, ScriptDefinition};
 use polity_model::failure::{ErrorCategory, Failure};
 
-pub use environment::Environment;
+use crate::environment::Environment;
 
 use call::Line;
 use price::Prices;

@@ -9,6 +9,8 @@
 
 pub mod faults;
 pub mod lives;
+pub mod mcp;
 pub mod model_server;
+pub mod peers;
 pub mod runtime;
 pub mod store_conformance;

@@ -11,4 +11,5 @@ mod processes;
 mod run;
 mod sandbox;
 mod store;
+mod supervise;
 mod tasks;

@@ -8,7 +8,6 @@ use polity_model::definition::LlmAgent;
 use polity_model::usage::Usage;
 
 use super::anthropic::{self, AnthropicListener};
-use super::environment::Environment;
 use super::failure::{Fault, Remedy};
 use super::gemini::{self, GeminiListener};
 use super::http::{Http, Incoming, cut};
@@ -18,6 +17,7 @@ use super::sse::EventReader;
 use super::target::{Target, Wire};
 use super::turns::turns;
 use super::wire::{Answer, Heard, Listener, Prompt};
+use crate::environment::Environment;
 
 /// What calls share for as long as the process lives.
 #[derive(Debug, Default)]

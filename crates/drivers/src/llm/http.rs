@@ -8,13 +8,11 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 use polity_engine::clock::{Clock, SystemClock};
 use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, ClientBuilder, NoProxy, Proxy, Response, Url, redirect};
+use reqwest::{Client, Response, Url};
 
-use super::environment::Environment;
 use super::failure::{Fault, Remedy};
-
-/// How long it may take to reach a server.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::environment::Environment;
+use crate::http;
 
 /// The largest answer. Nothing that a model says comes near it.
 pub(super) const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -25,9 +23,6 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// How long to wait for the end of an answer that has said all. A connection is used again only if
 /// its answer was read to the end.
 const END_TIMEOUT: Duration = Duration::from_millis(250);
-
-/// What no proxy is asked for, whatever the environment says.
-const THIS_MACHINE: &str = "localhost,127.0.0.0/8,::1";
 
 /// The clients of a process, made when they are first needed: setting up TLS takes a while.
 #[derive(Debug, Default)]
@@ -64,53 +59,17 @@ impl Http {
         incoming.must_be_events().await
     }
 
-    /// The client for an address. Addresses without TLS have one of their own, so that a local model
-    /// can be called where no certificates are installed.
+    /// The client for an address.
     fn client(&self, url: &Url, environment: &Environment) -> Result<&Client, Fault> {
         let is_secure = url.scheme() == "https";
         let slot = if is_secure { &self.secure } else { &self.plain };
         if let Some(client) = slot.get() {
             return Ok(client);
         }
-        // Fails if a provider is installed already, which will do as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = Client::builder()
-            .user_agent(concat!("polity/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT_TIMEOUT)
-            // Wherever an answer points, keys are sent only where the definition says.
-            .redirect(redirect::Policy::none())
-            .referer(false);
-        if !is_secure {
-            builder = builder.tls_certs_only([]);
-        }
-        let client = with_proxies(builder, environment)
-            .and_then(ClientBuilder::build)
+        let client = http::client(is_secure, environment)
             .map_err(|error| Fault::lasting(format!("HTTP cannot be set up: {}", reason(error))))?;
         Ok(slot.get_or_init(|| client))
     }
-}
-
-/// Proxies are taken from the usual variables of the environment that was handed in.
-fn with_proxies(
-    builder: ClientBuilder,
-    environment: &Environment,
-) -> reqwest::Result<ClientBuilder> {
-    let find =
-        |name: &str| environment.get(name).or_else(|| environment.get(&name.to_ascii_uppercase()));
-    let mut builder = builder.no_proxy();
-    let hosts = find("no_proxy").unwrap_or_default();
-    let except = NoProxy::from_string(&format!("{THIS_MACHINE},{hosts}"));
-    let kinds = [
-        ("https_proxy", Proxy::https as fn(String) -> reqwest::Result<Proxy>),
-        ("http_proxy", Proxy::http),
-        ("all_proxy", Proxy::all),
-    ];
-    for (variable, proxy) in kinds {
-        if let Some(address) = find(variable) {
-            builder = builder.proxy(proxy(address)?.no_proxy(except.clone()));
-        }
-    }
-    Ok(builder)
 }
 
 /// An answer that is still coming.

@@ -101,15 +101,8 @@ mod tests {
 
     fn toolbox(names: &[&str]) -> Toolbox {
         let tool = |name: &&str| {
-            Arc::new(Tool {
-                name: name.parse().unwrap(),
-                description: String::new(),
-                input_schema: Map::new(),
-                output_schema: None,
-                repeatable: false,
-                timeout: Duration::from_secs(1),
-                fallback_tools: Vec::new(),
-            })
+            let (name, second) = (name.parse().unwrap(), Duration::from_secs(1));
+            Arc::new(Tool::new(name, String::new(), Map::new(), None, false, second, Vec::new()))
         };
         Toolbox::new(names.iter().map(tool).collect(), Vec::new())
     }

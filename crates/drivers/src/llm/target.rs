@@ -9,8 +9,9 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use super::anthropic;
-use super::environment::{Environment, Key, file_variable};
 use super::failure::{Fault, Remedy};
+use super::keys::{self, Key, file_variable};
+use crate::environment::Environment;
 
 /// How a provider wants to be spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -196,7 +197,7 @@ fn find_key<'a>(
         format!("`export {first}=...`, or set {file} to the path of a file that holds the key")
     };
     for variable in &variables {
-        match environment.key(variable) {
+        match keys::key(environment, variable) {
             Ok(Some(key)) => return Ok(Some(HeldKey { key, variable })),
             Ok(None) => {}
             Err(unusable) => {

@@ -65,7 +65,8 @@ struct McpConfigFile {
     command: Option<Text>,
     /// The program's arguments.
     args: Option<Vec<String>>,
-    /// Environment variables of the program. A value may name another variable as `${NAME}`.
+    /// Environment variables of the program, which inherits only a few such as PATH and HOME. A
+    /// value may name another variable as `${NAME}`.
     #[schemars(with = "Option<Ordered<EnvName, String>>")]
     env: Option<BTreeMap<EnvName, String>>,
     /// The server's address, for `sse` and `streamable_http`.

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use polity_drivers::llm::{Environment, LanguageModels};
+use polity_drivers::Environment;
+use polity_drivers::llm::LanguageModels;
 use polity_engine::closure::Closure;
 use polity_engine::driver::{
     History, ModelFailure, ModelReply, ModelRequest, Models, Progress, Tool, Toolbox,
@@ -45,15 +46,9 @@ pub(crate) fn agent(provider: &str, url: &str) -> Closure {
 pub(crate) fn toolbox(names: &[&str]) -> Toolbox {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let tool = |name: &&str| {
-        Arc::new(Tool {
-            name: name.parse().unwrap(),
-            description: format!("does {name}"),
-            input_schema: schema.as_object().unwrap().clone(),
-            output_schema: None,
-            repeatable: false,
-            timeout: Duration::from_secs(1),
-            fallback_tools: Vec::new(),
-        })
+        let (description, schema) = (format!("does {name}"), schema.as_object().unwrap().clone());
+        let (name, second) = (name.parse().unwrap(), Duration::from_secs(1));
+        Arc::new(Tool::new(name, description, schema, None, false, second, Vec::new()))
     };
     Toolbox::new(names.iter().map(tool).collect(), Vec::new())
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use polity_drivers::llm::{Environment, LanguageModels};
+use polity_drivers::Environment;
+use polity_drivers::llm::LanguageModels;
 use polity_engine::driver::Models;
 use polity_model::failure::ErrorCategory;
 use polity_testkit::model_server::{Fault, ModelServer, Turn, Wire};
 
-use crate::harness::{Caller, KEY, agent, provider, user};
+use super::harness::{Caller, KEY, agent, provider, user};
 
 const PASSES: ErrorCategory = ErrorCategory::Transient;
 const STAYS: ErrorCategory = ErrorCategory::Permanent;

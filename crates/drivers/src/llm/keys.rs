@@ -1,58 +1,26 @@
-//! Where keys come from: environment variables, or files that such variables name.
+//! Keys: where they come from, and how they stay out of sight. They are in environment variables,
+//! or in files that such variables name.
 
 use std::fmt;
-use std::sync::Arc;
 
-type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+use crate::environment::Environment;
 
-/// Looks up environment variables. It is handed in, so that this crate does not read the
-/// environment of the process itself.
-#[derive(Clone)]
-pub struct Environment {
-    lookup: Arc<Lookup>,
-}
-
-impl Environment {
-    /// An environment in which `lookup` knows the variables.
-    pub fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
-        Self { lookup: Arc::new(lookup) }
+/// The key in a variable, or in the file that the variable with `_FILE` at its end names.
+/// Nothing if neither is set.
+pub(super) fn key(environment: &Environment, variable: &str) -> Result<Option<Key>, UnusableKey> {
+    if let Some(key) = environment.get(variable) {
+        return Key::new(key, variable).map(Some);
     }
-
-    /// An environment without any variables.
-    pub fn empty() -> Self {
-        Self::new(|_| None)
-    }
-
-    /// The variable's value without the white space around it; nothing if nothing is left.
-    pub(super) fn get(&self, variable: &str) -> Option<String> {
-        let value = (self.lookup)(variable)?;
-        let trimmed = value.trim();
-        if trimmed.is_empty() { None } else { Some(trimmed.to_owned()) }
-    }
-
-    /// The key in a variable, or in the file that the variable with `_FILE` at its end names.
-    /// Nothing if neither is set.
-    pub(super) fn key(&self, variable: &str) -> Result<Option<Key>, UnusableKey> {
-        if let Some(key) = self.get(variable) {
-            return Key::new(key, variable).map(Some);
-        }
-        let variable = file_variable(variable);
-        let Some(path) = self.get(&variable) else { return Ok(None) };
-        let unusable = |reason: &dyn fmt::Display| UnusableKey {
-            message: format!("{variable} names the file {path}, which {reason}"),
-        };
-        let text = std::fs::read_to_string(&path)
-            .map_err(|error| unusable(&format_args!("cannot be read: {error}")))?;
-        match text.trim() {
-            "" => Err(unusable(&"is empty")),
-            key => Key::new(key.to_owned(), &variable).map(Some),
-        }
-    }
-}
-
-impl fmt::Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Environment")
+    let variable = file_variable(variable);
+    let Some(path) = environment.get(&variable) else { return Ok(None) };
+    let unusable = |reason: &dyn fmt::Display| UnusableKey {
+        message: format!("{variable} names the file {path}, which {reason}"),
+    };
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| unusable(&format_args!("cannot be read: {error}")))?;
+    match text.trim() {
+        "" => Err(unusable(&"is empty")),
+        key => Key::new(key.to_owned(), &variable).map(Some),
     }
 }
 
@@ -113,14 +81,14 @@ mod tests {
     fn a_variable_goes_before_a_file_and_an_empty_one_counts_as_unset() {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let both = environment(&[("K", " sk-1 \n"), ("K_FILE", "/nowhere")]);
-        assert_eq!(both.key("K").unwrap().unwrap().expose(), "sk-1");
+        assert_eq!(key(&both, "K").unwrap().unwrap().expose(), "sk-1");
         let empty = environment(&[("K", " ")]);
-        assert!(empty.key("K").unwrap().is_none());
+        assert!(key(&empty, "K").unwrap().is_none());
         let missing = environment(&[("K", ""), ("K_FILE", "/nowhere/key")]);
-        let message = missing.key("K").unwrap_err().message;
+        let message = key(&missing, "K").unwrap_err().message;
         assert!(message.starts_with("K_FILE names the file /nowhere/key, which cannot be read"));
         let not_a_key = Environment::new(move |name| (name == "K_FILE").then(|| manifest.into()));
-        let message = not_a_key.key("K").unwrap_err().message;
+        let message = key(&not_a_key, "K").unwrap_err().message;
         assert_eq!(message, "the key in K_FILE has spaces, line breaks or other odd characters");
     }
 
@@ -131,14 +99,14 @@ mod tests {
         let named = path.to_str().unwrap().to_owned();
         let environment = Environment::new(move |name| (name == "K_FILE").then(|| named.clone()));
         std::fs::write(&path, "sk-1\n").unwrap();
-        assert_eq!(environment.key("K").unwrap().unwrap().expose(), "sk-1");
+        assert_eq!(key(&environment, "K").unwrap().unwrap().expose(), "sk-1");
         std::fs::write(&path, "\n").unwrap();
-        assert!(environment.key("K").unwrap_err().message.ends_with(", which is empty"));
+        assert!(key(&environment, "K").unwrap_err().message.ends_with(", which is empty"));
     }
 
     #[test]
     fn a_key_is_never_shown() {
-        let key = environment(&[("K", "sk-1")]).key("K").unwrap().unwrap();
+        let key = key(&environment(&[("K", "sk-1")]), "K").unwrap().unwrap();
         assert_eq!(format!("{key:?}"), "***");
         assert_eq!(key.removed_from("wrong key sk-1, sk-1!"), "wrong key ***, ***!");
         assert_eq!(format!("{:?}", environment(&[("K", "sk-1")])), "Environment");

@@ -4,7 +4,7 @@ use polity_model::message::{Message, ToolCall};
 use polity_testkit::model_server::{Call, Fault, ModelServer, Turn, Wire};
 use serde_json::{Value, json};
 
-use crate::harness::{Caller, answer, assistant, call, system, user};
+use super::harness::{Caller, answer, assistant, call, system, user};
 
 /// A conversation with two calls in one turn, an instruction among their answers, and an answer
 /// that was empty.
@@ -137,8 +137,8 @@ async fn keys_go_into_headers_and_nowhere_else() {
         let server = ModelServer::with([]);
         Caller::new(wire, &server).hello().await.unwrap();
         let request = server.requests().remove(0);
-        assert_eq!(request.key(), Some(crate::harness::KEY), "{wire:?}");
-        assert!(!request.query.contains(crate::harness::KEY) && !request.path.contains("sk-"));
+        assert_eq!(request.key(), Some(super::harness::KEY), "{wire:?}");
+        assert!(!request.query.contains(super::harness::KEY) && !request.path.contains("sk-"));
     }
     for provider in ["ollama", "openai_compatible"] {
         let server = ModelServer::with([]);
@@ -152,7 +152,7 @@ async fn an_agent_without_tools_sends_none() {
     for wire in Wire::ALL {
         let server = ModelServer::with([]);
         let mut caller = Caller::new(wire, &server);
-        caller.toolbox = crate::harness::toolbox(&[]);
+        caller.toolbox = super::harness::toolbox(&[]);
         caller.hello().await.unwrap();
         assert_eq!(server.requests().remove(0).body.get("tools"), None, "{wire:?}");
     }

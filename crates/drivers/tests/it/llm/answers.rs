@@ -4,7 +4,7 @@ use polity_engine::driver::{AskedArguments, AskedTool};
 use polity_testkit::model_server::{Call, ModelServer, Turn, Wire};
 use serde_json::json;
 
-use crate::harness::Caller;
+use super::harness::Caller;
 
 fn asked(server: &str, tool: &str, arguments: &serde_json::Value) -> AskedTool {
     AskedTool {

@@ -1,0 +1,160 @@
+//! The shim that programs are started through: whatever happens, nothing of them is left.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+
+use polity_drivers::Environment;
+use polity_drivers::mcp::{McpOptions, McpTools};
+use polity_drivers::process::Launcher;
+use polity_engine::driver::Tools;
+use polity_testkit::mcp::{environment, fixture_server};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Map;
+
+use crate::sandbox::Sandbox;
+
+/// Starts a child that ignores SIGTERM in a session of its own, which starts another; tells the
+/// process ids of both, and goes on.
+const FAMILY: &str = r#"setsid sh -c 'trap "" TERM; sleep 1000 & echo $! $$; wait' & wait"#;
+
+/// The program through the shim, as a child of this process.
+fn supervised(program: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polity"));
+    let parent = std::process::id().to_string();
+    command.args(["__supervise", &parent, "--"]).args(program);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The process ids that a family tells when it is there.
+fn family(child: &mut Child) -> Vec<i32> {
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    line.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn is_alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+fn wait_until_gone(pids: &[i32]) {
+    Sandbox::empty()
+        .wait_until("the family is gone", || pids.iter().all(|pid| !is_alive(*pid)).then_some(()));
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_program() {
+    for (program, code) in [
+        (vec!["sh", "-c", "exit 0"], 0),
+        (vec!["sh", "-c", "exit 7"], 7),
+        (vec!["sh", "-c", "kill -KILL $$"], 128 + 9),
+        (vec!["no-such-program"], 127),
+    ] {
+        let status = supervised(&program).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{program:?}");
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_named() {
+    let output = supervised(&["no-such-program"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "cannot start no-such-program: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn the_pipes_close_with_the_program() {
+    let mut child = supervised(&["sh", "-c", "echo last; exec >&-; sleep 1000"]).spawn().unwrap();
+    let mut said = String::new();
+    std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+    assert_eq!(said, "last\n");
+    send(&child, Signal::TERM);
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_family_ends_when_the_shim_is_told_to() {
+    let mut child = supervised(&["sh", "-c", FAMILY]).spawn().unwrap();
+    let family = family(&mut child);
+    assert!(family.len() == 2 && family.iter().all(|pid| is_alive(*pid)));
+    send(&child, Signal::TERM);
+    let status = child.wait().unwrap();
+    assert!(family.iter().all(|pid| !is_alive(*pid)));
+    assert_eq!(status.code(), Some(128 + Signal::TERM.as_raw()));
+}
+
+#[test]
+fn a_family_ends_with_its_program() {
+    let script = "setsid sleep 1000 & echo $!; exit 5";
+    let mut child = supervised(&["sh", "-c", script]).spawn().unwrap();
+    let family = family(&mut child);
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    assert!(family.iter().all(|pid| !is_alive(*pid)));
+}
+
+#[test]
+fn a_family_ends_when_the_one_who_started_it_is_killed() {
+    let script = r#""$0" __supervise $$ -- sh -c "$1" & wait"#;
+    let mut parent = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_polity"), FAMILY])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let family = family(&mut parent);
+    assert!(family.len() == 2 && family.iter().all(|pid| is_alive(*pid)));
+    parent.kill().unwrap();
+    assert_eq!(parent.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
+    wait_until_gone(&family);
+}
+
+#[test]
+fn nothing_is_started_for_one_who_is_gone() {
+    let output = Command::new(env!("CARGO_BIN_EXE_polity"))
+        .args(["__supervise", "1", "--", "echo", "started"])
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), output.stdout), (Some(127), Vec::new()));
+}
+
+#[test]
+fn what_a_tool_server_starts_ends_with_it() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let sandbox = Sandbox::empty();
+    let shim = Launcher::Shim(env!("CARGO_BIN_EXE_polity").into());
+    let start = || {
+        let options =
+            McpOptions::new(sandbox.path().into(), Environment::new(environment), shim.clone());
+        McpTools::new([fixture_server("test", &[])], options)
+    };
+    let spawn = async |tools: &McpTools| {
+        let reply = tools.call(&"test/spawn".parse().unwrap(), &Map::new()).await.unwrap();
+        let pid: i32 = reply.content.parse().unwrap();
+        assert!(is_alive(pid));
+        pid
+    };
+    let shut_down = runtime.block_on(async {
+        let tools = start();
+        let pid = spawn(&tools).await;
+        tools.shutdown().await;
+        pid
+    });
+    assert!(!is_alive(shut_down));
+
+    let tools = start();
+    let forgotten = runtime.block_on(spawn(&tools));
+    drop(runtime);
+    wait_until_gone(&[forgotten]);
+}
+
+#[test]
+fn the_shim_is_not_for_people() {
+    let help = Sandbox::empty().polity(&["--help"]).out;
+    assert!(!help.contains("__supervise"), "{help}");
+}

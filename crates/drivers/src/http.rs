@@ -1,0 +1,53 @@
+//! HTTP clients, as all drivers need them.
+
+use std::time::Duration;
+
+use reqwest::{Client, ClientBuilder, NoProxy, Proxy, redirect};
+
+use crate::environment::Environment;
+
+/// How long it may take to reach a server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What no proxy is asked for, whatever the environment says.
+const THIS_MACHINE: &str = "localhost,127.0.0.0/8,::1";
+
+/// A client that goes through the proxies which the environment names. Addresses without TLS have
+/// one of their own, so that a local server can be called where no certificates are installed.
+pub(crate) fn client(is_secure: bool, environment: &Environment) -> reqwest::Result<Client> {
+    // Fails if a provider is installed already, which will do as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .user_agent(concat!("polity/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_TIMEOUT)
+        // Wherever an answer points, keys and arguments are sent only where the home says.
+        .redirect(redirect::Policy::none())
+        .referer(false);
+    if !is_secure {
+        builder = builder.tls_certs_only([]);
+    }
+    with_proxies(builder, environment).and_then(ClientBuilder::build)
+}
+
+/// Proxies are taken from the usual variables of the environment that was handed in.
+fn with_proxies(
+    builder: ClientBuilder,
+    environment: &Environment,
+) -> reqwest::Result<ClientBuilder> {
+    let find =
+        |name: &str| environment.get(name).or_else(|| environment.get(&name.to_ascii_uppercase()));
+    let mut builder = builder.no_proxy();
+    let hosts = find("no_proxy").unwrap_or_default();
+    let except = NoProxy::from_string(&format!("{THIS_MACHINE},{hosts}"));
+    let kinds = [
+        ("https_proxy", Proxy::https as fn(String) -> reqwest::Result<Proxy>),
+        ("http_proxy", Proxy::http),
+        ("all_proxy", Proxy::all),
+    ];
+    for (variable, proxy) in kinds {
+        if let Some(address) = find(variable) {
+            builder = builder.proxy(proxy(address)?.no_proxy(except.clone()));
+        }
+    }
+    Ok(builder)
+}

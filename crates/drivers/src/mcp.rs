@@ -1,0 +1,158 @@
+//! Tools of MCP servers.
+//!
+//! A server is started, or connected to, when one of its tools is first needed. The connection is
+//! shared by all who call its tools, and made anew when it is lost. `server` knows when; `connection`
+//! knows how, over the transports `stdio`, `sse` and streamable HTTP; `listing` turns what a server
+//! offers into tools, `calling` makes one call, and `content` turns its result into text.
+//!
+//! Two eras of the protocol are spoken: the one that opens with `initialize`, and the one that
+//! opens with `server/discover`. `link` keeps the probe for the latter short.
+
+mod calling;
+mod client;
+mod connection;
+mod content;
+mod environment;
+mod http;
+mod link;
+mod listing;
+mod server;
+mod sse;
+mod stdio;
+mod streamable;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_engine::driver::{BoxFuture, ToolFailure, ToolReply, Toolbox, Tools, ToolsUnavailable};
+use polity_model::definition::{McpServerDefinition, ToolName, ToolPattern, nearest};
+use polity_model::failure::{ErrorCategory, Failure};
+use serde_json::{Map, Value};
+
+use server::Server;
+
+use crate::environment::Environment;
+use crate::process::Launcher;
+
+/// The longest result of one tool call that is passed on, in bytes; the rest is cut off.
+pub const TOOL_RESULT_BYTES_MAX: usize = 10_000_000;
+
+/// How long a server may take to start and to answer for the first time.
+pub const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest message that a server may send, in bytes. It is far more than is passed on of a
+/// result, so that a long one does not cost the connection.
+const MESSAGE_BYTES_MAX: usize = 256 << 20;
+
+/// What servers are started with.
+#[derive(Clone)]
+pub struct McpOptions {
+    /// The home folder, in which servers are started.
+    pub home: PathBuf,
+    /// Looks up an environment variable.
+    pub environment: Environment,
+    /// The longest result of one tool call that is passed on, in bytes.
+    pub output_bytes_max: usize,
+    /// How long a server may take to start and to answer for the first time.
+    pub start_timeout: Duration,
+    /// How servers are started.
+    pub launcher: Launcher,
+}
+
+impl McpOptions {
+    /// Options with the default limits.
+    pub fn new(home: PathBuf, environment: Environment, launcher: Launcher) -> Self {
+        Self {
+            home,
+            environment,
+            output_bytes_max: TOOL_RESULT_BYTES_MAX,
+            start_timeout: START_TIMEOUT,
+            launcher,
+        }
+    }
+}
+
+/// The tools of the MCP servers that a home declares. All of them must be called within one Tokio
+/// runtime. When it is dropped its servers are ended; [`McpTools::shutdown`] waits for that.
+pub struct McpTools {
+    servers: BTreeMap<String, Arc<Server>>,
+    options: Arc<McpOptions>,
+}
+
+impl McpTools {
+    /// Knows these servers. Nothing is started yet.
+    pub fn new(
+        servers: impl IntoIterator<Item = McpServerDefinition>,
+        options: McpOptions,
+    ) -> Self {
+        let options = Arc::new(options);
+        let servers = servers
+            .into_iter()
+            .map(|definition| {
+                let name = definition.name.as_str().to_owned();
+                (name, Arc::new(Server::new(definition, Arc::clone(&options))))
+            })
+            .collect();
+        Self { servers, options }
+    }
+
+    /// The version of the protocol that is spoken with a server, which is started if need be.
+    pub async fn protocol_version(&self, server: &str) -> Result<String, ToolsUnavailable> {
+        let unavailable = |failure| ToolsUnavailable { failure };
+        let server = self.server(server).map_err(unavailable)?;
+        let connection = server.connection().await.map_err(unavailable)?;
+        Ok(connection.protocol_version())
+    }
+
+    /// Ends all servers, in parallel, and waits until they are gone.
+    pub async fn shutdown(&self) {
+        futures_util::future::join_all(self.servers.values().map(|server| server.shutdown())).await;
+    }
+
+    fn server(&self, name: &str) -> Result<&Arc<Server>, Failure> {
+        self.servers.get(name).ok_or_else(|| {
+            let hint = match nearest(name, self.servers.keys().map(String::as_str)) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => "declare it in config/mcp_servers.yaml".to_owned(),
+            };
+            permanent(format!(
+                "there is no MCP server \"{name}\" in config/mcp_servers.yaml; {hint}"
+            ))
+        })
+    }
+}
+
+impl Tools for McpTools {
+    fn toolbox<'a>(
+        &'a self,
+        patterns: &'a [ToolPattern],
+    ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
+        Box::pin(async move {
+            let toolbox = listing::toolbox(|name| self.server(name), patterns).await;
+            toolbox.map(Arc::new).map_err(|failure| ToolsUnavailable { failure })
+        })
+    }
+
+    fn call<'a>(
+        &'a self,
+        tool: &'a ToolName,
+        arguments: &'a Map<String, Value>,
+    ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>> {
+        Box::pin(async move {
+            let never_made = |failure| ToolFailure { failure, maybe_done: false };
+            let server = self.server(tool.server()).map_err(never_made)?;
+            let connection = server.connection().await.map_err(never_made)?;
+            calling::call(&connection, tool, arguments, self.options.output_bytes_max).await
+        })
+    }
+}
+
+fn permanent(message: String) -> Failure {
+    Failure { category: ErrorCategory::Permanent, message }
+}
+
+fn transient(message: String) -> Failure {
+    Failure { category: ErrorCategory::Transient, message }
+}

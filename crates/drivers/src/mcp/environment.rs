@@ -1,0 +1,134 @@
+//! What a server that is started finds around it: its program, its environment, its folder.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use polity_model::definition::EnvName;
+use polity_model::failure::Failure;
+
+use super::{McpOptions, permanent};
+use crate::environment::Environment;
+use crate::process::Program;
+
+/// What every server gets of Polity's own environment, as far as it is set. Everything else may be
+/// a secret of someone else, and is passed only where `env` names it.
+const INHERITED: [&str; 10] =
+    ["HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
+
+/// The program of a stdio server.
+pub(super) fn program(
+    server: &str,
+    command: &str,
+    args: &[String],
+    env: &BTreeMap<EnvName, String>,
+    options: &McpOptions,
+) -> Result<Program, Failure> {
+    let mut all: BTreeMap<String, String> = INHERITED
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), options.environment.raw(name)?)))
+        .collect();
+    for (name, value) in env {
+        let value = filled(value, &options.environment).map_err(|missing| {
+            permanent(format!(
+                "MCP server \"{server}\" needs the environment variable {missing}, which is not \
+                 set (it is named in its {name})"
+            ))
+        })?;
+        all.insert(name.as_str().to_owned(), value);
+    }
+    let folders = all.get("PATH").map_or("", String::as_str);
+    let path = find(command, &options.home, folders).ok_or_else(|| {
+        let place = if command.contains('/') { "in the home" } else { "on the PATH" };
+        permanent(format!(
+            "the program \"{command}\" of MCP server \"{server}\" is not there: no such executable \
+             {place}"
+        ))
+    })?;
+    let env = all.into_iter().collect();
+    Ok(Program { path, args: args.to_vec(), env, folder: options.home.clone() })
+}
+
+/// The value with each `${NAME}` replaced; or the name of a variable that is not set.
+fn filled<'v>(value: &'v str, environment: &Environment) -> Result<String, &'v str> {
+    let mut text = String::new();
+    let mut rest = value;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, after)) = after.split_once('}') else { break };
+        text.push_str(before);
+        text.push_str(&environment.raw(name).ok_or(name)?);
+        rest = after;
+    }
+    text.push_str(rest);
+    Ok(text)
+}
+
+/// The executable that a command means: a path is relative to the home, a bare name is looked for
+/// in the folders of the PATH.
+fn find(command: &str, home: &Path, folders: &str) -> Option<PathBuf> {
+    if command.contains('/') {
+        return Some(home.join(command)).filter(|path| is_executable(path));
+    }
+    std::env::split_paths(folders)
+        .map(|folder| home.join(folder).join(command))
+        .find(|path| is_executable(path))
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Launcher;
+
+    fn options() -> McpOptions {
+        let environment = |name: &str| match name {
+            "PATH" => Some("/nowhere:/bin".to_owned()),
+            "TOKEN" => Some("s3cret".to_owned()),
+            "OTHER" => Some("not passed on".to_owned()),
+            _ => None,
+        };
+        McpOptions::new("/".into(), Environment::new(environment), Launcher::Direct)
+    }
+
+    #[test]
+    fn variables_are_filled_in() {
+        let environment = options().environment;
+        for (value, expected) in [
+            ("plain", Ok("plain")),
+            ("${TOKEN}", Ok("s3cret")),
+            ("a ${TOKEN} b ${TOKEN}", Ok("a s3cret b s3cret")),
+            ("$TOKEN ${TOKEN", Ok("$TOKEN ${TOKEN")),
+            ("${NONE}", Err("NONE")),
+        ] {
+            assert_eq!(filled(value, &environment), expected.map(str::to_owned), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_server_gets_what_it_names_and_little_else() {
+        let env = BTreeMap::from([("KEY".parse().unwrap(), "${TOKEN}".to_owned())]);
+        let program = program("files", "sh", &[], &env, &options()).unwrap();
+        assert_eq!(program.path, Path::new("/bin/sh"));
+        let expected = [("KEY", "s3cret"), ("PATH", "/nowhere:/bin")];
+        assert_eq!(program.env, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_secrets_are_not() {
+        let env = BTreeMap::from([("KEY".parse().unwrap(), "${TOKEN}${NONE}".to_owned())]);
+        let failure = program("files", "sh", &[], &env, &options()).unwrap_err();
+        assert_eq!(
+            failure.to_string(),
+            "MCP server \"files\" needs the environment variable NONE, which is not set (it is \
+             named in its KEY) (permanent)"
+        );
+        let none = BTreeMap::new();
+        for command in ["no-such-program", "./no-such-program", "etc"] {
+            let failure = program("files", command, &[], &none, &options()).unwrap_err();
+            assert!(failure.message.contains("no such executable"), "{failure}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Starting other programs, and ending them to the last of their descendants.
+//!
+//! A program is started through a shim: this same executable, called as
+//! `polity __supervise PARENT -- COMMAND ARGS...`. The shim is a small process of its own that
+//! adopts whatever the program leaves behind, also processes that made a session of their own, and
+//! ends all of them when the program ends, when it is told to, or when Polity is gone, however it
+//! went. What it does is in `supervise`; `child` is the side of the one who starts.
+//!
+//! Where there is no shim, [`Launcher::Direct`] ends the program's process group.
+
+mod child;
+#[cfg(target_os = "linux")]
+mod supervise;
+mod words;
+
+use std::path::PathBuf;
+
+pub use child::{Child, Started};
+#[cfg(target_os = "linux")]
+pub use supervise::supervise;
+pub use words::LastWords;
+
+/// The hidden command by which the executable becomes the shim.
+pub const SUPERVISE: &str = "__supervise";
+
+/// How programs are started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Launcher {
+    /// Through the shim, which is this executable. Nothing outlives the program.
+    Shim(PathBuf),
+    /// Directly, in a process group of its own. Descendants that leave the group may outlive it.
+    Direct,
+}
+
+/// A program to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// The path of the executable.
+    pub path: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its whole environment; nothing is inherited.
+    pub env: Vec<(String, String)>,
+    /// Its working directory.
+    pub folder: PathBuf,
+}

@@ -1,0 +1,169 @@
+//! A program that was started, seen from the one who started it.
+
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::sync::{mpsc, watch};
+
+use super::words::LastWords;
+use super::{Launcher, Program, SUPERVISE};
+
+/// How long a program may take to end by itself once its stdin is closed.
+const STDIN_GRACE: Duration = Duration::from_secs(1);
+
+/// How long the shim, or the program itself, may take to end after SIGTERM. The shim first gives
+/// the program a grace of its own, which is shorter.
+const TERM_GRACE: Duration = Duration::from_secs(5);
+
+/// A program that was started. When the last clone is gone, the program is ended.
+#[derive(Debug, Clone)]
+pub struct Child {
+    orders: mpsc::UnboundedSender<Signal>,
+    ended: watch::Receiver<Option<ExitStatus>>,
+    words: LastWords,
+}
+
+/// A program that was just started, with its ends of the pipes.
+#[derive(Debug)]
+pub struct Started {
+    /// The program.
+    pub child: Child,
+    /// What is written here, it reads.
+    pub stdin: ChildStdin,
+    /// What it writes, is read here.
+    pub stdout: ChildStdout,
+}
+
+impl Launcher {
+    /// Starts a program. Must be called within a Tokio runtime.
+    #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
+    pub fn start(&self, program: &Program) -> io::Result<Started> {
+        let mut command = match self {
+            Self::Shim(shim) => {
+                let mut command = Command::new(shim);
+                let parent = std::process::id().to_string();
+                command.args([SUPERVISE, &parent, "--"]).arg(&program.path);
+                command
+            }
+            Self::Direct => Command::new(&program.path),
+        };
+        command.args(&program.args).current_dir(&program.folder);
+        command.env_clear().envs(program.env.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own: a Ctrl-C in the terminal is for Polity, which then ends its programs
+        // in order.
+        command.process_group(0);
+        let mut child = command.spawn()?;
+        let missing = || io::Error::other("a pipe is missing");
+        let stdin = child.stdin.take().ok_or_else(missing)?;
+        let stdout = child.stdout.take().ok_or_else(missing)?;
+        let words = LastWords::of(child.stderr.take().ok_or_else(missing)?);
+        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).ok_or_else(missing)?;
+        let (orders, received) = mpsc::unbounded_channel();
+        let (tell, ended) = watch::channel(None);
+        let shimmed = match self {
+            Self::Shim(_) => true,
+            Self::Direct => false,
+        };
+        tokio::spawn(Kept { child, pid, shimmed, ended: false }.keep(received, tell));
+        Ok(Started { child: Child { orders, ended, words }, stdin, stdout })
+    }
+}
+
+impl Child {
+    /// How the program ended, once it has.
+    pub fn exit_status(&self) -> Option<ExitStatus> {
+        *self.ended.borrow()
+    }
+
+    /// Waits until the program has ended.
+    pub async fn wait(&self) -> Option<ExitStatus> {
+        let mut ended = self.ended.clone();
+        // The channel closes without a status only if the runtime is being torn down.
+        ended.wait_for(Option::is_some).await.ok().and_then(|status| *status)
+    }
+
+    /// What the program last wrote to stderr.
+    pub fn last_words(&self) -> &LastWords {
+        &self.words
+    }
+
+    /// Ends the program, whose stdin is closed: waits a little, then asks, then kills.
+    pub async fn end(&self) {
+        if tokio::time::timeout(STDIN_GRACE, self.wait()).await.is_ok() {
+            return;
+        }
+        self.order(Signal::TERM);
+        if tokio::time::timeout(TERM_GRACE, self.wait()).await.is_ok() {
+            return;
+        }
+        self.order(Signal::KILL);
+        self.wait().await;
+    }
+
+    /// Ends the program at once, without waiting for it.
+    pub fn order_end(&self) {
+        self.order(Signal::TERM);
+    }
+
+    fn order(&self, signal: Signal) {
+        // Who receives no orders any more has ended.
+        let _ = self.orders.send(signal);
+    }
+}
+
+/// The child as its keeper holds it: only the keeper reaps it, so the pid is its own for as long
+/// as signals are sent to it.
+struct Kept {
+    child: tokio::process::Child,
+    pid: Pid,
+    shimmed: bool,
+    ended: bool,
+}
+
+impl Kept {
+    async fn keep(
+        mut self,
+        mut orders: mpsc::UnboundedReceiver<Signal>,
+        tell: watch::Sender<Option<ExitStatus>>,
+    ) {
+        let status = loop {
+            tokio::select! {
+                status = self.child.wait() => break status.ok(),
+                order = orders.recv() => match order {
+                    Some(signal) => self.signal(signal),
+                    // No one is interested any more.
+                    None => return,
+                },
+            }
+        };
+        self.ended = true;
+        if !self.shimmed {
+            // What is left of its group; the shim has seen to that already.
+            let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+        }
+        tell.send_replace(status);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // Who cannot be reached has just ended.
+        let _ = if self.shimmed {
+            rustix::process::kill_process(self.pid, signal)
+        } else {
+            rustix::process::kill_process_group(self.pid, signal)
+        };
+    }
+}
+
+/// The last resort, when no one waits any more or the runtime is torn down. The shim must not be
+/// killed: it is told to end, and it ends the others.
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.signal(if self.shimmed { Signal::TERM } else { Signal::KILL });
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What a program last wrote to stderr. It is read always, so that the program never blocks on it,
+//! and shown only when something went wrong.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::process::ChildStderr;
+use tokio::sync::watch;
+
+/// How much of stderr is kept, in bytes.
+const KEPT_BYTES_MAX: usize = 4096;
+
+/// How many of the last lines are shown.
+const SHOWN_LINES_MAX: usize = 10;
+
+/// How long to wait for the rest of stderr once its program has ended.
+const REST_WAIT: Duration = Duration::from_millis(500);
+
+/// The end of a program's stderr.
+#[derive(Debug, Clone)]
+pub struct LastWords {
+    kept: Arc<Mutex<VecDeque<u8>>>,
+    ended: watch::Receiver<bool>,
+}
+
+impl LastWords {
+    /// Reads stderr until it ends. Must be called within a Tokio runtime.
+    pub(super) fn of(mut stderr: ChildStderr) -> Self {
+        let kept = Arc::new(Mutex::new(VecDeque::new()));
+        let (end, ended) = watch::channel(false);
+        let words = Self { kept: Arc::clone(&kept), ended };
+        tokio::spawn(async move {
+            let mut chunk = [0; KEPT_BYTES_MAX];
+            while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend(&chunk[..count]);
+                let surplus = kept.len().saturating_sub(KEPT_BYTES_MAX);
+                kept.drain(..surplus);
+            }
+            end.send_replace(true);
+        });
+        words
+    }
+
+    /// The last lines, once all of them have arrived; empty if there are none.
+    pub async fn heard(&self) -> String {
+        let mut ended = self.ended.clone();
+        // Someone may hold stderr open for longer than that; then what is there must do.
+        let _ = tokio::time::timeout(REST_WAIT, ended.wait_for(|ended| *ended)).await;
+        self.so_far()
+    }
+
+    /// The last lines that have arrived; empty if there are none.
+    pub fn so_far(&self) -> String {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        last_lines(&String::from_utf8_lossy(kept.make_contiguous()))
+    }
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(SHOWN_LINES_MAX)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_lines_are_shown() {
+        let many: Vec<_> = (1..=30).map(|number| format!("line {number}\n\n")).collect();
+        let shown = last_lines(&many.concat());
+        assert_eq!(shown.lines().count(), SHOWN_LINES_MAX);
+        assert!(shown.starts_with("line 21\n") && shown.ends_with("line 30"), "{shown}");
+        assert_eq!(last_lines("\n \n"), "");
+    }
+}

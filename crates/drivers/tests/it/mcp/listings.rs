@@ -1,0 +1,127 @@
+//! What servers offer becomes the tools of an agent.
+
+use std::time::Duration;
+
+use polity_engine::driver::Tool;
+use polity_model::failure::ErrorCategory;
+use polity_testkit::mcp::{fixture, fixture_server, server, stdio_server};
+use serde_json::{Value, json};
+
+use super::bench::{Bench, PATIENCE, names, wait_until};
+
+fn map(value: &Value) -> serde_json::Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+#[tokio::test]
+async fn all_pages_are_listed_and_names_that_no_one_can_write_are_left_out() {
+    let bench = Bench::fixture(&[]);
+    let toolbox = bench.toolbox(&["test/*"]).await.unwrap();
+    let all = "echo add sleep fail die big spawn count bad_output ask grow input";
+    let all: Vec<_> = all.split(' ').map(|name| format!("test/{name}")).collect();
+    assert_eq!(names(&toolbox), all);
+}
+
+#[tokio::test]
+async fn patterns_choose_tools_and_each_is_offered_once() {
+    let bench = Bench::fixture(&[]);
+    let toolbox = bench.toolbox(&["test/add", "test/echo", "test/add"]).await.unwrap();
+    assert_eq!(names(&toolbox), ["test/add", "test/echo"]);
+    assert!(toolbox.find("test", "fail").is_none());
+}
+
+#[tokio::test]
+async fn what_may_be_repeated_is_said_by_the_server_or_by_the_settings() {
+    let config = json!({"command": "python3", "args": [fixture()]});
+    let settings = json!({"count": {"idempotent": true, "timeout_seconds": 7}});
+    let bench = Bench::new([server("test", "stdio", &config, &settings)]);
+    let toolbox = bench.toolbox(&["test/*"]).await.unwrap();
+    let tool = |name: &str| toolbox.find("test", name).unwrap();
+    for (name, repeatable) in
+        [("echo", true), ("sleep", true), ("count", true), ("fail", false), ("add", false)]
+    {
+        assert_eq!(tool(name).repeatable, repeatable, "{name}");
+    }
+    assert_eq!(tool("count").timeout, Duration::from_secs(7));
+    assert_eq!(tool("echo").timeout, Duration::from_mins(5));
+    assert_eq!(tool("echo").description, "Says it again.");
+}
+
+#[tokio::test]
+async fn arguments_and_results_are_checked_against_their_schemas() {
+    let bench = Bench::fixture(&[]);
+    let toolbox = bench.toolbox(&["test/*"]).await.unwrap();
+    let add: &Tool = toolbox.find("test", "add").unwrap();
+    assert_eq!(add.check_arguments(&map(&json!({"a": 1, "b": 2.5}))), Ok(()));
+    assert_eq!(
+        add.check_arguments(&map(&json!({"a": "1", "b": 2}))),
+        Err("/a: \"1\" is a string, expected number".to_owned())
+    );
+    let bad = bench.call("test/bad_output", json!({})).await.unwrap();
+    let refusal =
+        toolbox.find("test", "bad_output").unwrap().check_result(&bad.structured.unwrap());
+    assert_eq!(refusal, Err("/sum: \"one\" is a string, expected number".to_owned()));
+    let echo = toolbox.find("test", "echo").unwrap();
+    assert_eq!(echo.check_result(&json!("anything")), Ok(()));
+}
+
+#[tokio::test]
+async fn fallback_tools_are_held_in_reserve_and_missed_only_when_needed() {
+    let config = json!({"command": "python3", "args": [fixture()]});
+    let fallbacks = json!({"fallback_tools": ["spare/echo", "broken/echo", "spare/nothing"]});
+    let main = server("main", "stdio", &config, &json!({"fail": fallbacks}));
+    let broken = fixture_server("broken", &["--exit-at-once"]);
+    let bench = Bench::new([main, fixture_server("spare", &[]), broken]);
+    let toolbox = bench.toolbox(&["main/fail"]).await.unwrap();
+    assert_eq!(names(&toolbox), ["main/fail"]);
+    assert!(toolbox.find("spare", "echo").is_some());
+    assert!(toolbox.find("broken", "echo").is_none());
+    assert!(toolbox.find("spare", "nothing").is_none());
+    let fallbacks: Vec<_> =
+        toolbox.offered()[0].fallback_tools.iter().map(ToString::to_string).collect();
+    assert_eq!(fallbacks, ["spare/echo", "broken/echo", "spare/nothing"]);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told_with_what_is() {
+    let bench = Bench::fixture(&[]);
+    let failure = bench.refusal("test/ecco").await;
+    assert_eq!(failure.category, ErrorCategory::Permanent);
+    assert_eq!(
+        failure.message,
+        "MCP server \"test\" has no tool \"ecco\"; did you mean \"test/echo\"? It has: echo, add, \
+         sleep, fail, die, big, spawn, count, bad_output, ask, grow, input"
+    );
+    let failure = bench.refusal("tset/echo").await;
+    assert_eq!(failure.category, ErrorCategory::Permanent);
+    assert!(failure.message.contains("config/mcp_servers.yaml"), "{failure}");
+    assert!(failure.message.contains("did you mean \"test\"?"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_missing_variable_or_program_is_named() {
+    let config = json!({"command": "python3", "env": {"API_KEY": "${NO_SUCH_KEY}"}});
+    let bench = Bench::new([
+        server("keyless", "stdio", &config, &json!({})),
+        stdio_server("gone", "no-such-program", &[]),
+    ]);
+    for (server, named) in [("keyless", "NO_SUCH_KEY"), ("gone", "no-such-program")] {
+        let failure = bench.refusal(&format!("{server}/x")).await;
+        assert_eq!(failure.category, ErrorCategory::Permanent, "{failure}");
+        assert!(failure.message.contains(named) && failure.message.contains(server), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn changed_tools_are_listed_anew() {
+    let bench = Bench::fixture(&[]);
+    assert!(bench.toolbox(&["test/*"]).await.unwrap().find("test", "grown").is_none());
+    bench.text("test/grow", json!({})).await;
+    // The notice comes before the result, and is heard at about the same time.
+    let began = std::time::Instant::now();
+    while bench.toolbox(&["test/grown"]).await.is_err() {
+        assert!(began.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    wait_until("one process was started", || bench.logged("started") == 1).await;
+}

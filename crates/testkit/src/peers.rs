@@ -1,0 +1,33 @@
+//! Programs that others wrote, to test against. `cargo xtask peers` installs them.
+
+use std::path::{Path, PathBuf};
+
+/// The entry point of an MCP server from npm, to be run by Node.
+pub fn npm_server(name: &str) -> PathBuf {
+    installed(&format!("npm/node_modules/@modelcontextprotocol/{name}/dist/index.js"))
+}
+
+/// A program from PyPI.
+pub fn python_program(name: &str) -> PathBuf {
+    installed(&format!("python/bin/{name}"))
+}
+
+fn installed(path: &str) -> PathBuf {
+    let path = target().join("peers").join(path);
+    assert!(
+        path.exists(),
+        "{} is missing: run `cargo xtask test` (or `cargo xtask peers`) first",
+        path.display()
+    );
+    path
+}
+
+/// The folder in which Cargo builds.
+#[expect(clippy::disallowed_methods, reason = "only Cargo knows where it builds")]
+fn target() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    match std::env::var("CARGO_TARGET_DIR") {
+        Ok(folder) => workspace.join(folder),
+        Err(_) => workspace.join("target"),
+    }
+}

@@ -1,0 +1,72 @@
+//! `cargo xtask peers`: programs that others wrote and that the tests talk to, installed under the
+//! target folder. What is there already is left alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::run::{root, step};
+
+/// The manifests are written here once they are installed.
+const STAMP: &str = "installed";
+
+pub(crate) fn install() -> Result<()> {
+    let manifests = root().join("tests/peers");
+    let peers = target().join("peers");
+    npm(&manifests.join("npm"), &peers.join("npm"))?;
+    python(&manifests.join("python"), &peers.join("python"))
+}
+
+fn target() -> PathBuf {
+    root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+fn npm(manifests: &Path, folder: &Path) -> Result<()> {
+    let files = [manifests.join("package.json"), manifests.join("package-lock.json")];
+    unless_installed(&files, folder, || {
+        for file in &files {
+            let name = file.file_name().context("a manifest has a name")?;
+            fs::copy(file, folder.join(name)).with_context(|| file.display().to_string())?;
+        }
+        let mut command = Command::new("npm");
+        command.current_dir(folder).args(["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
+        step("peers from npm", command)
+    })
+}
+
+fn python(manifests: &Path, folder: &Path) -> Result<()> {
+    let requirements = manifests.join("requirements.txt");
+    unless_installed(std::slice::from_ref(&requirements), folder, || {
+        let mut venv = Command::new("python3");
+        venv.args(["-m", "venv"]).arg(folder);
+        step("a Python environment", venv)?;
+        let mut pip = Command::new(folder.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        pip.arg("--requirement").arg(&requirements);
+        step("peers from PyPI", pip)
+    })
+}
+
+/// Installs into an empty folder, unless these very manifests have been installed there.
+fn unless_installed(
+    manifests: &[PathBuf],
+    folder: &Path,
+    install: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let mut wanted = String::new();
+    for file in manifests {
+        wanted += &fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    }
+    let stamp = folder.join(STAMP);
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    install()?;
+    fs::write(&stamp, wanted).with_context(|| stamp.display().to_string())
+}
