@@ -101,13 +101,16 @@ impl Server {
         history.may_start(self.name())?;
         history.started = Some(Instant::now());
         tokio::select! {
-            opened = Connection::open(&self.definition, &self.options) => {
-                let connection = opened.map(Arc::new).inspect_err(|failure| history.failed(failure))?;
-                self.replace(Some(Arc::clone(&connection)));
-                Ok(connection)
-            }
+            // First of all, so that nothing is started once the end has begun.
+            biased;
             _ = closed.wait_for(|closed| *closed) => {
                 Err(transient(format!("MCP server \"{}\" is being shut down", self.name())))
+            }
+            opened = Connection::open(&self.definition, &self.options) => {
+                let connection =
+                    opened.map(Arc::new).inspect_err(|failure| history.failed(failure))?;
+                self.replace(Some(Arc::clone(&connection)));
+                Ok(connection)
             }
         }
     }
