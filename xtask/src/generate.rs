@@ -7,8 +7,10 @@ use std::fs;
 use anyhow::{Context, Result, bail};
 use clap::Command;
 use polity_model::definition::{Kind, schema};
+use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
+use polity_model::machine::tool_call::CallState;
 use polity_model::machine::{Machine, mermaid};
 
 use crate::run::root;
@@ -57,6 +59,8 @@ fn state_machines() -> String {
         "\nAn execution is retried only after a transient error, and only while it has retries \
          left.\n",
     );
+    machine::<LoopState>(&mut text, "The loop of an agent with a model");
+    machine::<CallState>(&mut text, "Tool calls");
     text
 }
 

@@ -1,11 +1,15 @@
 //! The parts, put together: a home with its store, and a runtime where one is needed.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 
 use polity_drivers::Environment;
 use polity_drivers::llm::LanguageModels;
+use polity_drivers::mcp::{McpOptions, McpTools};
+use polity_drivers::process::Launcher;
 use polity_engine::clock::SystemClock;
+use polity_engine::driver::Tools;
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_engine::runtime::{Parts, Runtime};
 use polity_model::definition::{Durability as DurabilitySetting, Home, is_settings};
@@ -77,6 +81,20 @@ impl App {
         }
     }
 
+    /// The tools of the home's MCP servers. Nothing is started until it is needed.
+    pub(crate) fn tools(&self, home: &Home) -> Result<McpTools, CliError> {
+        let program = std::env::current_exe()
+            .map_err(|error| CliError::io("find", Path::new("this program"), &error))?;
+        let folder = std::path::absolute(self.folder.root())
+            .map_err(|error| CliError::io("find", self.folder.root(), &error))?;
+        // Elsewhere there is no way to hold a whole family of processes together.
+        let launcher =
+            if cfg!(target_os = "linux") { Launcher::Shim(program) } else { Launcher::Direct };
+        let options = McpOptions::new(folder, environment(), launcher);
+        let servers = home.mcp_servers.values().map(|server| (**server).clone());
+        Ok(McpTools::new(servers, options))
+    }
+
     /// Who is alive.
     pub(crate) fn instances(&self) -> Instances {
         Instances::at(self.folder.instances())
@@ -138,6 +156,7 @@ pub(crate) struct Workshop {
     pub(crate) runtime: Runtime,
     /// The store that it runs them on.
     pub(crate) store: Arc<dyn Store>,
+    tools: Arc<McpTools>,
     _alive: Instance,
 }
 
@@ -153,9 +172,11 @@ impl Workshop {
         }
         let id = InstanceId::from_random_bytes(SystemEntropy.seed());
         let alive = instances.register(id).map_err(io)?;
+        let tools = Arc::new(app.tools(home)?);
         let runtime = Runtime::start(Parts {
             store: Arc::clone(&store),
             models: Arc::new(LanguageModels::new(environment())),
+            tools: Arc::clone(&tools) as Arc<dyn Tools>,
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             owners: Arc::new(instances),
@@ -163,7 +184,15 @@ impl Workshop {
             concurrent_tasks: home.settings.limits.concurrent_tasks,
             input_bytes_max: home.settings.limits.input_bytes.get(),
         })?;
-        Ok(Self { runtime, store, _alive: alive })
+        Ok(Self { runtime, store, tools, _alive: alive })
+    }
+
+    /// Ends what was started for the work, and waits until it is gone.
+    pub(crate) async fn close(self) {
+        let Self { runtime, store, tools, _alive } = self;
+        drop(runtime);
+        tools.shutdown().await;
+        drop(store);
     }
 
     /// A task as it is in the store.

@@ -78,9 +78,17 @@ pub(crate) enum Command {
     /// Look at tasks and steer them
     #[command(subcommand)]
     Task(TaskCommand),
+    /// Decide what waits for a person
+    #[command(subcommand)]
+    Review(ReviewCommand),
     /// Look at agents
     #[command(subcommand)]
     Agent(AgentCommand),
+    /// Look at the tools of the home's MCP servers, and call one by hand
+    #[command(subcommand)]
+    Tool(ToolCommand),
+    /// Show what models have used, in tokens and money
+    Cost(CostArgs),
     /// Write a copy of everything that happened to a new file; others may go on meanwhile
     Backup(BackupArgs),
     /// Put a backup in place of what is there, which is kept beside it
@@ -194,6 +202,96 @@ pub(crate) enum AgentCommand {
 pub(crate) struct AgentArgs {
     /// The agent's name
     pub(crate) name: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReviewCommand {
+    /// List what waits for a person, longest first
+    List,
+    /// Show what is asked, with all that is needed to decide
+    Show(TaskArgs),
+    /// Let it go on; of a call in doubt, say whether it is to be made again
+    Approve(ApproveArgs),
+    /// Do not let it go on: the model is told why; of a call in doubt, the task fails
+    Reject(DecideArgs),
+    /// Let it go on with other arguments
+    Modify(ModifyArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DecideArgs {
+    /// The task's id, or as much of its beginning as tells it from others; or "last"
+    #[arg(value_name = "TASK_ID")]
+    pub(crate) id: String,
+    /// What to say about the decision
+    #[arg(long, short, value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+    /// Only record the decision; the task goes on when it is resumed
+    #[arg(long)]
+    pub(crate) detach: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ApproveArgs {
+    #[command(flatten)]
+    pub(crate) decide: DecideArgs,
+    /// Make a call in doubt again
+    #[arg(long, conflicts_with = "skip_with")]
+    pub(crate) retry: bool,
+    /// Do not make a call in doubt again, and take this for its result
+    #[arg(long, value_name = "RESULT")]
+    pub(crate) skip_with: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ModifyArgs {
+    #[command(flatten)]
+    pub(crate) decide: DecideArgs,
+    /// An argument to change; JSON if it parses, else a text. May be repeated
+    #[arg(long, value_name = "PATH=VALUE", required = true)]
+    pub(crate) set: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolCommand {
+    /// List tools, of one server or of all
+    List(ToolListArgs),
+    /// Call a tool
+    Call(ToolCallArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolListArgs {
+    /// Only tools of this MCP server
+    pub(crate) server: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolCallArgs {
+    /// The tool, as SERVER/TOOL
+    pub(crate) tool: String,
+    /// An argument; JSON if it parses and the tool takes no text there, else a text. May be repeated
+    #[arg(long = "arg", value_name = "K=V")]
+    pub(crate) args: Vec<String>,
+    /// All arguments at once, as a JSON object; --arg adds to them
+    #[arg(long = "arguments", value_name = "JSON")]
+    pub(crate) json_arguments: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CostArgs {
+    /// What to sum by
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "agent,day")]
+    pub(crate) by: Vec<CostBy>,
+}
+
+/// What costs are summed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CostBy {
+    /// Each agent
+    Agent,
+    /// Each day, in UTC
+    Day,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -4,11 +4,14 @@ mod agent;
 mod backup;
 mod check;
 mod completions;
+mod cost;
 mod demo;
 mod init;
+mod review;
 mod run;
 mod schema;
 mod task;
+mod tool;
 
 use crate::app::App;
 use crate::args::{Args, Command};
@@ -26,6 +29,9 @@ pub(crate) fn run(args: Args) -> CliResult {
         Command::Run(args) => run::run(&App::new(options)?, args),
         Command::Task(command) => task::task(&App::new(options)?, command),
         Command::Agent(command) => agent::agent(&App::new(options)?, &command),
+        Command::Review(command) => review::review(&App::new(options)?, command),
+        Command::Tool(command) => tool::tool(&App::new(options)?, command),
+        Command::Cost(args) => cost::cost(&App::new(options)?, &args),
         Command::Backup(args) => backup::backup(&App::new(options)?, &args),
         Command::Restore(args) => backup::restore(&App::new(options)?, &args),
     }

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use polity_engine::decide::Rejection;
+use polity_engine::driver::ToolsUnavailable;
 use polity_engine::runtime::EngineError;
 use polity_model::definition::Problem;
 use polity_store::{CommitError, StoreError};
@@ -62,6 +63,21 @@ impl CliError {
     /// This version cannot do that.
     pub(crate) fn unsupported(message: impl Display) -> Self {
         Self::new("unsupported", Exit::Usage, message)
+    }
+
+    /// A tool could not be called, or its server could not be reached.
+    pub(crate) fn tool_failed(message: impl Display) -> Self {
+        Self::new("tool_failed", Exit::Failed, message)
+    }
+
+    /// Tools cannot be listed.
+    pub(crate) fn tools_unavailable(unavailable: ToolsUnavailable) -> Self {
+        Self::new("tools_unavailable", Exit::Failed, unavailable.failure.message)
+    }
+
+    /// It took too long.
+    pub(crate) fn timed_out(message: impl Display) -> Self {
+        Self::new("timeout", Exit::TimedOut, message)
     }
 
     /// A file could not be read or written.
@@ -167,9 +183,22 @@ impl From<Rejection> for CliError {
                 Self::unsupported(&rejection)
             }
             Rejection::Finished { .. } => Self::conflict(&rejection),
-            Rejection::AwaitingHuman { .. } => {
+            Rejection::AwaitingHuman { task } => {
                 Self::new("awaiting_human", Exit::AwaitingHuman, &rejection)
+                    .hint(format!("see what is asked with `polity review show {task}`"))
             }
+            Rejection::NothingToDecide { .. } => {
+                Self::conflict(&rejection).hint("`polity review list` shows what waits")
+            }
+            Rejection::DoubtNeedsChoice { task } => Self::usage(&rejection).hint(format!(
+                "`polity review approve {task} --retry` makes it again, `--skip-with RESULT` takes \
+                 RESULT for its result, `polity review reject {task}` fails the task"
+            )),
+            Rejection::WrongVerdict { task, .. } => Self::usage(&rejection)
+                .hint(format!("see what can be decided with `polity review show {task}`")),
+            Rejection::Misfit { .. } => Self::usage(&rejection).hint(
+                "nothing was decided; see the tool's input schema with `polity tool list --json`",
+            ),
             Rejection::OwnerAlive { .. } => Self::conflict(&rejection)
                 .hint("follow it with `polity task watch`, or end it with `polity task cancel`"),
             Rejection::OutOfPlace { .. } => Self::new("engine", Exit::Failed, &rejection),

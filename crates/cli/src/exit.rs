@@ -66,10 +66,14 @@ impl Exit {
     fn of_failure(code: ErrorCode) -> Self {
         match code {
             ErrorCode::Timeout => Self::TimedOut,
-            ErrorCode::LimitIterations => Self::OverLimit,
+            ErrorCode::LimitIterations | ErrorCode::LimitRepeats | ErrorCode::LimitContext => {
+                Self::OverLimit
+            }
             ErrorCode::EmptyAnswer
             | ErrorCode::ModelUnavailable
             | ErrorCode::ModelRejected
+            | ErrorCode::ToolsUnavailable
+            | ErrorCode::Rejected
             | ErrorCode::SystemError => Self::Failed,
         }
     }

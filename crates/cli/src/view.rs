@@ -70,6 +70,11 @@ pub(crate) fn table<const N: usize>(
     heading: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
+    columns(&heading, rows.into_iter().map(Vec::from))
+}
+
+/// Columns whose number is known only when they are shown.
+pub(crate) fn columns(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)

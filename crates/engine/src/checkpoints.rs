@@ -5,6 +5,8 @@
 
 use polity_model::checkpoint::Checkpoint;
 use polity_model::event::{Event, Recorded};
+use polity_model::review::{HumanFeedback, Verdict};
+use serde_json::{Map, Value, json};
 
 use crate::closure::Closure;
 use crate::state::{BrokenJournal, TaskState};
@@ -17,7 +19,7 @@ pub fn checkpoints(
     let mut events = events.into_iter();
     let first = events.next().ok_or(BrokenJournal::NoBeginning)?;
     let mut state = TaskState::begin(closure, first)?;
-    let mut checkpoints = Vec::new();
+    let mut checkpoints: Vec<Checkpoint> = Vec::new();
     for recorded in events {
         if let Event::CheckpointTaken { checkpoint_id, sequence, node, awaiting_human } =
             &recorded.event
@@ -30,9 +32,33 @@ pub fn checkpoints(
                 sequence: *sequence,
                 created_at: recorded.at,
                 awaiting_human: *awaiting_human,
+                human_feedback: None,
+            });
+        }
+        if let Event::ReviewAnswered { verdict, message, by } = &recorded.event
+            && let Some(answered) = state.review().map(|review| review.checkpoint_id)
+            && let Some(checkpoint) =
+                checkpoints.iter_mut().find(|checkpoint| checkpoint.checkpoint_id == answered)
+        {
+            checkpoint.human_feedback = Some(HumanFeedback {
+                action: verdict.action().to_owned(),
+                message: message.clone(),
+                state_updates: updates(verdict),
+                by: by.clone(),
+                at: recorded.at,
             });
         }
         state.apply(recorded)?;
     }
     Ok(checkpoints)
+}
+
+/// What the person changed, by what it was.
+fn updates(verdict: &Verdict) -> Map<String, Value> {
+    let (name, value) = match verdict {
+        Verdict::Approve | Verdict::Reject | Verdict::Retry => return Map::new(),
+        Verdict::Modify { arguments } => ("arguments", json!(arguments)),
+        Verdict::SkipWith { result } => ("result", json!(result)),
+    };
+    Map::from_iter([(name.to_owned(), value)])
 }

@@ -1,34 +1,49 @@
 //! The commands, one file each: who drives it, its rules, its tests.
 
+mod acting;
+mod answer_review;
+mod asked_tools;
 mod cancel_task;
 mod claim_task;
 mod create_task;
 mod record_answer;
 mod record_failure;
+mod record_tool_failure;
+mod record_tool_reply;
 mod release_task;
 mod resume_task;
 mod retry_execution;
+mod retry_tool;
 mod start_task;
 #[cfg(test)]
 #[path = "commands/testing_tests.rs"]
 mod testing;
 
+pub use answer_review::AnswerReview;
 pub use cancel_task::{CancelTask, Canceller};
 pub use claim_task::ClaimTask;
 pub use create_task::{CreateTask, NewTask};
-pub use record_answer::RecordAnswer;
-pub use record_failure::RecordFailure;
+pub use record_answer::{FRUITLESS_TURNS_MAX, REPEATED_TURNS_MAX, RecordAnswer};
+pub use record_failure::{FailureCause, RecordFailure};
+pub use record_tool_failure::RecordToolFailure;
+pub use record_tool_reply::RecordToolReply;
 pub use release_task::ReleaseTask;
 pub use resume_task::ResumeTask;
 pub use retry_execution::RetryExecution;
+pub use retry_tool::RetryTool;
 pub use start_task::StartTask;
 
-use polity_model::event::{Event, ExecutionChange};
-use polity_model::ids::ExecutionId;
+use polity_model::event::{Event, ExecutionChange, ResultRef};
+use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::ids::{ExecutionId, ToolCallId};
+use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::execution::ExecutionState;
+use polity_model::machine::task::TaskStatus;
+use polity_model::machine::tool_call::CallState;
 
-use crate::decide::Rejection;
-use crate::state::{Phase, TaskState};
+use crate::decide::{Decision, Rejection};
+use crate::state::{Call, TaskState};
+use acting::{CallView, answer_open_calls};
 
 /// An execution's move, as an event.
 fn moved(execution_id: ExecutionId, change: ExecutionChange) -> Event {
@@ -55,28 +70,51 @@ fn end_execution(state: &TaskState, how: ExecutionChange) -> Vec<Event> {
     }
 }
 
-/// What ends a running task because someone asked for it.
-fn cancelled(state: &TaskState) -> Vec<Event> {
-    let mut events = end_execution(state, ExecutionChange::Cancel);
+/// Ends a task because someone asked for it, after what has happened already.
+fn cancel_with(state: &TaskState, mut events: Vec<Event>) -> Decision {
+    answer_open_calls(state, "the task was cancelled", &mut events);
+    events.extend(end_execution(state, ExecutionChange::Cancel));
     events.push(Event::TaskCancelled);
-    events
+    Decision { events, effects: Vec::new() }
+}
+
+/// Ends a task with an error of its agent, and with what there is of a result.
+fn fail(state: &TaskState, events: &mut Vec<Event>, code: ErrorCode, error: String) {
+    let failure = Failure { category: ErrorCategory::AgentError, message: error.clone() };
+    events.extend(end_execution(state, ExecutionChange::Fail { failure, retry_at: None }));
+    events.push(Event::TaskFailed { code, error, partial_result: Some(ResultRef::LastAnswer) });
 }
 
 /// Only a task that waits for its model can be told how the call went.
-fn expect_awaiting_model(state: &TaskState, command: &'static str) -> Result<(), Rejection> {
-    match state.phase() {
-        Phase::AwaitingModel if !state.status().is_final() => Ok(()),
-        Phase::AwaitingModel | Phase::Still | Phase::BackingOff { .. } => {
-            Err(out_of_place(state, command))
-        }
+fn expect_reasoning(state: &TaskState, command: &'static str) -> Result<(), Rejection> {
+    if state.doing() == LoopState::Reasoning && state.status() == TaskStatus::Running {
+        Ok(())
+    } else {
+        Err(out_of_place(state, command))
     }
 }
 
+/// Only a call that is being made can be told how it went.
+fn expect_running_call<'a>(
+    state: &'a TaskState,
+    id: ToolCallId,
+    command: &'static str,
+) -> Result<(usize, &'a Call), Rejection> {
+    state
+        .calls()
+        .index(id)
+        .zip(state.calls().get(id))
+        .filter(|(_, call)| call.state == CallState::Running)
+        .ok_or_else(|| out_of_place(state, command))
+}
+
+/// A call of the turn that the task is in.
+fn view(state: &TaskState, index: usize) -> Option<CallView<'_>> {
+    let call = state.calls().all().get(index)?;
+    Some(CallView { id: call.id(), name: call.name(), arguments: call.arguments() })
+}
+
 fn out_of_place(state: &TaskState, command: &'static str) -> Rejection {
-    Rejection::OutOfPlace {
-        task: state.id(),
-        status: state.status(),
-        phase: state.phase(),
-        command,
-    }
+    let (task, status, doing) = (state.id(), state.status(), state.doing());
+    Rejection::OutOfPlace { task, status, doing, command }
 }

@@ -3,19 +3,24 @@
 //! Pure and deterministic. Time and randomness come in with the command, so the same state, command
 //! and [`Given`] always lead to the same [`Decision`].
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use jiff::Timestamp;
 use polity_model::definition::{AgentKind, LlmAgent};
 use polity_model::event::Event;
-use polity_model::ids::{InstanceId, TaskId};
+use polity_model::ids::{InstanceId, TaskId, ToolCallId};
+use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::name::Name;
 
 use crate::commands::{
-    CancelTask, ClaimTask, RecordAnswer, RecordFailure, ReleaseTask, ResumeTask, RetryExecution,
-    StartTask,
+    AnswerReview, CancelTask, ClaimTask, RecordAnswer, RecordFailure, RecordToolFailure,
+    RecordToolReply, ReleaseTask, ResumeTask, RetryExecution, RetryTool, StartTask,
 };
+use crate::driver::Toolbox;
 use crate::entropy::Entropy;
-use crate::state::{Phase, TaskState};
+use crate::state::TaskState;
 
 /// What a decision may know of the world.
 #[derive(Debug, Clone)]
@@ -24,6 +29,8 @@ pub struct Given {
     pub now: Timestamp,
     /// Randomness for ids and jitter.
     pub entropy: Entropy,
+    /// The agent's tools, as their servers listed them last.
+    pub toolbox: Arc<Toolbox>,
 }
 
 /// What is asked of a task. Each has a file of its own under `commands/`.
@@ -41,8 +48,16 @@ pub enum Command {
     RecordAnswer(RecordAnswer),
     /// The model has not answered.
     RecordFailure(RecordFailure),
-    /// The time of the next try has come.
+    /// The time of the model's next try has come.
     RetryExecution(RetryExecution),
+    /// A tool has answered.
+    RecordToolReply(RecordToolReply),
+    /// A tool has not answered.
+    RecordToolFailure(RecordToolFailure),
+    /// The time of a tool's next attempt has come.
+    RetryTool(RetryTool),
+    /// A person has decided.
+    AnswerReview(AnswerReview),
     /// End the task.
     CancelTask(CancelTask),
 }
@@ -52,8 +67,8 @@ pub enum Command {
 pub struct Decision {
     /// What happened. Empty where the command changes nothing.
     pub events: Vec<Event>,
-    /// What is to be done once the events are durable.
-    pub effect: Option<Effect>,
+    /// What is to be done once the events are durable, side by side.
+    pub effects: Vec<Effect>,
 }
 
 /// What is to be done.
@@ -61,8 +76,22 @@ pub struct Decision {
 pub enum Effect {
     /// Send the conversation to the model.
     CallModel,
-    /// Come back at this time.
+    /// Come back at this time, and call the model again.
     WaitUntil(Timestamp),
+    /// Make one of the calls of the turn.
+    CallTool {
+        /// The call.
+        call_id: ToolCallId,
+        /// How long it may take.
+        timeout: Duration,
+    },
+    /// Come back at this time, and make one of the calls of the turn again.
+    WaitForTool {
+        /// The call.
+        call_id: ToolCallId,
+        /// When.
+        until: Timestamp,
+    },
 }
 
 /// Why a command is refused. Nothing has changed.
@@ -117,15 +146,45 @@ pub enum Rejection {
         /// The process.
         owner: InstanceId,
     },
+    /// No decision is waited for.
+    #[error("task {task} is {status} and waits for no decision")]
+    NothingToDecide {
+        /// The task.
+        task: TaskId,
+        /// Where it is in its life.
+        status: TaskStatus,
+    },
+    /// A call in doubt can be made again or skipped, and a person must say which.
+    #[error("a call of task {task} is in doubt: say whether it is to be made again")]
+    DoubtNeedsChoice {
+        /// The task.
+        task: TaskId,
+    },
+    /// That is no answer to what is asked.
+    #[error("what task {task} waits for cannot be {verdict}")]
+    WrongVerdict {
+        /// The task.
+        task: TaskId,
+        /// What was answered.
+        verdict: String,
+    },
+    /// The tool does not take these arguments.
+    #[error("{tool} does not take these arguments: {problem}")]
+    Misfit {
+        /// The tool.
+        tool: String,
+        /// What is wrong with them.
+        problem: String,
+    },
     /// The task is not at the point where this command belongs.
-    #[error("task {task} is {status} ({phase:?}): {command} has no place there")]
+    #[error("task {task} is {status} ({doing}): {command} has no place there")]
     OutOfPlace {
         /// The task.
         task: TaskId,
         /// Where it is in its life.
         status: TaskStatus,
-        /// What its loop waits for.
-        phase: Phase,
+        /// What its loop is doing.
+        doing: LoopState,
         /// The command.
         command: &'static str,
     },
@@ -145,6 +204,10 @@ pub fn decide(
         Command::RecordAnswer(command) => command.decide(state, given),
         Command::RecordFailure(command) => command.decide(state, given),
         Command::RetryExecution(command) => command.decide(state, given),
+        Command::RecordToolReply(command) => command.decide(state, given),
+        Command::RecordToolFailure(command) => command.decide(state, given),
+        Command::RetryTool(command) => command.decide(state, given),
+        Command::AnswerReview(command) => command.decide(state, given),
         Command::CancelTask(command) => command.decide(state),
     }
 }

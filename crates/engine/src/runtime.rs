@@ -22,6 +22,7 @@ use std::sync::Arc;
 use polity_model::event::{Event, Recorded, Sequence, StreamId};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
+use polity_model::review::Verdict;
 use polity_store::{Commit, CommitError, PinnedDefinition, Store, StoreError};
 use tokio::sync::{broadcast, oneshot};
 
@@ -30,9 +31,9 @@ pub use steer::{Owners, Steered, cancel, orphans};
 
 use crate::clock::Clock;
 use crate::closure::ClosureError;
-use crate::commands::{ClaimTask, CreateTask};
+use crate::commands::{AnswerReview, ClaimTask, CreateTask};
 use crate::decide::{Command, Given, Rejection, decide};
-use crate::driver::{Models, NotReady};
+use crate::driver::{Models, NotReady, Toolbox, Tools};
 use crate::entropy::{Entropy, EntropySource};
 use crate::state::{BrokenJournal, TaskState};
 use desk::Desk;
@@ -49,6 +50,8 @@ pub struct Parts {
     pub store: Arc<dyn Store>,
     /// Who calls models.
     pub models: Arc<dyn Models>,
+    /// Who calls tools.
+    pub tools: Arc<dyn Tools>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The source of randomness.
@@ -71,7 +74,21 @@ pub struct Runtime {
 struct Shared {
     parts: Parts,
     desk: Desk,
-    live: broadcast::Sender<Arc<Recorded>>,
+    live: broadcast::Sender<Live>,
+}
+
+/// What subscribers are told.
+#[derive(Debug, Clone)]
+pub enum Live {
+    /// Something happened, and is durable.
+    Event(Arc<Recorded>),
+    /// A model is saying something. It is not fact until its answer is an event.
+    Text {
+        /// The task.
+        task: TaskId,
+        /// What was said since the last piece.
+        piece: Arc<str>,
+    },
 }
 
 /// A task that this runtime runs or has queued.
@@ -159,7 +176,7 @@ impl Runtime {
     /// Creates a task. It is durable, and in the queue, when this returns.
     pub async fn create(&self, create: CreateTask) -> Result<TaskHandle, EngineError> {
         let parts = &self.shared.parts;
-        let mut given = self.shared.given();
+        let mut given = self.shared.given(&Arc::default());
         let closure = create.closure.clone();
         parts.models.ready(&closure)?;
         let new = create.decide(parts.instance, parts.input_bytes_max, &mut given)?;
@@ -177,7 +194,7 @@ impl Runtime {
             let state = &loaded.state;
             let owner_alive = state.owner().is_some_and(|owner| parts.owners.is_alive(owner));
             let claim = ClaimTask { instance: parts.instance, owner_alive };
-            let mut given = self.shared.given();
+            let mut given = self.shared.given(&Arc::default());
             let decision = decide(state, &Command::ClaimTask(claim), &mut given)?;
             match self.shared.write(&mut loaded.state, &given, decision.events).await {
                 Ok(()) => return Ok(self.shared.enqueue(loaded).await),
@@ -185,6 +202,33 @@ impl Runtime {
                     self.shared.catch_up(&mut loaded.state).await?;
                 }
                 Err(other) => return Err(other),
+            }
+        }
+        Err(EngineError::Contended(id))
+    }
+
+    /// Records what a person decided about a task that waits for that. It goes on when someone
+    /// adopts it.
+    pub async fn answer(&self, id: TaskId, answer: AnswerReview) -> Result<(), EngineError> {
+        let parts = &self.shared.parts;
+        let mut loaded = load(&parts.store, id).await?;
+        // Arguments that a person gives are held against the tool's schema at once, where the tool
+        // can be asked for it.
+        let toolbox = match (&answer.verdict, loaded.closure.llm()) {
+            (Verdict::Modify { .. }, Some(llm)) => {
+                parts.tools.toolbox(&llm.tools).await.unwrap_or_default()
+            }
+            (_, _) => Arc::default(),
+        };
+        for _ in 0..CONFLICTS_MAX {
+            let mut given = self.shared.given(&toolbox);
+            let command = Command::AnswerReview(answer.clone());
+            let decision = decide(&loaded.state, &command, &mut given)?;
+            match self.shared.write(&mut loaded.state, &given, decision.events).await {
+                Err(EngineError::Commit(CommitError::Conflict { .. })) => {
+                    self.shared.catch_up(&mut loaded.state).await?;
+                }
+                written => return written,
             }
         }
         Err(EngineError::Contended(id))
@@ -203,7 +247,7 @@ impl Runtime {
 
     /// What is committed from now on, as it becomes durable. One that falls behind is told so and
     /// reads the journal.
-    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Recorded>> {
+    pub fn subscribe(&self) -> broadcast::Receiver<Live> {
         self.shared.live.subscribe()
     }
 }
@@ -215,9 +259,9 @@ impl Drop for Runtime {
 }
 
 impl Shared {
-    fn given(&self) -> Given {
+    fn given(&self, toolbox: &Arc<Toolbox>) -> Given {
         let entropy = Entropy::from_seed(self.parts.entropy.seed());
-        Given { now: self.parts.clock.now(), entropy }
+        Given { now: self.parts.clock.now(), entropy, toolbox: Arc::clone(toolbox) }
     }
 
     async fn write_first(
@@ -287,8 +331,15 @@ impl Shared {
         if self.live.receiver_count() > 0 {
             for event in recorded {
                 // Without a receiver there is no one to tell.
-                let _ = self.live.send(Arc::new(event.clone()));
+                let _ = self.live.send(Live::Event(Arc::new(event.clone())));
             }
+        }
+    }
+
+    fn publish_text(&self, task: TaskId, piece: &str) {
+        if self.live.receiver_count() > 0 {
+            // Without a receiver there is no one to tell.
+            let _ = self.live.send(Live::Text { task, piece: piece.into() });
         }
     }
 

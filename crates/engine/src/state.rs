@@ -1,5 +1,7 @@
 //! A task as the engine sees it: its journal, folded.
 
+mod calls;
+
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -8,26 +10,31 @@ use polity_model::event::{
     Epoch, Event, ExecutionChange, Pin, Recorded, ResultRef, Sequence, StreamId,
 };
 use polity_model::execution::{AgentExecution, RetryRefused};
-use polity_model::ids::{InstanceId, TaskId};
-use polity_model::machine::IllegalTransition;
+use polity_model::ids::{CheckpointId, InstanceId, TaskId, ToolCallId};
+use polity_model::machine::agent_loop::{LoopEvent, LoopState};
 use polity_model::machine::task::{TaskStatus, TaskTransition};
+use polity_model::machine::tool_call::CallState;
+use polity_model::machine::{IllegalTransition, Machine};
 use polity_model::message::Message;
+use polity_model::review::ReviewSubject;
 use polity_model::task::{RunFinished, Task, TaskEnd, TaskExecution, TaskOrder};
 
-use crate::closure::Closure;
+pub use calls::{Call, TurnCalls};
 
-/// What the model loop of a running task is waiting for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Nothing: the loop has not begun, or is over.
-    Still,
-    /// The model's answer.
-    AwaitingModel,
-    /// The time of the next try.
-    BackingOff {
-        /// When that is.
-        until: Timestamp,
-    },
+use crate::closure::Closure;
+use crate::driver::History;
+
+/// What a task waits for a person to decide.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenReview {
+    /// The checkpoint at which the task waits.
+    pub checkpoint_id: CheckpointId,
+    /// What the decision is about.
+    pub subject: ReviewSubject,
+    /// What is asked, for people.
+    pub question: String,
+    /// Since when.
+    pub created_at: Timestamp,
 }
 
 /// The state of one task, changed only by [`apply`](Self::apply).
@@ -40,7 +47,14 @@ pub struct TaskState {
     owner: Option<InstanceId>,
     epoch: Epoch,
     execution: Option<AgentExecution>,
-    phase: Phase,
+    doing: LoopState,
+    /// When the next try is, while the loop waits for it.
+    retry_at: Option<Timestamp>,
+    /// How often the model call that is under way has been tried again.
+    call_retries: u32,
+    calls: TurnCalls,
+    kept_from: u32,
+    review: Option<OpenReview>,
     iterations: u32,
     checkpoints: u32,
     marks: Vec<u32>,
@@ -70,6 +84,18 @@ pub enum BrokenJournal {
     /// Something was charged after the end.
     #[error(transparent)]
     Charged(#[from] RunFinished),
+    /// The loop could not have done that.
+    #[error(transparent)]
+    Loop(#[from] IllegalTransition<LoopState>),
+    /// A tool call could not have done that.
+    #[error(transparent)]
+    Call(#[from] IllegalTransition<CallState>),
+    /// A tool call moved on that no one asked for.
+    #[error("no one asked for the tool call {0}")]
+    NoCall(ToolCallId),
+    /// A person answered what was not asked.
+    #[error("a person answered what was not asked")]
+    NoReview,
     /// An execution moved on before it started.
     #[error("an execution moved on that had not started")]
     NoExecution,
@@ -114,7 +140,12 @@ impl TaskState {
             owner: None,
             epoch: Epoch::default(),
             execution: None,
-            phase: Phase::Still,
+            doing: LoopState::INITIAL,
+            retry_at: None,
+            call_retries: 0,
+            calls: TurnCalls::default(),
+            kept_from: 0,
+            review: None,
             iterations: 0,
             checkpoints: 0,
             marks: Vec::new(),
@@ -141,16 +172,18 @@ impl TaskState {
             Event::TaskResumed => {}
             Event::CancelRequested => self.cancel_requested = true,
             Event::TaskCompleted { result } => {
+                self.over()?;
                 let result = self.result(result).unwrap_or_default();
                 self.task.finish(TaskEnd::Completed { result }, at)?;
             }
             Event::TaskFailed { code, error, partial_result } => {
+                self.over()?;
                 let partial_result = partial_result.and_then(|result| self.result(result));
                 self.task.finish(TaskEnd::Failed { code, error, partial_result }, at)?;
             }
             Event::TaskCancelled => {
+                self.over()?;
                 self.task.finish(TaskEnd::Cancelled, at)?;
-                self.phase = Phase::Still;
             }
             Event::ExecutionChanged { execution_id, change } => {
                 if let ExecutionChange::Start { agent, max_retries } = &change {
@@ -161,27 +194,76 @@ impl TaskState {
                 let execution = self.execution.as_mut().ok_or(BrokenJournal::NoExecution)?;
                 execution.apply(&change, at)?;
                 if let ExecutionChange::Fail { retry_at: Some(until), .. } = change {
-                    self.phase = Phase::BackingOff { until };
+                    self.turn(LoopEvent::BackOff)?;
+                    self.retry_at = Some(until);
+                    self.call_retries += 1;
                 }
             }
-            Event::ModelCalled { .. } => self.phase = Phase::AwaitingModel,
+            Event::ModelCalled { .. } => {
+                self.turn(LoopEvent::Call)?;
+                self.retry_at = None;
+            }
             Event::ModelAnswered { message, usage, mark, .. } => {
                 self.task.add_usage(usage)?;
                 self.context.charge(usage);
+                let acts = !message.tool_calls().is_empty();
+                if acts {
+                    self.calls.begin(message.tool_calls());
+                }
                 self.context.say(message);
                 self.iterations += 1;
+                self.call_retries = 0;
                 self.marks.extend(mark);
-                self.phase = Phase::Still;
+                self.turn(if acts { LoopEvent::Act } else { LoopEvent::Answer })?;
             }
             Event::ModelFailed { mark, .. } => {
                 self.marks.extend(mark);
-                self.phase = Phase::Still;
+                self.turn(LoopEvent::Fail)?;
+            }
+            Event::HistoryShortened { kept_from } => self.kept_from = kept_from,
+            Event::ToolHeld { .. }
+            | Event::ToolCalled { .. }
+            | Event::ToolFailed { .. }
+            | Event::ToolDoubted { .. }
+            | Event::ToolAnswered { .. } => self.apply_to_call(event, at)?,
+            Event::ReviewOpened { checkpoint_id, subject, question } => {
+                self.turn(LoopEvent::Ask)?;
+                self.task.advance(TaskTransition::Ask, at)?;
+                self.owner = None;
+                let created_at = at;
+                self.review = Some(OpenReview { checkpoint_id, subject, question, created_at });
+            }
+            Event::ReviewAnswered { verdict, .. } => {
+                let review = self.review.take().ok_or(BrokenJournal::NoReview)?;
+                self.turn(LoopEvent::Reply)?;
+                self.task.advance(TaskTransition::Resume, at)?;
+                self.calls.decided(review.subject.call_id(), verdict)?;
             }
             Event::MessageAdded { message } => self.context.say(message),
             Event::CheckpointTaken { .. } => self.checkpoints += 1,
         }
         self.sequence = sequence;
         Ok(())
+    }
+
+    fn apply_to_call(&mut self, event: Event, at: Timestamp) -> Result<(), BrokenJournal> {
+        let answers = self.calls.apply(event, at)?;
+        for answer in answers {
+            self.context.say(answer);
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, on: LoopEvent) -> Result<(), IllegalTransition<LoopState>> {
+        self.doing = self.doing.transition(on)?;
+        Ok(())
+    }
+
+    /// The loop ends with the task, unless the model's last answer has ended it already.
+    fn over(&mut self) -> Result<(), IllegalTransition<LoopState>> {
+        self.review = None;
+        self.retry_at = None;
+        if self.doing == LoopState::Over { Ok(()) } else { self.turn(LoopEvent::End) }
     }
 
     fn result(&self, result: ResultRef) -> Option<String> {
@@ -245,9 +327,39 @@ impl TaskState {
         self.execution.as_ref()
     }
 
-    /// What the model loop is waiting for.
-    pub fn phase(&self) -> Phase {
-        self.phase
+    /// What the loop is doing.
+    pub fn doing(&self) -> LoopState {
+        self.doing
+    }
+
+    /// When the model is called again, while the loop waits for that.
+    pub fn retry_at(&self) -> Option<Timestamp> {
+        self.retry_at
+    }
+
+    /// How often the model call that is under way has been tried again.
+    pub fn call_retries(&self) -> u32 {
+        self.call_retries
+    }
+
+    /// The tool calls of this turn.
+    pub fn calls(&self) -> &TurnCalls {
+        &self.calls
+    }
+
+    /// The part of the conversation that the model is sent.
+    pub fn history(&self) -> History<'_> {
+        History::shortened(self.context.conversation.messages(), self.kept_from as usize)
+    }
+
+    /// The first message that is still sent to the model, besides the one that opened.
+    pub fn kept_from(&self) -> u32 {
+        self.kept_from
+    }
+
+    /// What the task waits for a person to decide.
+    pub fn review(&self) -> Option<&OpenReview> {
+        self.review.as_ref()
     }
 
     /// How many answers the model has given.

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{CheckpointId, TaskId};
+use crate::review::HumanFeedback;
 use crate::state::State;
 
 /// A saved moment of a task, as it is shown. Stores keep only the position in the journal: the
@@ -24,4 +25,7 @@ pub struct Checkpoint {
     pub created_at: Timestamp,
     /// Whether the task waits there for a person.
     pub awaiting_human: bool,
+    /// What the person answered, if the task waited there and has its answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub human_feedback: Option<HumanFeedback>,
 }

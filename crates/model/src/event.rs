@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::definition::Digest;
+use crate::definition::{Digest, ToolName};
 use crate::failure::{ErrorCode, Failure};
-use crate::ids::{CheckpointId, ExecutionId, InstanceId, SessionId, TaskId};
+use crate::ids::{CheckpointId, ExecutionId, InstanceId, SessionId, TaskId, ToolCallId};
 use crate::message::Message;
 use crate::name::Name;
+use crate::review::{ReviewSubject, Verdict};
 use crate::usage::Usage;
 
 /// What a list of events belongs to.
@@ -158,6 +159,87 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<u32>,
     },
+    /// The conversation was longer than the model can read: from now on it is sent without its
+    /// middle. Nothing of it is lost.
+    HistoryShortened {
+        /// The first message that is still sent, besides the one that opened the conversation.
+        kept_from: u32,
+    },
+
+    /// A tool call waits for a person's approval.
+    ToolHeld {
+        /// The call.
+        call_id: ToolCallId,
+        /// The tool that would be called.
+        tool: ToolName,
+    },
+    /// A tool is being called. Written before the call is made, so that a crash cannot hide it.
+    ToolCalled {
+        /// The call.
+        call_id: ToolCallId,
+        /// The tool, which may be another than the one that the model named.
+        tool: ToolName,
+        /// The arguments, where they are not those that the model gave.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Map<String, Value>>,
+        /// Whether the call may be made again without harm.
+        repeatable: bool,
+    },
+    /// An attempt to call a tool failed, and another follows.
+    ToolFailed {
+        /// The call.
+        call_id: ToolCallId,
+        /// Why.
+        failure: Failure,
+        /// How long the attempt took.
+        duration_ms: u64,
+        /// When the next attempt is made.
+        retry_at: Timestamp,
+    },
+    /// A call that may not be repeated was being made when the process ended.
+    ToolDoubted {
+        /// The call.
+        call_id: ToolCallId,
+    },
+    /// A tool call has its answer. It counts as a message of the conversation.
+    ToolAnswered {
+        /// The call.
+        call_id: ToolCallId,
+        /// The place of the answer in the conversation: calls that were made at once are answered
+        /// in the order in which they were asked for.
+        ordinal: u32,
+        /// What the model reads.
+        content: String,
+        /// The result as JSON, where that is not what the model reads.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        structured: Option<Value>,
+        /// Whether the answer says what went wrong.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+        /// How long the last attempt took; 0 where none was made.
+        duration_ms: u64,
+    },
+
+    /// The task waits for a person's decision. It belongs to no process while it waits.
+    ReviewOpened {
+        /// The checkpoint at which it waits.
+        checkpoint_id: CheckpointId,
+        /// What the decision is about.
+        subject: ReviewSubject,
+        /// What is asked, for people.
+        question: String,
+    },
+    /// A person has decided.
+    ReviewAnswered {
+        /// What was decided.
+        verdict: Verdict,
+        /// What the person said about it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        /// Who decided.
+        by: String,
+    },
+
     /// A message that no model call brought was added to the conversation.
     MessageAdded {
         /// The message.
@@ -280,6 +362,14 @@ impl Event {
             | Self::ModelCalled { .. }
             | Self::ModelAnswered { .. }
             | Self::ModelFailed { .. }
+            | Self::HistoryShortened { .. }
+            | Self::ToolHeld { .. }
+            | Self::ToolCalled { .. }
+            | Self::ToolFailed { .. }
+            | Self::ToolDoubted { .. }
+            | Self::ToolAnswered { .. }
+            | Self::ReviewOpened { .. }
+            | Self::ReviewAnswered { .. }
             | Self::MessageAdded { .. }
             | Self::CheckpointTaken { .. } => None,
         }
@@ -301,6 +391,14 @@ impl Event {
             Self::ModelCalled { .. } => "model_called",
             Self::ModelAnswered { .. } => "model_answered",
             Self::ModelFailed { .. } => "model_failed",
+            Self::HistoryShortened { .. } => "history_shortened",
+            Self::ToolHeld { .. } => "tool_held",
+            Self::ToolCalled { .. } => "tool_called",
+            Self::ToolFailed { .. } => "tool_failed",
+            Self::ToolDoubted { .. } => "tool_doubted",
+            Self::ToolAnswered { .. } => "tool_answered",
+            Self::ReviewOpened { .. } => "review_opened",
+            Self::ReviewAnswered { .. } => "review_answered",
             Self::MessageAdded { .. } => "message_added",
             Self::CheckpointTaken { .. } => "checkpoint_taken",
         }

@@ -8,6 +8,8 @@ fn one_of_each() -> Vec<Event> {
     let change = |change| Event::ExecutionChanged { execution_id, change };
     let timestamp = Timestamp::from_second(1_767_225_600).unwrap();
     let failure = Failure { category: ErrorCategory::Transient, message: "overloaded".into() };
+    let call_id = ToolCallId::from_random_bytes([5; 16]);
+    let tool: ToolName = serde_json::from_value("files/read".into()).unwrap();
     vec![
         Event::TaskCreated(TaskCreated {
             description: "Ada".into(),
@@ -54,7 +56,36 @@ fn one_of_each() -> Vec<Event> {
             duration_ms: 4,
             mark: Some(0),
         },
-        Event::ModelFailed { failure, duration_ms: 4, mark: None },
+        Event::ModelFailed { failure: failure.clone(), duration_ms: 4, mark: None },
+        Event::HistoryShortened { kept_from: 7 },
+        Event::ToolHeld { call_id, tool: tool.clone() },
+        Event::ToolCalled { call_id, tool: tool.clone(), arguments: None, repeatable: true },
+        Event::ToolCalled {
+            call_id,
+            tool,
+            arguments: Some(Map::from_iter([("path".to_owned(), Value::from("a"))])),
+            repeatable: false,
+        },
+        Event::ToolFailed { call_id, failure, duration_ms: 5, retry_at: timestamp },
+        Event::ToolDoubted { call_id },
+        Event::ToolAnswered {
+            call_id,
+            ordinal: 2,
+            content: "sunny".into(),
+            structured: Some(Value::from(21)),
+            is_error: true,
+            duration_ms: 6,
+        },
+        Event::ReviewOpened {
+            checkpoint_id: CheckpointId::from_random_bytes([4; 16]),
+            subject: ReviewSubject::Approval { call_id },
+            question: "May it?".into(),
+        },
+        Event::ReviewAnswered {
+            verdict: Verdict::SkipWith { result: "done".into() },
+            message: Some("I did it.".into()),
+            by: "ada".into(),
+        },
         Event::MessageAdded { message: Message::System { content: "Be brief.".into(), timestamp } },
         Event::CheckpointTaken {
             checkpoint_id: CheckpointId::from_random_bytes([4; 16]),

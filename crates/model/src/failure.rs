@@ -45,12 +45,20 @@ pub enum ErrorCode {
     Timeout,
     /// The agent reached its `max_iterations` without an answer.
     LimitIterations,
+    /// The model asked for the same tools with the same arguments again and again.
+    LimitRepeats,
+    /// The conversation is longer than the model can read, however much it is shortened.
+    LimitContext,
     /// The model answered with neither text nor tool calls.
     EmptyAnswer,
     /// The model could not be reached, or was overloaded, until the retries ran out.
     ModelUnavailable,
     /// The model refused the request; the same request would be refused again.
     ModelRejected,
+    /// The agent's tools could not be listed: a server did not start, or has no such tool.
+    ToolsUnavailable,
+    /// A person decided against it.
+    Rejected,
     /// Something that Polity needs is missing or broken.
     SystemError,
 }
@@ -61,9 +69,13 @@ impl ErrorCode {
         match self {
             Self::Timeout => "timeout",
             Self::LimitIterations => "limit_iterations",
+            Self::LimitRepeats => "limit_repeats",
+            Self::LimitContext => "limit_context",
             Self::EmptyAnswer => "empty_answer",
             Self::ModelUnavailable => "model_unavailable",
             Self::ModelRejected => "model_rejected",
+            Self::ToolsUnavailable => "tools_unavailable",
+            Self::Rejected => "rejected",
             Self::SystemError => "system_error",
         }
     }

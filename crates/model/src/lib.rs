@@ -13,6 +13,7 @@ pub mod ids;
 pub mod machine;
 pub mod message;
 pub mod name;
+pub mod review;
 pub mod state;
 pub mod task;
 pub mod trace;

@@ -3,9 +3,11 @@
 //! A machine is an enum of states, an enum of events and one exhaustive `match`. A transition
 //! allocates nothing and copies nothing; see `docs/adr/0002-config-and-runtime-apart.md`.
 
+pub mod agent_loop;
 mod diagram;
 pub mod execution;
 pub mod task;
+pub mod tool_call;
 
 pub use diagram::mermaid;
 

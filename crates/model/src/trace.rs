@@ -84,6 +84,16 @@ pub struct ToolCallRecord {
     pub duration_ms: u64,
 }
 
+impl ToolCallRecord {
+    /// The tool as people write it. A model may have named no server that could be made out.
+    pub fn name(&self) -> String {
+        match self.server.as_str() {
+            "" => self.tool.clone(),
+            server => format!("{server}/{}", self.tool),
+        }
+    }
+}
+
 /// A sub-agent's conversation, as its parent's trace shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubAgentSessionInfo {

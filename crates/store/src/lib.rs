@@ -14,7 +14,7 @@ mod sqlite;
 pub use commit::{Commit, CommitError, CommitTicket, Committed, PinnedDefinition};
 pub use error::StoreError;
 pub use memory::MemoryStore;
-pub use projection::{CheckpointRow, MessageRow, TaskRow};
+pub use projection::{CheckpointRow, MessageRow, SpendingRow, TaskRow};
 pub use sqlite::{Access, Durability, SqliteStore, restore};
 
 use polity_model::definition::Digest;
@@ -95,6 +95,9 @@ pub trait Store: Send + Sync {
 
     /// The checkpoints of a task, oldest first.
     fn checkpoints(&self, task: TaskId) -> Result<Vec<CheckpointRow>, StoreError>;
+
+    /// What model calls used, by day and agent: oldest day first, then by name.
+    fn spending(&self) -> Result<Vec<SpendingRow>, StoreError>;
 
     /// A definition that some task pinned, in its canonical form.
     fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError>;

@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
+use jiff::civil::Date;
 use polity_model::definition::Digest;
 use polity_model::event::{Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
+use polity_model::name::Name;
 use polity_model::task::Task;
+use polity_model::usage::Usage;
 
 use crate::commit::{Commit, CommitError, CommitTicket, Committed};
-use crate::projection::{Changes, CheckpointRow, TaskRow, into_message};
+use crate::projection::{Changes, CheckpointRow, SpendingRow, TaskRow, day_of, into_message};
 use crate::{Header, Store, StoreError, TaskFilter};
 
 /// A journal that lives as long as the process.
@@ -27,11 +31,12 @@ struct Tables {
     journal: Vec<Recorded>,
     streams: BTreeMap<StreamId, Vec<Position>>,
     tasks: BTreeMap<TaskId, TaskRow>,
-    messages: BTreeMap<TaskId, Vec<Position>>,
+    messages: BTreeMap<TaskId, BTreeMap<u32, Position>>,
     checkpoints: BTreeMap<TaskId, Vec<CheckpointRow>>,
     executions: BTreeMap<ExecutionId, AgentExecution>,
     execution_order: BTreeMap<TaskId, Vec<ExecutionId>>,
     definitions: BTreeMap<Digest, String>,
+    spending: BTreeMap<(Date, Name), (u64, Usage)>,
 }
 
 impl MemoryStore {
@@ -77,7 +82,7 @@ impl Tables {
                 return Err(CommitError::Fenced { expected, actual });
             }
         }
-        self.keep(changes);
+        self.keep(changes, at);
         let last_sequence = expected_sequence.plus(recorded.len());
         self.streams.entry(stream).or_default().extend(recorded.iter().map(|e| e.position));
         self.journal.extend(recorded);
@@ -87,10 +92,17 @@ impl Tables {
         Ok(Committed { first_position, last_sequence })
     }
 
-    fn keep(&mut self, changes: Changes) {
+    fn keep(&mut self, changes: Changes, at: Timestamp) {
         let Some(row) = changes.row else { return };
         let task = row.id;
-        self.messages.entry(task).or_default().extend(changes.messages.iter().map(|m| m.position));
+        let placed = changes.messages.iter().map(|message| (message.ordinal, message.position));
+        self.messages.entry(task).or_default().extend(placed);
+        for usage in changes.spent {
+            let (calls, sum) =
+                self.spending.entry((day_of(at), row.assigned_agent.clone())).or_default();
+            *calls += 1;
+            *sum += usage;
+        }
         self.checkpoints.entry(task).or_default().extend(changes.checkpoints);
         for execution in changes.executions {
             if self.executions.insert(execution.id, execution.clone()).is_none() {
@@ -196,9 +208,10 @@ impl Store for MemoryStore {
 
     fn messages(&self, task: TaskId) -> Result<Vec<Message>, StoreError> {
         let tables = self.tables();
-        let positions = tables.messages.get(&task).map(Vec::as_slice).unwrap_or_default();
+        let positions = tables.messages.get(&task);
         Ok(positions
             .iter()
+            .flat_map(|positions| positions.values())
             .filter_map(|position| tables.at(*position))
             .filter_map(|recorded| into_message(recorded.event.clone(), recorded.at))
             .collect())
@@ -206,6 +219,16 @@ impl Store for MemoryStore {
 
     fn checkpoints(&self, task: TaskId) -> Result<Vec<CheckpointRow>, StoreError> {
         Ok(self.tables().checkpoints.get(&task).cloned().unwrap_or_default())
+    }
+
+    fn spending(&self) -> Result<Vec<SpendingRow>, StoreError> {
+        let row = |((day, agent), (calls, usage)): (&(Date, Name), &(u64, Usage))| SpendingRow {
+            day: *day,
+            agent: agent.clone(),
+            calls: *calls,
+            usage: *usage,
+        };
+        Ok(self.tables().spending.iter().map(row).collect())
     }
 
     fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError> {

@@ -4,7 +4,11 @@
 //! machines, a commit that no task could have made is refused before it is written.
 
 use jiff::Timestamp;
-use polity_model::event::{Epoch, Event, ExecutionChange, Position, ResultRef, StreamId};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use polity_model::event::{
+    Epoch, Event, ExecutionChange, Position, ResultRef, StreamId, TaskCreated,
+};
 use polity_model::execution::AgentExecution;
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
@@ -88,6 +92,19 @@ pub struct CheckpointRow {
     pub created_at: Timestamp,
 }
 
+/// What an agent's model calls used on one day.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpendingRow {
+    /// The day, in UTC.
+    pub day: Date,
+    /// The agent.
+    pub agent: Name,
+    /// How many calls there were.
+    pub calls: u64,
+    /// What they used.
+    pub usage: Usage,
+}
+
 /// What one commit does to the rows of its task.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
@@ -96,6 +113,8 @@ pub(crate) struct Changes {
     pub(crate) checkpoints: Vec<CheckpointRow>,
     /// Executions that the commit changed, as they are afterwards.
     pub(crate) executions: Vec<AgentExecution>,
+    /// What each model call used.
+    pub(crate) spent: Vec<Usage>,
 }
 
 /// The events cannot follow on what is there.
@@ -130,27 +149,7 @@ impl Changes {
             if self.row.is_some() {
                 return Err(Refused("the task exists already".into()));
             }
-            self.row = Some(TaskRow {
-                id: task_id,
-                status: TaskStatus::INITIAL,
-                assigned_agent: created.assigned_agent.clone(),
-                owner: None,
-                epoch: Epoch::default(),
-                created_at: at,
-                started_at: None,
-                completed_at: None,
-                error_code: None,
-                class: created.class.clone(),
-                retention_days: created.retention_days,
-                parent_task_id: created.parent_task_id,
-                usage: Usage::default(),
-                message_count: 0,
-                checkpoint_count: 0,
-                created_position: position,
-                answer_position: None,
-                result_position: None,
-                failure_position: None,
-            });
+            self.row = Some(TaskRow::new(task_id, created, position, at));
             self.message(position, Role::User);
             return Ok(());
         }
@@ -161,7 +160,12 @@ impl Changes {
             Event::TaskCreated(_)
             | Event::CancelRequested
             | Event::ModelCalled { .. }
-            | Event::ModelFailed { .. } => {}
+            | Event::ModelFailed { .. }
+            | Event::HistoryShortened { .. }
+            | Event::ToolHeld { .. }
+            | Event::ToolCalled { .. }
+            | Event::ToolFailed { .. }
+            | Event::ToolDoubted { .. } => {}
             Event::TaskClaimed { instance, epoch } => {
                 let expected = row.epoch.next();
                 if *epoch != expected {
@@ -196,29 +200,54 @@ impl Changes {
             }
             Event::ModelAnswered { message, usage, .. } => {
                 row.usage += *usage;
+                self.spent.push(*usage);
                 if !message.content().is_empty() {
                     row.answer_position = Some(position);
                 }
                 self.message(position, message.role());
             }
+            Event::ToolAnswered { ordinal, .. } => {
+                row.message_count = row.message_count.max(ordinal + 1);
+                let ordinal = *ordinal;
+                self.messages.push(MessageRow { ordinal, position, role: Role::Tool });
+            }
+            Event::ReviewOpened { .. } => {
+                row.status = row.status.transition(TaskTransition::Ask)?;
+                row.owner = None;
+            }
+            Event::ReviewAnswered { .. } => {
+                row.status = row.status.transition(TaskTransition::Resume)?;
+            }
             Event::MessageAdded { message } => self.message(position, message.role()),
             Event::CheckpointTaken { checkpoint_id, sequence, node, awaiting_human } => {
-                if *sequence != row.checkpoint_count {
-                    let next = row.checkpoint_count;
-                    return Err(Refused(format!("the next checkpoint is {next}, not {sequence}")));
-                }
-                row.checkpoint_count += 1;
-                self.checkpoints.push(CheckpointRow {
-                    sequence: *sequence,
-                    checkpoint_id: *checkpoint_id,
-                    position,
-                    node: node.clone(),
-                    message_count: row.message_count,
-                    awaiting_human: *awaiting_human,
-                    created_at: at,
-                });
+                let taken = (*checkpoint_id, *sequence, node.as_str(), *awaiting_human);
+                return self.checkpoint(taken, position, at);
             }
         }
+        Ok(())
+    }
+
+    fn checkpoint(
+        &mut self,
+        (checkpoint_id, sequence, node, awaiting_human): (CheckpointId, u32, &str, bool),
+        position: Position,
+        created_at: Timestamp,
+    ) -> Result<(), Refused> {
+        let Some(row) = &mut self.row else { return Ok(()) };
+        let (next, message_count) = (row.checkpoint_count, row.message_count);
+        if sequence != next {
+            return Err(Refused(format!("the next checkpoint is {next}, not {sequence}")));
+        }
+        row.checkpoint_count += 1;
+        self.checkpoints.push(CheckpointRow {
+            sequence,
+            checkpoint_id,
+            position,
+            node: node.to_owned(),
+            message_count,
+            awaiting_human,
+            created_at,
+        });
         Ok(())
     }
 
@@ -255,6 +284,30 @@ impl Changes {
 }
 
 impl TaskRow {
+    fn new(id: TaskId, created: &TaskCreated, position: Position, at: Timestamp) -> Self {
+        Self {
+            id,
+            status: TaskStatus::INITIAL,
+            assigned_agent: created.assigned_agent.clone(),
+            owner: None,
+            epoch: Epoch::default(),
+            created_at: at,
+            started_at: None,
+            completed_at: None,
+            error_code: None,
+            class: created.class.clone(),
+            retention_days: created.retention_days,
+            parent_task_id: created.parent_task_id,
+            usage: Usage::default(),
+            message_count: 0,
+            checkpoint_count: 0,
+            created_position: position,
+            answer_position: None,
+            result_position: None,
+            failure_position: None,
+        }
+    }
+
     fn end(&mut self, on: TaskTransition, at: Timestamp) -> Result<(), Refused> {
         self.status = self.status.transition(on)?;
         self.completed_at = Some(at);
@@ -310,6 +363,9 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
             Some(Message::User { content: created.description, timestamp: at })
         }
         Event::ModelAnswered { message, .. } | Event::MessageAdded { message } => Some(message),
+        Event::ToolAnswered { call_id, content, .. } => {
+            Some(Message::Tool { tool_call_id: call_id, content, timestamp: at })
+        }
         Event::TaskClaimed { .. }
         | Event::TaskReleased
         | Event::TaskStarted
@@ -321,6 +377,18 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
         | Event::ExecutionChanged { .. }
         | Event::ModelCalled { .. }
         | Event::ModelFailed { .. }
+        | Event::HistoryShortened { .. }
+        | Event::ToolHeld { .. }
+        | Event::ToolCalled { .. }
+        | Event::ToolFailed { .. }
+        | Event::ToolDoubted { .. }
+        | Event::ReviewOpened { .. }
+        | Event::ReviewAnswered { .. }
         | Event::CheckpointTaken { .. } => None,
     }
+}
+
+/// The day on which something happened, in UTC.
+pub(crate) fn day_of(at: Timestamp) -> Date {
+    at.to_zoned(TimeZone::UTC).date()
 }

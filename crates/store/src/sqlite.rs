@@ -24,7 +24,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 pub use backup::restore;
 
 use crate::commit::{Commit, CommitTicket};
-use crate::projection::{CheckpointRow, TaskRow, into_message};
+use crate::projection::{CheckpointRow, SpendingRow, TaskRow, into_message};
 use crate::{Header, Store, StoreError, TaskFilter};
 use open::Reader;
 use rows::{StreamKey, decode_event};
@@ -80,8 +80,13 @@ impl SqliteStore {
             }
             Access::ReadOnly => {
                 let lock = lock::shared_by_reader(path)?;
-                open::check_header(path)?;
-                (None, lock)
+                if open::is_older(open::check_header(path)?) {
+                    // Whoever reads next finds the tables of this version.
+                    drop(lock);
+                    (None, Some(open::up_to_date(path, Durability::Full)?))
+                } else {
+                    (None, lock)
+                }
             }
         };
         let readers = Mutex::new(Vec::new());
@@ -258,6 +263,10 @@ impl Store for SqliteStore {
 
     fn checkpoints(&self, task: TaskId) -> Result<Vec<CheckpointRow>, StoreError> {
         self.query(|connection| tables::checkpoints(connection, task))
+    }
+
+    fn spending(&self) -> Result<Vec<SpendingRow>, StoreError> {
+        self.query(tables::spending)
     }
 
     fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError> {

@@ -9,8 +9,8 @@ use polity_model::ids::{InstanceId, TaskId};
 use polity_model::message::Message;
 use polity_model::task::Task;
 use polity_store::{
-    CheckpointRow, Commit, CommitError, CommitTicket, Header, Store, StoreError, TaskFilter,
-    TaskRow,
+    CheckpointRow, Commit, CommitError, CommitTicket, Header, SpendingRow, Store, StoreError,
+    TaskFilter, TaskRow,
 };
 
 /// On which side of a commit the process dies.
@@ -166,6 +166,10 @@ impl Store for MortalStore {
 
     fn checkpoints(&self, task: TaskId) -> Result<Vec<CheckpointRow>, StoreError> {
         self.alive()?.checkpoints(task)
+    }
+
+    fn spending(&self) -> Result<Vec<SpendingRow>, StoreError> {
+        self.alive()?.spending()
     }
 
     fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError> {

@@ -14,3 +14,4 @@ pub mod model_server;
 pub mod peers;
 pub mod runtime;
 pub mod store_conformance;
+pub mod tools;

@@ -12,16 +12,20 @@ use polity_engine::clock::{Clock, whole_microseconds};
 use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{
-    AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
+    AskedArguments, AskedTool, BoxFuture, History, ModelFailure, ModelReply, ModelRequest, Models,
+    NotReady,
 };
 use polity_engine::entropy::EntropySource;
 use polity_engine::runtime::{Owners, Parts};
 use polity_model::definition::{AgentDefinition, ScriptDefinition};
 use polity_model::failure::{ErrorCategory, Failure};
-use polity_model::ids::InstanceId;
+use polity_model::ids::{InstanceId, ToolCallId};
+use polity_model::message::Message;
 use polity_model::usage::Usage;
 use polity_store::Store;
 use serde_json::Map;
+
+use crate::tools::{ActingTools, World};
 
 /// Follows Tokio's time, so that a paused test waits for nothing.
 pub struct TokioClock {
@@ -95,8 +99,10 @@ impl Owners for Register {
 pub enum Act {
     /// Answers.
     Answer(&'static str),
-    /// Asks for a tool.
-    AskForTool,
+    /// Asks for tools, each with a number of its own.
+    Ask(&'static [&'static str]),
+    /// Says that the conversation is too long.
+    TooLong,
     /// Fails in a way that may pass.
     FailForNow,
     /// Fails for good.
@@ -115,6 +121,7 @@ pub struct ActingModels {
     calls: AtomicU64,
     at_once: AtomicU64,
     at_once_most: AtomicU64,
+    world: Arc<World>,
 }
 
 impl ActingModels {
@@ -126,6 +133,24 @@ impl ActingModels {
             calls: AtomicU64::new(0),
             at_once: AtomicU64::new(0),
             at_once_most: AtomicU64::new(0),
+            world: Arc::default(),
+        }
+    }
+
+    /// Takes the numbers of what it asks for from this world.
+    pub fn on(mut self, world: &Arc<World>) -> Self {
+        self.world = Arc::clone(world);
+        self
+    }
+
+    fn ask(&self, tool: &str) -> AskedTool {
+        let (server, tool) = tool.split_once('/').unwrap_or(("", tool));
+        let arguments = Map::from_iter([("n".to_owned(), self.world.next().into())]);
+        AskedTool {
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            arguments: AskedArguments::Object(arguments),
+            signature: None,
         }
     }
 
@@ -156,9 +181,10 @@ impl Models for ActingModels {
 
     fn call<'a>(
         &'a self,
-        _request: ModelRequest<'a>,
+        request: ModelRequest<'a>,
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
         Box::pin(async move {
+            check_history(request.history);
             self.calls.fetch_add(1, Ordering::SeqCst);
             let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
             self.at_once_most.fetch_max(now, Ordering::SeqCst);
@@ -167,10 +193,10 @@ impl Models for ActingModels {
             tokio::time::sleep(self.delay).await;
             match act {
                 Act::Answer(content) => Ok(reply(content, Vec::new())),
-                Act::AskForTool => {
-                    let (server, tool) = ("time".to_owned(), "now".to_owned());
-                    let arguments = AskedArguments::Object(Map::new());
-                    Ok(reply("", vec![AskedTool { server, tool, arguments, signature: None }]))
+                Act::Ask(tools) => Ok(reply("", tools.iter().map(|tool| self.ask(tool)).collect())),
+                Act::TooLong => {
+                    let failure = failure(ErrorCategory::Permanent);
+                    Err(ModelFailure { context_full: true, ..failure })
                 }
                 Act::FailForNow => Err(failure(ErrorCategory::Transient)),
                 Act::FailForGood => Err(failure(ErrorCategory::Permanent)),
@@ -179,6 +205,24 @@ impl Models for ActingModels {
             }
         })
     }
+}
+
+/// What every real model insists on: each tool call is followed by its answers, in order, and no
+/// answer stands alone.
+fn check_history(history: History<'_>) {
+    let mut open: VecDeque<ToolCallId> = VecDeque::new();
+    for message in history.iter() {
+        match message {
+            Message::Tool { tool_call_id, .. } => {
+                assert_eq!(open.pop_front(), Some(*tool_call_id), "an answer out of place");
+            }
+            Message::User { .. } | Message::Assistant { .. } | Message::System { .. } => {
+                assert!(open.is_empty(), "a tool call without its answer");
+                open.extend(message.tool_calls().iter().map(|call| call.id));
+            }
+        }
+    }
+    assert!(open.is_empty(), "a tool call without its answer");
 }
 
 fn reply(content: &str, tool_calls: Vec<AskedTool>) -> ModelReply {
@@ -194,6 +238,7 @@ fn failure(category: ErrorCategory) -> ModelFailure {
 /// An agent with a script, as small as one can be.
 pub fn closure() -> Closure {
     let agent = r#"{"kind": "llm", "name": "greeter", "role": "greets", "system_prompt": "Greet.",
+        "tools": ["files/*", "time/now"], "approval": ["files/delete"],
         "llm_config": {"provider": "scripted", "script": "greeter"}}"#;
     let script = r#"{"default": {"reply": "Hello."}}"#;
     let name = "greeter".parse().unwrap();
@@ -226,6 +271,7 @@ pub fn parts(
     Parts {
         store,
         models,
+        tools: Arc::new(ActingTools::default()),
         clock: Arc::new(TokioClock::new()),
         entropy: Arc::new(SeededEntropy::new(seed)),
         owners: Arc::clone(owners) as Arc<dyn Owners>,

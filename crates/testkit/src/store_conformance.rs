@@ -4,9 +4,10 @@
 use std::sync::{Arc, Barrier};
 
 use polity_model::event::{Epoch, Event, ExecutionChange, Position, ResultRef, Sequence, StreamId};
-use polity_model::ids::TaskId;
+use polity_model::ids::{CheckpointId, TaskId, ToolCallId};
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
+use polity_model::review::{ReviewSubject, Verdict};
 use polity_store::{CommitError, Store, TaskFilter};
 
 use crate::lives::{
@@ -25,6 +26,9 @@ macro_rules! store_conformance {
             a_conflict_fails_alone,
             a_former_owner_is_fenced,
             a_released_task_keeps_its_epoch,
+            a_task_that_asks_a_person_has_no_owner,
+            spending_is_summed_by_day_and_agent,
+            tool_answers_stand_in_the_order_of_the_calls,
             impossible_events_are_refused_and_leave_nothing,
             projections_follow_the_events,
             events_can_be_read_from_any_point,
@@ -232,6 +236,67 @@ pub fn tasks_are_listed_newest_first(store: &Shared) {
         |name: &str| TaskFilter { assigned_agent: Some(name.to_owned()), ..TaskFilter::default() };
     assert_eq!(ids(agent("greeter")).len(), 4);
     assert_eq!(ids(agent("writer")).len(), 0);
+}
+
+/// What was used is summed by day and agent, and no task is needed to tell it.
+pub fn spending_is_summed_by_day_and_agent(store: &Shared) {
+    assert_eq!(store.spending().unwrap(), []);
+    for number in 1..=2 {
+        begin(store, task_id(number));
+        run(store, task_id(number), number);
+        let answers = vec![answered("x"), answered("y")];
+        store.commit(commit(task_id(number), 6, Some(1), answers)).wait().unwrap();
+    }
+    let rows = store.spending().unwrap();
+    let [row] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!((row.agent.as_str(), row.calls), ("greeter", 4));
+    let tasks = store.task_rows(&TaskFilter::default()).unwrap();
+    let mut sum = tasks[0].usage;
+    sum += tasks[1].usage;
+    assert_eq!(row.usage, sum);
+    assert_eq!(row.day.to_string(), tasks[0].created_at.to_string()[..10]);
+}
+
+/// Answers of tools stand in the order in which they were asked for, whenever they came.
+pub fn tool_answers_stand_in_the_order_of_the_calls(store: &Shared) {
+    begin(store, task_id(1));
+    run(store, task_id(1), 1);
+    let answer = |ordinal: u32, content: &str| Event::ToolAnswered {
+        call_id: ToolCallId::from_random_bytes([1; 16]),
+        ordinal,
+        content: content.to_owned(),
+        structured: None,
+        is_error: false,
+        duration_ms: 1,
+    };
+    for (sequence, event) in [(6, answered("calls")), (7, answer(3, "b")), (8, answer(2, "a"))] {
+        store.commit(commit(task_id(1), sequence, Some(1), vec![event])).wait().unwrap();
+    }
+    store.commit(commit(task_id(1), 9, Some(1), vec![answered("c")])).wait().unwrap();
+    let said: Vec<_> =
+        store.messages(task_id(1)).unwrap().iter().map(|m| m.content().to_owned()).collect();
+    assert_eq!(said[1..], ["calls", "a", "b", "c"]);
+    assert_eq!(store.task_row(task_id(1)).unwrap().unwrap().message_count, 5);
+}
+
+/// A task that waits for a person belongs to no process.
+pub fn a_task_that_asks_a_person_has_no_owner(store: &Shared) {
+    begin(store, task_id(1));
+    run(store, task_id(1), 1);
+    let asked = Event::ReviewOpened {
+        checkpoint_id: CheckpointId::from_random_bytes([2; 16]),
+        subject: ReviewSubject::Doubt { call_id: ToolCallId::from_random_bytes([1; 16]) },
+        question: "What now?".into(),
+    };
+    store.commit(commit(task_id(1), 6, Some(1), vec![asked])).wait().unwrap();
+    let row = || store.task_row(task_id(1)).unwrap().unwrap();
+    assert_eq!((row().status, row().owner), (TaskStatus::AwaitingHuman, None));
+    let decided =
+        || Event::ReviewAnswered { verdict: Verdict::Retry, message: None, by: "ada".into() };
+    store.commit(commit(task_id(1), 7, None, vec![decided()])).wait().unwrap();
+    assert_eq!((row().status, row().owner), (TaskStatus::Running, None));
+    let twice = store.commit(commit(task_id(1), 8, None, vec![decided()])).wait();
+    assert!(matches!(twice, Err(CommitError::Illegal { .. })), "{twice:?}");
 }
 
 /// People type only as much of an id as they must.

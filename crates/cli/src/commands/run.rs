@@ -11,6 +11,7 @@ use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
 use polity_model::definition::{AgentDefinition, Home, Lookup};
 use polity_model::failure::ErrorCode;
+use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 use serde_json::{Map, Value};
 
@@ -43,14 +44,20 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
     };
     block_on(async {
         let workshop = Workshop::open(app, &home)?;
-        let live = workshop.runtime.subscribe();
-        let handle = workshop.runtime.create(create).await?;
-        if background {
-            return detach::work(app, &workshop, handle).await;
-        }
-        let task = follow(app, &workshop, handle, live).await?;
-        present(app, &task)
+        let outcome = work(app, &workshop, create, background).await;
+        workshop.close().await;
+        outcome
     })
+}
+
+async fn work(app: &App, workshop: &Workshop, create: CreateTask, background: bool) -> CliResult {
+    let live = workshop.runtime.subscribe();
+    let handle = workshop.runtime.create(create).await?;
+    if background {
+        return detach::work(app, workshop, handle).await;
+    }
+    let task = follow(app, workshop, handle, live).await?;
+    present(app, &task)
 }
 
 /// The agent that a name stands for.
@@ -164,6 +171,11 @@ pub(crate) fn present(app: &App, task: &Task) -> CliResult {
         } else {
             print_bytes(line.as_bytes())?;
         }
+    }
+    if task.status == TaskStatus::AwaitingHuman {
+        let id = task.id;
+        note!("waiting for a person's decision");
+        note!("  {}: see what is asked with `polity review show {id}`", style::hint("hint"));
     }
     if let Some(error) = &task.error {
         let code = task.error_code.map_or("failed", ErrorCode::label);

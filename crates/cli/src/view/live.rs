@@ -5,9 +5,15 @@ use jiff::Timestamp;
 use polity_model::event::{Recorded, Sequence, StreamId};
 use polity_model::trace::TraceTeller;
 
-use super::{duration, note, steps, style, tell};
+use super::{duration, harmless, note, steps, style, tell};
 use crate::app::App;
 use crate::args::Verbosity;
+
+/// How wide the name of the step under way is, so that times stand in a column.
+const WAIT_WIDTH: usize = 16;
+
+/// How much of what a model is saying is shown, in characters: what fits on a line beside it.
+const SAYING_CHARACTERS_MAX: usize = 44;
 
 /// Shows one task's steps.
 pub(crate) struct LiveView {
@@ -18,6 +24,8 @@ pub(crate) struct LiveView {
     show: Show,
     /// Whether the line of the step under way is on the screen.
     under_way: bool,
+    /// What a model has said since the last event.
+    text: String,
 }
 
 /// How much is shown.
@@ -43,7 +51,7 @@ impl LiveView {
             (true, _) => Show::Steps,
         };
         let seen = Sequence::default();
-        Self { teller: None, seen, shown: 0, show, under_way: false }
+        Self { teller: None, seen, shown: 0, show, under_way: false, text: String::new() }
     }
 
     /// The newest event that was taken in.
@@ -57,6 +65,7 @@ impl LiveView {
             return;
         }
         self.seen = recorded.sequence;
+        self.text.clear();
         match (&mut self.teller, &recorded.stream) {
             (Some(teller), _) => teller.tell(recorded),
             (None, StreamId::Task(id)) => self.teller = TraceTeller::begin(*id, recorded),
@@ -83,15 +92,38 @@ impl LiveView {
         }
     }
 
+    /// Hears what a model is saying; the newest of it is shown with the step under way.
+    pub(crate) fn hear(&mut self, piece: &str) {
+        self.text.push_str(piece);
+        if self.text.len() > 2 * SAYING_CHARACTERS_MAX * 4 {
+            let newest = self.text.char_indices().rev().nth(SAYING_CHARACTERS_MAX);
+            let start = newest.map_or(0, |(start, _)| start);
+            self.text.drain(..start);
+        }
+    }
+
+    /// The newest of what a model is saying, on one line.
+    fn saying(&self) -> String {
+        let line: Vec<&str> = self.text.split_whitespace().collect();
+        let line = line.join(" ");
+        let start = line.char_indices().rev().nth(SAYING_CHARACTERS_MAX).map_or(0, |(at, _)| at);
+        harmless(&line[start..])
+    }
+
     /// Shows how long the step under way has taken, or when the next try is. Called again and again.
     pub(crate) fn tick(&mut self, now: Timestamp) {
         let (Show::UnderWay, Some(teller)) = (self.show, &self.teller) else { return };
         let ms = |from: Timestamp, to: Timestamp| {
             duration(u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0))
         };
-        let line = match (teller.call_since(), teller.retry_at()) {
-            (Some(since), _) => format!("… model call       {}", ms(since, now)),
-            (None, Some(retry_at)) => format!("… next try in      {}", ms(now, retry_at)),
+        let line = match (teller.under_way(), teller.retry_at()) {
+            (Some((what, since)), _) => {
+                let what = what.replace('_', " ");
+                format!("… {what:WAIT_WIDTH$} {}  {}", ms(since, now), self.saying())
+            }
+            (None, Some(retry_at)) => {
+                format!("… {:WAIT_WIDTH$} {}", "next try in", ms(now, retry_at))
+            }
             (None, None) => return,
         };
         tell(&format!("\r\x1b[2K  {}", style::dim(&line)));

@@ -44,7 +44,9 @@ fn details(step: &StepRecord) -> String {
         if usage.cost_usd > 0.0 {
             details.push(format!("${:.4}", usage.cost_usd));
         }
-    } else if step.step_name == MODEL_CALL && step.status != StepStatus::Warning {
+    } else if step.step_name == MODEL_CALL && step.status != StepStatus::Warning
+        || step.tool_calls.iter().any(|call| call.duration_ms > 0)
+    {
         details.push(duration(step.duration_ms));
     }
     details.join(", ")

@@ -21,7 +21,8 @@ rules:
   - {when: "^always overloaded$", error: {status: 503, retry_after_seconds: 0}}
   - {when: "^forbidden$", error: {status: 403}}
   - {when: "^tool$", tool_calls: [{tool: clock/now, arguments: {}}], reply: "let me see"}
-  - {when: "no tool", role: tool, tool_calls: [{tool: clock/now, arguments: {}}], reply: "again"}
+  - {when: "clock/now", role: tool, tool_calls: [{tool: clock/then}], reply: "again"}
+  - {when: "clock/then", role: tool, tool_calls: [{tool: clock/now}], reply: "and again"}
 default: {reply: "Hello, $input.", usage: {input_tokens: 12, output_tokens: 4}}
 "#;
 

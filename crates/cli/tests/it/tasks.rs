@@ -110,7 +110,7 @@ fn a_tool_that_is_not_there_is_in_the_trace_with_its_arguments() {
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "tool"]);
     let (trace, _) = sandbox.json(&["task", "trace", "last"]);
-    let call = &trace["steps"][2]["tool_calls"][0];
+    let call = &trace["steps"][3]["tool_calls"][0];
     assert_eq!((&call["server"], &call["tool"]), (&"clock".into(), &"now".into()), "{trace}");
     assert!(call["arguments"].is_object());
     assert!(call["error"].as_str().unwrap().contains("there is no tool clock/now"), "{call}");

@@ -5,7 +5,7 @@
 use polity_model::event::Event;
 use polity_model::machine::task::TaskStatus;
 
-use super::cancelled;
+use super::cancel_with;
 use crate::decide::{Decision, Rejection};
 use crate::state::TaskState;
 
@@ -35,9 +35,9 @@ impl CancelTask {
                 return Err(Rejection::Finished { task: state.id(), status });
             }
             // No one is at work on these, whoever owns them.
-            (TaskStatus::Pending | TaskStatus::AwaitingHuman, _) => vec![Event::TaskCancelled],
-            (TaskStatus::Running, Canceller::Owner | Canceller::Other { owner_alive: false }) => {
-                cancelled(state)
+            (TaskStatus::Pending | TaskStatus::AwaitingHuman, _)
+            | (TaskStatus::Running, Canceller::Owner | Canceller::Other { owner_alive: false }) => {
+                return Ok(cancel_with(state, Vec::new()));
             }
             // Asking twice is asking once.
             (TaskStatus::Running, Canceller::Other { owner_alive: true })
@@ -49,7 +49,7 @@ impl CancelTask {
                 vec![Event::CancelRequested]
             }
         };
-        Ok(Decision { events, effect: None })
+        Ok(Decision { events, effects: Vec::new() })
     }
 }
 

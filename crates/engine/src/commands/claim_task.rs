@@ -4,6 +4,7 @@
 
 use polity_model::event::Event;
 use polity_model::ids::InstanceId;
+use polity_model::machine::task::TaskStatus;
 
 use crate::decide::{Decision, Rejection};
 use crate::state::TaskState;
@@ -20,8 +21,13 @@ pub struct ClaimTask {
 impl ClaimTask {
     pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, Rejection> {
         let task = state.id();
-        if state.status().is_final() {
-            return Err(Rejection::Finished { task, status: state.status() });
+        match state.status() {
+            TaskStatus::Pending | TaskStatus::Running => {}
+            // Only its answer gives anyone something to do.
+            TaskStatus::AwaitingHuman => return Err(Rejection::AwaitingHuman { task }),
+            status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
+                return Err(Rejection::Finished { task, status });
+            }
         }
         match state.owner() {
             Some(owner) if owner == self.instance => return Ok(Decision::default()),
@@ -31,7 +37,7 @@ impl ClaimTask {
             Some(_) | None => {}
         }
         let claimed = Event::TaskClaimed { instance: self.instance, epoch: state.epoch().next() };
-        Ok(Decision { events: vec![claimed], effect: None })
+        Ok(Decision { events: vec![claimed], effects: Vec::new() })
     }
 }
 
@@ -40,7 +46,7 @@ mod tests {
     use polity_model::event::Epoch;
 
     use super::*;
-    use crate::commands::testing::{cancelled, instance, pending, running};
+    use crate::commands::testing::{acting, cancelled, instance, pending, running};
 
     fn claim(state: &TaskState, by: u8, owner_alive: bool) -> Result<Decision, Rejection> {
         ClaimTask { instance: instance(by), owner_alive }.decide(state)
@@ -65,5 +71,7 @@ mod tests {
     fn what_is_mine_needs_no_claim_and_what_is_over_takes_none() {
         assert_eq!(claim(&running(), 1, true), Ok(Decision::default()));
         assert!(matches!(claim(&cancelled(), 2, false), Err(Rejection::Finished { .. })));
+        let waiting = acting(&["files/delete"]);
+        assert!(matches!(claim(&waiting, 2, false), Err(Rejection::AwaitingHuman { .. })));
     }
 }

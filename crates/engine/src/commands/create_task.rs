@@ -84,9 +84,7 @@ impl CreateTask {
 /// same would break the promise in silence.
 fn not_kept(llm: &LlmAgent) -> Option<&'static str> {
     let fields = [
-        ("tools", !llm.tools.is_empty()),
         ("sub_agents", !llm.sub_agents.is_empty()),
-        ("approval", !llm.approval.is_empty()),
         ("output_schema", llm.output_schema.is_some()),
         ("a budget", llm.budget.is_some()),
     ];

@@ -1,13 +1,14 @@
 //! A call to the model brought no answer. The runtime drives it with what the driver, or the
-//! call's own time limit, reported. A transient failure with retries left waits for the next try;
-//! any other fails the task.
+//! call's own time limit, reported. A transient failure with retries left waits for the next try; a
+//! conversation that is too long is sent again without its middle; any other fails the task.
 
 use jiff::SignedDuration;
 use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::{ErrorCategory, ErrorCode};
+use polity_model::message::Role;
 
-use super::{cancelled, end_execution, expect_awaiting_model, moved};
-use crate::decide::{Decision, Effect, Given, Rejection};
+use super::{cancel_with, end_execution, expect_reasoning, fail, moved};
+use crate::decide::{Decision, Effect, Given, Rejection, llm};
 use crate::driver::ModelFailure;
 use crate::retry;
 use crate::state::TaskState;
@@ -17,10 +18,21 @@ use crate::state::TaskState;
 pub struct RecordFailure {
     /// What the driver said.
     pub failure: ModelFailure,
-    /// Whether the call took longer than it may.
-    pub timed_out: bool,
+    /// What failed.
+    pub cause: FailureCause,
     /// How long it took.
     pub duration_ms: u64,
+}
+
+/// What failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureCause {
+    /// The model.
+    Model,
+    /// The model took longer than it may.
+    Timeout,
+    /// The agent's tools could not be listed, so the model was not even asked.
+    Tools,
 }
 
 impl RecordFailure {
@@ -29,31 +41,34 @@ impl RecordFailure {
         state: &TaskState,
         given: &mut Given,
     ) -> Result<Decision, Rejection> {
-        expect_awaiting_model(state, "RecordFailure")?;
-        let ModelFailure { failure, retry_after, mark, .. } = &self.failure;
+        expect_reasoning(state, "RecordFailure")?;
+        let ModelFailure { failure, context_full, retry_after, mark } = &self.failure;
         let mut events = vec![Event::ModelFailed {
             failure: failure.clone(),
             duration_ms: self.duration_ms,
             mark: *mark,
         }];
         if state.cancel_requested() {
-            events.extend(cancelled(state));
-            return Ok(Decision { events, effect: None });
+            return Ok(cancel_with(state, events));
+        }
+        if *context_full {
+            return Ok(shorten(state, events, &failure.message));
         }
         if let Some(execution) = state.execution()
             && execution.may_retry(failure.category)
+            && state.call_retries() < llm(state)?.max_retries
         {
-            let wait = retry::wait(execution.retry_count, *retry_after, &mut given.entropy);
+            let wait = retry::wait(state.call_retries(), *retry_after, &mut given.entropy);
             let until = given.now + SignedDuration::try_from(wait).unwrap_or_default();
             let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: Some(until) };
             events.push(moved(execution.id, change));
-            return Ok(Decision { events, effect: Some(Effect::WaitUntil(until)) });
+            return Ok(Decision { events, effects: vec![Effect::WaitUntil(until)] });
         }
-        let (how, code) = if self.timed_out {
-            (ExecutionChange::TimeOut, ErrorCode::Timeout)
-        } else {
-            let how = ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
-            (how, code(failure.category))
+        let failed = || ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
+        let (how, code) = match self.cause {
+            FailureCause::Timeout => (ExecutionChange::TimeOut, ErrorCode::Timeout),
+            FailureCause::Tools => (failed(), ErrorCode::ToolsUnavailable),
+            FailureCause::Model => (failed(), code(failure.category)),
         };
         events.extend(end_execution(state, how));
         events.push(Event::TaskFailed {
@@ -61,8 +76,32 @@ impl RecordFailure {
             error: failure.message.clone(),
             partial_result: Some(ResultRef::LastAnswer),
         });
-        Ok(Decision { events, effect: None })
+        Ok(Decision { events, effects: Vec::new() })
     }
+}
+
+/// The conversation is longer than the model can read. It is sent again without the older half of
+/// what is still sent, but for the message that opened it; a tool call and its answers stay or go
+/// together. When only the newest exchange is left, no shorter form would make sense.
+fn shorten(state: &TaskState, mut events: Vec<Event>, reason: &str) -> Decision {
+    let messages = state.context().conversation.messages();
+    let sent_from = (state.kept_from() as usize).max(1);
+    let half = sent_from + (messages.len() - sent_from.min(messages.len())).div_ceil(2);
+    let opens_exchange =
+        |index: &usize| messages.get(*index).is_some_and(|message| message.role() != Role::Tool);
+    let later = (half..messages.len()).find(opens_exchange);
+    let earlier = || (sent_from + 1..half).rev().find(opens_exchange);
+    let shorter = later.or_else(earlier).and_then(|index| u32::try_from(index).ok());
+    let Some(kept_from) = shorter else {
+        let error = format!(
+            "the task and the newest exchange alone are more than the model can read: {reason}"
+        );
+        fail(state, &mut events, ErrorCode::LimitContext, error);
+        return Decision { events, effects: Vec::new() };
+    };
+    events.push(Event::HistoryShortened { kept_from });
+    events.push(Event::ModelCalled { iteration: state.iterations() + 1 });
+    Decision { events, effects: vec![Effect::CallModel] }
 }
 
 fn code(category: ErrorCategory) -> ErrorCode {
@@ -80,23 +119,26 @@ mod tests {
     use polity_model::failure::Failure;
 
     use super::*;
-    use crate::commands::testing::{backing_off, given, retried, running, with};
+    use crate::commands::testing::{asks_for, backing_off, call_id, given, retried, running, with};
+    use crate::commands::{RecordAnswer, RecordToolReply};
+    use crate::driver::ToolReply;
 
-    fn failed(category: ErrorCategory, timed_out: bool) -> RecordFailure {
+    fn failed(category: ErrorCategory, cause: FailureCause) -> RecordFailure {
         let failure = Failure { category, message: "no".into() };
         let failure = ModelFailure {
             retry_after: Some(Duration::from_secs(7)),
             ..ModelFailure::new(failure)
         };
-        RecordFailure { failure, timed_out, duration_ms: 1 }
+        RecordFailure { failure, cause, duration_ms: 1 }
     }
 
     #[test]
     fn a_transient_failure_waits_as_long_as_the_server_asks() {
-        let decision =
-            failed(ErrorCategory::Transient, false).decide(&running(), &mut given()).unwrap();
+        let decision = failed(ErrorCategory::Transient, FailureCause::Model)
+            .decide(&running(), &mut given())
+            .unwrap();
         let until = given().now + SignedDuration::from_secs(7);
-        assert_eq!(decision.effect, Some(Effect::WaitUntil(until)));
+        assert_eq!(decision.effects, [Effect::WaitUntil(until)]);
         assert_eq!(with(running(), decision.events).status().to_string(), "running");
     }
 
@@ -104,11 +146,14 @@ mod tests {
     fn when_no_retries_are_left_the_task_fails() {
         let mut state = running();
         for _ in 0..3 {
-            let decision =
-                failed(ErrorCategory::Transient, false).decide(&state, &mut given()).unwrap();
+            let decision = failed(ErrorCategory::Transient, FailureCause::Model)
+                .decide(&state, &mut given())
+                .unwrap();
             state = retried(with(state, decision.events));
         }
-        let last = failed(ErrorCategory::Transient, false).decide(&state, &mut given()).unwrap();
+        let last = failed(ErrorCategory::Transient, FailureCause::Model)
+            .decide(&state, &mut given())
+            .unwrap();
         let task = with(state, last.events).snapshot();
         assert_eq!(task.error_code, Some(ErrorCode::ModelUnavailable));
         assert_eq!(task.error.as_deref(), Some("no"));
@@ -116,14 +161,15 @@ mod tests {
 
     #[test]
     fn other_failures_fail_at_once_with_a_code_of_their_own() {
-        for (category, timed_out, code) in [
-            (ErrorCategory::Permanent, false, ErrorCode::ModelRejected),
-            (ErrorCategory::AgentError, false, ErrorCode::ModelRejected),
-            (ErrorCategory::SystemError, false, ErrorCode::SystemError),
-            (ErrorCategory::Permanent, true, ErrorCode::Timeout),
+        for (category, cause, code) in [
+            (ErrorCategory::Permanent, FailureCause::Model, ErrorCode::ModelRejected),
+            (ErrorCategory::AgentError, FailureCause::Model, ErrorCode::ModelRejected),
+            (ErrorCategory::SystemError, FailureCause::Model, ErrorCode::SystemError),
+            (ErrorCategory::Permanent, FailureCause::Timeout, ErrorCode::Timeout),
+            (ErrorCategory::Permanent, FailureCause::Tools, ErrorCode::ToolsUnavailable),
         ] {
-            let decision = failed(category, timed_out).decide(&running(), &mut given()).unwrap();
-            assert_eq!(decision.effect, None);
+            let decision = failed(category, cause).decide(&running(), &mut given()).unwrap();
+            assert_eq!(decision.effects, []);
             let task = with(running(), decision.events).snapshot();
             assert_eq!(task.error_code, Some(code), "{category}");
         }
@@ -131,7 +177,38 @@ mod tests {
 
     #[test]
     fn between_two_tries_nothing_can_fail() {
-        let refused = failed(ErrorCategory::Transient, false).decide(&backing_off(), &mut given());
+        let refused = failed(ErrorCategory::Transient, FailureCause::Model)
+            .decide(&backing_off(), &mut given());
         assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })));
+    }
+
+    #[test]
+    fn a_conversation_that_is_too_long_is_sent_without_its_middle_step_by_step() {
+        let mut state = running();
+        for number in 0..4 {
+            let tools = ["files/read", "files/write"];
+            let asked = RecordAnswer { reply: asks_for(&tools), duration_ms: 1 };
+            state = with(state.clone(), asked.decide(&state, &mut given()).unwrap().events);
+            for index in 0..2 {
+                let call_id = call_id(&state, index);
+                let content = format!("{number}");
+                let reply = ToolReply { content, structured: None, is_error: false };
+                let reply = RecordToolReply { call_id, reply, duration_ms: 1 };
+                state = with(state.clone(), reply.decide(&state, &mut given()).unwrap().events);
+            }
+        }
+        let failure = Failure { category: ErrorCategory::Permanent, message: "too long".into() };
+        let failure = ModelFailure { context_full: true, ..ModelFailure::new(failure) };
+        let full = RecordFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
+        let mut sent = Vec::new();
+        while !state.status().is_final() {
+            let roles: Vec<_> = state.history().iter().map(|said| said.role().label()).collect();
+            assert_eq!(roles[0], "user");
+            assert_ne!(roles.get(1), Some(&"tool"), "an answer without its call: {roles:?}");
+            sent.push(roles.len());
+            state = with(state.clone(), full.decide(&state, &mut given()).unwrap().events);
+        }
+        assert_eq!(sent, [13, 7, 4]);
+        assert_eq!(state.snapshot().error_code, Some(ErrorCode::LimitContext));
     }
 }

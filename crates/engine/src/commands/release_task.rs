@@ -22,7 +22,7 @@ impl ReleaseTask {
         }
         let is_mine = state.owner() == Some(self.instance);
         let events = if is_mine { vec![Event::TaskReleased] } else { Vec::new() };
-        Ok(Decision { events, effect: None })
+        Ok(Decision { events, effects: Vec::new() })
     }
 }
 

@@ -1,13 +1,17 @@
 //! Goes on with a task whose former owner is gone. The new owner drives it right after its claim.
 //! What was in flight is decided here: a model call has no effect outside, so it is made again; a
-//! wait for the next try goes on; a cancel that was asked for is carried out.
+//! tool call is made again if it may be, and is put before a person if not; a wait for the next try
+//! goes on; a cancel that was asked for is carried out.
 
 use polity_model::event::Event;
+use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::task::TaskStatus;
+use polity_model::machine::tool_call::CallState;
 
-use super::{StartTask, cancelled};
-use crate::decide::{Decision, Effect, Given, Rejection};
-use crate::state::{Phase, TaskState};
+use super::acting::Acting;
+use super::{StartTask, cancel_with, out_of_place, view};
+use crate::decide::{Decision, Effect, Given, Rejection, llm};
+use crate::state::TaskState;
 
 /// The former owner is gone.
 #[derive(Debug, Clone, Copy)]
@@ -26,47 +30,69 @@ impl ResumeTask {
             status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
                 Err(Rejection::Finished { task, status })
             }
-            TaskStatus::Running if state.cancel_requested() => {
-                Ok(Decision { events: cancelled(state), effect: None })
-            }
-            TaskStatus::Running => Ok(match state.phase() {
-                Phase::AwaitingModel | Phase::Still => Decision {
-                    events: vec![
-                        Event::TaskResumed,
-                        Event::ModelCalled { iteration: state.iterations() + 1 },
-                    ],
-                    effect: Some(Effect::CallModel),
-                },
-                Phase::BackingOff { until } => Decision {
+            TaskStatus::Running if state.cancel_requested() => Ok(cancel_with(state, Vec::new())),
+            TaskStatus::Running => match (state.doing(), state.retry_at()) {
+                (LoopState::BackingOff, Some(until)) => Ok(Decision {
                     events: vec![Event::TaskResumed],
-                    effect: Some(Effect::WaitUntil(until)),
-                },
-            }),
+                    effects: vec![Effect::WaitUntil(until)],
+                }),
+                (LoopState::Idle | LoopState::Reasoning | LoopState::BackingOff, _) => {
+                    let called = Event::ModelCalled { iteration: state.iterations() + 1 };
+                    let events = vec![Event::TaskResumed, called];
+                    Ok(Decision { events, effects: vec![Effect::CallModel] })
+                }
+                (LoopState::Acting, _) => resume_calls(state, given),
+                (LoopState::Asking | LoopState::Over, _) => Err(out_of_place(state, "ResumeTask")),
+            },
         }
     }
+}
+
+/// Every call of the turn is taken up where it was left.
+fn resume_calls(state: &TaskState, given: &mut Given) -> Result<Decision, Rejection> {
+    let mut acting = Acting::of(state, llm(state)?, given);
+    acting.push(Event::TaskResumed);
+    for (index, call) in state.calls().all().iter().enumerate() {
+        let id = call.id();
+        match (call.state, &call.tool) {
+            // A person has allowed it, and it has not been made yet.
+            (CallState::Asked, Some(tool)) => {
+                acting.call_again(index, id, tool, call.arguments.clone(), call.repeatable);
+            }
+            (CallState::Running, Some(tool)) if call.repeatable => {
+                acting.call_again(index, id, tool, call.arguments.clone(), true);
+            }
+            (CallState::Running, _) => acting.doubt(index, id),
+            (CallState::Failed, _) => acting.wait(id, call.retry_at.unwrap_or_default()),
+            // A call is asked for, and made or held or refused, within one commit.
+            (CallState::Asked, None) => return Err(out_of_place(state, "ResumeTask")),
+            (CallState::Held | CallState::InDoubt | CallState::Answered, _) => {}
+        }
+    }
+    Ok(acting.go_on(|index| view(state, index)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::testing::{self, backing_off, given, pending, running};
+    use crate::commands::testing::{self, acting, backing_off, given, labels, pending, running};
 
-    fn resume(state: &TaskState) -> Result<(Vec<&'static str>, Option<Effect>), Rejection> {
+    fn resume(state: &TaskState) -> Result<(Vec<&'static str>, Vec<Effect>), Rejection> {
         let decision = ResumeTask.decide(state, &mut given())?;
-        Ok((decision.events.iter().map(Event::label).collect(), decision.effect))
+        Ok((decision.events.iter().map(Event::label).collect(), decision.effects))
     }
 
     #[test]
     fn a_call_in_flight_is_made_again() {
-        let expected = (vec!["task_resumed", "model_called"], Some(Effect::CallModel));
+        let expected = (vec!["task_resumed", "model_called"], vec![Effect::CallModel]);
         assert_eq!(resume(&running()), Ok(expected));
     }
 
     #[test]
     fn a_wait_goes_on_until_its_own_time() {
         let state = backing_off();
-        let Phase::BackingOff { until } = state.phase() else { panic!("{:?}", state.phase()) };
-        assert_eq!(resume(&state), Ok((vec!["task_resumed"], Some(Effect::WaitUntil(until)))));
+        let until = state.retry_at().unwrap();
+        assert_eq!(resume(&state), Ok((vec!["task_resumed"], vec![Effect::WaitUntil(until)])));
     }
 
     #[test]
@@ -77,13 +103,29 @@ mod tests {
     #[test]
     fn a_cancel_that_was_asked_for_is_carried_out() {
         let state = testing::with(running(), vec![Event::CancelRequested]);
-        let (labels, effect) = resume(&state).unwrap();
+        let (labels, effects) = resume(&state).unwrap();
         assert_eq!(labels.last(), Some(&"task_cancelled"));
-        assert_eq!(effect, None);
+        assert_eq!(effects, []);
     }
 
     #[test]
     fn what_is_over_is_not_resumed() {
         assert!(matches!(resume(&testing::cancelled()), Err(Rejection::Finished { .. })));
+    }
+
+    #[test]
+    fn a_tool_call_in_flight_is_made_again_only_if_it_may_be() {
+        let state = acting(&["files/read", "files/write", "files/delete"]);
+        let decision = ResumeTask.decide(&state, &mut given()).unwrap();
+        assert_eq!(labels(&decision), ["task_resumed", "tool_called", "tool_doubted"]);
+        assert!(matches!(decision.effects.as_slice(), [Effect::CallTool { .. }]));
+        // Alone, the one in doubt is put before a person at once.
+        let state = acting(&["files/write"]);
+        let decision = ResumeTask.decide(&state, &mut given()).unwrap();
+        assert_eq!(
+            labels(&decision),
+            ["task_resumed", "tool_doubted", "checkpoint_taken", "review_opened"]
+        );
+        assert_eq!(decision.effects, []);
     }
 }

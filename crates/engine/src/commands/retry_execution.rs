@@ -2,10 +2,11 @@
 //! wait, so that a clock that was set does not shorten what a server asked for.
 
 use polity_model::event::{Event, ExecutionChange};
+use polity_model::machine::agent_loop::LoopState;
 
-use super::{cancelled, moved, out_of_place};
+use super::{cancel_with, moved, out_of_place};
 use crate::decide::{Decision, Effect, Given, Rejection};
-use crate::state::{Phase, TaskState};
+use crate::state::TaskState;
 
 /// The wait is over.
 #[derive(Debug, Clone, Copy)]
@@ -17,16 +18,16 @@ impl RetryExecution {
         state: &TaskState,
         given: &mut Given,
     ) -> Result<Decision, Rejection> {
-        let (Phase::BackingOff { until }, Some(execution), false) =
-            (state.phase(), state.execution(), state.status().is_final())
+        let (LoopState::BackingOff, Some(until), Some(execution)) =
+            (state.doing(), state.retry_at(), state.execution())
         else {
             return Err(out_of_place(state, "RetryExecution"));
         };
         if state.cancel_requested() {
-            return Ok(Decision { events: cancelled(state), effect: None });
+            return Ok(cancel_with(state, Vec::new()));
         }
         if given.now < until {
-            return Ok(Decision { events: Vec::new(), effect: Some(Effect::WaitUntil(until)) });
+            return Ok(Decision { events: Vec::new(), effects: vec![Effect::WaitUntil(until)] });
         }
         Ok(Decision {
             events: vec![
@@ -34,7 +35,7 @@ impl RetryExecution {
                 moved(execution.id, ExecutionChange::Run),
                 Event::ModelCalled { iteration: state.iterations() + 1 },
             ],
-            effect: Some(Effect::CallModel),
+            effects: vec![Effect::CallModel],
         })
     }
 }
@@ -49,14 +50,14 @@ mod tests {
     #[test]
     fn the_next_try_waits_for_its_time() {
         let state = backing_off();
-        let Phase::BackingOff { until } = state.phase() else { panic!("{:?}", state.phase()) };
+        let until = state.retry_at().unwrap();
         let early = RetryExecution.decide(&state, &mut given()).unwrap();
-        assert_eq!(early, Decision { events: vec![], effect: Some(Effect::WaitUntil(until)) });
+        assert_eq!(early, Decision { events: vec![], effects: vec![Effect::WaitUntil(until)] });
 
         let mut later = given();
         later.now = until + SignedDuration::from_millis(1);
         let decision = RetryExecution.decide(&state, &mut later).unwrap();
-        assert_eq!(decision.effect, Some(Effect::CallModel));
+        assert_eq!(decision.effects, [Effect::CallModel]);
         assert_eq!(decision.events.len(), 3);
     }
 

@@ -28,7 +28,9 @@ impl StartTask {
                 return Err(Rejection::Finished { task: state.id(), status });
             }
         }
-        let max_retries = llm(state)?.max_retries;
+        // Each call of the model has its own retries, and the execution has those of them all.
+        let llm = llm(state)?;
+        let max_retries = llm.max_retries.saturating_mul(llm.max_iterations.get());
         let agent = state.context().agent.name.clone();
         let id = ExecutionId::from_random_bytes(given.entropy.id_bytes());
         Ok(Decision {
@@ -38,7 +40,7 @@ impl StartTask {
                 moved(id, ExecutionChange::Run),
                 Event::ModelCalled { iteration: 1 },
             ],
-            effect: Some(Effect::CallModel),
+            effects: vec![Effect::CallModel],
         })
     }
 }
@@ -56,7 +58,7 @@ mod tests {
             labels,
             ["task_started", "execution_changed", "execution_changed", "model_called"]
         );
-        assert_eq!(decision.effect, Some(Effect::CallModel));
+        assert_eq!(decision.effects, [Effect::CallModel]);
     }
 
     #[test]

@@ -1,32 +1,70 @@
 //! States and inputs that the commands' tests begin with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use polity_model::definition::{AgentDefinition, ScriptDefinition};
 use polity_model::event::{Event, Position, Recorded, StreamId};
 use polity_model::failure::{ErrorCategory, Failure};
-use polity_model::ids::{InstanceId, TaskId};
+use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::usage::Usage;
-use serde_json::Map;
+use serde_json::{Map, json};
 
-use super::{CancelTask, Canceller, CreateTask, RecordFailure, RetryExecution, StartTask};
+use super::{
+    CancelTask, Canceller, CreateTask, FailureCause, RecordAnswer, RecordFailure, RetryExecution,
+    StartTask,
+};
 use crate::closure::Closure;
-use crate::decide::Given;
-use crate::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply};
+use crate::decide::{Decision, Given};
+use crate::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, Tool, Toolbox};
 use crate::entropy::Entropy;
-use crate::state::{Phase, TaskState};
+use crate::state::TaskState;
 
 pub(super) fn instance(number: u8) -> InstanceId {
     InstanceId::from_random_bytes([number; 16])
 }
 
 pub(super) fn given() -> Given {
-    Given { now: Timestamp::from_second(1000).unwrap(), entropy: Entropy::from_seed([5; 16]) }
+    Given {
+        now: Timestamp::from_second(1000).unwrap(),
+        entropy: Entropy::from_seed([5; 16]),
+        toolbox: toolbox(),
+    }
+}
+
+/// Tools of two servers, and one that may stand in for another. `files/write` and `files/delete`
+/// may not be called twice.
+pub(super) fn toolbox() -> Arc<Toolbox> {
+    let tool = |name: &str, repeatable: bool, fallback_tools: &[&str]| {
+        let input_schema = json!({
+            "type": "object",
+            "properties": {"path": {"type": "string"}},
+            "required": if name == "time/now" { json!([]) } else { json!(["path"]) },
+        });
+        let output_schema = json!({"type": "object", "required": ["seconds"]});
+        Arc::new(Tool::new(
+            name.parse().unwrap(),
+            String::new(),
+            input_schema.as_object().unwrap().clone(),
+            (name == "time/now").then(|| output_schema.as_object().unwrap().clone()),
+            repeatable,
+            Duration::from_secs(7),
+            fallback_tools.iter().map(|name| name.parse().unwrap()).collect(),
+        ))
+    };
+    let offered = vec![
+        tool("files/read", true, &["web/fetch"]),
+        tool("files/write", false, &[]),
+        tool("files/delete", false, &[]),
+        tool("time/now", true, &[]),
+    ];
+    Arc::new(Toolbox::new(offered, vec![tool("web/fetch", true, &[])]))
 }
 
 pub(super) fn closure() -> Closure {
     let agent = r#"{"kind": "llm", "name": "greeter", "role": "greets", "system_prompt": "Greet.",
+        "tools": ["files/*", "time/now"], "approval": ["files/delete"],
         "llm_config": {"provider": "scripted", "script": "greeter"}}"#;
     let script = r#"{"default": {"reply": "Hello."}}"#;
     let name = "greeter".parse().unwrap();
@@ -75,14 +113,14 @@ pub(super) fn running() -> TaskState {
 pub(super) fn backing_off() -> TaskState {
     let failure = Failure { category: ErrorCategory::Transient, message: "overloaded".into() };
     let failure = ModelFailure::new(failure);
-    let failed = RecordFailure { failure, timed_out: false, duration_ms: 1 };
+    let failed = RecordFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
     let events = failed.decide(&running(), &mut given()).unwrap().events;
     with(running(), events)
 }
 
 /// The next try, once its time has come.
 pub(super) fn retried(state: TaskState) -> TaskState {
-    let Phase::BackingOff { until } = state.phase() else { panic!("{:?}", state.phase()) };
+    let until = state.retry_at().unwrap();
     let mut later = given();
     later.now = until + SignedDuration::from_millis(1);
     let events = RetryExecution.decide(&state, &mut later).unwrap().events;
@@ -103,8 +141,42 @@ pub(super) fn reply(content: &str) -> ModelReply {
     }
 }
 
-pub(super) fn asks_for_tool() -> ModelReply {
-    let arguments = AskedArguments::Object(Map::new());
-    let tool = AskedTool { server: "time".into(), tool: "now".into(), arguments, signature: None };
-    ModelReply { tool_calls: vec![tool], ..reply("") }
+/// An answer that asks for tools, each named `server/tool`, with a path that is its number.
+pub(super) fn asks_for(tools: &[&str]) -> ModelReply {
+    let ask = |(number, tool): (usize, &&str)| {
+        let (server, tool) = tool.split_once('/').unwrap_or(("", tool));
+        let arguments = json!({"path": number.to_string()}).as_object().unwrap().clone();
+        AskedTool {
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            arguments: AskedArguments::Object(arguments),
+            signature: None,
+        }
+    };
+    ModelReply { tool_calls: tools.iter().enumerate().map(ask).collect(), ..reply("") }
+}
+
+/// A task whose model has asked for tools.
+pub(super) fn acting(tools: &[&str]) -> TaskState {
+    let answer = RecordAnswer { reply: asks_for(tools), duration_ms: 1 };
+    let events = answer.decide(&running(), &mut given()).unwrap().events;
+    with(running(), events)
+}
+
+/// The id of one of the calls of the turn.
+pub(super) fn call_id(state: &TaskState, index: usize) -> ToolCallId {
+    state.calls().all()[index].id()
+}
+
+/// The names of a decision's events.
+pub(super) fn labels(decision: &Decision) -> Vec<&'static str> {
+    decision.events.iter().map(Event::label).collect()
+}
+
+/// The answer that a decision gives to a call, if it gives one.
+pub(super) fn answer_to(decision: &Decision, id: ToolCallId) -> Option<String> {
+    decision.events.iter().find_map(|event| match event {
+        Event::ToolAnswered { call_id, content, .. } if *call_id == id => Some(content.clone()),
+        _ => None,
+    })
 }

@@ -68,7 +68,7 @@ impl Shared {
     async fn let_go(&self, id: TaskId) -> Result<(), EngineError> {
         let mut state = load::load(&self.parts.store, id).await?.state;
         for _ in 0..CONFLICTS_MAX {
-            let mut given = self.given();
+            let mut given = self.given(&Arc::default());
             let command = Command::ReleaseTask(ReleaseTask { instance: self.parts.instance });
             let decision = match decide(&state, &command, &mut given) {
                 Ok(decision) => decision,

@@ -50,7 +50,11 @@ pub async fn cancel(
         let owner_alive = state.owner().is_some_and(|owner| owners.is_alive(owner));
         let by = Canceller::Other { owner_alive };
         // Nothing about a cancel is left to chance.
-        let mut given = Given { now: clock.now(), entropy: Entropy::from_seed([0; 16]) };
+        let mut given = Given {
+            now: clock.now(),
+            entropy: Entropy::from_seed([0; 16]),
+            toolbox: Arc::default(),
+        };
         let decision = decide(&state, &Command::CancelTask(CancelTask { by }), &mut given)?;
         if decision.events.is_empty() {
             return Ok(Steered::Requested);

@@ -1,24 +1,27 @@
 //! A worker: takes one task from where it is to where no more can be done, one step at a time.
+//!
+//! A step decides and commits. What is to be done after it is begun at once: a call of the model,
+//! or a wait for the next one, or any number of tool calls side by side. Each outcome comes back as
+//! the command of the next step.
+
+mod effects;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use polity_model::event::Event;
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::task::TaskStatus;
 use polity_store::CommitError;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::desk::Signal;
 use super::load::{self, Loaded};
 use super::{CONFLICTS_MAX, EngineError, Outcome, Shared};
 use crate::closure::Closure;
-use crate::commands::{
-    CancelTask, Canceller, RecordAnswer, RecordFailure, ResumeTask, RetryExecution, StartTask,
-};
+use crate::commands::{CancelTask, Canceller, ResumeTask, StartTask};
 use crate::decide::{Command, Effect, Rejection, decide};
-use crate::driver::{History, ModelFailure, ModelReply, ModelRequest, Toolbox, Unheard};
+use crate::driver::Toolbox;
 use crate::state::TaskState;
 
 pub(super) struct Worker {
@@ -26,6 +29,10 @@ pub(super) struct Worker {
     closure: Closure,
     state: TaskState,
     signals: mpsc::UnboundedReceiver<Signal>,
+    /// The agent's tools, as their servers listed them last.
+    toolbox: Arc<Toolbox>,
+    /// The tool calls that are under way. Dropping them abandons them.
+    tools: JoinSet<Command>,
 }
 
 /// Why a worker stopped waiting for an effect.
@@ -45,40 +52,55 @@ impl Worker {
         signals: mpsc::UnboundedReceiver<Signal>,
     ) -> Self {
         let Loaded { closure, state } = loaded;
-        Self { shared, closure, state, signals }
+        let (toolbox, tools) = (Arc::default(), JoinSet::new());
+        Self { shared, closure, state, signals, toolbox, tools }
     }
 
     pub(super) async fn run(mut self) -> Outcome {
-        let mut next = Some(match self.state.status() {
+        let mut next = match self.state.status() {
             TaskStatus::Pending => Command::StartTask(StartTask),
             TaskStatus::Running
             | TaskStatus::AwaitingHuman
             | TaskStatus::Completed
             | TaskStatus::Failed
-            | TaskStatus::Cancelled => Command::ResumeTask(ResumeTask),
-        });
-        while let Some(command) = next.take() {
-            match self.step(&command).await {
-                Ok(None) => {}
-                Ok(Some(effect)) => next = Some(self.perform(effect).await?),
+            | TaskStatus::Cancelled => {
+                if self.state.doing() == LoopState::Acting {
+                    self.look_for_tools().await;
+                }
+                Command::ResumeTask(ResumeTask)
+            }
+        };
+        loop {
+            let effects = match self.step(&next).await {
+                Ok(effects) => effects,
                 // Someone else has ended it, or put it before a person: nothing is left to do.
                 Err(EngineError::Rejected(
                     Rejection::Finished { .. } | Rejection::AwaitingHuman { .. },
-                )) => {}
+                )) => break,
                 Err(error) => return Err(error),
-            }
+            };
+            let Some(outcome) = self.perform(effects).await? else { break };
+            next = match outcome {
+                Ok(command) => command,
+                Err(Interrupted::Abandoned) => return Err(EngineError::Left(self.state.id())),
+                Err(Interrupted::Cancelled) => self.cancel(),
+                Err(Interrupted::Changed) => {
+                    self.catch_up().await?;
+                    self.cancel()
+                }
+            };
         }
         Ok(self.state.status())
     }
 
     /// Decides, and makes what was decided durable. Where others were faster, it decides again on
     /// what they left.
-    async fn step(&mut self, command: &Command) -> Result<Option<Effect>, EngineError> {
+    async fn step(&mut self, command: &Command) -> Result<Vec<Effect>, EngineError> {
         for _ in 0..CONFLICTS_MAX {
-            let mut given = self.shared.given();
+            let mut given = self.shared.given(&self.toolbox);
             let decision = decide(&self.state, command, &mut given)?;
             match self.shared.write(&mut self.state, &given, decision.events).await {
-                Ok(()) => return Ok(decision.effect),
+                Ok(()) => return Ok(decision.effects),
                 Err(EngineError::Commit(CommitError::Conflict { .. })) => {
                     self.catch_up().await?;
                 }
@@ -100,60 +122,45 @@ impl Worker {
         }
     }
 
-    async fn perform(&mut self, effect: Effect) -> Result<Command, EngineError> {
-        let outcome = match effect {
-            Effect::CallModel => self.call_model().await?,
-            Effect::WaitUntil(time) => self.wait_until(time).await?,
-        };
-        match outcome {
-            Ok(command) => Ok(command),
-            Err(Interrupted::Abandoned) => Err(EngineError::Left(self.state.id())),
-            Err(Interrupted::Cancelled) => Ok(cancel()),
-            Err(Interrupted::Changed) => {
-                self.catch_up().await?;
-                Ok(cancel())
+    /// Ends the task. The tools that are at work are abandoned first.
+    fn cancel(&mut self) -> Command {
+        self.tools.abort_all();
+        self.tools = JoinSet::new();
+        Command::CancelTask(CancelTask { by: Canceller::Owner })
+    }
+
+    /// Begins what is to be done, and waits for the first outcome of all that is under way. With
+    /// nothing under way, the work is over.
+    async fn perform(
+        &mut self,
+        effects: Vec<Effect>,
+    ) -> Result<Option<Result<Command, Interrupted>>, EngineError> {
+        for effect in effects {
+            match effect {
+                Effect::CallModel => return self.call_model().await.map(Some),
+                Effect::WaitUntil(time) => return self.wait_until(time).await.map(Some),
+                Effect::CallTool { call_id, timeout } => self.call_tool(call_id, timeout),
+                Effect::WaitForTool { call_id, until } => self.wait_for_tool(call_id, until),
             }
         }
-    }
-
-    async fn call_model(&mut self) -> Result<Result<Command, Interrupted>, EngineError> {
-        let Self { shared, closure, state, signals } = self;
-        let limit = closure
-            .llm()
-            .map_or(Duration::MAX, |llm| Duration::from_secs(llm.llm_config.timeout_seconds.get()));
-        let request = ModelRequest {
-            closure,
-            history: History::whole(state.context().conversation.messages()),
-            toolbox: &Toolbox::default(),
-            marks: state.marks(),
-            progress: &Unheard,
-        };
-        let began = shared.parts.clock.now();
-        let call = tokio::time::timeout(limit, shared.parts.models.call(request));
-        let answer = tokio::select! {
-            answer = call => answer,
-            interrupted = interruption(shared, state, signals) => return interrupted.map(Err),
-        };
-        let duration_ms = elapsed_ms(began, shared.parts.clock.now());
-        Ok(Ok(outcome(answer, limit, duration_ms)))
-    }
-
-    async fn wait_until(
-        &mut self,
-        time: Timestamp,
-    ) -> Result<Result<Command, Interrupted>, EngineError> {
-        let Self { shared, state, signals, .. } = self;
-        let left = time.duration_since(shared.parts.clock.now()).max(SignedDuration::ZERO);
-        let sleep = tokio::time::sleep(left.unsigned_abs());
-        tokio::select! {
-            () = sleep => Ok(Ok(Command::RetryExecution(RetryExecution))),
-            interrupted = interruption(shared, state, signals) => interrupted.map(Err),
+        if self.tools.is_empty() {
+            return Ok(None);
         }
+        let Self { shared, state, signals, tools, .. } = self;
+        let outcome = tokio::select! {
+            biased;
+            interrupted = interruption(shared, state, signals) => Err(interrupted?),
+            outcome = tools.join_next() => match outcome {
+                Some(Ok(command)) => Ok(command),
+                Some(Err(panic)) => {
+                    let (task, panic) = (state.id(), panic.to_string());
+                    return Err(EngineError::Panicked { task, panic });
+                }
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(outcome))
     }
-}
-
-fn cancel() -> Command {
-    Command::CancelTask(CancelTask { by: Canceller::Owner })
 }
 
 /// Returns when the effect that is being waited for must be given up, and not before.
@@ -192,34 +199,15 @@ fn matters_now(event: &Event) -> bool {
         | Event::ModelCalled { .. }
         | Event::ModelAnswered { .. }
         | Event::ModelFailed { .. }
+        | Event::HistoryShortened { .. }
+        | Event::ToolHeld { .. }
+        | Event::ToolCalled { .. }
+        | Event::ToolFailed { .. }
+        | Event::ToolDoubted { .. }
+        | Event::ToolAnswered { .. }
+        | Event::ReviewOpened { .. }
+        | Event::ReviewAnswered { .. }
         | Event::MessageAdded { .. }
         | Event::CheckpointTaken { .. } => false,
-    }
-}
-
-fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 {
-    u64::try_from(ended.duration_since(began).as_millis()).unwrap_or(0)
-}
-
-fn outcome(
-    answer: Result<Result<ModelReply, ModelFailure>, tokio::time::error::Elapsed>,
-    limit: Duration,
-    duration_ms: u64,
-) -> Command {
-    match answer {
-        Ok(Ok(reply)) => Command::RecordAnswer(RecordAnswer { reply, duration_ms }),
-        Ok(Err(failure)) => {
-            Command::RecordFailure(RecordFailure { failure, timed_out: false, duration_ms })
-        }
-        Err(_) => {
-            let message = format!(
-                "the model did not answer within {} seconds, the agent's \
-                 llm_config.timeout_seconds",
-                limit.as_secs()
-            );
-            let failure = Failure { category: ErrorCategory::Transient, message };
-            let failure = ModelFailure::new(failure);
-            Command::RecordFailure(RecordFailure { failure, timed_out: true, duration_ms })
-        }
     }
 }

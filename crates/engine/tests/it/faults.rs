@@ -9,14 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_engine::closure::Closure;
-use polity_engine::runtime::{Runtime, orphans};
+use polity_engine::commands::AnswerReview;
+use polity_engine::runtime::{Parts, Runtime, orphans};
 use polity_engine::state::TaskState;
 use polity_model::event::{Event, Position, Sequence, StreamId};
 use polity_model::ids::TaskId;
+use polity_model::machine::task::TaskStatus;
+use polity_model::review::Verdict;
 use polity_store::{Access, Durability, MemoryStore, SqliteStore, Store, TaskFilter};
 use polity_testkit::faults::{Acknowledged, MortalStore, Side};
 use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{Act, ActingModels, Register, create_task, parts};
+use polity_testkit::tools::{ActingTools, ToolAct, World};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
@@ -24,12 +28,15 @@ enum Order {
     Create,
     Cancel(usize),
     Pause(u64),
+    /// A person decides what a task waits for.
+    Decide(usize, Verdict),
 }
 
 #[derive(Debug, Clone)]
 struct Process {
     orders: Vec<Order>,
     acts: Vec<Act>,
+    tool_acts: Vec<ToolAct>,
     dies: (u32, Side),
 }
 
@@ -38,6 +45,16 @@ fn order() -> impl Strategy<Value = Order> {
         3 => Just(Order::Create),
         1 => (0usize..4).prop_map(Order::Cancel),
         1 => (0u64..3000).prop_map(Order::Pause),
+        2 => (0usize..4, verdict()).prop_map(|(index, verdict)| Order::Decide(index, verdict)),
+    ]
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        Just(Verdict::Approve),
+        Just(Verdict::Reject),
+        Just(Verdict::Retry),
+        Just(Verdict::SkipWith { result: "done by hand".into() }),
     ]
 }
 
@@ -46,15 +63,38 @@ fn act() -> impl Strategy<Value = Act> {
         4 => Just(Act::Answer("yes")),
         2 => Just(Act::FailForNow),
         1 => Just(Act::FailForGood),
-        2 => Just(Act::AskForTool),
+        2 => Just(Act::Ask(&["time/now"])),
+        3 => Just(Act::Ask(&["files/write", "files/read", "files/write"])),
+        2 => Just(Act::Ask(&["files/write", "files/delete"])),
+        1 => Just(Act::Ask(&["nowhere/nothing", "write"])),
+        1 => Just(Act::TooLong),
         1 => Just(Act::Hang),
+    ]
+}
+
+fn tool_act() -> impl Strategy<Value = ToolAct> {
+    prop_oneof![
+        4 => Just(ToolAct::Answer),
+        1 => Just(ToolAct::Error),
+        1 => Just(ToolAct::NotReached),
+        1 => Just(ToolAct::Lost),
+        1 => Just(ToolAct::Hang),
     ]
 }
 
 fn process() -> impl Strategy<Value = Process> {
     let side = prop_oneof![Just(Side::Before), Just(Side::After)];
-    (prop::collection::vec(order(), 1..6), prop::collection::vec(act(), 0..10), 0u32..24, side)
-        .prop_map(|(orders, acts, commits, side)| Process { orders, acts, dies: (commits, side) })
+    let orders = prop::collection::vec(order(), 1..6);
+    let (acts, tool_acts) =
+        (prop::collection::vec(act(), 0..10), prop::collection::vec(tool_act(), 0..10));
+    (orders, acts, tool_acts, 0u32..24, side).prop_map(
+        |(orders, acts, tool_acts, commits, side)| Process {
+            orders,
+            acts,
+            tool_acts,
+            dies: (commits, side),
+        },
+    )
 }
 
 proptest! {
@@ -94,31 +134,36 @@ fn run(processes: &[Process], journal: Arc<dyn Store>) {
 
 async fn history(processes: &[Process], journal: Arc<dyn Store>) {
     let owners = Arc::new(Register::default());
+    let world = Arc::new(World::default());
     let mut acknowledged = Vec::new();
     let mut known = Vec::new();
     for (number, process) in (1..).zip(processes) {
         let store = Arc::new(MortalStore::new(Arc::clone(&journal), Some(process.dies)));
-        live(&store, &owners, number, process, &mut known).await;
+        live(&store, &owners, &world, number, process, &mut known).await;
         store.kill();
         owners.died(instance_id(number));
         acknowledged.extend(store.acknowledged());
     }
-    recover(&journal, &owners).await;
+    recover(&journal, &owners, &world).await;
     check(&*journal, &acknowledged, &known);
+    check_effects(&*journal, &world);
 }
 
 /// Carries out the orders until the process dies or has nothing left to do.
 async fn live(
     store: &Arc<MortalStore>,
     owners: &Arc<Register>,
+    world: &Arc<World>,
     number: u64,
     process: &Process,
     known: &mut Vec<TaskId>,
 ) {
-    let models = Arc::new(ActingModels::new(process.acts.clone(), Duration::from_millis(20)));
+    let pause = Duration::from_millis(20);
+    let models = Arc::new(ActingModels::new(process.acts.clone(), pause).on(world));
+    let tools = Arc::new(ActingTools::new(world, process.tool_acts.clone(), pause));
     let shared: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
-    let runtime =
-        Runtime::start(parts(shared, models, owners, instance_id(number), number)).unwrap();
+    let parts = parts(shared, models, owners, instance_id(number), number);
+    let runtime = Runtime::start(Parts { tools, ..parts }).unwrap();
     for row in orphans(&**store, &**owners).unwrap_or_default() {
         // A process that dies while it adopts is what this is about.
         let _ = runtime.adopt(row.id).await;
@@ -135,6 +180,11 @@ async fn live(
                     let _ = runtime.cancel(*id).await;
                 }
             }
+            Order::Decide(index, verdict) => {
+                if let Some(id) = known.get(*index) {
+                    decide(&runtime, *id, verdict.clone()).await;
+                }
+            }
             Order::Pause(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
         }
         if store.is_dead() {
@@ -144,17 +194,70 @@ async fn live(
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
-/// A process that does not die finishes what is left.
-async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>) {
-    let models = Arc::new(ActingModels::new([], Duration::from_millis(1)));
-    let runtime =
-        Runtime::start(parts(Arc::clone(journal), models, owners, instance_id(99), 99)).unwrap();
-    let mut handles = Vec::new();
-    for row in orphans(&**journal, &**owners).unwrap() {
-        handles.push(runtime.adopt(row.id).await.unwrap());
+/// A person answers, and the task goes on. An answer that does not fit the question is refused.
+async fn decide(runtime: &Runtime, id: TaskId, verdict: Verdict) {
+    let answer = AnswerReview { verdict, message: None, by: "ada".into() };
+    if runtime.answer(id, answer).await.is_ok() {
+        let _ = runtime.adopt(id).await;
     }
-    for handle in &mut handles {
-        assert!(handle.wait().await.unwrap().is_final());
+}
+
+/// A process that does not die finishes what is left, and a person decides what must be decided.
+async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<World>) {
+    let pause = Duration::from_millis(1);
+    let models = Arc::new(ActingModels::new([], pause).on(world));
+    let tools = Arc::new(ActingTools::new(world, [], pause));
+    let parts = parts(Arc::clone(journal), models, owners, instance_id(99), 99);
+    let runtime = Runtime::start(Parts { tools, ..parts }).unwrap();
+    for _ in 0..20 {
+        let mut handles = Vec::new();
+        for row in orphans(&**journal, &**owners).unwrap() {
+            handles.push(runtime.adopt(row.id).await.unwrap());
+        }
+        for handle in &mut handles {
+            handle.wait().await.unwrap();
+        }
+        let waiting =
+            TaskFilter { statuses: vec![TaskStatus::AwaitingHuman], ..TaskFilter::default() };
+        for row in journal.task_rows(&waiting).unwrap() {
+            assert_eq!(row.owner, None, "a task that waits belongs to no process");
+            let result = "done by hand".to_owned();
+            for verdict in [Verdict::SkipWith { result }, Verdict::Approve] {
+                let answer = AnswerReview { verdict, message: None, by: "ada".into() };
+                let _ = runtime.answer(row.id, answer).await;
+            }
+        }
+    }
+}
+
+/// What may not be repeated was done at most once, and once more each time that a person said so.
+fn check_effects(journal: &dyn Store, world: &World) {
+    let mut allowed: BTreeMap<u64, u32> = BTreeMap::new();
+    for row in journal.task_rows(&TaskFilter::default()).unwrap() {
+        let events = journal.events(&StreamId::Task(row.id), Sequence(0)).unwrap();
+        let mut numbers = BTreeMap::new();
+        let mut in_doubt = None;
+        for recorded in &events {
+            match &recorded.event {
+                Event::ModelAnswered { message, .. } => {
+                    for call in message.tool_calls() {
+                        let number = call.arguments["n"].as_u64().unwrap();
+                        numbers.insert(call.id, number);
+                        allowed.insert(number, 1);
+                    }
+                }
+                Event::ReviewOpened { subject, .. } => in_doubt = Some(subject.call_id()),
+                Event::ReviewAnswered { verdict: Verdict::Retry, .. } => {
+                    *allowed.get_mut(&numbers[&in_doubt.unwrap()]).unwrap() += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    for (number, times) in world.effects() {
+        // What was asked for and done is in the journal: it was written down before it was done.
+        let most = allowed.get(&number).copied().unwrap_or(0);
+        assert!(times <= most, "{number} was done {times} times, and {most} were allowed");
     }
 }
 

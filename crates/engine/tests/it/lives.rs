@@ -75,7 +75,7 @@ async fn a_model_that_never_answers_times_out() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_only_asks_for_tools_reaches_its_limit() {
-    let (task, store, calls) = run(vec![Act::AskForTool; 20]).await;
+    let (task, store, calls) = run(vec![Act::Ask(&["time/now"]); 20]).await;
     assert_eq!((task.error_code, calls), (Some(ErrorCode::LimitIterations), 10));
     let messages = store.messages(task.id).unwrap();
     let asked: Vec<_> = messages.iter().flat_map(Message::tool_calls).map(|c| c.id).collect();

@@ -5,3 +5,4 @@ mod faults;
 mod lives;
 mod processes;
 mod queue;
+mod tools;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_engine::runtime::{Runtime, Steered};
+use polity_engine::runtime::{Live, Runtime, Steered};
 use polity_model::event::{Sequence, StreamId};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store};
@@ -91,7 +91,7 @@ async fn a_subscriber_sees_every_event_of_a_life_in_order() {
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     handle.wait().await.unwrap();
     let mut seen = Vec::new();
-    while let Ok(event) = live.try_recv() {
+    while let Ok(Live::Event(event)) = live.try_recv() {
         seen.push((*event).clone());
     }
     let stream = StreamId::Task(handle.id);

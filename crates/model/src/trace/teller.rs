@@ -1,5 +1,7 @@
 //! Tells events as steps, one by one as they come.
 
+mod calls;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -8,10 +10,12 @@ use super::{
     STEP_MESSAGE_CHARACTERS_MAX, StepRecord, StepStatus, ToolCallRecord, TraceLog, shorten,
 };
 use crate::event::{Event, ExecutionChange, Recorded};
-use crate::ids::{TaskId, ToolCallId};
+use crate::ids::TaskId;
 use crate::message::Message;
 use crate::name::Name;
+use crate::review::{ReviewSubject, Verdict};
 use crate::usage::Usage;
+use calls::Calls;
 
 /// Tells events as steps, one by one as they come.
 #[derive(Debug, Clone)]
@@ -22,8 +26,10 @@ pub struct TraceTeller {
     call_since: Option<Timestamp>,
     /// When the next try is, while the task waits for it.
     retry_at: Option<Timestamp>,
-    /// The calls of the newest answer: the id, and where the record stands.
-    open_calls: Vec<(ToolCallId, usize, usize)>,
+    /// The tool calls of the newest answer.
+    calls: Calls,
+    /// Whether a person has just decided, so that going on is no surprise.
+    was_answered: bool,
 }
 
 impl TraceTeller {
@@ -42,7 +48,8 @@ impl TraceTeller {
             agent: created.assigned_agent.clone(),
             call_since: None,
             retry_at: None,
-            open_calls: Vec::new(),
+            calls: Calls::default(),
+            was_answered: false,
         };
         teller.tell(first);
         Some(teller)
@@ -53,9 +60,12 @@ impl TraceTeller {
         &self.trace.steps
     }
 
-    /// When the model call that is under way began, if one is.
-    pub fn call_since(&self) -> Option<Timestamp> {
-        self.call_since
+    /// What is under way, if anything is, and since when.
+    pub fn under_way(&self) -> Option<(String, Timestamp)> {
+        match self.call_since {
+            Some(since) => Some(("model_call".to_owned(), since)),
+            None => self.calls.under_way(),
+        }
     }
 
     /// When the next try is, while the task waits for it.
@@ -66,8 +76,10 @@ impl TraceTeller {
     /// The trace. A call that has no answer yet is a step too, or a crash would hide its last act.
     pub fn finish(mut self) -> TraceLog {
         if let Some(since) = self.call_since.take() {
-            let message = "called; no answer yet".to_owned();
-            self.step(since, "model_call", StepStatus::Warning, message);
+            self.step(since, "model_call", StepStatus::Warning, "called; no answer yet".to_owned());
+        }
+        for (record, since) in self.calls.take_under_way() {
+            self.tool_step(since, StepStatus::Warning, "called; no answer yet", record);
         }
         self.trace
     }
@@ -86,11 +98,7 @@ impl TraceTeller {
                 self.step(at, "released", Warning, message.to_owned());
             }
             Event::TaskStarted => self.step(at, "started", Info, String::new()),
-            Event::TaskResumed => {
-                self.interrupted_call(at);
-                let message = "the process that ran the task was gone; another goes on with it";
-                self.step(at, "resumed", Warning, message.to_owned());
-            }
+            Event::TaskResumed => self.resumed(at),
             Event::CancelRequested => self.step(at, "cancel_requested", Info, String::new()),
             Event::TaskCompleted { .. } => self.step(at, "completed", Info, String::new()),
             Event::TaskFailed { code, error, .. } => {
@@ -106,18 +114,37 @@ impl TraceTeller {
             }
             Event::ModelAnswered { message, usage, duration_ms, .. } => {
                 self.model_call(at, Info, told(message), *duration_ms, Some(*usage));
-                self.asked_for(message);
+                self.calls.begin(message);
             }
             Event::ModelFailed { failure, duration_ms, .. } => {
                 self.model_call(at, Error, failure.to_string(), *duration_ms, None);
             }
-            Event::MessageAdded { message } => {
-                self.answered(message);
-                self.step(at, "message", Warning, told(message));
+            Event::HistoryShortened { kept_from } => {
+                let message = format!(
+                    "the conversation was longer than the model can read; it is sent without the \
+                     messages before number {kept_from}, but for the first"
+                );
+                self.step(at, "shortened", Warning, message);
             }
+            Event::MessageAdded { message } => self.step(at, "message", Warning, told(message)),
             Event::ExecutionChanged { change, .. } => self.tell_execution(at, change),
+            Event::ToolCalled { .. }
+            | Event::ToolFailed { .. }
+            | Event::ToolDoubted { .. }
+            | Event::ToolAnswered { .. } => self.tell_tool(at, &recorded.event),
+            Event::ReviewOpened { subject, question, .. } => {
+                let name = match subject {
+                    ReviewSubject::Approval { .. } => "approval_asked",
+                    ReviewSubject::Doubt { .. } => "doubt_asked",
+                };
+                self.step(at, name, Warning, shorten(question, STEP_MESSAGE_CHARACTERS_MAX));
+            }
+            Event::ReviewAnswered { verdict, message, by } => {
+                self.was_answered = true;
+                self.review_answered(at, verdict, message.as_deref(), by);
+            }
             // These say how, not what: the task's other records tell of them.
-            Event::TaskClaimed { .. } | Event::CheckpointTaken { .. } => {}
+            Event::TaskClaimed { .. } | Event::ToolHeld { .. } | Event::CheckpointTaken { .. } => {}
         }
     }
 
@@ -143,12 +170,82 @@ impl TraceTeller {
         }
     }
 
-    fn interrupted_call(&mut self, at: Timestamp) {
+    fn tell_tool(&mut self, at: Timestamp, event: &Event) {
+        use StepStatus::{Error, Info, Warning};
+        const LOST: &str = "called; the process ended before the answer came";
+        match event {
+            Event::ToolCalled { call_id, tool, arguments, .. } => {
+                let call = self.calls.find(*call_id);
+                let lost = call.and_then(|call| call.called(at, tool, arguments.as_ref()));
+                if let Some((record, since)) = lost {
+                    self.tool_step(since, Warning, LOST, record);
+                }
+            }
+            Event::ToolFailed { call_id, failure, duration_ms, retry_at } => {
+                let Some(call) = self.calls.find(*call_id) else { return };
+                let record = call.failed(failure.to_string(), *duration_ms);
+                let wait = retry_at.duration_since(at).as_secs_f64();
+                let message = format!("{failure}; the next attempt follows in {wait:.1} s");
+                self.tool_step(at, Error, &message, record);
+            }
+            Event::ToolDoubted { call_id } => {
+                let Some(call) = self.calls.find(*call_id) else { return };
+                let record = call.failed("in doubt".to_owned(), 0);
+                let message = "called; the process ended before the answer came, and no one knows \
+                               whether it had its effect";
+                self.tool_step(at, Warning, message, record);
+            }
+            Event::ToolAnswered { call_id, content, structured, is_error, duration_ms, .. } => {
+                let Some(call) = self.calls.find(*call_id) else { return };
+                let record = call.answered(content, structured.as_ref(), *is_error, *duration_ms);
+                let status = if *is_error { Warning } else { Info };
+                self.tool_step(at, status, content, record);
+            }
+            Event::TaskCreated(_)
+            | Event::TaskClaimed { .. }
+            | Event::TaskReleased
+            | Event::TaskStarted
+            | Event::TaskResumed
+            | Event::CancelRequested
+            | Event::TaskCompleted { .. }
+            | Event::TaskFailed { .. }
+            | Event::TaskCancelled
+            | Event::ExecutionChanged { .. }
+            | Event::ModelCalled { .. }
+            | Event::ModelAnswered { .. }
+            | Event::ModelFailed { .. }
+            | Event::HistoryShortened { .. }
+            | Event::ToolHeld { .. }
+            | Event::ReviewOpened { .. }
+            | Event::ReviewAnswered { .. }
+            | Event::MessageAdded { .. }
+            | Event::CheckpointTaken { .. } => {}
+        }
+    }
+
+    fn resumed(&mut self, at: Timestamp) {
         if let Some(since) = self.call_since.take() {
             let message = "called; the process ended before the answer came".to_owned();
             self.step(since, "model_call", StepStatus::Warning, message);
-            self.trace.updated_at = at;
         }
+        if std::mem::take(&mut self.was_answered) {
+            self.step(at, "resumed", StepStatus::Info, String::new());
+        } else {
+            let message = "the process that ran the task was gone; another goes on with it";
+            self.step(at, "resumed", StepStatus::Warning, message.to_owned());
+        }
+    }
+
+    fn review_answered(
+        &mut self,
+        at: Timestamp,
+        verdict: &Verdict,
+        message: Option<&str>,
+        by: &str,
+    ) {
+        let said = message.map(|message| format!(": {message}")).unwrap_or_default();
+        let message = shorten(&format!("{verdict} by {by}{said}"), STEP_MESSAGE_CHARACTERS_MAX);
+        self.step(at, "review_answered", StepStatus::Info, message);
     }
 
     fn model_call(
@@ -167,37 +264,20 @@ impl TraceTeller {
         }
     }
 
-    /// The tools that a model asked for belong to the step in which it did.
-    fn asked_for(&mut self, message: &Message) {
-        let Some(step) = self.trace.steps.last_mut() else { return };
-        for call in message.tool_calls() {
-            step.tool_calls.push(ToolCallRecord {
-                server: call.server.clone(),
-                tool: call.tool.clone(),
-                arguments: call.arguments.clone(),
-                result: None,
-                error: None,
-                duration_ms: 0,
-            });
-        }
-        let index = self.trace.steps.len() - 1;
-        self.open_calls = message
-            .tool_calls()
-            .iter()
-            .enumerate()
-            .map(|(place, call)| (call.id, index, place))
-            .collect();
-    }
-
-    /// The answer to a call that could not be made is why it could not.
-    fn answered(&mut self, message: &Message) {
-        let Message::Tool { tool_call_id, content, .. } = message else { return };
-        let open = self.open_calls.iter().find(|(id, ..)| id == tool_call_id);
-        if let Some((_, step, place)) = open {
-            let call = self.trace.steps.get_mut(*step).and_then(|s| s.tool_calls.get_mut(*place));
-            if let Some(call) = call {
-                call.error = Some(content.clone());
-            }
+    /// One attempt to call a tool, or the answer to a call that was not made.
+    fn tool_step(
+        &mut self,
+        at: Timestamp,
+        status: StepStatus,
+        message: &str,
+        record: ToolCallRecord,
+    ) {
+        let message = format!("{}: {message}", record.name());
+        let message = shorten(&message, STEP_MESSAGE_CHARACTERS_MAX);
+        self.step(at, "tool_call", status, message);
+        if let Some(step) = self.trace.steps.last_mut() {
+            step.duration_ms = record.duration_ms;
+            step.tool_calls.push(record);
         }
     }
 

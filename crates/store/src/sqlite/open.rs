@@ -53,7 +53,7 @@ pub(super) fn up_to_date(path: &Path, durability: Durability) -> Result<File, St
 }
 
 /// Whether there are tables, and they are of an older version.
-fn is_older(version: u32) -> bool {
+pub(super) fn is_older(version: u32) -> bool {
     (1..VERSION).contains(&version)
 }
 

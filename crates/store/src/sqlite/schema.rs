@@ -11,7 +11,8 @@ pub(super) const APPLICATION_ID: u32 = 0x504f_4c49;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Each entry leads from its index to the next version.
-const MIGRATIONS: [&str; 1] = [r"
+const MIGRATIONS: [&str; 2] = [
+    r"
     -- What happened. Everything below is derived from it.
     CREATE TABLE events (
         position INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -86,7 +87,27 @@ const MIGRATIONS: [&str; 1] = [r"
         digest BLOB PRIMARY KEY,
         json   TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
-"];
+",
+    r"
+    -- What model calls used, by day (counted from 1970 in UTC) and agent. It outlives the tasks.
+    CREATE TABLE spending (
+        day           INTEGER NOT NULL,
+        agent         TEXT    NOT NULL,
+        calls         INTEGER NOT NULL,
+        input_tokens  INTEGER NOT NULL,
+        output_tokens INTEGER NOT NULL,
+        cost_pico_usd INTEGER NOT NULL,
+        PRIMARY KEY (day, agent)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO spending
+        SELECT events.at / 86400000000, tasks.assigned_agent, count(*),
+               sum(body ->> '$.usage.input_tokens'), sum(body ->> '$.usage.output_tokens'),
+               sum(body ->> '$.usage.cost_pico_usd')
+        FROM events JOIN tasks ON events.stream = CAST('t' AS BLOB) || tasks.task_id
+        WHERE body ->> '$.type' = 'model_answered'
+        GROUP BY 1, 2;
+",
+];
 
 /// Brings the tables up to date. Several processes may try at once: the lock lets one through at a
 /// time, and the others find nothing left to do.

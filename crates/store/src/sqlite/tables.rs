@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use jiff::Timestamp;
 use polity_model::event::{Epoch, Position, Sequence};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
@@ -14,7 +15,12 @@ use super::rows::{
     StreamKey, decode_json, decode_state, micros, timestamp, timestamp_maybe, unreadable,
 };
 use crate::TaskFilter;
-use crate::projection::{Changes, CheckpointRow, TaskRow};
+use crate::projection::{Changes, CheckpointRow, SpendingRow, TaskRow, day_of};
+
+const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
+
+/// Sums stop here rather than overflow. Two of them can be added in a column.
+const SUM_MAX: i64 = i64::MAX / 2;
 
 /// The columns of a task, for texts that are put together when the program is built.
 macro_rules! task_columns {
@@ -178,6 +184,7 @@ pub(super) fn keep(
     before: Option<&TaskRow>,
     changes: &Changes,
     first_position: Position,
+    at: Timestamp,
 ) -> rusqlite::Result<()> {
     let Some(row) = &changes.row else { return Ok(()) };
     match before {
@@ -205,6 +212,24 @@ pub(super) fn keep(
                 micros(checkpoint.created_at),
             ])?;
     }
+    for usage in &changes.spent {
+        connection
+            .prepare_cached(
+                "INSERT INTO spending VALUES (?1, ?2, 1, ?3, ?4, ?5) \
+                 ON CONFLICT DO UPDATE SET calls = calls + 1, \
+                 input_tokens = min(input_tokens + excluded.input_tokens, ?6), \
+                 output_tokens = min(output_tokens + excluded.output_tokens, ?6), \
+                 cost_pico_usd = min(cost_pico_usd + excluded.cost_pico_usd, ?6)",
+            )?
+            .execute(params![
+                micros(at).div_euclid(MICROSECONDS_PER_DAY),
+                row.assigned_agent.as_str(),
+                usage.input_tokens,
+                usage.output_tokens,
+                usage.cost.pico_usd(),
+                SUM_MAX,
+            ])?;
+    }
     for execution in &changes.executions {
         connection
             .prepare_cached(
@@ -221,6 +246,31 @@ pub(super) fn keep(
             ])?;
     }
     Ok(())
+}
+
+/// What model calls used, by day and agent.
+pub(super) fn spending(connection: &Connection) -> rusqlite::Result<Vec<SpendingRow>> {
+    connection
+        .prepare_cached(
+            "SELECT day * 86400000000, agent, calls, input_tokens, output_tokens, cost_pico_usd \
+             FROM spending ORDER BY day, agent",
+        )?
+        .query_map([], |row| {
+            let agent: String = row.get(1)?;
+            Ok(SpendingRow {
+                day: day_of(timestamp(row, 0)?),
+                agent: agent.parse().map_err(|error: polity_model::name::InvalidName| {
+                    unreadable(1, Type::Text, error.to_string())
+                })?,
+                calls: row.get(2)?,
+                usage: Usage {
+                    input_tokens: row.get(3)?,
+                    output_tokens: row.get(4)?,
+                    cost: Cost::from_pico_usd(row.get(5)?),
+                },
+            })
+        })?
+        .collect()
 }
 
 fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {

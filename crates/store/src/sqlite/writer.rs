@@ -275,7 +275,7 @@ fn append(
                 text
             ])?;
     }
-    tables::keep(connection, head.row.as_ref(), &changes, first_position)?;
+    tables::keep(connection, head.row.as_ref(), &changes, first_position, request.at)?;
     for definition in &request.definitions {
         connection
             .prepare_cached("INSERT OR IGNORE INTO definitions VALUES (?1, ?2)")?

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use polity_model::event::{Event, Position, Sequence, StreamId};
 use polity_store::{Access, CommitError, Durability, SqliteStore, Store, StoreError, restore};
-use polity_testkit::lives::{claimed, commit, created, instance_id, task_id};
+use polity_testkit::lives::{answered, claimed, commit, created, instance_id, task_id};
 use tempfile::TempDir;
 
 const READ_WRITE: Access = Access::ReadWrite(Durability::Full);
@@ -153,7 +153,7 @@ fn a_newer_database_is_refused_untouched() {
     let mut newer = fs::read(&path).unwrap();
     newer[60..64].copy_from_slice(&99u32.to_be_bytes());
     fs::write(&path, newer).unwrap();
-    refused_untouched(&path, "has version 99; this program knows versions up to 1");
+    refused_untouched(&path, "has version 99; this program knows versions up to 2");
 }
 
 #[test]
@@ -336,4 +336,35 @@ fn a_bad_backup_is_not_restored() {
     assert!(matches!(restore(&bad, &path), Err(StoreError::Damaged { .. })));
     assert_eq!(contents(path.parent().unwrap()), before);
     assert_eq!(open(&path).last_position().unwrap(), Position(2));
+}
+
+/// Takes the database back to the first version of its tables.
+fn make_older(path: &Path) {
+    let older = rusqlite::Connection::open(path).unwrap();
+    older.execute_batch("DROP TABLE spending; PRAGMA user_version = 1").unwrap();
+    older.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+}
+
+#[test]
+fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
+    let (_folder, path) = home();
+    let store = open(&path);
+    for number in 1..=3 {
+        put(&store, number);
+        let events = vec![Event::TaskStarted, answered("x"), answered("y")];
+        store.commit(commit(task_id(number), 2, Some(1), events)).wait().unwrap();
+    }
+    let spent = store.spending().unwrap();
+    assert_eq!(spent[0].calls, 6);
+    drop(store);
+    make_older(&path);
+    // Someone who still uses the old tables keeps others from rebuilding them.
+    let lock = fs::File::open(format!("{}.lock", path.display())).unwrap();
+    lock.lock_shared().unwrap();
+    let refused = SqliteStore::open(&path, READ_WRITE).unwrap_err();
+    assert_eq!(refused, StoreError::InUse { path: path.clone() });
+    drop(lock);
+    let store = SqliteStore::open(&path, Access::ReadOnly).unwrap();
+    assert_eq!(store.spending().unwrap(), spent);
+    assert_eq!(store.last_position().unwrap(), Position(15));
 }

@@ -1,13 +1,12 @@
 //! Following a task that this process runs, until it ends.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::decide::Rejection;
-use polity_engine::runtime::{EngineError, TaskHandle};
-use polity_model::event::{Recorded, StreamId};
+use polity_engine::runtime::{EngineError, Live, TaskHandle};
+use polity_model::event::StreamId;
 use polity_model::ids::TaskId;
 use polity_model::task::Task;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -27,7 +26,7 @@ pub(crate) async fn follow(
     app: &App,
     workshop: &Workshop,
     mut handle: TaskHandle,
-    mut live: broadcast::Receiver<Arc<Recorded>>,
+    mut live: broadcast::Receiver<Live>,
 ) -> Result<Task, CliError> {
     let id = handle.id;
     let mut signals = Signals::listen()?;
@@ -56,8 +55,9 @@ pub(crate) async fn follow(
                 }
             }
             event = live.recv() => match event {
-                Ok(event) if event.stream == stream => view.see(&event),
-                Ok(_) => {}
+                Ok(Live::Event(event)) if event.stream == stream => view.see(&event),
+                Ok(Live::Text { task, piece }) if task == id => view.hear(&piece),
+                Ok(Live::Event(_) | Live::Text { .. }) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => {
                     show_written(workshop, &stream, &mut view)?;
                 }

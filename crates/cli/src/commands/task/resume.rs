@@ -2,6 +2,7 @@
 
 use polity_engine::decide::Rejection;
 use polity_engine::runtime::{EngineError, orphans};
+use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 
@@ -24,11 +25,18 @@ fn one(app: &App, id: &str) -> CliResult {
     let home = app.definitions()?;
     block_on(async {
         let workshop = Workshop::open(app, &home)?;
-        let live = workshop.runtime.subscribe();
-        let handle = workshop.runtime.adopt(row.id).await?;
-        let task = follow(app, &workshop, handle, live).await?;
-        present(app, &task)
+        let outcome = go_on(app, &workshop, row.id).await;
+        workshop.close().await;
+        outcome
     })
+}
+
+/// Takes a task over, and follows it to its end.
+pub(crate) async fn go_on(app: &App, workshop: &Workshop, id: TaskId) -> CliResult {
+    let live = workshop.runtime.subscribe();
+    let handle = workshop.runtime.adopt(id).await?;
+    let task = follow(app, workshop, handle, live).await?;
+    present(app, &task)
 }
 
 fn all(app: &App) -> CliResult {
@@ -52,7 +60,9 @@ fn all(app: &App) -> CliResult {
                 Err(
                     EngineError::TakenOver(_)
                     | EngineError::Rejected(
-                        Rejection::Finished { .. } | Rejection::OwnerAlive { .. },
+                        Rejection::Finished { .. }
+                        | Rejection::OwnerAlive { .. }
+                        | Rejection::AwaitingHuman { .. },
                     ),
                 ) => {}
                 Err(error) => {
@@ -73,6 +83,7 @@ fn all(app: &App) -> CliResult {
             }
             tasks.push(workshop.task(app, handle.id)?);
         }
+        workshop.close().await;
         Ok::<_, CliError>((tasks, failed))
     })?;
     let all_well = failed == 0 && tasks.iter().all(|task| task.status == TaskStatus::Completed);

@@ -1,0 +1,69 @@
+//! `polity cost`: what models have used, by agent and day.
+
+use std::collections::BTreeMap;
+
+use polity_model::usage::Usage;
+use polity_store::Store;
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::args::{CostArgs, CostBy};
+use crate::error::CliResult;
+use crate::exit::Exit;
+use crate::view::{columns, print_json, say};
+
+pub(crate) fn cost(app: &App, args: &CostArgs) -> CliResult {
+    let mut sums: BTreeMap<Vec<String>, (u64, Usage)> = BTreeMap::new();
+    let mut total = (0, Usage::default());
+    for row in app.reader()?.spending()? {
+        let key = args.by.iter().map(|by| match by {
+            CostBy::Agent => row.agent.to_string(),
+            CostBy::Day => row.day.to_string(),
+        });
+        for sum in [sums.entry(key.collect()).or_default(), &mut total] {
+            sum.0 += row.calls;
+            sum.1 += row.usage;
+        }
+    }
+    let name = |by: &CostBy| match by {
+        CostBy::Agent => "agent",
+        CostBy::Day => "day",
+    };
+    if app.json() {
+        let rows: Vec<Value> = sums
+            .iter()
+            .map(|(key, (calls, usage))| {
+                let mut row = Map::new();
+                for (by, value) in args.by.iter().zip(key) {
+                    row.insert(name(by).to_owned(), json!(value));
+                }
+                let report = usage.report();
+                row.insert("model_calls".to_owned(), json!(calls));
+                row.insert("input_tokens".to_owned(), json!(report.input_tokens));
+                row.insert("output_tokens".to_owned(), json!(report.output_tokens));
+                row.insert("cost_usd".to_owned(), json!(report.cost_usd));
+                Value::Object(row)
+            })
+            .collect();
+        print_json(&rows)?;
+        return Ok(Exit::Done);
+    }
+    if sums.is_empty() {
+        say!("no model has been called yet")?;
+        return Ok(Exit::Done);
+    }
+    let cells = |mut key: Vec<String>, (calls, usage): &(u64, Usage)| {
+        let numbers = [*calls, usage.input_tokens, usage.output_tokens];
+        key.extend(numbers.iter().map(ToString::to_string));
+        key.push(usage.cost.to_string());
+        key
+    };
+    let mut heading: Vec<String> = args.by.iter().map(|by| name(by).to_uppercase()).collect();
+    heading.extend(["CALLS", "INPUT", "OUTPUT", "COST"].map(str::to_owned));
+    let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
+    let mut in_all = vec!["total".to_owned()];
+    in_all.resize(args.by.len(), String::new());
+    let rows = sums.into_iter().map(|(key, sum)| cells(key, &sum)).chain([cells(in_all, &total)]);
+    say!("{}", columns(&heading, rows))?;
+    Ok(Exit::Done)
+}

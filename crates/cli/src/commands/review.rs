@@ -1,0 +1,144 @@
+//! `polity review`: what waits for a person, and what the person decides.
+
+mod answer;
+
+use std::sync::Arc;
+
+use polity_engine::runtime::load;
+use polity_model::ids::TaskId;
+use polity_model::machine::task::TaskStatus;
+use polity_model::review::{Review, ReviewSubject};
+use polity_store::{Store, TaskFilter};
+use serde_json::Value;
+
+use crate::app::{App, block_on};
+use crate::args::{ReviewCommand, TaskArgs};
+use crate::error::{CliError, CliResult};
+use crate::exit::Exit;
+use crate::view::{harmless, print_json, say, style, table, task as view};
+
+pub(crate) fn review(app: &App, command: ReviewCommand) -> CliResult {
+    match command {
+        ReviewCommand::List => list(app),
+        ReviewCommand::Show(args) => show(app, &args),
+        ReviewCommand::Approve(args) => answer::approve(app, args),
+        ReviewCommand::Reject(args) => answer::reject(app, args),
+        ReviewCommand::Modify(args) => answer::modify(app, args),
+    }
+}
+
+fn list(app: &App) -> CliResult {
+    let store: Arc<dyn Store> = Arc::new(app.reader()?);
+    let waiting = TaskFilter { statuses: vec![TaskStatus::AwaitingHuman], ..TaskFilter::default() };
+    let mut reviews = Vec::new();
+    let mut exit = Exit::Done;
+    // The one that has waited longest comes first.
+    for row in store.task_rows(&waiting)?.iter().rev() {
+        match block_on(open(&store, row.id)) {
+            Ok(review) => reviews.extend(review),
+            // One that cannot be read must not hide the others.
+            Err(error) => {
+                error.print(app.json());
+                exit = Exit::Failed;
+            }
+        }
+    }
+    if app.json() {
+        print_json(&reviews)?;
+    } else if reviews.is_empty() {
+        say!("nothing waits for a person")?;
+    } else {
+        let rows = reviews.iter().map(|review| {
+            [
+                review.task_id.to_string()[..8].to_owned(),
+                view::time(review.created_at),
+                kind(&review.subject).to_owned(),
+                harmless(&review.question),
+            ]
+        });
+        say!("{}", table(["TASK", "SINCE", "KIND", "QUESTION"], rows))?;
+    }
+    Ok(exit)
+}
+
+fn show(app: &App, args: &TaskArgs) -> CliResult {
+    let store: Arc<dyn Store> = Arc::new(app.reader()?);
+    let row = app.task_row(&*store, &args.id)?;
+    let Some(review) = block_on(open(&store, row.id))? else {
+        let message = format!("task {} is {} and waits for no decision", row.id, row.status);
+        return Err(CliError::conflict(message).hint("`polity review list` shows what waits"));
+    };
+    if app.json() {
+        print_json(&review)?;
+    } else {
+        say!("{}", details(&review))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What a task waits for a person to decide, if it does.
+pub(crate) async fn open(store: &Arc<dyn Store>, id: TaskId) -> Result<Option<Review>, CliError> {
+    let state = load(store, id).await?.state;
+    let Some(review) = state.review() else { return Ok(None) };
+    let Some(call) = state.calls().get(review.subject.call_id()) else { return Ok(None) };
+    Ok(Some(Review {
+        task_id: id,
+        checkpoint_id: review.checkpoint_id,
+        position: state.context().agent.name.to_string(),
+        question: review.question.clone(),
+        created_at: review.created_at,
+        deadline: None,
+        subject: review.subject.clone(),
+        tool: call.name(),
+        arguments: call.arguments().clone(),
+    }))
+}
+
+fn kind(subject: &ReviewSubject) -> &'static str {
+    match subject {
+        ReviewSubject::Approval { .. } => "approval",
+        ReviewSubject::Doubt { .. } => "in doubt",
+    }
+}
+
+/// A review with everything that a person needs to decide, and how to say so.
+pub(crate) fn details(review: &Review) -> String {
+    let arguments = serde_json::to_string_pretty(&Value::Object(review.arguments.clone()))
+        .unwrap_or_default()
+        .replace('\n', "\n           ");
+    let id = &review.task_id.to_string()[..8];
+    let field = |name: &str, value: &str| format!("{} {value}", style::dim(&format!("{name:10}")));
+    let mut lines = vec![
+        field("task", &style::label(&review.task_id.to_string())),
+        field("agent", &review.position),
+        field("tool", &harmless(&review.tool)),
+        field("arguments", &harmless(&arguments)),
+        field("since", &view::time(review.created_at)),
+    ];
+    let choices: &[(&str, &str)] = match &review.subject {
+        ReviewSubject::Approval { .. } => &[
+            ("approve", "the tool is called"),
+            ("modify --set NAME=VALUE", "it is called with other arguments"),
+            ("reject --message TEXT", "it is not called, and the model is told why"),
+        ],
+        ReviewSubject::Doubt { .. } => {
+            lines.push(field(
+                "in doubt",
+                "the tool was being called when the process ended; no one knows whether it had \
+                 its effect",
+            ));
+            &[
+                ("approve --retry", "it is called again"),
+                ("approve --skip-with RESULT", "it is not called again; this is its result"),
+                ("reject --message TEXT", "the task fails"),
+            ]
+        }
+    };
+    lines.push(String::new());
+    for (choice, then) in choices {
+        let (action, rest) = choice.split_once(' ').unwrap_or((choice, ""));
+        let command = format!("polity review {action} {id} {rest}");
+        lines.push(format!("  {:48} {}", command.trim_end(), style::dim(then)));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,166 @@
+//! `polity tool`: the tools that the home's MCP servers have, and calling one by hand.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use polity_drivers::mcp::McpTools;
+use polity_engine::driver::{Tool, ToolReply, Tools};
+use polity_model::definition::{ToolName, ToolPattern};
+use polity_model::trace::shorten;
+use serde_json::{Map, Value, json};
+
+use crate::app::{App, block_on};
+use crate::args::{ToolCallArgs, ToolCommand, ToolListArgs};
+use crate::error::{CliError, CliResult};
+use crate::exit::Exit;
+use crate::view::{harmless, print_bytes, print_json, say, table};
+
+/// How much of a description a list shows; the whole of it is in the JSON form.
+const DESCRIPTION_CHARACTERS_MAX: usize = 80;
+
+pub(crate) fn tool(app: &App, command: ToolCommand) -> CliResult {
+    app.folder.must_exist()?;
+    let home = app.definitions()?;
+    block_on(async {
+        let tools = app.tools(&home)?;
+        let outcome = match command {
+            ToolCommand::List(args) => list(app, &tools, &home, &args).await,
+            ToolCommand::Call(args) => call(app, &tools, &args).await,
+        };
+        tools.shutdown().await;
+        outcome
+    })
+}
+
+async fn list(
+    app: &App,
+    tools: &McpTools,
+    home: &polity_model::definition::Home,
+    args: &ToolListArgs,
+) -> CliResult {
+    let names: Vec<String> = match &args.server {
+        Some(server) => vec![server.clone()],
+        None => home.mcp_servers.keys().map(ToString::to_string).collect(),
+    };
+    let mut found: Vec<Arc<Tool>> = Vec::new();
+    let mut exit = Exit::Done;
+    for name in names {
+        match all_of(tools, &name).await {
+            Ok(tools) => found.extend(tools),
+            // One server that cannot be reached must not hide the others.
+            Err(error) => {
+                error.print(app.json());
+                exit = Exit::Failed;
+            }
+        }
+    }
+    if app.json() {
+        print_json(&found.iter().map(|tool| described(tool)).collect::<Vec<_>>())?;
+    } else if found.is_empty() {
+        say!("no tools; servers are declared in config/mcp_servers.yaml")?;
+    } else {
+        let rows = found.iter().map(|tool| {
+            let repeat = if tool.repeatable { "yes" } else { "no" };
+            let description = shorten(&tool.description, DESCRIPTION_CHARACTERS_MAX);
+            [tool.name.to_string(), repeat.to_owned(), harmless(&description)]
+        });
+        say!("{}", table(["TOOL", "REPEATABLE", "DESCRIPTION"], rows))?;
+    }
+    Ok(exit)
+}
+
+async fn all_of(tools: &McpTools, server: &str) -> Result<Vec<Arc<Tool>>, CliError> {
+    let pattern: ToolPattern = format!("{server}/*").parse().map_err(|_| {
+        CliError::usage(format!("\"{server}\" is not the name of an MCP server"))
+            .hint("servers are declared in config/mcp_servers.yaml")
+    })?;
+    let toolbox = tools.toolbox(&[pattern]).await.map_err(CliError::tools_unavailable)?;
+    Ok(toolbox.offered().to_vec())
+}
+
+fn described(tool: &Tool) -> Value {
+    json!({
+        "name": tool.name.tool(),
+        "server": tool.name.server(),
+        "description": tool.description,
+        "input_schema": tool.input_schema,
+        "output_schema": tool.output_schema,
+        "timeout_seconds": tool.timeout.as_secs(),
+        "fallback_tools": tool.fallback_tools,
+        "idempotent": tool.repeatable,
+    })
+}
+
+async fn call(app: &App, tools: &McpTools, args: &ToolCallArgs) -> CliResult {
+    let name: ToolName = args.tool.parse().map_err(|error| {
+        CliError::usage(format!("\"{}\" is not a tool: {error}", args.tool))
+            .hint("write it as SERVER/TOOL; `polity tool list` shows the tools there are")
+    })?;
+    let pattern: ToolPattern = name
+        .as_str()
+        .parse()
+        .map_err(|error| CliError::usage(format!("\"{name}\" is not a tool: {error}")))?;
+    let toolbox = tools.toolbox(&[pattern]).await.map_err(CliError::tools_unavailable)?;
+    let tool = toolbox
+        .find(name.server(), name.tool())
+        .ok_or_else(|| CliError::not_found(format!("there is no tool {name}")))?;
+    let arguments = arguments(tool, args)?;
+    tool.check_arguments(&arguments).map_err(|problem| {
+        CliError::usage(format!("{name} does not take these arguments: {problem}"))
+            .hint(format!("see its input schema: `polity tool list {} --json`", name.server()))
+    })?;
+    let began = Instant::now();
+    let answer = tokio::time::timeout(tool.timeout, tools.call(&name, &arguments)).await;
+    let reply = match answer {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(failure)) => {
+            return Err(CliError::tool_failed(format!("{name}: {}", failure.failure.message)));
+        }
+        Err(_) => {
+            let seconds = tool.timeout.as_secs();
+            let message =
+                format!("{name} did not answer within {seconds} seconds, its timeout_seconds");
+            return Err(CliError::timed_out(message));
+        }
+    };
+    show_reply(app, &reply, began)
+}
+
+fn show_reply(app: &App, reply: &ToolReply, began: Instant) -> CliResult {
+    if app.json() {
+        print_json(&json!({
+            "content": reply.content,
+            "structured": reply.structured,
+            "is_error": reply.is_error,
+            "duration_ms": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        }))?;
+    } else {
+        print_bytes(format!("{}\n", reply.content.trim_end_matches('\n')).as_bytes())?;
+    }
+    Ok(if reply.is_error { Exit::Failed } else { Exit::Done })
+}
+
+/// The arguments as they were typed: JSON where that is what the tool wants, else a text.
+fn arguments(tool: &Tool, args: &ToolCallArgs) -> Result<Map<String, Value>, CliError> {
+    let mut arguments = match &args.json_arguments {
+        None => Map::new(),
+        Some(text) => serde_json::from_str(text).map_err(|error| {
+            CliError::usage(format!("--arguments is not a JSON object: {error}"))
+        })?,
+    };
+    for arg in &args.args {
+        let (name, text) =
+            arg.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+                CliError::usage(format!("\"{arg}\" is not an argument"))
+                    .hint("write it as NAME=VALUE: --arg path=notes.txt")
+            })?;
+        let properties = tool.input_schema.get("properties");
+        let wants_text = properties.is_some_and(|all| all[name]["type"] == "string");
+        let value = match serde_json::from_str::<Value>(text) {
+            Ok(value) if !wants_text || value.is_string() => value,
+            Ok(_) | Err(_) => Value::from(text),
+        };
+        arguments.insert(name.to_owned(), value);
+    }
+    Ok(arguments)
+}

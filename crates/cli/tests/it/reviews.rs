@@ -1,0 +1,169 @@
+//! What waits for a person: approvals, and calls in doubt after a crash.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::sandbox::Sandbox;
+use crate::tools::{calls, home};
+
+/// A home in which `count` needs approval, with a task that waits for it.
+fn asked() -> (Sandbox, String) {
+    let sandbox = home("approval: [kit/count]\n", "{}", &[]);
+    calls(&sandbox, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
+    let said = sandbox.polity(&["run", "worker", "go"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(said.err.contains("polity review show"), "{said:?}");
+    let task = sandbox.tasks()[0].clone();
+    assert_eq!(
+        (task["status"].as_str(), &task["interrupted"]),
+        (Some("awaiting_human"), &json!(false))
+    );
+    (sandbox, task["id"].as_str().unwrap().to_owned())
+}
+
+fn counted(sandbox: &Sandbox, file: &str) -> usize {
+    fs::read_to_string(sandbox.file(file)).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn a_person_sees_agent_tool_and_arguments() {
+    let (sandbox, id) = asked();
+    let (reviews, _) = sandbox.json(&["review", "list"]);
+    let review = &reviews[0];
+    assert_eq!((&review["task_id"], &review["position"]), (&json!(id), &json!("worker")));
+    assert_eq!(review["question"], "worker wants to call kit/count with {\"file\":\"a\"}");
+    assert!(review["checkpoint_id"].is_string() && review["created_at"].is_string());
+    assert!(review["deadline"].is_null());
+    let shown = sandbox.polity(&["review", "show", &id]).out;
+    for told in ["worker", "kit/count", "\"file\": \"a\"", "polity review approve"] {
+        assert!(shown.contains(told), "{told} is not in {shown}");
+    }
+    assert_eq!(counted(&sandbox, "a"), 0);
+    let resumed = sandbox.polity(&["task", "resume", &id]);
+    assert_eq!(resumed.code, 3, "{resumed:?}");
+    assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
+}
+
+#[test]
+fn an_approved_call_is_made_once() {
+    let (sandbox, id) = asked();
+    let said = sandbox.polity(&["review", "approve", &id, "--message", "fine"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "it said: counted\n"), "{said:?}");
+    assert_eq!(counted(&sandbox, "a"), 1);
+    let again = sandbox.polity(&["review", "reject", &id]);
+    assert_eq!(again.code, 1, "{again:?}");
+    assert!(again.err.contains("waits for no decision"), "{again:?}");
+    assert_eq!(sandbox.polity(&["review", "list"]).out, "nothing waits for a person\n");
+    let (checkpoints, _) = sandbox.json(&["task", "checkpoints", &id]);
+    let feedback = &checkpoints[0]["human_feedback"];
+    assert_eq!((&feedback["action"], &feedback["message"]), (&json!("approve"), &json!("fine")));
+}
+
+#[test]
+fn a_decision_can_be_recorded_for_later() {
+    let (sandbox, id) = asked();
+    let said = sandbox.polity(&["review", "approve", &id, "--detach"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(counted(&sandbox, "a"), 0);
+    let resumed = sandbox.polity(&["task", "resume", &id]);
+    assert_eq!((resumed.code, resumed.out.as_str()), (0, "it said: counted\n"), "{resumed:?}");
+    assert_eq!(counted(&sandbox, "a"), 1);
+}
+
+#[test]
+fn a_rejected_call_is_not_made_and_the_model_goes_another_way() {
+    let (sandbox, id) = asked();
+    let said = sandbox.polity(&["review", "reject", &id, "--message", "not on a Sunday"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let expected = "it said: a person decided against calling kit/count: not on a Sunday\n";
+    assert_eq!(said.out, expected);
+    assert_eq!(counted(&sandbox, "a"), 0);
+}
+
+#[test]
+fn modified_arguments_are_what_the_tool_gets() {
+    let (sandbox, id) = asked();
+    for wrong in ["file", "=x"] {
+        let said = sandbox.polity(&["review", "modify", &id, "--set", wrong]);
+        assert_eq!(said.code, 2, "{said:?}");
+    }
+    let said = sandbox.polity(&["review", "modify", &id, "--set", "file=b"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!((counted(&sandbox, "a"), counted(&sandbox, "b")), (0, 1));
+    let (trace, _) = sandbox.json(&["task", "trace", &id]);
+    let steps = trace["steps"].as_array().unwrap().clone();
+    let made = steps.iter().find(|step| step["step_name"] == "tool_call").unwrap();
+    assert_eq!(made["tool_calls"][0]["arguments"]["file"], "b", "{trace}");
+}
+
+#[test]
+fn what_waits_goes_on_as_it_was_whatever_became_of_the_files() {
+    let (sandbox, id) = asked();
+    fs::remove_file(sandbox.file("agents/worker.yaml")).unwrap();
+    fs::remove_file(sandbox.file("scripts/worker.yaml")).unwrap();
+    let said = sandbox.polity(&["review", "approve", &id]);
+    assert_eq!((said.code, said.out.as_str()), (0, "it said: counted\n"), "{said:?}");
+}
+
+#[test]
+fn a_task_that_waits_can_be_cancelled() {
+    let (sandbox, id) = asked();
+    let said = sandbox.polity(&["task", "cancel", &id]);
+    assert_eq!((said.code, said.out), (0, format!("task {id} is cancelled\n")), "{}", said.err);
+    assert_eq!(sandbox.polity(&["review", "approve", &id]).code, 1);
+    assert_eq!(counted(&sandbox, "a"), 0);
+}
+
+/// A task whose process was killed while a tool had done its work and not yet answered.
+fn in_doubt() -> (Sandbox, String) {
+    let sandbox = home("", "{}", &["--log", "log"]);
+    let arguments = json!({"file": "a", "seconds": 600});
+    calls(&sandbox, &json!([{"tool": "kit/count_slowly", "arguments": arguments}]));
+    let mut running = sandbox.start(&["run", "worker", "go"]);
+    sandbox
+        .wait_until("the tool has had its effect", || (counted(&sandbox, "a") == 1).then_some(()));
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let resumed = sandbox.polity(&["task", "resume", "last"]);
+    assert_eq!(resumed.code, 3, "{resumed:?}");
+    assert_eq!(counted(&sandbox, "a"), 1, "it is not made again by itself");
+    let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
+    (sandbox, id)
+}
+
+#[test]
+fn a_call_in_doubt_is_asked_about_and_can_be_skipped() {
+    let (sandbox, id) = in_doubt();
+    let shown = sandbox.polity(&["review", "show", &id]).out;
+    for told in ["kit/count_slowly", "no one knows", "--retry", "--skip-with", "reject"] {
+        assert!(shown.contains(told), "{told} is not in {shown}");
+    }
+    let vague = sandbox.polity(&["review", "approve", &id]);
+    assert_eq!(vague.code, 2, "{vague:?}");
+    assert!(vague.err.contains("--retry") && vague.err.contains("--skip-with"), "{vague:?}");
+    let said = sandbox.polity(&["review", "approve", &id, "--skip-with", "counted by hand"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "it said: counted by hand\n"), "{said:?}");
+    assert_eq!(counted(&sandbox, "a"), 1);
+}
+
+#[test]
+fn a_call_in_doubt_can_be_made_again() {
+    let (sandbox, id) = in_doubt();
+    let said = sandbox.polity(&["review", "approve", &id, "--retry", "--detach"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let mut running = sandbox.start(&["task", "resume", &id]);
+    sandbox.wait_until("it is made again", || (counted(&sandbox, "a") == 2).then_some(()));
+    assert_eq!(sandbox.polity(&["task", "cancel", &id]).code, 0);
+    assert_eq!(running.wait().unwrap().code(), Some(4));
+}
+
+#[test]
+fn a_call_in_doubt_can_be_the_end() {
+    let (sandbox, id) = in_doubt();
+    let said = sandbox.polity(&["review", "reject", &id, "--message", "I will look first"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("rejected") && said.err.contains("I will look first"), "{said:?}");
+    let (task, _) = sandbox.json(&["task", "show", &id]);
+    assert_eq!((&task["status"], &task["error_code"]), (&json!("failed"), &json!("rejected")));
+}

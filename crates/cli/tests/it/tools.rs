@@ -1,0 +1,254 @@
+//! Agents with tools of real MCP servers, through the real program.
+
+use std::fs;
+
+use polity_testkit::mcp::fixture;
+use polity_testkit::peers::npm_server;
+use serde_json::{Value, json};
+
+use crate::sandbox::{Said, Sandbox, said};
+
+/// A home whose agent `worker` has the tools of the server with faults, here called `kit`.
+///
+/// The scripted model makes the calls that the task's input lists as JSON: `[["kit/echo", {...}]]`
+/// would be one call. A second line of calls follows on the first one's answers.
+pub(crate) fn home(agent: &str, tools: &str, args: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "");
+    let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let args = [vec![fixture().to_str().unwrap().to_owned()], args].concat();
+    sandbox.write(
+        "config/mcp_servers.yaml",
+        &json!({"servers": [{
+            "name": "kit",
+            "transport": "stdio",
+            "config": {"command": "python3", "args": args},
+            "tools": serde_json::from_str::<Value>(tools).unwrap(),
+        }]})
+        .to_string(),
+    );
+    sandbox.write(
+        "agents/worker.yaml",
+        &format!(
+            "name: worker\nkind: llm\nrole: Works\nsystem_prompt: Work.\ntools: [kit/*]\n\
+             llm_config: {{provider: scripted, script: worker}}\n{agent}"
+        ),
+    );
+    sandbox
+}
+
+/// Has the model make these calls in its first answer, and say what the last tool said.
+pub(crate) fn calls(sandbox: &Sandbox, calls: &Value) {
+    let script = json!({
+        "rules": [
+            {"when": "^go$", "role": "user", "tool_calls": calls},
+            {"when": "(?s)^(.*)$", "role": "tool", "reply": "it said: $1"},
+        ],
+    });
+    sandbox.write("scripts/worker.yaml", &script.to_string());
+}
+
+fn run(sandbox: &Sandbox, what: &Value) -> Said {
+    calls(sandbox, what);
+    sandbox.polity(&["run", "worker", "go"])
+}
+
+/// The calls of the newest task's trace: the tool, and what went wrong with it.
+fn traced(sandbox: &Sandbox) -> Vec<(String, Option<String>)> {
+    let (trace, _) = sandbox.json(&["task", "trace", "last"]);
+    let steps = trace["steps"].as_array().unwrap().clone();
+    steps
+        .iter()
+        .flat_map(|step| step["tool_calls"].as_array().unwrap().clone())
+        .map(|call| {
+            let name =
+                format!("{}/{}", call["server"].as_str().unwrap(), call["tool"].as_str().unwrap());
+            (name, call["error"].as_str().map(str::to_owned))
+        })
+        .collect()
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+#[test]
+fn an_agent_reads_files_with_a_server_that_others_wrote() {
+    let sandbox = Sandbox::new();
+    sandbox.write("docs/hello.txt", "Greetings from the file.");
+    let server = npm_server("server-filesystem");
+    sandbox.write(
+        "config/mcp_servers.yaml",
+        &json!({"servers": [{"name": "files", "transport": "stdio",
+            "config": {"command": "node", "args": [server, sandbox.file("docs")]}}]})
+        .to_string(),
+    );
+    let agent = fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap();
+    let agent = format!("{agent}tools: [files/read_text_file, files/list_directory]\n");
+    sandbox.write("agents/greeter.yaml", &agent);
+    let path = sandbox.file("docs/hello.txt");
+    sandbox.write(
+        "scripts/greeter.yaml",
+        &json!({"rules": [
+            {"when": "^go$", "tool_calls": [
+                {"tool": "files/read_text_file", "arguments": {"path": path}},
+                {"tool": "files/list_directory", "arguments": {"path": sandbox.file("docs")}}]},
+            {"when": "(?s)(.+)", "role": "tool", "reply": "I saw: $1"}]})
+        .to_string(),
+    );
+    let said = sandbox.polity(&["run", "greeter", "go"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "I saw: [FILE] hello.txt\n"), "{said:?}");
+    let (trace, _) = sandbox.json(&["task", "trace", "last"]);
+    let steps = trace["steps"].as_array().unwrap().clone();
+    let mut results = steps.iter().map(|step| &step["tool_calls"][0]["result"]["content"]);
+    assert!(results.any(|result| result == "Greetings from the file."), "{trace}");
+    let (tools, code) = sandbox.json(&["tool", "list", "files"]);
+    assert_eq!((code, tools.as_array().unwrap().len()), (0, 14));
+    let read = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "read_text_file");
+    assert_eq!(read.unwrap()["idempotent"], true, "the server says that it only reads");
+}
+
+#[test]
+fn parallel_calls_are_answered_in_order_and_the_server_ends_with_the_program() {
+    let sandbox = home("", "{}", &["--log", "log"]);
+    let said = run(
+        &sandbox,
+        &json!([
+            {"tool": "kit/sleep", "arguments": {"seconds": 0.3}},
+            {"tool": "kit/spawn"},
+            {"tool": "kit/echo", "arguments": {"text": "last"}},
+        ]),
+    );
+    assert_eq!((said.code, said.out.as_str()), (0, "it said: last\n"), "{said:?}");
+    let (checkpoints, _) = sandbox.json(&["task", "checkpoints", "last"]);
+    let messages = checkpoints[0]["state"]["messages"].as_array().unwrap().clone();
+    assert_eq!(
+        (&messages[2]["content"], &messages[4]["content"]),
+        (&"slept".into(), &"last".into())
+    );
+    let grandchild = messages[3]["content"].as_str().unwrap();
+    let log = fs::read_to_string(sandbox.file("log")).unwrap();
+    let server = log.lines().next().unwrap().strip_prefix("started ").unwrap();
+    for pid in [server, grandchild] {
+        sandbox.wait_until("the server and its child are gone", || (!is_alive(pid)).then_some(()));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_call_goes_back_to_the_model() {
+    let sandbox = home("", "{}", &[]);
+    for (call, expected) in [
+        (json!({"tool": "kit/nothing"}), "there is no tool kit/nothing; your tools are kit/"),
+        (json!({"tool": "kit/add", "arguments": {"a": "x"}}), "do not fit its input schema"),
+        (json!({"tool": "kit/bad_output"}), "does not fit its own output schema"),
+        (json!({"tool": "kit/fail"}), "it cannot be done"),
+        (json!({"tool": "kit/die"}), "I am dying"),
+        // The wrong server, and the only one that has it.
+        (json!({"tool": "elsewhere/echo", "arguments": {"text": "found"}}), "it said: found"),
+    ] {
+        let said = run(&sandbox, &json!([call]));
+        assert_eq!(said.code, 0, "{call} {said:?}");
+        assert!(said.out.contains(expected), "{call} {said:?}");
+    }
+}
+
+#[test]
+fn a_tool_that_fails_or_takes_too_long_is_stood_in_for() {
+    let tools = r#"{"sleep": {"timeout_seconds": 1, "fallback_tools": ["kit/fail", "kit/echo"]},
+        "fail": {"fallback_tools": ["kit/echo"]}}"#;
+    let sandbox = home("", tools, &[]);
+    let said = run(
+        &sandbox,
+        &json!([{"tool": "kit/sleep", "arguments": {"seconds": 60, "text": "instead"}}]),
+    );
+    assert_eq!((said.code, said.out.as_str()), (0, "it said: instead\n"), "{said:?}");
+    let traced = traced(&sandbox);
+    let names: Vec<_> = traced.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["kit/sleep", "kit/fail", "kit/echo"]);
+    assert!(traced[0].1.as_ref().unwrap().contains("within 1 seconds"), "{traced:?}");
+    assert!(traced[1].1.as_ref().unwrap().contains("it cannot be done"), "{traced:?}");
+    assert_eq!(traced[2].1, None);
+}
+
+#[test]
+fn a_huge_result_is_cut_with_a_mark() {
+    let sandbox = home("", "{}", &[]);
+    let said = run(&sandbox, &json!([{"tool": "kit/big", "arguments": {"bytes": 52_428_800}}]));
+    assert_eq!(said.code, 0, "{}", said.err);
+    let end = &said.out[said.out.len() - 120..];
+    assert!(said.out.len() < 11_000_000 && end.contains("truncated"), "{} {end}", said.out.len());
+    assert!(end.contains("52428800"), "{end}");
+}
+
+#[test]
+fn servers_that_misbehave_are_told_of() {
+    for (args, expected) in [(vec!["--exit-at-once"], "no configuration"), (vec!["--garbage"], "")]
+    {
+        let sandbox = home("max_retries: 0\n", "{}", &args);
+        let said = run(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "x"}}]));
+        if expected.is_empty() {
+            assert_eq!((said.code, said.out.as_str()), (0, "it said: x\n"), "{said:?}");
+        } else {
+            assert_eq!(said.code, 1, "{said:?}");
+            assert!(
+                said.err.contains("tools_unavailable") && said.err.contains(expected),
+                "{said:?}"
+            );
+        }
+    }
+    let sandbox = home("", "{}", &[]);
+    sandbox.write("config/mcp_servers.yaml", "servers: []");
+    calls(&sandbox, &json!([{"tool": "kit/echo"}]));
+    let said = sandbox.polity(&["run", "worker", "go"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("agents/worker.yaml") && said.err.contains("kit"), "{said:?}");
+}
+
+#[test]
+fn a_tool_is_called_by_hand() {
+    let sandbox = home("", "{}", &[]);
+    let said = sandbox.polity(&["tool", "call", "kit/echo", "--arg", "text=hello"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "hello\n"), "{said:?}");
+    let (sum, code) = sandbox.json(&["tool", "call", "kit/add", "--arg", "a=1", "--arg", "b=2"]);
+    assert_eq!((code, &sum["structured"]["sum"]), (0, &json!(3)), "{sum}");
+    for (args, code, expected) in [
+        (vec!["kit/add", "--arg", "a=1"], 2, "the property \"b\" is missing"),
+        (vec!["kit/nothing"], 1, "MCP server \"kit\" has no tool \"nothing\""),
+        (vec!["none/echo"], 1, "there is no MCP server \"none\""),
+        (vec!["echo"], 2, "write it as SERVER/TOOL"),
+        (vec!["kit/echo", "--arg", "text"], 2, "NAME=VALUE"),
+    ] {
+        let said = sandbox.polity(&[vec!["tool", "call"], args.clone()].concat());
+        assert_eq!(said.code, code, "{args:?} {said:?}");
+        assert!(said.err.contains(expected), "{args:?} {said:?}");
+    }
+    let failed = sandbox.polity(&["tool", "call", "kit/fail"]);
+    assert_eq!((failed.code, failed.out.as_str()), (1, "it cannot be done\n"), "{failed:?}");
+}
+
+#[test]
+fn costs_are_summed_by_agent_and_day() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.polity(&["cost"]).out, "no model has been called yet\n");
+    let agent = fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap();
+    let price = "price: {input_per_million_usd: 1000, output_per_million_usd: 500}";
+    sandbox.write(
+        "agents/greeter.yaml",
+        &agent.replace("script: greeter}", &format!("script: greeter, {price}}}")),
+    );
+    for name in ["Ada", "Bob"] {
+        assert_eq!(sandbox.polity(&["run", "greeter", name]).code, 0);
+    }
+    let (rows, code) = sandbox.json(&["cost"]);
+    assert_eq!((code, rows.as_array().unwrap().len()), (0, 1), "{rows}");
+    let row = &rows[0];
+    assert_eq!((&row["agent"], &row["model_calls"]), (&json!("greeter"), &json!(2)));
+    assert_eq!((&row["input_tokens"], &row["cost_usd"]), (&json!(24), &json!(0.028)));
+    let (by_day, _) = sandbox.json(&["cost", "--by", "day"]);
+    assert!(by_day[0]["agent"].is_null() && by_day[0]["day"].is_string(), "{by_day}");
+    let table = sandbox.polity(&["cost", "--by", "agent"]).out;
+    assert!(table.starts_with("AGENT    CALLS") && table.contains("$0.0280"), "{table}");
+    let wrong = said(&sandbox.command(&["cost", "--by", "month"]).output().unwrap());
+    assert_eq!(wrong.code, 2);
+}

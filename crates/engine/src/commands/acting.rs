@@ -1,0 +1,296 @@
+//! A turn in which the model acts: what happens to each of its calls, and what follows from where
+//! they all stand.
+//!
+//! Calls that may be made are made at once, side by side. A call that needs a person is put before
+//! one when nothing else is under way, one call at a time. When every call has its answer, the
+//! model is called again.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use polity_model::definition::{LlmAgent, ToolName};
+use polity_model::event::Event;
+use polity_model::failure::{ErrorCode, Failure};
+use polity_model::ids::{CheckpointId, ToolCallId};
+use polity_model::machine::tool_call::CallState;
+use polity_model::review::ReviewSubject;
+use polity_model::trace::shorten;
+use serde_json::{Map, Value};
+
+use super::fail;
+use crate::decide::{Decision, Effect, Given};
+use crate::driver::Tool;
+use crate::state::TaskState;
+
+/// How long a call may take whose tool is not in the agent's toolbox any more.
+const TIMEOUT_DEFAULT: Duration = Duration::from_mins(5);
+
+/// How much of a call's arguments a question repeats, in characters. `review show` has them all.
+const QUESTION_CHARACTERS_MAX: usize = 400;
+
+/// A decision about the calls of a turn, as it is being put together.
+pub(super) struct Acting<'a> {
+    state: &'a TaskState,
+    given: &'a mut Given,
+    llm: &'a LlmAgent,
+    /// Where the answer to the first call stands in the conversation.
+    first_answer: usize,
+    /// Where each call stands after the events so far.
+    standing: Vec<CallState>,
+    events: Vec<Event>,
+    effects: Vec<Effect>,
+}
+
+/// A call, as far as it must be known to go on.
+pub(super) struct CallView<'a> {
+    pub(super) id: ToolCallId,
+    /// The tool as people write it.
+    pub(super) name: String,
+    pub(super) arguments: &'a Map<String, Value>,
+}
+
+impl<'a> Acting<'a> {
+    /// On the turn that the task is in.
+    pub(super) fn of(state: &'a TaskState, llm: &'a LlmAgent, given: &'a mut Given) -> Self {
+        let standing = state.calls().all().iter().map(|call| call.state).collect();
+        let first_answer = state.context().conversation.len();
+        let (events, effects) = (Vec::new(), Vec::new());
+        Self { state, given, llm, first_answer, standing, events, effects }
+    }
+
+    /// On a turn that begins with an answer of the model, which is the first of the events.
+    pub(super) fn begin(
+        state: &'a TaskState,
+        llm: &'a LlmAgent,
+        given: &'a mut Given,
+        answered: Event,
+        calls: usize,
+    ) -> Self {
+        let first_answer = state.context().conversation.len() + 1;
+        let (standing, events) = (vec![CallState::Asked; calls], vec![answered]);
+        Self { state, given, llm, first_answer, standing, events, effects: Vec::new() }
+    }
+
+    pub(super) fn given(&mut self) -> &mut Given {
+        self.given
+    }
+
+    pub(super) fn push(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    /// The call is made.
+    pub(super) fn call(
+        &mut self,
+        index: usize,
+        call_id: ToolCallId,
+        tool: &Tool,
+        arguments: Option<Map<String, Value>>,
+    ) {
+        let name = tool.name.clone();
+        self.call_by_name(index, call_id, name, arguments, tool.repeatable, tool.timeout);
+    }
+
+    /// The call is made although its tool may not be listed any more: its server will tell.
+    pub(super) fn call_again(
+        &mut self,
+        index: usize,
+        call_id: ToolCallId,
+        tool: &ToolName,
+        arguments: Option<Map<String, Value>>,
+        repeatable: bool,
+    ) {
+        if let Some(tool) = self.given.toolbox.find(tool.server(), tool.tool()).cloned() {
+            self.call(index, call_id, &tool, arguments);
+        } else {
+            let tool = tool.clone();
+            self.call_by_name(index, call_id, tool, arguments, repeatable, TIMEOUT_DEFAULT);
+        }
+    }
+
+    fn call_by_name(
+        &mut self,
+        index: usize,
+        call_id: ToolCallId,
+        tool: ToolName,
+        arguments: Option<Map<String, Value>>,
+        repeatable: bool,
+        timeout: Duration,
+    ) {
+        self.standing[index] = CallState::Running;
+        self.events.push(Event::ToolCalled { call_id, tool, arguments, repeatable });
+        self.effects.push(Effect::CallTool { call_id, timeout });
+    }
+
+    /// The call waits for a person's approval.
+    pub(super) fn hold(&mut self, index: usize, call_id: ToolCallId, tool: ToolName) {
+        self.standing[index] = CallState::Held;
+        self.events.push(Event::ToolHeld { call_id, tool });
+    }
+
+    /// No one knows whether the call had its effect.
+    pub(super) fn doubt(&mut self, index: usize, call_id: ToolCallId) {
+        self.standing[index] = CallState::InDoubt;
+        self.events.push(Event::ToolDoubted { call_id });
+    }
+
+    /// An attempt failed, and another follows at its time.
+    pub(super) fn failed(
+        &mut self,
+        index: usize,
+        call_id: ToolCallId,
+        failure: Failure,
+        duration_ms: u64,
+        retry_at: Timestamp,
+    ) {
+        self.standing[index] = CallState::Failed;
+        self.events.push(Event::ToolFailed { call_id, failure, duration_ms, retry_at });
+    }
+
+    /// The next attempt waits for its time.
+    pub(super) fn wait(&mut self, call_id: ToolCallId, until: Timestamp) {
+        self.effects.push(Effect::WaitForTool { call_id, until });
+    }
+
+    /// The call has its answer.
+    pub(super) fn answer(
+        &mut self,
+        index: usize,
+        call_id: ToolCallId,
+        content: String,
+        structured: Option<Value>,
+        duration_ms: u64,
+    ) {
+        self.answered(index, call_id, content, structured, false, duration_ms);
+    }
+
+    /// The call is answered with what went wrong, which the model can act on.
+    pub(super) fn answer_with_error(
+        &mut self,
+        index: usize,
+        call_id: ToolCallId,
+        content: String,
+        duration_ms: u64,
+    ) {
+        self.answered(index, call_id, content, None, true, duration_ms);
+    }
+
+    fn answered(
+        &mut self,
+        index: usize,
+        call_id: ToolCallId,
+        content: String,
+        structured: Option<Value>,
+        is_error: bool,
+        duration_ms: u64,
+    ) {
+        self.standing[index] = CallState::Answered;
+        let ordinal = ordinal(self.first_answer + index);
+        self.events.push(Event::ToolAnswered {
+            call_id,
+            ordinal,
+            content,
+            structured,
+            is_error,
+            duration_ms,
+        });
+    }
+
+    /// The task ends here, with what there is.
+    pub(super) fn fail(mut self, code: ErrorCode, error: String) -> Decision {
+        fail(self.state, &mut self.events, code, error);
+        Decision { events: self.events, effects: Vec::new() }
+    }
+
+    /// The events so far, for a task that ends in another way.
+    pub(super) fn into_events(self) -> Vec<Event> {
+        self.events
+    }
+
+    /// What follows from where the calls stand. `view` tells of the call at an index.
+    pub(super) fn go_on<'v>(self, view: impl Fn(usize) -> Option<CallView<'v>>) -> Decision {
+        let is = |state| move |standing: &CallState| *standing == state;
+        let under_way = self.standing.iter().any(|standing| {
+            matches!(standing, CallState::Asked | CallState::Running | CallState::Failed)
+        });
+        if under_way {
+            return Decision { events: self.events, effects: self.effects };
+        }
+        // Doubts come first: what was done, or not, may change a person's mind about the rest.
+        let doubt = self.standing.iter().position(is(CallState::InDoubt));
+        let held = self.standing.iter().position(is(CallState::Held));
+        match (doubt.and_then(&view), held.and_then(&view)) {
+            (Some(call), _) => self.ask(call, true),
+            (None, Some(call)) => self.ask(call, false),
+            (None, None) => self.next_turn(),
+        }
+    }
+
+    fn ask(mut self, call: CallView<'_>, in_doubt: bool) -> Decision {
+        let CallView { id: call_id, name, arguments } = call;
+        let agent = &self.llm.identity.name;
+        let arguments = Value::Object(arguments.clone()).to_string();
+        let arguments = shorten(&arguments, QUESTION_CHARACTERS_MAX);
+        let (subject, question) = if in_doubt {
+            let question = format!(
+                "{agent} was calling {name} with {arguments} when its process ended; no one knows \
+                 whether it had its effect"
+            );
+            (ReviewSubject::Doubt { call_id }, question)
+        } else {
+            let question = format!("{agent} wants to call {name} with {arguments}");
+            (ReviewSubject::Approval { call_id }, question)
+        };
+        let checkpoint_id = CheckpointId::from_random_bytes(self.given.entropy.id_bytes());
+        self.events.push(Event::CheckpointTaken {
+            checkpoint_id,
+            sequence: self.state.checkpoints(),
+            node: agent.to_string(),
+            awaiting_human: true,
+        });
+        self.events.push(Event::ReviewOpened { checkpoint_id, subject, question });
+        Decision { events: self.events, effects: Vec::new() }
+    }
+
+    fn next_turn(mut self) -> Decision {
+        let is_new = matches!(self.events.first(), Some(Event::ModelAnswered { .. }));
+        let answers = self.state.iterations() + u32::from(is_new);
+        self.events.push(Event::ModelCalled { iteration: answers + 1 });
+        Decision { events: self.events, effects: vec![Effect::CallModel] }
+    }
+}
+
+/// Answers every call that has no answer yet, because the task ends: a conversation with a call
+/// that was never answered could not be taken up again.
+pub(super) fn answer_open_calls(state: &TaskState, why: &str, events: &mut Vec<Event>) {
+    let first_answer = state.context().conversation.len();
+    for (index, call) in state.calls().all().iter().enumerate() {
+        let content = match call.state {
+            CallState::Answered => continue,
+            CallState::Running | CallState::InDoubt => {
+                format!("{why} while the tool was being called; it may have had its effect")
+            }
+            CallState::Asked | CallState::Held | CallState::Failed => {
+                format!("{why} before the tool was called")
+            }
+        };
+        // The calls before it may have been answered within these same events.
+        let call_id = call.id();
+        let answers = |event: &Event| matches!(event, Event::ToolAnswered { call_id: id, .. } if *id == call_id);
+        if events.iter().any(answers) {
+            continue;
+        }
+        events.push(Event::ToolAnswered {
+            call_id,
+            ordinal: ordinal(first_answer + index),
+            content,
+            structured: None,
+            is_error: true,
+            duration_ms: 0,
+        });
+    }
+}
+
+fn ordinal(place: usize) -> u32 {
+    u32::try_from(place).unwrap_or(u32::MAX)
+}

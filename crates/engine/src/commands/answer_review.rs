@@ -1,0 +1,195 @@
+//! A person decides what a task waits for. Anyone drives it, from any process, once: a second
+//! answer finds nothing to answer. What follows from it is left to whoever goes on with the task.
+
+use polity_model::event::ExecutionChange;
+use polity_model::event::{Event, ResultRef};
+use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::review::{ReviewSubject, Verdict};
+
+use super::acting::{Acting, answer_open_calls};
+use super::end_execution;
+use crate::decide::{Decision, Given, Rejection, llm};
+use crate::state::TaskState;
+
+/// What a person decides.
+#[derive(Debug, Clone)]
+pub struct AnswerReview {
+    /// The decision.
+    pub verdict: Verdict,
+    /// What the person says about it.
+    pub message: Option<String>,
+    /// Who decides.
+    pub by: String,
+}
+
+impl AnswerReview {
+    pub(crate) fn decide(
+        &self,
+        state: &TaskState,
+        given: &mut Given,
+    ) -> Result<Decision, Rejection> {
+        let task = state.id();
+        let Some(review) = state.review() else {
+            return Err(Rejection::NothingToDecide { task, status: state.status() });
+        };
+        let call_id = review.subject.call_id();
+        let Some((index, call)) = state.calls().index(call_id).zip(state.calls().get(call_id))
+        else {
+            return Err(Rejection::NothingToDecide { task, status: state.status() });
+        };
+        let llm = llm(state)?;
+        let tool = call
+            .tool
+            .as_ref()
+            .and_then(|tool| given.toolbox.find(tool.server(), tool.tool()))
+            .cloned();
+        let mut acting = Acting::of(state, llm, given);
+        let Self { verdict, message, by } = self;
+        acting.push(Event::ReviewAnswered {
+            verdict: verdict.clone(),
+            message: message.clone(),
+            by: by.clone(),
+        });
+        match (&review.subject, verdict) {
+            (ReviewSubject::Approval { .. }, Verdict::Approve)
+            | (ReviewSubject::Doubt { .. }, Verdict::Retry) => {}
+            (ReviewSubject::Approval { .. }, Verdict::Modify { arguments }) => {
+                if let Some(Err(problem)) = tool.map(|tool| tool.check_arguments(arguments)) {
+                    return Err(Rejection::Misfit { tool: call.name(), problem });
+                }
+            }
+            (ReviewSubject::Approval { .. }, Verdict::Reject) => {
+                let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
+                let content = format!("a person decided against calling {}{said}", call.name());
+                acting.answer_with_error(index, call_id, content, 0);
+            }
+            (ReviewSubject::Doubt { .. }, Verdict::SkipWith { result }) => {
+                acting.answer(index, call_id, result.clone(), None, 0);
+            }
+            (ReviewSubject::Doubt { .. }, Verdict::Reject) => {
+                let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
+                let error = format!("{} is in doubt, and {by} ended the task{said}", call.name());
+                return Ok(rejected(state, acting.into_events(), error));
+            }
+            (ReviewSubject::Doubt { .. }, Verdict::Approve) => {
+                return Err(Rejection::DoubtNeedsChoice { task });
+            }
+            (ReviewSubject::Doubt { .. }, Verdict::Modify { .. })
+            | (ReviewSubject::Approval { .. }, Verdict::Retry | Verdict::SkipWith { .. }) => {
+                let verdict = verdict.to_string();
+                return Err(Rejection::WrongVerdict { task, verdict });
+            }
+        }
+        Ok(Decision { events: acting.into_events(), effects: Vec::new() })
+    }
+}
+
+/// The task ends with what the person said.
+fn rejected(state: &TaskState, mut events: Vec<Event>, error: String) -> Decision {
+    answer_open_calls(state, "the task ended", &mut events);
+    let failure = Failure { category: ErrorCategory::Permanent, message: error.clone() };
+    events.extend(end_execution(state, ExecutionChange::Fail { failure, retry_at: None }));
+    let (code, partial_result) = (ErrorCode::Rejected, Some(ResultRef::LastAnswer));
+    events.push(Event::TaskFailed { code, error, partial_result });
+    Decision { events, effects: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::commands::ResumeTask;
+    use crate::commands::testing::{acting, answer_to, call_id, given, labels, running, with};
+    use crate::decide::Effect;
+
+    fn answer(state: &TaskState, verdict: Verdict) -> Result<Decision, Rejection> {
+        let message = Some("not today".to_owned());
+        AnswerReview { verdict, message, by: "ada".into() }.decide(state, &mut given())
+    }
+
+    fn asked() -> TaskState {
+        acting(&["files/delete"])
+    }
+
+    fn in_doubt() -> TaskState {
+        let state = acting(&["files/write"]);
+        let events = ResumeTask.decide(&state, &mut given()).unwrap().events;
+        with(state, events)
+    }
+
+    fn resumed(state: TaskState) -> (TaskState, Vec<Effect>) {
+        let decision = ResumeTask.decide(&state, &mut given()).unwrap();
+        (with(state, decision.events), decision.effects)
+    }
+
+    #[test]
+    fn an_approved_call_is_made_when_the_task_goes_on() {
+        let state = with(asked(), answer(&asked(), Verdict::Approve).unwrap().events);
+        assert_eq!((state.status().to_string().as_str(), state.owner()), ("running", None));
+        let (state, effects) = resumed(state);
+        assert!(matches!(effects.as_slice(), [Effect::CallTool { .. }]), "{effects:?}");
+        assert_eq!(state.calls().all()[0].name(), "files/delete");
+    }
+
+    #[test]
+    fn modified_arguments_are_those_that_the_tool_is_called_with() {
+        let arguments = |value: serde_json::Value| Verdict::Modify {
+            arguments: value.as_object().unwrap().clone(),
+        };
+        let misfit = answer(&asked(), arguments(json!({"path": 7})));
+        assert!(matches!(misfit, Err(Rejection::Misfit { .. })), "{misfit:?}");
+        let events = answer(&asked(), arguments(json!({"path": "other"}))).unwrap().events;
+        let (state, _) = resumed(with(asked(), events));
+        assert_eq!(state.calls().all()[0].arguments()["path"], "other");
+    }
+
+    #[test]
+    fn a_rejection_goes_back_to_the_model() {
+        let state = asked();
+        let decision = answer(&state, Verdict::Reject).unwrap();
+        let said = answer_to(&decision, call_id(&state, 0)).unwrap();
+        assert_eq!(said, "a person decided against calling files/delete: not today");
+        let (state, effects) = resumed(with(state, decision.events));
+        assert_eq!(effects, [Effect::CallModel]);
+        assert_eq!(state.context().conversation.len(), 3);
+    }
+
+    #[test]
+    fn a_doubt_is_settled_by_making_the_call_again_or_by_giving_its_result() {
+        let state = in_doubt();
+        assert!(state.review().unwrap().question.contains("no one knows"));
+        let events = answer(&state, Verdict::Retry).unwrap().events;
+        let (_, effects) = resumed(with(state.clone(), events));
+        assert!(matches!(effects.as_slice(), [Effect::CallTool { .. }]), "{effects:?}");
+
+        let events = answer(&state, Verdict::SkipWith { result: "done".into() }).unwrap().events;
+        let (skipped, effects) = resumed(with(state.clone(), events));
+        assert_eq!(effects, [Effect::CallModel]);
+        assert_eq!(skipped.context().conversation.last().unwrap().content(), "done");
+
+        let rejected = answer(&state, Verdict::Reject).unwrap();
+        assert_eq!(rejected.events.last().unwrap().label(), "task_failed");
+        let task = with(state.clone(), rejected.events).snapshot();
+        assert_eq!(task.error_code, Some(ErrorCode::Rejected));
+        assert!(task.error.unwrap().ends_with("ada ended the task: not today"));
+        assert_eq!(
+            answer(&state, Verdict::Approve),
+            Err(Rejection::DoubtNeedsChoice { task: state.id() })
+        );
+    }
+
+    #[test]
+    fn an_answer_is_given_once_and_must_fit_the_question() {
+        let answered = with(asked(), answer(&asked(), Verdict::Approve).unwrap().events);
+        for state in [answered, running()] {
+            let refused = answer(&state, Verdict::Approve);
+            assert!(matches!(refused, Err(Rejection::NothingToDecide { .. })), "{refused:?}");
+        }
+        for verdict in [Verdict::Retry, Verdict::SkipWith { result: String::new() }] {
+            let refused = answer(&asked(), verdict);
+            assert!(matches!(refused, Err(Rejection::WrongVerdict { .. })), "{refused:?}");
+        }
+        assert_eq!(labels(&answer(&asked(), Verdict::Approve).unwrap()), ["review_answered"]);
+    }
+}

@@ -1,0 +1,101 @@
+//! What a model asks for, held against what there is: the tool, its arguments, a person's approval.
+
+use std::sync::Arc;
+
+use polity_model::definition::{LlmAgent, ToolName};
+use polity_model::trace::shorten;
+
+use crate::driver::{AskedArguments, AskedTool, Tool, Toolbox};
+
+/// How many tools are named to a model that asked for one that is not there.
+const NAMED_TOOLS_MAX: usize = 40;
+
+/// How much of unreadable arguments is repeated to the model, in characters.
+const UNREADABLE_CHARACTERS_MAX: usize = 200;
+
+/// What becomes of a call that a model asked for.
+pub(super) enum Fate {
+    /// It is made.
+    Call(Arc<Tool>),
+    /// It waits for a person's approval.
+    Hold(ToolName),
+    /// It cannot be made; the model reads why.
+    Refuse(String),
+}
+
+/// Decides about one call.
+pub(super) fn fate(asked: &AskedTool, toolbox: &Toolbox, llm: &LlmAgent) -> Fate {
+    let tool = match find(asked, toolbox) {
+        Ok(tool) => tool,
+        Err(message) => return Fate::Refuse(message),
+    };
+    let name = &tool.name;
+    let arguments = match &asked.arguments {
+        AskedArguments::Object(arguments) => arguments,
+        AskedArguments::Unreadable { text, reason } => {
+            let text = shorten(text, UNREADABLE_CHARACTERS_MAX);
+            return Fate::Refuse(format!(
+                "error: the arguments of {name} are not a JSON object ({reason}): {text}"
+            ));
+        }
+    };
+    if let Err(problem) = tool.check_arguments(arguments) {
+        return Fate::Refuse(format!(
+            "error: the arguments of {name} do not fit its input schema, and it was not called: \
+             {problem}"
+        ));
+    }
+    if llm.approval.iter().any(|pattern| pattern.covers(name)) {
+        return Fate::Hold(name.clone());
+    }
+    Fate::Call(Arc::clone(tool))
+}
+
+/// The tool that is meant. A model that names the wrong server, or none, means the one server that
+/// has a tool of that name.
+fn find<'t>(asked: &AskedTool, toolbox: &'t Toolbox) -> Result<&'t Arc<Tool>, String> {
+    let offered = toolbox.offered();
+    let exact = offered
+        .iter()
+        .find(|tool| tool.name.server() == asked.server && tool.name.tool() == asked.tool);
+    if let Some(tool) = exact {
+        return Ok(tool);
+    }
+    let mut same_name = offered.iter().filter(|tool| tool.name.tool() == asked.tool);
+    match (same_name.next(), same_name.next()) {
+        (Some(only), None) => Ok(only),
+        (Some(_), Some(_)) => {
+            let names = names(offered.iter().filter(|tool| tool.name.tool() == asked.tool));
+            Err(format!(
+                "error: {} is not one of your tools, and several servers have a tool of that \
+                 name: {names}",
+                spelled(asked)
+            ))
+        }
+        (None, _) if offered.is_empty() => {
+            Err(format!("error: there is no tool {}; you have no tools", spelled(asked)))
+        }
+        (None, _) => Err(format!(
+            "error: there is no tool {}; your tools are {}",
+            spelled(asked),
+            names(offered.iter())
+        )),
+    }
+}
+
+fn spelled(asked: &AskedTool) -> String {
+    match asked.server.as_str() {
+        "" => asked.tool.clone(),
+        server => format!("{server}/{}", asked.tool),
+    }
+}
+
+fn names<'t>(tools: impl Iterator<Item = &'t Arc<Tool>>) -> String {
+    let mut named: Vec<_> = tools.map(|tool| tool.name.to_string()).collect();
+    let more = named.len().saturating_sub(NAMED_TOOLS_MAX);
+    named.truncate(NAMED_TOOLS_MAX);
+    if more > 0 {
+        named.push(format!("and {more} more"));
+    }
+    named.join(", ")
+}

@@ -1,0 +1,176 @@
+//! What a worker does between two steps: calling models and tools, and waiting.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::ids::{TaskId, ToolCallId};
+use tokio::time::error::Elapsed;
+
+use super::{EngineError, Interrupted, Worker, interruption};
+use crate::commands::{
+    FailureCause, RecordAnswer, RecordFailure, RecordToolFailure, RecordToolReply, RetryExecution,
+    RetryTool,
+};
+use crate::decide::Command;
+use crate::driver::{
+    ModelFailure, ModelReply, ModelRequest, Progress, ToolFailure, ToolReply, Toolbox,
+    ToolsUnavailable,
+};
+use crate::runtime::Shared;
+
+type Awaited = Result<Result<Command, Interrupted>, EngineError>;
+
+impl Worker {
+    /// Calls the model with the conversation as it is, which is borrowed for as long as that takes.
+    pub(super) async fn call_model(&mut self) -> Awaited {
+        let Self { shared, closure, state, signals, toolbox, .. } = self;
+        let limit = closure
+            .llm()
+            .map_or(Duration::MAX, |llm| Duration::from_secs(llm.llm_config.timeout_seconds.get()));
+        let mut began = shared.parts.clock.now();
+        let call = async {
+            *toolbox = tools_of(shared, closure).await?;
+            // Servers that had to be started first are not the model's doing.
+            began = shared.parts.clock.now();
+            let request = ModelRequest {
+                closure,
+                history: state.history(),
+                toolbox,
+                marks: state.marks(),
+                progress: &LiveText { shared, task: state.id() },
+            };
+            let call = shared.parts.models.call(request);
+            Ok(tokio::time::timeout(limit, call).await)
+        };
+        let answer = tokio::select! {
+            answer = call => answer,
+            interrupted = interruption(shared, state, signals) => return interrupted.map(Err),
+        };
+        let duration_ms = elapsed_ms(began, shared.parts.clock.now());
+        Ok(Ok(model_outcome(answer, limit, duration_ms)))
+    }
+
+    pub(super) async fn wait_until(&mut self, time: Timestamp) -> Awaited {
+        let Self { shared, state, signals, .. } = self;
+        tokio::select! {
+            () = sleep_until(shared, time) => Ok(Ok(Command::RetryExecution(RetryExecution))),
+            interrupted = interruption(shared, state, signals) => interrupted.map(Err),
+        }
+    }
+
+    /// Lists the agent's tools for a task that goes on with tool calls. Where that fails, the calls
+    /// themselves will show it.
+    pub(super) async fn look_for_tools(&mut self) {
+        match tools_of(&self.shared, &self.closure).await {
+            Ok(toolbox) => self.toolbox = toolbox,
+            Err(error) => {
+                tracing::warn!(task = %self.state.id(), %error, "the tools could not be listed");
+            }
+        }
+    }
+
+    /// Makes a tool call on the side.
+    pub(super) fn call_tool(&mut self, call_id: ToolCallId, limit: Duration) {
+        let Some(call) = self.state.calls().get(call_id) else { return };
+        let Some(tool) = call.tool.clone() else { return };
+        let arguments = call.arguments().clone();
+        let shared = Arc::clone(&self.shared);
+        self.tools.spawn(async move {
+            let began = shared.parts.clock.now();
+            let call = shared.parts.tools.call(&tool, &arguments);
+            let answer = tokio::time::timeout(limit, call).await;
+            let duration_ms = elapsed_ms(began, shared.parts.clock.now());
+            tool_outcome(call_id, answer, limit, duration_ms)
+        });
+    }
+
+    /// Waits on the side for the time of a call's next attempt.
+    pub(super) fn wait_for_tool(&mut self, call_id: ToolCallId, until: Timestamp) {
+        let shared = Arc::clone(&self.shared);
+        self.tools.spawn(async move {
+            sleep_until(&shared, until).await;
+            Command::RetryTool(RetryTool { call_id })
+        });
+    }
+}
+
+/// The tools that the agent may use. An agent without tools asks no one.
+async fn tools_of(
+    shared: &Shared,
+    closure: &crate::closure::Closure,
+) -> Result<Arc<Toolbox>, ToolsUnavailable> {
+    match closure.llm() {
+        Some(llm) if !llm.tools.is_empty() => shared.parts.tools.toolbox(&llm.tools).await,
+        Some(_) | None => Ok(Arc::default()),
+    }
+}
+
+/// Passes on what a model says while it says it.
+struct LiveText<'a> {
+    shared: &'a Shared,
+    task: TaskId,
+}
+
+impl Progress for LiveText<'_> {
+    fn text(&self, piece: &str) {
+        self.shared.publish_text(self.task, piece);
+    }
+}
+
+async fn sleep_until(shared: &Shared, time: Timestamp) {
+    let left = time.duration_since(shared.parts.clock.now()).max(SignedDuration::ZERO);
+    tokio::time::sleep(left.unsigned_abs()).await;
+}
+
+fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 {
+    u64::try_from(ended.duration_since(began).as_millis()).unwrap_or(0)
+}
+
+fn model_outcome(
+    answer: Result<Result<Result<ModelReply, ModelFailure>, Elapsed>, ToolsUnavailable>,
+    limit: Duration,
+    duration_ms: u64,
+) -> Command {
+    let (failure, cause) = match answer {
+        Ok(Ok(Ok(reply))) => {
+            return Command::RecordAnswer(RecordAnswer { reply, duration_ms });
+        }
+        Ok(Ok(Err(failure))) => (failure, FailureCause::Model),
+        Ok(Err(_)) => {
+            let message = format!(
+                "the model did not answer within {} seconds, the agent's \
+                 llm_config.timeout_seconds",
+                limit.as_secs()
+            );
+            let failure = Failure { category: ErrorCategory::Transient, message };
+            (ModelFailure::new(failure), FailureCause::Timeout)
+        }
+        Err(ToolsUnavailable { failure }) => (ModelFailure::new(failure), FailureCause::Tools),
+    };
+    Command::RecordFailure(RecordFailure { failure, cause, duration_ms })
+}
+
+fn tool_outcome(
+    call_id: ToolCallId,
+    answer: Result<Result<ToolReply, ToolFailure>, Elapsed>,
+    limit: Duration,
+    duration_ms: u64,
+) -> Command {
+    let (failure, timed_out) = match answer {
+        Ok(Ok(reply)) => {
+            return Command::RecordToolReply(RecordToolReply { call_id, reply, duration_ms });
+        }
+        Ok(Err(failure)) => (failure, false),
+        Err(_) => {
+            let message = format!(
+                "the tool did not answer within {} seconds, its timeout_seconds",
+                limit.as_secs()
+            );
+            let failure = Failure { category: ErrorCategory::Transient, message };
+            (ToolFailure { failure, maybe_done: true }, true)
+        }
+    };
+    Command::RecordToolFailure(RecordToolFailure { call_id, failure, timed_out, duration_ms })
+}

@@ -1,0 +1,257 @@
+//! The tool calls of the turn that a task is in.
+//!
+//! They are answered in the order in which they were asked for, whenever their answers come: an
+//! answer is kept here until all are there, and then they join the conversation together. So the
+//! conversation never holds a call without its answer right behind it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use jiff::Timestamp;
+use polity_model::definition::ToolName;
+use polity_model::event::Event;
+use polity_model::ids::ToolCallId;
+use polity_model::machine::tool_call::{CallEvent, CallState};
+use polity_model::machine::{IllegalTransition, Machine};
+use polity_model::message::{Message, ToolCall};
+use polity_model::review::Verdict;
+use serde_json::{Map, Value};
+
+use super::BrokenJournal;
+
+/// One call of the turn.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The call as the model asked for it.
+    pub asked: ToolCall,
+    /// Where it is in its life.
+    pub state: CallState,
+    /// The tool that is called, once that is known: the model may have named it wrongly, and
+    /// another may stand in for it.
+    pub tool: Option<ToolName>,
+    /// The tool that was first called, or held, for which others may stand in.
+    pub first_tool: Option<ToolName>,
+    /// The arguments, where a person changed them.
+    pub arguments: Option<Map<String, Value>>,
+    /// Whether a person has allowed it.
+    pub allowed: bool,
+    /// Whether the attempt that was made last may be repeated.
+    pub repeatable: bool,
+    /// How often the tool that is called now has been called.
+    pub attempts: u32,
+    /// When the next attempt is made, while it waits for that.
+    pub retry_at: Option<Timestamp>,
+    answer: Option<Message>,
+}
+
+/// The calls of the turn, in the order in which the model asked for them.
+#[derive(Debug, Clone, Default)]
+pub struct TurnCalls {
+    calls: Vec<Call>,
+    /// What the last turns asked for and were answered, to notice when a model turns in a circle.
+    asked_hash: u64,
+    answered_hash: u64,
+    same_asked: u32,
+    same_answered: u32,
+}
+
+impl Call {
+    fn new(asked: ToolCall) -> Self {
+        Self {
+            asked,
+            state: CallState::INITIAL,
+            tool: None,
+            first_tool: None,
+            arguments: None,
+            allowed: false,
+            repeatable: false,
+            attempts: 0,
+            retry_at: None,
+            answer: None,
+        }
+    }
+
+    /// The call's id.
+    pub fn id(&self) -> ToolCallId {
+        self.asked.id
+    }
+
+    /// What the tool is called with.
+    pub fn arguments(&self) -> &Map<String, Value> {
+        self.arguments.as_ref().unwrap_or(&self.asked.arguments)
+    }
+
+    /// The tool as people write it.
+    pub fn name(&self) -> String {
+        match &self.tool {
+            Some(tool) => tool.to_string(),
+            None if self.asked.server.is_empty() => self.asked.tool.clone(),
+            None => format!("{}/{}", self.asked.server, self.asked.tool),
+        }
+    }
+
+    fn moved(&mut self, on: CallEvent) -> Result<(), IllegalTransition<CallState>> {
+        self.state = self.state.transition(on)?;
+        Ok(())
+    }
+
+    fn called(
+        &mut self,
+        tool: ToolName,
+        arguments: Option<Map<String, Value>>,
+        repeatable: bool,
+    ) -> Result<(), IllegalTransition<CallState>> {
+        self.moved(CallEvent::Call)?;
+        if self.tool.as_ref() != Some(&tool) {
+            self.attempts = 0;
+        }
+        self.attempts += 1;
+        self.first_tool.get_or_insert_with(|| tool.clone());
+        self.tool = Some(tool);
+        self.repeatable = repeatable;
+        self.retry_at = None;
+        if arguments.is_some() {
+            self.arguments = arguments;
+        }
+        Ok(())
+    }
+}
+
+impl TurnCalls {
+    /// A new turn.
+    pub(super) fn begin(&mut self, calls: &[ToolCall]) {
+        self.same_asked = self.repeated_with(calls);
+        self.asked_hash = asked_hash(calls);
+        self.calls.clear();
+        self.calls.extend(calls.iter().cloned().map(Call::new));
+    }
+
+    /// How many turns in a row would ask for exactly the same, if these calls were the next.
+    pub fn repeated_with(&self, calls: &[ToolCall]) -> u32 {
+        if asked_hash(calls) == self.asked_hash { self.same_asked + 1 } else { 1 }
+    }
+
+    /// The calls, in the order in which the model asked for them.
+    pub fn all(&self) -> &[Call] {
+        &self.calls
+    }
+
+    /// The calls that have no answer yet.
+    pub fn open(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| call.state != CallState::Answered)
+    }
+
+    /// A call of this turn.
+    pub fn get(&self, id: ToolCallId) -> Option<&Call> {
+        self.calls.iter().find(|call| call.id() == id)
+    }
+
+    /// The place of a call's answer among the answers of the turn.
+    pub fn index(&self, id: ToolCallId) -> Option<usize> {
+        self.calls.iter().position(|call| call.id() == id)
+    }
+
+    fn get_mut(&mut self, id: ToolCallId) -> Result<&mut Call, BrokenJournal> {
+        self.calls.iter_mut().find(|call| call.id() == id).ok_or(BrokenJournal::NoCall(id))
+    }
+
+    /// Follows what happened to a call. When its answer was the last that was missing, the answers
+    /// of the whole turn come out, in order.
+    pub(super) fn apply(
+        &mut self,
+        event: Event,
+        at: Timestamp,
+    ) -> Result<Vec<Message>, BrokenJournal> {
+        match event {
+            Event::ToolHeld { call_id, tool } => {
+                let call = self.get_mut(call_id)?;
+                call.moved(CallEvent::Hold)?;
+                call.first_tool = Some(tool.clone());
+                call.tool = Some(tool);
+            }
+            Event::ToolCalled { call_id, tool, arguments, repeatable } => {
+                self.get_mut(call_id)?.called(tool, arguments, repeatable)?;
+            }
+            Event::ToolFailed { call_id, retry_at, .. } => {
+                let call = self.get_mut(call_id)?;
+                call.moved(CallEvent::Fail)?;
+                call.retry_at = Some(retry_at);
+            }
+            Event::ToolDoubted { call_id } => self.get_mut(call_id)?.moved(CallEvent::Doubt)?,
+            Event::ToolAnswered { call_id, content, .. } => {
+                let call = self.get_mut(call_id)?;
+                call.moved(CallEvent::Answer)?;
+                let (tool_call_id, timestamp) = (call_id, at);
+                call.answer = Some(Message::Tool { tool_call_id, content, timestamp });
+                return Ok(self.answers());
+            }
+            Event::TaskCreated(_)
+            | Event::TaskClaimed { .. }
+            | Event::TaskReleased
+            | Event::TaskStarted
+            | Event::TaskResumed
+            | Event::CancelRequested
+            | Event::TaskCompleted { .. }
+            | Event::TaskFailed { .. }
+            | Event::TaskCancelled
+            | Event::ExecutionChanged { .. }
+            | Event::ModelCalled { .. }
+            | Event::ModelAnswered { .. }
+            | Event::ModelFailed { .. }
+            | Event::HistoryShortened { .. }
+            | Event::ReviewOpened { .. }
+            | Event::ReviewAnswered { .. }
+            | Event::MessageAdded { .. }
+            | Event::CheckpointTaken { .. } => {}
+        }
+        Ok(Vec::new())
+    }
+
+    /// A person has decided about a call.
+    pub(super) fn decided(
+        &mut self,
+        id: ToolCallId,
+        verdict: Verdict,
+    ) -> Result<(), BrokenJournal> {
+        let call = self.get_mut(id)?;
+        match verdict {
+            Verdict::Approve | Verdict::Retry => {}
+            Verdict::Modify { arguments } => call.arguments = Some(arguments),
+            // The answer to the call, or the task's failure, follows as an event of its own.
+            Verdict::Reject | Verdict::SkipWith { .. } => return Ok(()),
+        }
+        call.moved(CallEvent::Allow)?;
+        call.allowed = true;
+        Ok(())
+    }
+
+    /// The answers of the turn in order, if none is missing.
+    fn answers(&mut self) -> Vec<Message> {
+        if self.open().next().is_some() {
+            return Vec::new();
+        }
+        let answers: Vec<Message> = self.calls.drain(..).filter_map(|call| call.answer).collect();
+        let answered_hash = hash(answers.iter().map(Message::content));
+        let same = self.same_asked > 1 && answered_hash == self.answered_hash;
+        self.same_answered = if same { self.same_answered + 1 } else { 1 };
+        self.answered_hash = answered_hash;
+        answers
+    }
+
+    /// How many turns in a row have asked for the same and were answered the same.
+    pub fn same_answered(&self) -> u32 {
+        self.same_answered
+    }
+}
+
+fn asked_hash(calls: &[ToolCall]) -> u64 {
+    hash(calls.iter().map(|call| (&call.server, &call.tool, &call.arguments)))
+}
+
+/// Only compared within one process, and made anew from the journal by the next.
+fn hash<T: Hash>(items: impl Iterator<Item = T>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for item in items {
+        item.hash(&mut hasher);
+    }
+    hasher.finish()
+}

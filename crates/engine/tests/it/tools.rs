@@ -1,0 +1,287 @@
+//! Agents with tools: side by side, after a crash, before a person, against the clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_engine::commands::AnswerReview;
+use polity_engine::decide::Rejection;
+use polity_engine::runtime::{EngineError, Parts, Runtime, Steered, load, orphans};
+use polity_model::event::{Event, Sequence, StreamId};
+use polity_model::failure::ErrorCode;
+use polity_model::ids::TaskId;
+use polity_model::machine::task::TaskStatus;
+use polity_model::message::Message;
+use polity_model::review::Verdict;
+use polity_model::trace::TraceLog;
+use polity_store::{MemoryStore, Store};
+use polity_testkit::lives::instance_id;
+use polity_testkit::runtime::{Act, ActingModels, Register, create_task, parts};
+use polity_testkit::tools::{ActingTools, ToolAct, World};
+
+struct Stage {
+    store: Arc<dyn Store>,
+    owners: Arc<Register>,
+    world: Arc<World>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let store = Arc::new(MemoryStore::new());
+        Self { store, owners: Arc::default(), world: Arc::default() }
+    }
+
+    fn process(
+        &self,
+        number: u64,
+        acts: Vec<Act>,
+        tool_acts: Vec<ToolAct>,
+    ) -> (Runtime, Arc<ActingTools>) {
+        let pause = Duration::from_millis(10);
+        let models = Arc::new(ActingModels::new(acts, pause).on(&self.world));
+        let tools = Arc::new(ActingTools::new(&self.world, tool_acts, pause));
+        let store = Arc::clone(&self.store);
+        let parts = parts(store, models, &self.owners, instance_id(number), number);
+        let tools_part = Arc::clone(&tools) as Arc<dyn polity_engine::driver::Tools>;
+        (Runtime::start(Parts { tools: tools_part, ..parts }).unwrap(), tools)
+    }
+
+    /// The process ends without a word.
+    fn kill(&self, number: u64, runtime: Runtime) {
+        drop(runtime);
+        self.owners.died(instance_id(number));
+    }
+
+    fn said(&self, id: TaskId) -> Vec<String> {
+        let messages = self.store.messages(id).unwrap();
+        messages.iter().map(|message| message.content().to_owned()).collect()
+    }
+
+    fn labels(&self, id: TaskId) -> Vec<&'static str> {
+        let events = self.store.events(&StreamId::Task(id), Sequence(0)).unwrap();
+        events.iter().map(|recorded| recorded.event.label()).collect()
+    }
+
+    fn trace(&self, id: TaskId) -> TraceLog {
+        let events = self.store.events(&StreamId::Task(id), Sequence(0)).unwrap();
+        TraceLog::from_events(id, &events).unwrap()
+    }
+}
+
+fn verdict(verdict: Verdict) -> AnswerReview {
+    AnswerReview { verdict, message: Some("as I say".into()), by: "ada".into() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_one_turn_run_side_by_side_and_are_answered_in_order() {
+    let stage = Stage::new();
+    let acts = vec![Act::Ask(&["files/write", "files/read", "time/now"]), Act::Answer("done")];
+    let (runtime, tools) = stage.process(1, acts, vec![]);
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(tools.at_once_most(), 3);
+    let said = stage.said(handle.id);
+    assert_eq!(said[2..], ["files/write 0", "files/read 1", "time/now 2", "done"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_never_answers_is_given_up_after_its_time_and_the_model_told() {
+    let stage = Stage::new();
+    let acts = vec![Act::Ask(&["files/write"]), Act::Answer("done")];
+    let (runtime, _) = stage.process(1, acts, vec![ToolAct::Hang]);
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(
+        stage.said(handle.id)[2],
+        "error: files/write: the tool did not answer within 5 seconds, its timeout_seconds \
+         (it may have had its effect all the same)"
+    );
+    assert_eq!(stage.world.effects()[&0], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_failed_attempt_is_a_record_of_its_own() {
+    let stage = Stage::new();
+    let acts = vec![Act::Ask(&["files/write"]), Act::Answer("done")];
+    let (runtime, _) = stage.process(1, acts, vec![ToolAct::NotReached, ToolAct::NotReached]);
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    let trace = stage.trace(handle.id);
+    let calls: Vec<_> =
+        trace.steps.iter().flat_map(|step| &step.tool_calls).map(|call| &call.error).collect();
+    assert_eq!(calls.len(), 3);
+    assert!(calls[0].is_some() && calls[1].is_some() && calls[2].is_none(), "{calls:?}");
+    assert_eq!(stage.world.effects()[&0], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_ends_the_tools_too_and_leaves_no_call_unanswered() {
+    let stage = Stage::new();
+    let (runtime, _) = stage.process(1, vec![Act::Ask(&["files/write"])], vec![ToolAct::Hang]);
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(runtime.cancel(handle.id).await.unwrap(), Steered::Requested);
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
+    let messages = stage.store.messages(handle.id).unwrap();
+    assert!(matches!(messages.last(), Some(Message::Tool { .. })), "{messages:?}");
+    let said = stage.said(handle.id).pop().unwrap();
+    assert!(said.contains("cancelled") && said.contains("may have had its effect"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_waits_in_no_process_and_goes_on_in_another() {
+    let stage = Stage::new();
+    let acts = vec![Act::Ask(&["files/delete"]), Act::Answer("unheard")];
+    let (first, _) = stage.process(1, acts, vec![]);
+    let mut handle = first.create(create_task("a")).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    let row = stage.store.task_row(handle.id).unwrap().unwrap();
+    assert_eq!((row.status, row.owner), (TaskStatus::AwaitingHuman, None));
+    stage.kill(1, first);
+    assert_eq!(
+        orphans(&*stage.store, &*stage.owners).unwrap(),
+        [],
+        "it waits, and no one is missing"
+    );
+    assert!(stage.world.effects().is_empty());
+
+    let (second, _) = stage.process(2, vec![Act::Answer("deleted")], vec![]);
+    let early = second.adopt(handle.id).await.unwrap_err();
+    assert!(matches!(early, EngineError::Rejected(Rejection::AwaitingHuman { .. })), "{early}");
+    second.answer(handle.id, verdict(Verdict::Approve)).await.unwrap();
+    let twice = second.answer(handle.id, verdict(Verdict::Reject)).await.unwrap_err();
+    assert!(matches!(twice, EngineError::Rejected(Rejection::NothingToDecide { .. })), "{twice}");
+    let mut adopted = second.adopt(handle.id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(stage.world.effects()[&0], 1);
+    assert_eq!(stage.said(handle.id).last().unwrap(), "deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_call_is_never_made_and_the_model_learns_why() {
+    let stage = Stage::new();
+    let acts = vec![Act::Ask(&["files/delete"]), Act::Answer("then not")];
+    let (runtime, _) = stage.process(1, acts, vec![]);
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    handle.wait().await.unwrap();
+    runtime.answer(handle.id, verdict(Verdict::Reject)).await.unwrap();
+    let mut adopted = runtime.adopt(handle.id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    assert!(stage.world.effects().is_empty());
+    let said = stage.said(handle.id);
+    assert_eq!(said[2], "a person decided against calling files/delete: as I say");
+    assert_eq!(said[3], "then not");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_waits_for_a_person_can_be_cancelled() {
+    let stage = Stage::new();
+    let (runtime, _) = stage.process(1, vec![Act::Ask(&["files/delete"])], vec![]);
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    handle.wait().await.unwrap();
+    let steered = runtime.cancel(handle.id).await.unwrap();
+    assert_eq!(steered, Steered::Done(TaskStatus::Cancelled));
+    let execution = &stage.store.executions(handle.id).unwrap()[0];
+    assert_eq!(execution.state.to_string(), "idle", "it was put in order");
+    assert_eq!(
+        stage.said(handle.id).pop().unwrap(),
+        "the task was cancelled before the tool was called"
+    );
+}
+
+/// A process dies while two tools are at work, one of which may be called again.
+async fn died_in_the_midst(stage: &Stage) -> TaskId {
+    let acts = vec![Act::Ask(&["files/write", "files/read"])];
+    let (first, _) = stage.process(1, acts, vec![ToolAct::Hang, ToolAct::Hang]);
+    let handle = first.create(create_task("a")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    stage.kill(1, first);
+    handle.id
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_in_doubt_is_put_before_a_person_and_others_go_on() {
+    let stage = Stage::new();
+    let id = died_in_the_midst(&stage).await;
+    let (second, _) = stage.process(2, vec![Act::Answer("done")], vec![]);
+    let mut adopted = second.adopt(id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    let task = load(&stage.store, id).await.unwrap();
+    let question = &task.state.review().unwrap().question;
+    assert!(question.contains("files/write with {\"n\":0}"), "{question}");
+    assert_eq!(stage.world.effects()[&0], 1, "it is not called again by itself");
+    // The one that only reads was called again, and has its answer.
+    assert_eq!(stage.labels(id).iter().filter(|label| **label == "tool_answered").count(), 1);
+
+    let refused = second.answer(id, verdict(Verdict::Approve)).await.unwrap_err();
+    assert!(matches!(refused, EngineError::Rejected(Rejection::DoubtNeedsChoice { .. })));
+    second.answer(id, verdict(Verdict::SkipWith { result: "written".into() })).await.unwrap();
+    let mut adopted = second.adopt(id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(stage.world.effects()[&0], 1);
+    assert_eq!(stage.said(id)[2..], ["written", "files/read 1", "done"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_in_doubt_is_made_again_when_a_person_says_so() {
+    let stage = Stage::new();
+    let id = died_in_the_midst(&stage).await;
+    let (second, _) = stage.process(2, vec![Act::Answer("done")], vec![]);
+    second.adopt(id).await.unwrap().wait().await.unwrap();
+    second.answer(id, verdict(Verdict::Retry)).await.unwrap();
+    let mut adopted = second.adopt(id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(stage.world.effects()[&0], 2);
+    let trace = stage.trace(id);
+    let told: Vec<_> = trace.steps.iter().map(|step| step.step_name.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "created",
+            "started",
+            "model_call",
+            "resumed",
+            "tool_call",
+            "tool_call",
+            "tool_call",
+            "doubt_asked",
+            "review_answered",
+            "resumed",
+            "tool_call",
+            "model_call",
+            "completed"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_doubt_that_a_person_rejects_fails_the_task() {
+    let stage = Stage::new();
+    let id = died_in_the_midst(&stage).await;
+    let (second, _) = stage.process(2, vec![], vec![]);
+    second.adopt(id).await.unwrap().wait().await.unwrap();
+    second.answer(id, verdict(Verdict::Reject)).await.unwrap();
+    let row = stage.store.task_row(id).unwrap().unwrap();
+    assert_eq!((row.status, row.error_code), (TaskStatus::Failed, Some(ErrorCode::Rejected)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_is_too_long_is_shortened_and_the_trace_says_so() {
+    let stage = Stage::new();
+    let acts = vec![
+        Act::Ask(&["time/now", "files/read"]),
+        Act::Ask(&["time/now"]),
+        Act::Ask(&["files/read"]),
+        Act::TooLong,
+        Act::Answer("short"),
+    ];
+    let (runtime, _) = stage.process(1, acts, vec![]);
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    let steps = stage.trace(handle.id).steps;
+    let shortened = steps.iter().filter(|step| step.step_name == "shortened").count();
+    assert_eq!(shortened, 1);
+    // Nothing of it is lost.
+    assert_eq!(stage.store.messages(handle.id).unwrap().len(), 9);
+    let events = stage.store.events(&StreamId::Task(handle.id), Sequence(0)).unwrap();
+    assert!(events.iter().any(|e| matches!(e.event, Event::HistoryShortened { kept_from: 6 })));
+}

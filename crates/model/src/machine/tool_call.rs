@@ -1,0 +1,151 @@
+//! The life of one tool call, from the model's wish to the answer that the model reads.
+//!
+//! ```text
+//! asked     hold    held       it needs a person's approval
+//! asked     call    running
+//! held      allow   asked      a person has approved it
+//! running   call    running    it may be repeated, and the process that made it is gone
+//! running   fail    failed
+//! running   doubt   in_doubt   it may not be repeated, and the process that made it is gone
+//! failed    call    running    the same tool again, or one that stands in for it
+//! in_doubt  allow   asked      a person says that it is to be made again
+//! any but answered  answer  answered
+//! ```
+
+use std::fmt;
+
+use super::Machine;
+
+/// Where a tool call is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CallState {
+    /// The model wants it, and nothing stands against it.
+    Asked,
+    /// It waits for a person's approval.
+    Held,
+    /// It is being made.
+    Running,
+    /// An attempt failed, and another will follow.
+    Failed,
+    /// It was being made when the process ended: no one knows whether it had its effect.
+    InDoubt,
+    /// The model has its answer.
+    Answered,
+}
+
+/// What can happen to a tool call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CallEvent {
+    /// It needs a person's approval.
+    Hold,
+    /// A person says that it may be made.
+    Allow,
+    /// It is being made.
+    Call,
+    /// The attempt failed.
+    Fail,
+    /// No one knows whether it had its effect.
+    Doubt,
+    /// It was answered: by the tool, by a person, or with the reason why it was not made.
+    Answer,
+}
+
+impl Machine for CallState {
+    type Event = CallEvent;
+    const SUBJECT: &'static str = "tool call";
+    const INITIAL: Self = Self::Asked;
+    const STATES: &'static [Self] =
+        &[Self::Asked, Self::Held, Self::Running, Self::Failed, Self::InDoubt, Self::Answered];
+    const EVENTS: &'static [CallEvent] = &[
+        CallEvent::Hold,
+        CallEvent::Allow,
+        CallEvent::Call,
+        CallEvent::Fail,
+        CallEvent::Doubt,
+        CallEvent::Answer,
+    ];
+
+    #[inline]
+    fn after(self, event: CallEvent) -> Option<Self> {
+        use CallEvent as On;
+        match (self, event) {
+            (Self::Asked, On::Hold) => Some(Self::Held),
+            (Self::Held | Self::InDoubt, On::Allow) => Some(Self::Asked),
+            (Self::Asked | Self::Running | Self::Failed, On::Call) => Some(Self::Running),
+            (Self::Running, On::Fail) => Some(Self::Failed),
+            (Self::Running, On::Doubt) => Some(Self::InDoubt),
+            (
+                Self::Asked | Self::Held | Self::Running | Self::Failed | Self::InDoubt,
+                On::Answer,
+            ) => Some(Self::Answered),
+            (Self::Asked, On::Allow | On::Fail | On::Doubt)
+            | (Self::Held | Self::InDoubt, On::Hold | On::Call | On::Fail | On::Doubt)
+            | (Self::Running, On::Hold | On::Allow)
+            | (Self::Failed, On::Hold | On::Allow | On::Fail | On::Doubt)
+            | (
+                Self::Answered,
+                On::Hold | On::Allow | On::Call | On::Fail | On::Doubt | On::Answer,
+            ) => None,
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Held => "held",
+            Self::Running => "running",
+            Self::Failed => "failed",
+            Self::InDoubt => "in_doubt",
+            Self::Answered => "answered",
+        }
+    }
+
+    fn event_label(event: CallEvent) -> &'static str {
+        match event {
+            CallEvent::Hold => "hold",
+            CallEvent::Allow => "allow",
+            CallEvent::Call => "call",
+            CallEvent::Fail => "fail",
+            CallEvent::Doubt => "doubt",
+            CallEvent::Answer => "answer",
+        }
+    }
+}
+
+impl fmt::Display for CallState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.label())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CallEvent::{Allow, Answer, Call, Doubt, Fail, Hold};
+    use super::CallState::{Answered, Asked, Failed, Held, InDoubt, Running};
+    use super::*;
+    use crate::machine::testing::{check_reachable, check_table};
+
+    #[test]
+    fn the_full_table() {
+        check_table(&[
+            (Asked, Hold, Held),
+            (Asked, Call, Running),
+            (Asked, Answer, Answered),
+            (Held, Allow, Asked),
+            (Held, Answer, Answered),
+            (Running, Call, Running),
+            (Running, Fail, Failed),
+            (Running, Doubt, InDoubt),
+            (Running, Answer, Answered),
+            (Failed, Call, Running),
+            (Failed, Answer, Answered),
+            (InDoubt, Allow, Asked),
+            (InDoubt, Answer, Answered),
+        ]);
+    }
+
+    #[test]
+    fn every_state_is_reachable() {
+        check_reachable::<CallState>();
+    }
+}

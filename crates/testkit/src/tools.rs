@@ -1,0 +1,150 @@
+//! Stand-ins for tools, and the world on which they have their effects.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use polity_engine::driver::{
+    BoxFuture, Tool, ToolFailure, ToolReply, Toolbox, Tools, ToolsUnavailable,
+};
+use polity_model::definition::{ToolName, ToolPattern};
+use polity_model::failure::{ErrorCategory, Failure};
+use serde_json::{Map, Value, json};
+
+/// What tools change, which outlives every process.
+#[derive(Debug, Default)]
+pub struct World {
+    asked: AtomicU64,
+    effects: Mutex<BTreeMap<u64, u32>>,
+}
+
+impl World {
+    /// A number for the next thing that a model wants done.
+    pub fn next(&self) -> u64 {
+        self.asked.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// How often each thing was done, by its number.
+    pub fn effects(&self) -> BTreeMap<u64, u32> {
+        self.effects.lock().unwrap().clone()
+    }
+}
+
+/// What a tool does when it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolAct {
+    /// It does its work and answers.
+    Answer,
+    /// It says that it failed.
+    Error,
+    /// The connection is lost before the call is made.
+    NotReached,
+    /// The connection is lost after the work was done.
+    Lost,
+    /// It does its work and never answers.
+    Hang,
+}
+
+/// Tools that act as they are told, in order; after the last act, they answer.
+///
+/// `files/write` and `files/delete` change the world; `files/read` and `time/now` may be repeated.
+pub struct ActingTools {
+    world: Arc<World>,
+    acts: Mutex<VecDeque<ToolAct>>,
+    delay: Duration,
+    at_once: AtomicU64,
+    at_once_most: AtomicU64,
+}
+
+impl ActingTools {
+    /// Tools with these acts on this world, each after a delay.
+    pub fn new(
+        world: &Arc<World>,
+        acts: impl IntoIterator<Item = ToolAct>,
+        delay: Duration,
+    ) -> Self {
+        Self {
+            world: Arc::clone(world),
+            acts: Mutex::new(acts.into_iter().collect()),
+            delay,
+            at_once: AtomicU64::new(0),
+            at_once_most: AtomicU64::new(0),
+        }
+    }
+
+    /// How many calls there were at the same time, at the most.
+    pub fn at_once_most(&self) -> u64 {
+        self.at_once_most.load(Ordering::SeqCst)
+    }
+
+    fn perform(&self, tool: &ToolName, arguments: &Map<String, Value>) {
+        if is_repeatable(tool) {
+            return;
+        }
+        let number = arguments.get("n").and_then(Value::as_u64).unwrap();
+        *self.world.effects.lock().unwrap().entry(number).or_default() += 1;
+    }
+}
+
+impl Default for ActingTools {
+    fn default() -> Self {
+        Self::new(&Arc::default(), [], Duration::from_millis(5))
+    }
+}
+
+fn is_repeatable(tool: &ToolName) -> bool {
+    ["files/read", "time/now"].contains(&tool.as_str())
+}
+
+impl Tools for ActingTools {
+    fn toolbox<'a>(
+        &'a self,
+        patterns: &'a [ToolPattern],
+    ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+        let offered = ["files/read", "files/write", "files/delete", "time/now"]
+            .into_iter()
+            .map(|name| name.parse::<ToolName>().unwrap())
+            .filter(|name| patterns.iter().any(|pattern| pattern.covers(name)))
+            .map(|name| {
+                let (schema, timeout) = (schema.as_object().unwrap(), Duration::from_secs(5));
+                let repeatable = is_repeatable(&name);
+                let (schema, text) = (schema.clone(), String::new());
+                Arc::new(Tool::new(name, text, schema, None, repeatable, timeout, Vec::new()))
+            })
+            .collect();
+        Box::pin(async { Ok(Arc::new(Toolbox::new(offered, Vec::new()))) })
+    }
+
+    fn call<'a>(
+        &'a self,
+        tool: &'a ToolName,
+        arguments: &'a Map<String, Value>,
+    ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>> {
+        Box::pin(async move {
+            let act = self.acts.lock().unwrap().pop_front().unwrap_or(ToolAct::Answer);
+            let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
+            self.at_once_most.fetch_max(now, Ordering::SeqCst);
+            tokio::time::sleep(self.delay).await;
+            if act != ToolAct::NotReached {
+                self.perform(tool, arguments);
+            }
+            tokio::time::sleep(self.delay).await;
+            self.at_once.fetch_sub(1, Ordering::SeqCst);
+            let lost = |maybe_done| {
+                let category = ErrorCategory::Transient;
+                let failure = Failure { category, message: "the connection was lost".into() };
+                ToolFailure { failure, maybe_done }
+            };
+            let content = format!("{tool} {}", arguments["n"]);
+            match act {
+                ToolAct::Answer => Ok(ToolReply { content, structured: None, is_error: false }),
+                ToolAct::Error => Ok(ToolReply { content, structured: None, is_error: true }),
+                ToolAct::NotReached => Err(lost(false)),
+                ToolAct::Lost => Err(lost(true)),
+                ToolAct::Hang => std::future::pending().await,
+            }
+        })
+    }
+}
