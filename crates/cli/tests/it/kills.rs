@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::sandbox::Sandbox;
+use crate::tools::home;
 
 /// A small generator, so that the moments are the same in every run.
 struct Moments(u64);
@@ -15,9 +18,13 @@ impl Moments {
     }
 }
 
+fn rounds(short: u32, long: u32) -> u32 {
+    if std::env::var_os("POLITY_TEST_LONG").is_some() { long } else { short }
+}
+
 #[test]
 fn no_kill_loses_a_task_or_breaks_the_journal() {
-    let rounds = if std::env::var_os("POLITY_TEST_LONG").is_some() { 200 } else { 10 };
+    let rounds = rounds(10, 200);
     let sandbox = Sandbox::new();
     let mut moments = Moments(7);
     for round in 0..rounds {
@@ -41,5 +48,53 @@ fn no_kill_loses_a_task_or_breaks_the_journal() {
         assert_eq!((count("created"), count("completed")), (1, 1), "{trace}");
         // The rule applies twice in a task, whatever happens to its process in between.
         assert_eq!(count("retry"), 2, "{trace}");
+    }
+}
+
+/// Each task has two effects, one after the other, that may not be repeated. However often its
+/// process is killed, each happens at most once; and both do, unless a person was asked.
+#[test]
+fn no_kill_repeats_what_may_not_be_repeated() {
+    let sandbox = home("", "{}", &[]);
+    let count = |file: &str| json!([{"tool": "kit/count", "arguments": {"file": file}}]);
+    let script = json!({"rules": [
+        {"when": "^(\\w+)$", "role": "user", "tool_calls": count("$1-first")},
+        {"when": "counted", "role": "tool", "times": 1, "tool_calls": count("$input-second")},
+        {"when": "", "role": "tool", "reply": "done"},
+    ]});
+    sandbox.write("scripts/worker.yaml", &script.to_string());
+    let mut moments = Moments(11);
+    for round in 0..rounds(6, 100) {
+        let mut child = sandbox.start(&["run", "worker", &format!("t{round}")]);
+        std::thread::sleep(Duration::from_millis(40 + moments.next_ms(160)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if round % 2 == 0 {
+            let mut child = sandbox.start(&["task", "resume", "--all"]);
+            std::thread::sleep(Duration::from_millis(40 + moments.next_ms(160)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+    for _ in 0..3 {
+        sandbox.polity(&["task", "resume", "--all"]);
+        for review in sandbox.json(&["review", "list"]).0.as_array().unwrap() {
+            let id = review["task_id"].as_str().unwrap();
+            let said = sandbox.polity(&["review", "approve", id, "--skip-with", "counted by hand"]);
+            assert!([0, 3].contains(&said.code), "{said:?}");
+        }
+    }
+    for task in sandbox.tasks() {
+        assert_eq!(task["status"], "completed", "{task}");
+        let (trace, _) = sandbox.json(&["task", "trace", task["id"].as_str().unwrap()]);
+        let doubts = trace.to_string().matches("doubt_asked").count();
+        let mut effects = 0;
+        for file in ["first", "second"] {
+            let path = sandbox.file(&format!("{}-{file}", task["description"].as_str().unwrap()));
+            let lines = std::fs::read_to_string(path).unwrap_or_default().lines().count();
+            assert!(lines <= 1, "{file} happened {lines} times: {trace}");
+            effects += lines;
+        }
+        assert!(effects + doubts >= 2, "an effect was lost: {trace}");
     }
 }

@@ -1,6 +1,8 @@
 //! Agents whose models are called over HTTP.
 
-use polity_testkit::model_server::{Fault, ModelServer, Turn, Wire};
+use polity_testkit::mcp::fixture;
+use polity_testkit::model_server::{Call, Fault, ModelServer, Turn, Wire};
+use serde_json::json;
 
 use crate::sandbox::{Said, Sandbox, said};
 
@@ -70,4 +72,86 @@ fn a_missing_key_is_told_before_there_is_a_task() {
     }
     assert_eq!(sandbox.tasks().len(), 0);
     assert_eq!(server.requests().len(), 0);
+}
+
+/// Gives the agent the tools of the server with faults, here called `kit`.
+fn with_tools(sandbox: &Sandbox, more: &str) {
+    let server = json!({"name": "kit", "transport": "stdio",
+        "config": {"command": "python3", "args": [fixture()]}});
+    sandbox.write("config/mcp_servers.yaml", &json!({"servers": [server]}).to_string());
+    let agent = std::fs::read_to_string(sandbox.file("agents/caller.yaml")).unwrap();
+    sandbox.write("agents/caller.yaml", &format!("{agent}tools: [kit/*]\n{more}"));
+}
+
+/// Everything that can happen to a tool call, in one conversation. The model server refuses a
+/// history in which a call has no answer, as the providers do.
+#[test]
+fn the_history_stays_valid_whatever_happens_to_the_calls() {
+    for provider in ["openai", "anthropic", "gemini"] {
+        let server = ModelServer::with([
+            Turn::calls([
+                Call::new("kit__echo", r#"{"text": "one"}"#),
+                Call::new("kit__fail", "{}"),
+                Call::new("kit__nothing", "{}"),
+                Call::new("kit__add", r#"{"a": 1}"#),
+                Call::new("kit__add", r#"{"a": 1, "b": 2}"#),
+            ]),
+            Turn::status(529, "overloaded"),
+            Turn::calls([Call::new("kit__die", "{}")]),
+            Turn::calls([Call::new("kit__echo", "{\"text\": \"cut o")]).saying("Hm."),
+            Turn::calls([Call::new("kit__count", r#"{"file": "a"}"#)]),
+            Turn::text("All done."),
+        ]);
+        let sandbox = home(provider, &server.url());
+        with_tools(&sandbox, "approval: [kit/count]\n");
+        let asked = run(&sandbox);
+        assert_eq!(asked.code, 3, "{provider}: {asked:?}");
+        let mut reject = sandbox.command(&["review", "reject", "last", "--message", "no"]);
+        let done = said(&reject.env(KEY_VARIABLE, KEY).output().unwrap());
+        assert_eq!((done.code, done.out.as_str()), (0, "All done.\n"), "{provider}: {done:?}");
+        assert_eq!(server.requests().len(), 6, "{provider}: none was refused");
+        let (cost, _) = sandbox.json(&["cost"]);
+        assert_eq!(cost[0]["model_calls"], 5, "{provider}: {cost}");
+    }
+}
+
+#[test]
+fn a_conversation_that_is_too_long_is_shortened_until_it_fits() {
+    for provider in ["openai", "anthropic", "gemini"] {
+        let turn = |text: &str| {
+            Turn::calls([Call::new("kit__echo", &json!({ "text": text }).to_string())])
+        };
+        let server = ModelServer::with([
+            turn("one"),
+            turn("two"),
+            turn("three"),
+            Turn::fault(Fault::ContextFull),
+            Turn::text("Short enough."),
+        ]);
+        let sandbox = home(provider, &server.url());
+        with_tools(&sandbox, "");
+        let done = run(&sandbox);
+        assert_eq!((done.code, done.out.as_str()), (0, "Short enough.\n"), "{provider}: {done:?}");
+        assert!(done.err.contains("sent without the messages before"), "{done:?}");
+        let requests = server.requests();
+        let (full, short) = (requests[3].body.to_string(), requests[4].body.to_string());
+        assert!(full.contains("one") && !short.contains("one"), "{provider}: {short}");
+        assert!(short.contains("three") && short.contains("Hello"), "{provider}: {short}");
+    }
+}
+
+#[test]
+fn wrong_addresses_and_empty_answers_are_told() {
+    let empty = ModelServer::with([Turn::empty()]);
+    let answered = run(&home("openai", &empty.url()));
+    assert_eq!(answered.code, 1, "{answered:?}");
+    assert!(answered.err.contains("empty_answer"), "{answered:?}");
+    let sandbox = home("openai_compatible", "http://127.0.0.1:9/v1");
+    let agent = std::fs::read_to_string(sandbox.file("agents/caller.yaml")).unwrap();
+    sandbox.write("agents/caller.yaml", &format!("{agent}max_retries: 0\n"));
+    let unreachable = run(&sandbox);
+    assert_eq!(unreachable.code, 1, "{unreachable:?}");
+    for words in ["127.0.0.1:9", "llm_config.endpoint"] {
+        assert!(unreachable.err.contains(words), "{unreachable:?}");
+    }
 }
