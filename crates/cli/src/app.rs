@@ -12,7 +12,7 @@ use polity_engine::clock::SystemClock;
 use polity_engine::driver::Tools;
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_engine::runtime::{Parts, Runtime};
-use polity_model::definition::{Durability as DurabilitySetting, Home, is_settings};
+use polity_model::definition::{Durability as DurabilitySetting, Home, is_servers, is_settings};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::task::Task;
 use polity_store::instances::{Instance, Instances};
@@ -83,6 +83,12 @@ impl App {
 
     /// The tools of the home's MCP servers. Nothing is started until it is needed.
     pub(crate) fn tools(&self, home: &Home) -> Result<McpTools, CliError> {
+        // Servers that were left out because of a slip would be missed by tasks that need them.
+        let of_servers: Vec<_> =
+            home.problems.iter().filter(|problem| is_servers(&problem.file)).cloned().collect();
+        if !of_servers.is_empty() {
+            return Err(CliError::invalid("the MCP servers are not valid", of_servers));
+        }
         let program = std::env::current_exe()
             .map_err(|error| CliError::io("find", Path::new("this program"), &error))?;
         let folder = std::path::absolute(self.folder.root())

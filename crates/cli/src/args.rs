@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use polity_model::definition::Kind;
+use polity_model::ids::CheckpointId;
 use polity_model::machine::task::TaskStatus;
 
 /// Runs, supervises and simulates AI agents.
@@ -226,6 +227,9 @@ pub(crate) struct DecideArgs {
     /// What to say about the decision
     #[arg(long, short, value_name = "TEXT")]
     pub(crate) message: Option<String>,
+    /// Decide only if the task still waits at this checkpoint, which `review list --json` shows
+    #[arg(long, value_name = "CHECKPOINT_ID")]
+    pub(crate) checkpoint: Option<CheckpointId>,
     /// Only record the decision; the task goes on when it is resumed
     #[arg(long)]
     pub(crate) detach: bool,

@@ -187,6 +187,8 @@ impl From<Rejection> for CliError {
                 Self::new("awaiting_human", Exit::AwaitingHuman, &rejection)
                     .hint(format!("see what is asked with `polity review show {task}`"))
             }
+            Rejection::AnotherQuestion { task, .. } => Self::conflict(&rejection)
+                .hint(format!("nothing was decided; look at it with `polity review show {task}`")),
             Rejection::NothingToDecide { .. } => {
                 Self::conflict(&rejection).hint("`polity review list` shows what waits")
             }

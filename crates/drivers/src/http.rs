@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, ClientBuilder, NoProxy, Proxy, redirect};
+use reqwest::{Client, ClientBuilder, NoProxy, Proxy, Url, redirect};
 
 use crate::environment::Environment;
 
@@ -29,6 +29,17 @@ pub(crate) fn client(is_secure: bool, environment: &Environment) -> reqwest::Res
     with_proxies(builder, environment).and_then(ClientBuilder::build)
 }
 
+/// The address without what may be secret in it: user, password, query and fragment.
+pub(crate) fn shown_url(url: &Url) -> String {
+    let mut url = url.clone();
+    // These fail for addresses that can have no user, and then have none.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    url.into()
+}
+
 /// Proxies are taken from the usual variables of the environment that was handed in.
 fn with_proxies(
     builder: ClientBuilder,
@@ -50,4 +61,21 @@ fn with_proxies(
         }
     }
     Ok(builder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_shown_without_what_may_be_secret() {
+        for (url, shown) in [
+            ("http://user:secret@h:9/mcp?apiKey=secret#secret", "http://h:9/mcp"),
+            ("https://secret@h/", "https://h/"),
+            ("https://h/v1/messages", "https://h/v1/messages"),
+            ("data:text/plain,x?secret", "data:text/plain,x"),
+        ] {
+            assert_eq!(shown_url(&Url::parse(url).unwrap()), shown);
+        }
+    }
 }

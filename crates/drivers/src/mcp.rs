@@ -14,8 +14,10 @@ mod connection;
 mod content;
 mod environment;
 mod http;
+mod lenient;
 mod link;
 mod listing;
+mod secrets;
 mod server;
 mod sse;
 mod stdio;
@@ -26,7 +28,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_engine::driver::{BoxFuture, ToolFailure, ToolReply, Toolbox, Tools, ToolsUnavailable};
+use polity_engine::driver::{
+    BoxFuture, NotReady, ToolFailure, ToolReply, Toolbox, Tools, ToolsUnavailable,
+};
 use polity_model::definition::{McpServerDefinition, ToolName, ToolPattern, nearest};
 use polity_model::failure::{ErrorCategory, Failure};
 use serde_json::{Map, Value};
@@ -41,6 +45,9 @@ pub const TOOL_RESULT_BYTES_MAX: usize = 10_000_000;
 
 /// How long a server may take to start and to answer for the first time.
 pub const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a model call waits for a server that is only held in reserve.
+pub const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest message that a server may send, in bytes. It is far more than is passed on of a
 /// result, so that a long one does not cost the connection.
@@ -57,6 +64,9 @@ pub struct McpOptions {
     pub output_bytes_max: usize,
     /// How long a server may take to start and to answer for the first time.
     pub start_timeout: Duration,
+    /// How long to wait for the tools of a server that is only held in reserve. One that takes
+    /// longer goes on in the background, and is not waited for again before it has answered.
+    pub reserve_timeout: Duration,
     /// How servers are started.
     pub launcher: Launcher,
 }
@@ -69,6 +79,7 @@ impl McpOptions {
             environment,
             output_bytes_max: TOOL_RESULT_BYTES_MAX,
             start_timeout: START_TIMEOUT,
+            reserve_timeout: RESERVE_TIMEOUT,
             launcher,
         }
     }
@@ -113,18 +124,25 @@ impl McpTools {
 
     fn server(&self, name: &str) -> Result<&Arc<Server>, Failure> {
         self.servers.get(name).ok_or_else(|| {
-            let hint = match nearest(name, self.servers.keys().map(String::as_str)) {
-                Some(near) => format!("did you mean \"{near}\"?"),
-                None => "declare it in config/mcp_servers.yaml".to_owned(),
-            };
-            permanent(format!(
-                "there is no MCP server \"{name}\" in config/mcp_servers.yaml; {hint}"
-            ))
+            let near = nearest(name, self.servers.keys().map(String::as_str))
+                .map(|near| format!("; did you mean \"{near}\"?"))
+                .unwrap_or_default();
+            permanent(format!("there is no MCP server \"{name}\" in config/mcp_servers.yaml{near}"))
         })
     }
 }
 
 impl Tools for McpTools {
+    fn ready(&self, patterns: &[ToolPattern]) -> Result<(), NotReady> {
+        for pattern in patterns {
+            self.server(pattern.server()).map_err(|failure| NotReady {
+                message: failure.message,
+                hint: "declare it in config/mcp_servers.yaml".to_owned(),
+            })?;
+        }
+        Ok(())
+    }
+
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
@@ -139,12 +157,20 @@ impl Tools for McpTools {
         &'a self,
         tool: &'a ToolName,
         arguments: &'a Map<String, Value>,
+        limit: Duration,
     ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>> {
         Box::pin(async move {
-            let never_made = |failure| ToolFailure { failure, maybe_done: false };
+            let never_made = |failure| ToolFailure { failure, maybe_done: false, timed_out: false };
             let server = self.server(tool.server()).map_err(never_made)?;
             let connection = server.connection().await.map_err(never_made)?;
-            calling::call(&connection, tool, arguments, self.options.output_bytes_max).await
+            let bytes_max = self.options.output_bytes_max;
+            let call = calling::call(&connection, tool, arguments, bytes_max);
+            tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
+                let seconds = limit.as_secs();
+                let message =
+                    format!("no answer within {seconds} seconds, the tool's timeout_seconds");
+                Err(ToolFailure { failure: transient(message), maybe_done: true, timed_out: true })
+            })
         })
     }
 }

@@ -13,6 +13,7 @@ mod child;
 mod supervise;
 mod words;
 
+use std::fmt;
 use std::path::PathBuf;
 
 pub use child::{Child, Started};
@@ -33,7 +34,7 @@ pub enum Launcher {
 }
 
 /// A program to start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Program {
     /// The path of the executable.
     pub path: PathBuf,
@@ -43,4 +44,30 @@ pub struct Program {
     pub env: Vec<(String, String)>,
     /// Its working directory.
     pub folder: PathBuf,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Variables hold secrets, so only their names are shown.
+        let variables: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Program")
+            .field("path", &self.path)
+            .field("args", &self.args)
+            .field("env", &variables)
+            .field("folder", &self.folder)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_shown_without_what_its_variables_hold() {
+        let env = vec![("KEY".to_owned(), "s3cret".to_owned())];
+        let program = Program { path: "sh".into(), args: Vec::new(), env, folder: "/".into() };
+        let shown = format!("{program:?}");
+        assert!(shown.contains("KEY") && !shown.contains("s3cret"), "{shown}");
+    }
 }

@@ -21,7 +21,7 @@ pub fn checkpoints(
     let mut state = TaskState::begin(closure, first)?;
     let mut checkpoints: Vec<Checkpoint> = Vec::new();
     for recorded in events {
-        if let Event::CheckpointTaken { checkpoint_id, sequence, node, awaiting_human } =
+        if let Event::CheckpointTaken { checkpoint_id, sequence, node, awaiting_human, .. } =
             &recorded.event
         {
             checkpoints.push(Checkpoint {

@@ -23,7 +23,7 @@ pub use answer_review::AnswerReview;
 pub use cancel_task::{CancelTask, Canceller};
 pub use claim_task::ClaimTask;
 pub use create_task::{CreateTask, NewTask};
-pub use record_answer::{FRUITLESS_TURNS_MAX, REPEATED_TURNS_MAX, RecordAnswer};
+pub use record_answer::{FRUITLESS_TURNS_MAX, REPEATED_TURNS_MAX, RecordAnswer, TURN_CALLS_MAX};
 pub use record_failure::{FailureCause, RecordFailure};
 pub use record_tool_failure::RecordToolFailure;
 pub use record_tool_reply::RecordToolReply;
@@ -116,5 +116,8 @@ fn view(state: &TaskState, index: usize) -> Option<CallView<'_>> {
 
 fn out_of_place(state: &TaskState, command: &'static str) -> Rejection {
     let (task, status, doing) = (state.id(), state.status(), state.doing());
+    if status.is_final() {
+        return Rejection::Finished { task, status };
+    }
     Rejection::OutOfPlace { task, status, doing, command }
 }

@@ -147,12 +147,20 @@ pub enum Rejection {
         owner: InstanceId,
     },
     /// No decision is waited for.
-    #[error("task {task} is {status} and waits for no decision")]
+    #[error("task {task} waits for no decision: it is {status}")]
     NothingToDecide {
         /// The task.
         task: TaskId,
         /// Where it is in its life.
         status: TaskStatus,
+    },
+    /// The task waits for another decision by now than the one that was answered.
+    #[error("task {task} has been answered, and asks something else by now: {question}")]
+    AnotherQuestion {
+        /// The task.
+        task: TaskId,
+        /// What it asks.
+        question: String,
     },
     /// A call in doubt can be made again or skipped, and a person must say which.
     #[error("a call of task {task} is in doubt: say whether it is to be made again")]
@@ -161,12 +169,14 @@ pub enum Rejection {
         task: TaskId,
     },
     /// That is no answer to what is asked.
-    #[error("what task {task} waits for cannot be {verdict}")]
+    #[error("task {task} {asks}; that cannot be answered with {verdict}")]
     WrongVerdict {
         /// The task.
         task: TaskId,
+        /// What the task asks.
+        asks: &'static str,
         /// What was answered.
-        verdict: String,
+        verdict: &'static str,
     },
     /// The tool does not take these arguments.
     #[error("{tool} does not take these arguments: {problem}")]

@@ -30,7 +30,7 @@ pub use load::{Loaded, load};
 pub use steer::{Owners, Steered, cancel, orphans};
 
 use crate::clock::Clock;
-use crate::closure::ClosureError;
+use crate::closure::{Closure, ClosureError};
 use crate::commands::{AnswerReview, ClaimTask, CreateTask};
 use crate::decide::{Command, Given, Rejection, decide};
 use crate::driver::{Models, NotReady, Toolbox, Tools};
@@ -178,7 +178,7 @@ impl Runtime {
         let parts = &self.shared.parts;
         let mut given = self.shared.given(&Arc::default());
         let closure = create.closure.clone();
-        parts.models.ready(&closure)?;
+        self.shared.ready(&closure)?;
         let new = create.decide(parts.instance, parts.input_bytes_max, &mut given)?;
         let written = self.shared.write_first(new.id, &given, new.events, new.definitions).await?;
         let state = TaskState::load(&closure, written)
@@ -190,6 +190,10 @@ impl Runtime {
     pub async fn adopt(&self, id: TaskId) -> Result<TaskHandle, EngineError> {
         let parts = &self.shared.parts;
         let mut loaded = load(&parts.store, id).await?;
+        if !loaded.state.status().is_final() && !loaded.state.cancel_requested() {
+            // A task that could not go on is left as it is, for someone who can.
+            self.shared.ready(&loaded.closure)?;
+        }
         for _ in 0..CONFLICTS_MAX {
             let state = &loaded.state;
             let owner_alive = state.owner().is_some_and(|owner| parts.owners.is_alive(owner));
@@ -207,6 +211,12 @@ impl Runtime {
         Err(EngineError::Contended(id))
     }
 
+    /// Whether this runtime could go on with a task: its model can be called, its servers are known.
+    pub async fn ready(&self, id: TaskId) -> Result<(), EngineError> {
+        let closure = load(&self.shared.parts.store, id).await?.closure;
+        Ok(self.shared.ready(&closure)?)
+    }
+
     /// Records what a person decided about a task that waits for that. It goes on when someone
     /// adopts it.
     pub async fn answer(&self, id: TaskId, answer: AnswerReview) -> Result<(), EngineError> {
@@ -216,9 +226,15 @@ impl Runtime {
         // can be asked for it.
         let toolbox = match (&answer.verdict, loaded.closure.llm()) {
             (Verdict::Modify { .. }, Some(llm)) => {
-                parts.tools.toolbox(&llm.tools).await.unwrap_or_default()
+                parts.tools.toolbox(&llm.tools).await.unwrap_or_else(|error| {
+                    tracing::warn!(%id, %error, "the new arguments are checked when they are used");
+                    Arc::default()
+                })
             }
-            (_, _) => Arc::default(),
+            (Verdict::Modify { .. }, None)
+            | (Verdict::Approve | Verdict::Reject | Verdict::Retry | Verdict::SkipWith { .. }, _) => {
+                Arc::default()
+            }
         };
         for _ in 0..CONFLICTS_MAX {
             let mut given = self.shared.given(&toolbox);
@@ -259,6 +275,11 @@ impl Drop for Runtime {
 }
 
 impl Shared {
+    fn ready(&self, closure: &Closure) -> Result<(), NotReady> {
+        self.parts.models.ready(closure)?;
+        closure.llm().map_or(Ok(()), |llm| self.parts.tools.ready(&llm.tools))
+    }
+
     fn given(&self, toolbox: &Arc<Toolbox>) -> Given {
         let entropy = Entropy::from_seed(self.parts.entropy.seed());
         Given { now: self.parts.clock.now(), entropy, toolbox: Arc::clone(toolbox) }

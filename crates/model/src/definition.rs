@@ -46,7 +46,7 @@ pub use self::agent::{
 };
 pub use self::decode::PROBLEMS_PER_FILE_MAX;
 pub use self::digest::{Digest, InvalidDigest};
-pub use self::home::{EXTENSIONS, Home, Lookup, SourceFile, is_settings};
+pub use self::home::{EXTENSIONS, Home, Lookup, SourceFile, is_servers, is_settings};
 pub use self::mcp_server::{McpServerDefinition, McpTransport, ToolSettings};
 pub use self::number::{Temperature, Usd, UsdLimit};
 pub use self::problem::Problem;

@@ -145,6 +145,9 @@ pub enum Event {
         usage: Usage,
         /// How long the call took.
         duration_ms: u64,
+        /// Whether the model stopped because it may not say more, and not because it was done.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_cut: bool,
         /// What the driver wants to be told again in later calls of the task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<u32>,
@@ -153,6 +156,9 @@ pub enum Event {
     ModelFailed {
         /// Why.
         failure: Failure,
+        /// Whether the agent's tools could not be listed, so that the model was not even called.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        of_tools: bool,
         /// How long the call took.
         duration_ms: u64,
         /// What the driver wants to be told again in later calls of the task.
@@ -255,6 +261,9 @@ pub enum Event {
         node: String,
         /// Whether the task waits there for a person.
         awaiting_human: bool,
+        /// How many messages the State has, where calls of the turn still wait for their answers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message_count: Option<u32>,
     },
 }
 

@@ -54,9 +54,10 @@ fn one_of_each() -> Vec<Event> {
             },
             usage: Usage { input_tokens: 9, output_tokens: 3, cost: Cost::of_tokens(12, 0.5) },
             duration_ms: 4,
+            is_cut: true,
             mark: Some(0),
         },
-        Event::ModelFailed { failure: failure.clone(), duration_ms: 4, mark: None },
+        Event::ModelFailed { failure: failure.clone(), of_tools: true, duration_ms: 4, mark: None },
         Event::HistoryShortened { kept_from: 7 },
         Event::ToolHeld { call_id, tool: tool.clone() },
         Event::ToolCalled { call_id, tool: tool.clone(), arguments: None, repeatable: true },
@@ -92,6 +93,7 @@ fn one_of_each() -> Vec<Event> {
             sequence: 0,
             node: "greeter".into(),
             awaiting_human: false,
+            message_count: Some(3),
         },
     ]
 }

@@ -34,6 +34,9 @@ pub enum Message {
         tool_call_id: ToolCallId,
         /// The text.
         content: String,
+        /// Whether the text says what went wrong.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
         /// When it was said.
         timestamp: Timestamp,
     },
@@ -86,6 +89,16 @@ pub struct ToolCall {
     /// What the model wants to be told again together with this call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
+}
+
+impl ToolCall {
+    /// The tool as people write it. A model may have named no server that could be made out.
+    pub fn name(&self) -> String {
+        match self.server.as_str() {
+            "" => self.tool.clone(),
+            server => format!("{server}/{}", self.tool),
+        }
+    }
 }
 
 impl Message {
@@ -209,7 +222,12 @@ mod tests {
             }],
             timestamp,
         });
-        conversation.push(Message::Tool { tool_call_id: id, content: "sunny".into(), timestamp });
+        conversation.push(Message::Tool {
+            tool_call_id: id,
+            content: "sunny".into(),
+            is_error: false,
+            timestamp,
+        });
         let text = serde_json::to_string(&conversation).unwrap();
         assert_eq!(
             text,

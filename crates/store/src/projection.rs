@@ -219,35 +219,36 @@ impl Changes {
                 row.status = row.status.transition(TaskTransition::Resume)?;
             }
             Event::MessageAdded { message } => self.message(position, message.role()),
-            Event::CheckpointTaken { checkpoint_id, sequence, node, awaiting_human } => {
-                let taken = (*checkpoint_id, *sequence, node.as_str(), *awaiting_human);
-                return self.checkpoint(taken, position, at);
+            Event::CheckpointTaken {
+                checkpoint_id,
+                sequence,
+                node,
+                awaiting_human,
+                message_count,
+            } => {
+                let taken = CheckpointRow {
+                    sequence: *sequence,
+                    checkpoint_id: *checkpoint_id,
+                    position,
+                    node: node.clone(),
+                    message_count: message_count.unwrap_or(row.message_count),
+                    awaiting_human: *awaiting_human,
+                    created_at: at,
+                };
+                return self.checkpoint(taken);
             }
         }
         Ok(())
     }
 
-    fn checkpoint(
-        &mut self,
-        (checkpoint_id, sequence, node, awaiting_human): (CheckpointId, u32, &str, bool),
-        position: Position,
-        created_at: Timestamp,
-    ) -> Result<(), Refused> {
+    fn checkpoint(&mut self, taken: CheckpointRow) -> Result<(), Refused> {
         let Some(row) = &mut self.row else { return Ok(()) };
-        let (next, message_count) = (row.checkpoint_count, row.message_count);
+        let (next, sequence) = (row.checkpoint_count, taken.sequence);
         if sequence != next {
             return Err(Refused(format!("the next checkpoint is {next}, not {sequence}")));
         }
         row.checkpoint_count += 1;
-        self.checkpoints.push(CheckpointRow {
-            sequence,
-            checkpoint_id,
-            position,
-            node: node.to_owned(),
-            message_count,
-            awaiting_human,
-            created_at,
-        });
+        self.checkpoints.push(taken);
         Ok(())
     }
 
@@ -363,8 +364,8 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
             Some(Message::User { content: created.description, timestamp: at })
         }
         Event::ModelAnswered { message, .. } | Event::MessageAdded { message } => Some(message),
-        Event::ToolAnswered { call_id, content, .. } => {
-            Some(Message::Tool { tool_call_id: call_id, content, timestamp: at })
+        Event::ToolAnswered { call_id, content, is_error, .. } => {
+            Some(Message::Tool { tool_call_id: call_id, content, is_error, timestamp: at })
         }
         Event::TaskClaimed { .. }
         | Event::TaskReleased

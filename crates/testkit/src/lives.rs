@@ -98,6 +98,7 @@ pub fn answered(content: &str) -> Event {
         },
         usage: Usage { input_tokens: 7, output_tokens: 3, cost: Cost::of_tokens(10, 0.5) },
         duration_ms: 2,
+        is_cut: false,
         mark: None,
     }
 }
@@ -114,6 +115,7 @@ pub fn ended_well(execution: ExecutionId, answer: &str) -> Vec<Event> {
             sequence: 0,
             node: "greeter".into(),
             awaiting_human: false,
+            message_count: None,
         },
         Event::TaskCompleted { result: ResultRef::LastAnswer },
     ]

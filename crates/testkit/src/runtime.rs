@@ -227,7 +227,7 @@ fn check_history(history: History<'_>) {
 
 fn reply(content: &str, tool_calls: Vec<AskedTool>) -> ModelReply {
     let usage = Usage { input_tokens: 3, output_tokens: 1, ..Usage::default() };
-    ModelReply { content: content.to_owned(), tool_calls, usage, mark: None }
+    ModelReply { content: content.to_owned(), tool_calls, usage, is_cut: false, mark: None }
 }
 
 fn failure(category: ErrorCategory) -> ModelFailure {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polity_engine::driver::{
-    BoxFuture, Tool, ToolFailure, ToolReply, Toolbox, Tools, ToolsUnavailable,
+    BoxFuture, NotReady, Tool, ToolFailure, ToolReply, Toolbox, Tools, ToolsUnavailable,
 };
 use polity_model::definition::{ToolName, ToolPattern};
 use polity_model::failure::{ErrorCategory, Failure};
@@ -98,6 +98,10 @@ fn is_repeatable(tool: &ToolName) -> bool {
 }
 
 impl Tools for ActingTools {
+    fn ready(&self, _patterns: &[ToolPattern]) -> Result<(), NotReady> {
+        Ok(())
+    }
+
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
@@ -121,7 +125,13 @@ impl Tools for ActingTools {
         &'a self,
         tool: &'a ToolName,
         arguments: &'a Map<String, Value>,
+        limit: Duration,
     ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>> {
+        let lost = |message: &str, maybe_done, timed_out| {
+            let category = ErrorCategory::Transient;
+            let failure = Failure { category, message: message.to_owned() };
+            ToolFailure { failure, maybe_done, timed_out }
+        };
         Box::pin(async move {
             let act = self.acts.lock().unwrap().pop_front().unwrap_or(ToolAct::Answer);
             let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
@@ -132,18 +142,16 @@ impl Tools for ActingTools {
             }
             tokio::time::sleep(self.delay).await;
             self.at_once.fetch_sub(1, Ordering::SeqCst);
-            let lost = |maybe_done| {
-                let category = ErrorCategory::Transient;
-                let failure = Failure { category, message: "the connection was lost".into() };
-                ToolFailure { failure, maybe_done }
-            };
             let content = format!("{tool} {}", arguments["n"]);
             match act {
-                ToolAct::Answer => Ok(ToolReply { content, structured: None, is_error: false }),
-                ToolAct::Error => Ok(ToolReply { content, structured: None, is_error: true }),
-                ToolAct::NotReached => Err(lost(false)),
-                ToolAct::Lost => Err(lost(true)),
-                ToolAct::Hang => std::future::pending().await,
+                ToolAct::Answer => Ok(ToolReply { content, ..ToolReply::default() }),
+                ToolAct::Error => Ok(ToolReply { content, is_error: true, ..ToolReply::default() }),
+                ToolAct::NotReached => Err(lost("the connection was lost", false, false)),
+                ToolAct::Lost => Err(lost("the connection was lost", true, false)),
+                ToolAct::Hang => {
+                    tokio::time::sleep(limit).await;
+                    Err(lost("the tool took too long", true, true))
+                }
             }
         })
     }

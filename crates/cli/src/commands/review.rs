@@ -65,7 +65,7 @@ fn show(app: &App, args: &TaskArgs) -> CliResult {
     let store: Arc<dyn Store> = Arc::new(app.reader()?);
     let row = app.task_row(&*store, &args.id)?;
     let Some(review) = block_on(open(&store, row.id))? else {
-        let message = format!("task {} is {} and waits for no decision", row.id, row.status);
+        let message = format!("task {} waits for no decision", row.id);
         return Err(CliError::conflict(message).hint("`polity review list` shows what waits"));
     };
     if app.json() {
@@ -138,7 +138,7 @@ pub(crate) fn details(review: &Review) -> String {
     for (choice, then) in choices {
         let (action, rest) = choice.split_once(' ').unwrap_or((choice, ""));
         let command = format!("polity review {action} {id} {rest}");
-        lines.push(format!("  {:48} {}", command.trim_end(), style::dim(then)));
+        lines.push(format!("  {:52} {}", command.trim_end(), style::dim(then)));
     }
     lines.join("\n")
 }

@@ -51,11 +51,12 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
 }
 
 async fn work(app: &App, workshop: &Workshop, create: CreateTask, background: bool) -> CliResult {
-    let live = workshop.runtime.subscribe();
-    let handle = workshop.runtime.create(create).await?;
     if background {
+        let handle = workshop.runtime.create(create).await?;
         return detach::work(app, workshop, handle).await;
     }
+    let live = workshop.runtime.subscribe();
+    let handle = workshop.runtime.create(create).await?;
     let task = follow(app, workshop, handle, live).await?;
     present(app, &task)
 }

@@ -18,8 +18,6 @@ use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::{print_json, say, steps, table, task as view};
 
-pub(crate) use resume::go_on;
-
 pub(crate) fn task(app: &App, command: TaskCommand) -> CliResult {
     match command {
         TaskCommand::List(args) => list(app, args),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use polity_drivers::mcp::McpTools;
-use polity_engine::driver::{Tool, ToolReply, Tools};
+use polity_engine::driver::{Tool, ToolFailure, ToolReply, Tools};
 use polity_model::definition::{ToolName, ToolPattern};
 use polity_model::trace::shorten;
 use serde_json::{Map, Value, json};
@@ -56,7 +56,7 @@ async fn list(
     }
     if app.json() {
         print_json(&found.iter().map(|tool| described(tool)).collect::<Vec<_>>())?;
-    } else if found.is_empty() {
+    } else if found.is_empty() && exit == Exit::Done {
         say!("no tools; servers are declared in config/mcp_servers.yaml")?;
     } else {
         let rows = found.iter().map(|tool| {
@@ -92,8 +92,8 @@ fn described(tool: &Tool) -> Value {
 }
 
 async fn call(app: &App, tools: &McpTools, args: &ToolCallArgs) -> CliResult {
-    let name: ToolName = args.tool.parse().map_err(|error| {
-        CliError::usage(format!("\"{}\" is not a tool: {error}", args.tool))
+    let name: ToolName = args.tool.parse().map_err(|_| {
+        CliError::usage(format!("\"{}\" is not the name of a tool", args.tool))
             .hint("write it as SERVER/TOOL; `polity tool list` shows the tools there are")
     })?;
     let pattern: ToolPattern = name
@@ -110,20 +110,24 @@ async fn call(app: &App, tools: &McpTools, args: &ToolCallArgs) -> CliResult {
             .hint(format!("see its input schema: `polity tool list {} --json`", name.server()))
     })?;
     let began = Instant::now();
-    let answer = tokio::time::timeout(tool.timeout, tools.call(&name, &arguments)).await;
+    let answer = tools.call(&name, &arguments, tool.timeout).await;
     let reply = match answer {
-        Ok(Ok(reply)) => reply,
-        Ok(Err(failure)) => {
-            return Err(CliError::tool_failed(format!("{name}: {}", failure.failure.message)));
+        Ok(reply) => reply,
+        Err(ToolFailure { failure, timed_out: true, .. }) => {
+            return Err(CliError::timed_out(format!("{name}: {}", failure.message)));
         }
-        Err(_) => {
-            let seconds = tool.timeout.as_secs();
-            let message =
-                format!("{name} did not answer within {seconds} seconds, its timeout_seconds");
-            return Err(CliError::timed_out(message));
+        Err(ToolFailure { failure, timed_out: false, .. }) => {
+            return Err(CliError::tool_failed(format!("{name}: {}", failure.message)));
         }
     };
-    show_reply(app, &reply, began)
+    let shown = show_reply(app, &reply, began)?;
+    if let (false, Some(_), Some(result)) = (reply.is_error, &tool.output_schema, &reply.structured)
+        && let Err(problem) = tool.check_result(result)
+    {
+        let message = format!("the result does not fit the tool's own output schema: {problem}");
+        return Err(CliError::tool_failed(message));
+    }
+    Ok(shown)
 }
 
 fn show_reply(app: &App, reply: &ToolReply, began: Instant) -> CliResult {

@@ -22,7 +22,7 @@ pub(crate) fn line(step: &StepRecord) -> String {
     let message = match step.status {
         StepStatus::Info => shorten(&step.message, ANSWER_CHARACTERS_MAX),
         // What went wrong is told whole.
-        StepStatus::Warning | StepStatus::Error => step.message.clone(),
+        StepStatus::Warning | StepStatus::Error => one_line(&step.message),
     };
     let mut line = format!("{} {name} {}", style::sign(step.status), super::harmless(&message));
     let details = details(step);
@@ -36,6 +36,11 @@ pub(crate) fn line(step: &StepRecord) -> String {
     line
 }
 
+/// What went wrong may have many lines, and a step has one.
+fn one_line(message: &str) -> String {
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn details(step: &StepRecord) -> String {
     let mut details = Vec::new();
     if let Some(usage) = &step.usage {
@@ -45,7 +50,7 @@ fn details(step: &StepRecord) -> String {
             details.push(format!("${:.4}", usage.cost_usd));
         }
     } else if step.step_name == MODEL_CALL && step.status != StepStatus::Warning
-        || step.tool_calls.iter().any(|call| call.duration_ms > 0)
+        || step.tool_calls.iter().any(|call| call.result.is_some() || call.duration_ms > 0)
     {
         details.push(duration(step.duration_ms));
     }

@@ -155,3 +155,33 @@ fn wrong_addresses_and_empty_answers_are_told() {
         assert!(unreachable.err.contains(words), "{unreachable:?}");
     }
 }
+
+/// Without its key an agent cannot go on. That is no reason to fail its task for good.
+#[test]
+fn a_review_answered_where_the_key_is_missing_changes_nothing() {
+    let server = ModelServer::with([
+        Turn::calls([Call::new("kit__count", r#"{"file": "a"}"#)]),
+        Turn::text("Counted."),
+    ]);
+    let sandbox = home("openai", &server.url());
+    with_tools(&sandbox, "approval: [kit/count]\n");
+    assert_eq!(run(&sandbox).code, 3);
+    let refused = sandbox.polity(&["review", "approve", "last"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.err.contains(KEY_VARIABLE), "{refused:?}");
+    assert_eq!(sandbox.tasks()[0]["status"], "awaiting_human");
+    assert!(!sandbox.file("a").exists());
+    // Recorded for later, and resumed in vain: the task is still there for someone with the key.
+    assert_eq!(sandbox.polity(&["review", "approve", "last", "--detach"]).code, 0);
+    assert_eq!(sandbox.polity(&["task", "resume", "last"]).code, 2);
+    let mut resume = sandbox.command(&["task", "resume", "last"]);
+    let done = said(&resume.env(KEY_VARIABLE, KEY).output().unwrap());
+    assert_eq!((done.code, done.out.as_str()), (0, "Counted.\n"), "{done:?}");
+}
+
+#[test]
+fn a_key_that_a_model_repeats_is_masked() {
+    let server = ModelServer::with([Turn::text(&format!("Your key is {KEY}."))]);
+    let sandbox = home("openai", &server.url());
+    assert_eq!(run(&sandbox).out, "Your key is ***.\n");
+}

@@ -167,3 +167,43 @@ fn a_call_in_doubt_can_be_the_end() {
     let (task, _) = sandbox.json(&["task", "show", &id]);
     assert_eq!((&task["status"], &task["error_code"]), (&json!("failed"), &json!("rejected")));
 }
+
+#[test]
+fn what_cannot_go_on_here_is_left_as_it_is() {
+    let (sandbox, id) = asked();
+    let servers = fs::read_to_string(sandbox.file("config/mcp_servers.yaml")).unwrap();
+    for (broken, expected) in [
+        ("servers: [", "config/mcp_servers.yaml"),
+        ("servers: [{nam: kit}]", "config/mcp_servers.yaml"),
+        ("servers: []", "there is no MCP server \"kit\""),
+    ] {
+        sandbox.write("config/mcp_servers.yaml", broken);
+        for args in [vec!["approve"], vec!["reject"], vec!["modify", "--set", "file=b"]] {
+            let args = [vec!["review", args[0], id.as_str()], args[1..].to_vec()].concat();
+            let said = sandbox.polity(&args);
+            assert_eq!(said.code, 2, "{broken} {args:?} {said:?}");
+            assert!(said.err.contains(expected), "{broken} {args:?} {said:?}");
+        }
+        assert_eq!(sandbox.tasks()[0]["status"], "awaiting_human");
+        let listed = sandbox.polity(&["tool", "list"]);
+        let all_is_well = broken == "servers: []";
+        assert_eq!(listed.code, if all_is_well { 0 } else { 2 }, "{broken} {listed:?}");
+        let run = sandbox.polity(&["run", "worker", "go"]);
+        assert_eq!((run.code, sandbox.tasks().len()), (2, 1), "{broken} {run:?}");
+    }
+    sandbox.write("config/mcp_servers.yaml", &servers);
+    assert_eq!(sandbox.polity(&["review", "approve", &id]).out, "it said: counted\n");
+}
+
+#[test]
+fn an_answer_counts_for_what_was_seen() {
+    let (sandbox, id) = asked();
+    let seen = sandbox.json(&["review", "show", &id]).0["checkpoint_id"].clone();
+    let other = "00000000-0000-4000-8000-000000000000";
+    let refused = sandbox.polity(&["review", "approve", &id, "--checkpoint", other]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("asks something else by now"), "{refused:?}");
+    assert_eq!(counted(&sandbox, "a"), 0);
+    let said = sandbox.polity(&["review", "approve", &id, "--checkpoint", seen.as_str().unwrap()]);
+    assert_eq!(said.code, 0, "{said:?}");
+}

@@ -134,7 +134,10 @@ fn what_a_tool_server_starts_ends_with_it() {
         McpTools::new([fixture_server("test", &[])], options)
     };
     let spawn = async |tools: &McpTools| {
-        let reply = tools.call(&"test/spawn".parse().unwrap(), &Map::new()).await.unwrap();
+        let reply = tools
+            .call(&"test/spawn".parse().unwrap(), &Map::new(), std::time::Duration::from_mins(1))
+            .await
+            .unwrap();
         let pid: i32 = reply.content.parse().unwrap();
         assert!(is_alive(pid));
         pid

@@ -252,3 +252,46 @@ fn costs_are_summed_by_agent_and_day() {
     let wrong = said(&sandbox.command(&["cost", "--by", "month"]).output().unwrap());
     assert_eq!(wrong.code, 2);
 }
+
+#[test]
+fn a_server_that_dies_for_good_does_not_take_the_others_with_it() {
+    let sandbox = home("", "{}", &[]);
+    sandbox.write("once.sh", "test -e gone && exit 1; touch gone; exec python3 \"$@\"");
+    let args = json!(["once.sh", fixture()]);
+    sandbox.write(
+        "config/mcp_servers.yaml",
+        &json!({"servers": [
+            {"name": "kit", "transport": "stdio", "config": {"command": "sh", "args": args}},
+            {"name": "sound", "transport": "stdio",
+                "config": {"command": "python3", "args": [fixture()]}},
+        ]})
+        .to_string(),
+    );
+    let agent = fs::read_to_string(sandbox.file("agents/worker.yaml")).unwrap();
+    sandbox.write("agents/worker.yaml", &agent.replace("[kit/*]", "[kit/*, sound/*]"));
+    let script = json!({"rules": [
+        {"when": "^go$", "tool_calls": [{"tool": "kit/die"}]},
+        {"when": "lost", "role": "tool",
+            "tool_calls": [{"tool": "sound/echo", "arguments": {"text": "still here"}}]},
+        {"when": "(.+)", "role": "tool", "reply": "it said: $1"},
+    ]});
+    sandbox.write("scripts/worker.yaml", &script.to_string());
+    let said = sandbox.polity(&["run", "worker", "go"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "it said: still here\n"), "{said:?}");
+}
+
+#[test]
+fn what_a_server_was_given_in_secret_does_not_come_back() {
+    let sandbox = Sandbox::new();
+    let server = npm_server("server-everything");
+    sandbox.write(
+        "config/mcp_servers.yaml",
+        &json!({"servers": [{"name": "every", "transport": "stdio", "config": {
+            "command": "node", "args": [server], "env": {"TOKEN": "${POLITY_TEST_TOKEN}"}}}]})
+        .to_string(),
+    );
+    let mut call = sandbox.command(&["tool", "call", "every/get-env"]);
+    let said = said(&call.env("POLITY_TEST_TOKEN", "tok-VERYSECRET").output().unwrap());
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.contains("TOKEN") && !said.out.contains("VERYSECRET"), "{said:?}");
+}

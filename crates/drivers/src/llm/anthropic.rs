@@ -57,6 +57,8 @@ enum Block<'a> {
     ToolResult {
         tool_use_id: String,
         content: &'a str,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
     },
     #[serde(untagged)]
     Thought(Thought),
@@ -101,6 +103,7 @@ fn message<'a>(turn: &'a Turn<'a>) -> MessageBody<'a> {
             let results = answers.iter().map(|answer| Block::ToolResult {
                 tool_use_id: answer.call.id.to_string(),
                 content: answer.content,
+                is_error: answer.is_error,
             });
             let texts = texts.iter().map(|text| Block::Text { text: text.for_user() });
             MessageBody { role: "user", content: results.chain(texts).collect() }
@@ -262,6 +265,7 @@ impl Listener for AnthropicListener {
                 }
             }
         }
+        answer.is_cut = self.stop_reason.as_deref() == Some("max_tokens");
         let is_empty = answer.content.is_empty() && answer.calls.is_empty();
         match self.stop_reason.as_deref() {
             Some("refusal") if is_empty => Err(Fault::withheld("refusal")),

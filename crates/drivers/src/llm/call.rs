@@ -47,12 +47,13 @@ impl Line {
         });
         Ok(ModelReply {
             tool_calls: calls.collect(),
-            content: answer.content,
+            content: target.without_key(answer.content),
             usage: Usage {
                 input_tokens: answer.input_tokens,
                 output_tokens: answer.output_tokens,
                 ..Usage::default()
             },
+            is_cut: answer.is_cut,
             mark: None,
         })
     }

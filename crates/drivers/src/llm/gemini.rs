@@ -67,8 +67,10 @@ struct FunctionResponse<'a> {
 }
 
 #[derive(Serialize)]
-struct Output<'a> {
-    output: &'a str,
+#[serde(rename_all = "snake_case")]
+enum Output<'a> {
+    Output(&'a str),
+    Error(&'a str),
 }
 
 #[derive(Serialize)]
@@ -115,7 +117,11 @@ fn content<'a>(turn: &'a Turn<'a>) -> Content<'a> {
                 function_response: FunctionResponse {
                     id: answer.call.id.to_string(),
                     name: name(answer.call),
-                    response: Output { output: answer.content },
+                    response: if answer.is_error {
+                        Output::Error(answer.content)
+                    } else {
+                        Output::Output(answer.content)
+                    },
                 },
             });
             let texts = texts.iter().map(|text| Part::Text { text: text.for_user() });
@@ -229,7 +235,8 @@ impl Listener for GeminiListener {
         if self.finish_reason.is_some() { Heard::Enough } else { Heard::Part }
     }
 
-    fn answer(self: Box<Self>) -> Result<Answer, Fault> {
+    fn answer(mut self: Box<Self>) -> Result<Answer, Fault> {
+        self.answer.is_cut = self.finish_reason.as_deref() == Some("MAX_TOKENS");
         let is_empty = self.answer.content.is_empty() && self.answer.calls.is_empty();
         match self.finish_reason.as_deref() {
             Some("STOP" | "MAX_TOKENS") | None => Ok(self.answer),
@@ -305,7 +312,8 @@ mod tests {
             assert_eq!(listen(&event).unwrap_err().category, category, "{event}");
         }
         assert_eq!(listen(&finished("STOP")), Ok(Answer::default()));
-        assert_eq!(listen(&finished("MAX_TOKENS")), Ok(Answer::default()));
+        let cut = Answer { is_cut: true, ..Answer::default() };
+        assert_eq!(listen(&finished("MAX_TOKENS")), Ok(cut));
     }
 
     #[test]

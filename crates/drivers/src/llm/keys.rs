@@ -54,6 +54,11 @@ impl Key {
         &self.0
     }
 
+    /// Whether the text shows the key.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        text.contains(&self.0)
+    }
+
     /// The text without the key: providers like to repeat it in their errors.
     pub(super) fn removed_from(&self, text: &str) -> String {
         text.replace(&self.0, "***")

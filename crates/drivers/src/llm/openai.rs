@@ -254,6 +254,7 @@ impl Listener for OpenAiListener {
                 signature: None,
             })
             .collect();
+        answer.is_cut = self.finish_reason.as_deref() == Some("length");
         let is_empty = answer.content.is_empty() && answer.calls.is_empty();
         match self.finish_reason.as_deref() {
             Some("content_filter") if is_empty => Err(Fault::withheld("content_filter")),

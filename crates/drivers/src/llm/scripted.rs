@@ -89,6 +89,7 @@ fn perform(
                 output_tokens: answer.output_tokens.unwrap_or(0),
                 ..Usage::default()
             },
+            is_cut: false,
             mark,
         }),
         ScriptOutcome::Error { status, retry_after_seconds } => Err(ModelFailure {

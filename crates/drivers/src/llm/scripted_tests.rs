@@ -27,7 +27,7 @@ fn said(role: &str, content: &str) -> Message {
         "user" => Message::User { content, timestamp },
         "tool" => {
             let tool_call_id = ToolCallId::from_random_bytes([1; 16]);
-            Message::Tool { tool_call_id, content, timestamp }
+            Message::Tool { tool_call_id, content, is_error: false, timestamp }
         }
         other => panic!("{other}"),
     }

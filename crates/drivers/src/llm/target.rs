@@ -12,6 +12,7 @@ use super::anthropic;
 use super::failure::{Fault, Remedy};
 use super::keys::{self, Key, file_variable};
 use crate::environment::Environment;
+use crate::http::shown_url;
 
 /// How a provider wants to be spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +82,14 @@ impl<'a> Target<'a> {
     }
 
     /// Says which call failed, and what to do about it. The key is nowhere in it.
+    /// What a model says, without the key: whoever stands in for a provider may repeat it.
+    pub(super) fn without_key(&self, text: String) -> String {
+        match &self.key {
+            Some(held) if held.key.is_in(&text) => held.key.removed_from(&text),
+            Some(_) | None => text,
+        }
+    }
+
     pub(super) fn failure(&self, fault: &Fault) -> ModelFailure {
         let remedy = match (fault.remedy, &self.key) {
             (Remedy::None, _) => String::new(),
@@ -105,22 +114,11 @@ impl<'a> Target<'a> {
             mark: None,
         }
     }
-
-    /// The address without what may be secret in it: user, password and query.
-    fn shown_url(&self) -> String {
-        let mut url = self.url.clone();
-        // These fail for addresses that can have no user, and then have none.
-        let _ = url.set_username("");
-        let _ = url.set_password(None);
-        url.set_query(None);
-        url.set_fragment(None);
-        url.into()
-    }
 }
 
 impl fmt::Debug for Target<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, model {}, at {}", self.provider.as_str(), self.model, self.shown_url())
+        write!(f, "{}, model {}, at {}", self.provider.as_str(), self.model, shown_url(&self.url))
     }
 }
 

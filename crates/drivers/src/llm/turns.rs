@@ -30,6 +30,8 @@ pub(super) struct ToolAnswer<'a> {
     pub(super) call: &'a ToolCall,
     /// The answer.
     pub(super) content: &'a str,
+    /// Whether it says what went wrong.
+    pub(super) is_error: bool,
 }
 
 /// Something that the model was told.
@@ -63,14 +65,16 @@ pub(super) fn turns(history: History<'_>) -> Vec<Turn<'_>> {
             Message::Assistant { content, tool_calls, .. } => {
                 add_said(&mut turns, content, tool_calls);
             }
-            Message::Tool { tool_call_id, content, .. } => {
+            Message::Tool { tool_call_id, content, is_error, .. } => {
                 // An answer whose call was left out of the history would be refused.
                 let call = turns.iter().rev().find_map(|turn| match turn {
                     Turn::Said { calls, .. } => calls.iter().find(|call| call.id == *tool_call_id),
                     Turn::Told { .. } => None,
                 });
                 if let Some(call) = call.copied() {
-                    tell(&mut turns, |answers, _| answers.push(ToolAnswer { call, content }));
+                    tell(&mut turns, |answers, _| {
+                        answers.push(ToolAnswer { call, content, is_error: *is_error });
+                    });
                 }
             }
         }
@@ -146,7 +150,12 @@ mod tests {
     }
 
     fn tool(call: &ToolCall, content: &str) -> Message {
-        Message::Tool { tool_call_id: call.id, content: content.into(), timestamp: NOW }
+        Message::Tool {
+            tool_call_id: call.id,
+            content: content.into(),
+            is_error: false,
+            timestamp: NOW,
+        }
     }
 
     #[test]
@@ -165,8 +174,8 @@ mod tests {
             Turn::Said { texts: vec![], calls: vec![&one, &two] },
             Turn::Told {
                 answers: vec![
-                    ToolAnswer { call: &one, content: "1" },
-                    ToolAnswer { call: &two, content: "" },
+                    ToolAnswer { call: &one, content: "1", is_error: false },
+                    ToolAnswer { call: &two, content: "", is_error: false },
                 ],
                 texts: vec![Text::Instruction("hurry")],
             },

@@ -51,6 +51,8 @@ pub(super) struct Answer {
     pub(super) calls: Vec<AnsweredCall>,
     pub(super) input_tokens: u64,
     pub(super) output_tokens: u64,
+    /// Whether the model stopped because it may not say more.
+    pub(super) is_cut: bool,
 }
 
 /// A call in an answer, with the tool's name on the wire.

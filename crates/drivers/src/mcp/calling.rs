@@ -19,8 +19,23 @@ use super::link::Sent;
 use super::sse::SseError;
 use super::{content, permanent, transient};
 
-/// Calls a tool once. Dropping the future tells the server that no one waits any more.
+/// Calls a tool once. Dropping the future tells the server that no one waits any more. What comes
+/// of it is told without the secrets that the server was given.
 pub(super) async fn call(
+    connection: &Connection,
+    tool: &ToolName,
+    arguments: &Map<String, Value>,
+    bytes_max: usize,
+) -> Result<ToolReply, ToolFailure> {
+    let reply = replied(connection, tool, arguments, bytes_max).await;
+    let reply = reply.map(|reply| connection.secrets.removed_from_reply(reply));
+    reply.map_err(|ToolFailure { failure, maybe_done, timed_out }| {
+        let failure = connection.secrets.removed_from_failure(&failure);
+        ToolFailure { failure, maybe_done, timed_out }
+    })
+}
+
+async fn replied(
     connection: &Connection,
     tool: &ToolName,
     arguments: &Map<String, Value>,
@@ -36,18 +51,18 @@ pub(super) async fn call(
         Ok(ServerResult::CallToolResult(result)) => Ok(content::reply(result, bytes_max)),
         Ok(ServerResult::InputRequiredResult(_)) => {
             let why = "it asks for input in the middle of the call, which is not supported";
-            Err(ToolFailure { failure: failed(tool, why), maybe_done: false })
+            Err(ToolFailure { failure: failed(tool, why), maybe_done: false, timed_out: false })
         }
         Ok(_) => {
             let why = "its answer is not the result of a tool";
-            Err(ToolFailure { failure: failed(tool, why), maybe_done: true })
+            Err(ToolFailure { failure: failed(tool, why), maybe_done: true, timed_out: false })
         }
         Err(ServiceError::McpError(error)) => Err(refused(tool, &error)),
         Err(ServiceError::TransportSend(error)) => Err(not_sent(connection, tool, &error).await),
         Err(ServiceError::TransportClosed) => Err(lost(connection, tool, sent.is_sent()).await),
         Err(other) => {
             let failure = failed(tool, &other.to_string());
-            Err(ToolFailure { failure, maybe_done: sent.is_sent() })
+            Err(ToolFailure { failure, maybe_done: sent.is_sent(), timed_out: false })
         }
     }
 }
@@ -106,11 +121,11 @@ fn refused(tool: &ToolName, error: &ErrorData) -> ToolFailure {
             | ErrorCode::HEADER_MISMATCH
     );
     if before_work {
-        return ToolFailure { failure: failed(tool, &why), maybe_done: false };
+        return ToolFailure { failure: failed(tool, &why), maybe_done: false, timed_out: false };
     }
     // Anything else went wrong in the server, which may have been at work already.
     let failure = transient(format!("the call of {tool} failed: {why}"));
-    ToolFailure { failure, maybe_done: true }
+    ToolFailure { failure, maybe_done: true, timed_out: false }
 }
 
 /// The request could not be handed over as a whole.
@@ -142,7 +157,7 @@ async fn not_sent(
     } else {
         format!("the call of {tool} did not reach MCP server \"{server}\": {why}{signs}")
     };
-    ToolFailure { failure: transient(message), maybe_done }
+    ToolFailure { failure: transient(message), maybe_done, timed_out: false }
 }
 
 /// The connection was lost.
@@ -152,5 +167,5 @@ async fn lost(connection: &Connection, tool: &ToolName, was_sent: bool) -> ToolF
     let signs = connection.last_signs().await;
     let server = tool.server();
     let message = format!("MCP server \"{server}\" was lost {when} the call of {tool}{signs}");
-    ToolFailure { failure: transient(message), maybe_done: was_sent }
+    ToolFailure { failure: transient(message), maybe_done: was_sent, timed_out: false }
 }

@@ -9,6 +9,8 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
 
+use super::secrets::Secrets;
+
 /// The client of one connection. It offers nothing: requests for sampling and roots are refused,
 /// requests for input declined. Both are how `ClientHandler` begins, but for the roots.
 #[derive(Debug, Clone)]
@@ -16,6 +18,8 @@ pub(super) struct Client {
     pub(super) server: String,
     /// Set when the server says that its tools have changed.
     pub(super) changed: Changed,
+    /// What the server must not repeat.
+    pub(super) secrets: Secrets,
 }
 
 /// Whether a server's tools have changed since they were listed.
@@ -52,7 +56,8 @@ impl ClientHandler for Client {
         message: rmcp::model::LoggingMessageNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
-        tracing::debug!(server = self.server, "{}", message.data);
+        let said = self.secrets.removed_from(&message.data.to_string());
+        tracing::debug!(server = self.server, "{said}");
     }
 
     fn get_info(&self) -> ClientConfig {

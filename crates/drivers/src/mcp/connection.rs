@@ -7,6 +7,7 @@ use std::time::Duration;
 use polity_engine::driver::Tool;
 use polity_model::definition::{McpServerDefinition, McpTransport};
 use polity_model::failure::Failure;
+use reqwest::Url;
 use rmcp::model::{ClientRequest, PingRequest, ProtocolVersion, SubscriptionFilter};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, Peer, RunningService,
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 use super::client::{Changed, Client};
 use super::http::with_causes;
 use super::link::{LateAnswer, Link, PROBE_TIMEOUT};
+use super::secrets::Secrets;
 use super::sse::Sse;
 use super::stdio::{Garbage, Stdio};
 use super::streamable::Streamable;
@@ -48,6 +50,8 @@ pub(super) struct Connection {
     pub(super) changed: Changed,
     /// The tools as they were listed.
     pub(super) tools: tokio::sync::Mutex<Option<Arc<[Arc<Tool>]>>>,
+    /// What the server was given and must not be shown.
+    pub(super) secrets: Secrets,
     service: tokio::sync::Mutex<RunningService<RoleClient, Client>>,
     child: Option<Child>,
     opened: Instant,
@@ -80,8 +84,10 @@ impl Connection {
         let server = definition.name.as_str();
         match &definition.transport {
             McpTransport::Stdio { command, args, env } => {
-                let program = environment::program(server, command.as_str(), args, env, options)?;
-                Self::start(server, &program, options).await
+                let (program, secrets) =
+                    environment::program(server, command.as_str(), args, env, options)?;
+                let started = Self::start(server, &program, &secrets, options).await;
+                started.map_err(|failure| secrets.removed_from_failure(&failure))
             }
             McpTransport::Sse { url } => {
                 let client = http_client(server, url.as_str(), options)?;
@@ -90,7 +96,8 @@ impl Connection {
                     let sse = Sse::open(server, client, url.as_str()).await;
                     let sse = sse.map_err(|error| Trouble::Lost(error.to_string()))?;
                     let link = Link::new(sse, PROBE_TIMEOUT, LateAnswer::default());
-                    handshake(server, link, ClientLifecycleMode::Initialize).await
+                    let lifecycle = ClientLifecycleMode::Initialize;
+                    handshake(server, link, lifecycle, Secrets::default()).await
                 };
                 Self::connected(server, opening, url.as_str(), options).await
             }
@@ -99,31 +106,37 @@ impl Connection {
                 let client = Streamable(http_client(server, url.as_str(), options)?);
                 let transport = StreamableHttpClientTransport::with_client(client, config);
                 let link = Link::new(transport, PROBE_TIMEOUT, LateAnswer::default());
-                let opening = handshake(server, link, both_eras());
+                let opening = handshake(server, link, both_eras(), Secrets::default());
                 Self::connected(server, opening, url.as_str(), options).await
             }
         }
     }
 
     /// Starts a server and shakes hands with it.
-    async fn start(server: &str, program: &Program, options: &McpOptions) -> Result<Self, Failure> {
+    async fn start(
+        server: &str,
+        program: &Program,
+        secrets: &Secrets,
+        options: &McpOptions,
+    ) -> Result<Self, Failure> {
         let mut probe_timeout = PROBE_TIMEOUT;
         loop {
             let started = options.launcher.start(program).map_err(|error| {
                 transient(format!("MCP server \"{server}\" cannot be started: {error}"))
             })?;
-            let (child, garbage) = (started.child.clone(), Garbage::default());
+            let (child, garbage) = (started.child.clone(), Garbage::new(secrets.clone()));
             let late = LateAnswer::default();
             let stdio = Stdio::new(server, started, garbage.clone());
             let link = Link::new(stdio, probe_timeout, late.clone());
-            match in_time(handshake(server, link, both_eras()), options.start_timeout).await {
+            let opening = handshake(server, link, both_eras(), secrets.clone());
+            match in_time(opening, options.start_timeout).await {
                 Ok(made) => return Ok(Self::new(server, made, Some(child))),
                 // It speaks only the newer era, and was too slow to say so. Now it gets the time.
                 Err(_) if late.came() && probe_timeout < options.start_timeout => {
                     probe_timeout = options.start_timeout;
                 }
                 Err(trouble) => {
-                    let signs = signs_of_failed_start(&child, &garbage, &trouble).await;
+                    let signs = signs_of_failed_start(&child, &garbage, secrets, &trouble).await;
                     return Err(trouble.told(server, &signs));
                 }
             }
@@ -139,12 +152,15 @@ impl Connection {
     ) -> Result<Self, Failure> {
         match in_time(opening, options.start_timeout).await {
             Ok(made) => Ok(Self::new(server, made, None)),
-            Err(trouble) => Err(trouble.told(server, &format!(" (at {url})"))),
+            Err(trouble) => {
+                let at = Url::parse(url).map(|url| format!(" (at {})", http::shown_url(&url)));
+                Err(trouble.told(server, &at.unwrap_or_default()))
+            }
         }
     }
 
     fn new(server: &str, made: Made, child: Option<Child>) -> Self {
-        let Made { service, changed } = made;
+        let Made { service, changed, secrets } = made;
         let peer = service.peer().clone();
         follow_changes(&peer, &changed);
         Self {
@@ -152,6 +168,7 @@ impl Connection {
             peer,
             changed,
             tools: tokio::sync::Mutex::new(None),
+            secrets,
             service: tokio::sync::Mutex::new(service),
             child,
             opened: Instant::now(),
@@ -218,7 +235,7 @@ impl Connection {
     /// no process of ours.
     pub(super) async fn last_signs(&self) -> String {
         match &self.child {
-            Some(child) => signs_of_end(child).await,
+            Some(child) => signs_of_end(child, &self.secrets).await,
             None => String::new(),
         }
     }
@@ -240,6 +257,7 @@ impl Connection {
 struct Made {
     service: RunningService<RoleClient, Client>,
     changed: Changed,
+    secrets: Secrets,
 }
 
 /// A handshake that was not made.
@@ -284,11 +302,13 @@ async fn handshake<T: Transport<RoleClient> + 'static>(
     server: &str,
     link: Link<T>,
     lifecycle: ClientLifecycleMode,
+    secrets: Secrets,
 ) -> Result<Made, Trouble> {
     let changed = Changed::default();
-    let client = Client { server: server.to_owned(), changed: changed.clone() };
+    let client =
+        Client { server: server.to_owned(), changed: changed.clone(), secrets: secrets.clone() };
     match Box::pin(client.serve_with_lifecycle(link, lifecycle)).await {
-        Ok(service) => Ok(Made { service, changed }),
+        Ok(service) => Ok(Made { service, changed, secrets }),
         Err(error) => Err(trouble(error)),
     }
 }
@@ -313,7 +333,7 @@ fn trouble(error: ClientInitializeError) -> Trouble {
 
 fn http_client(server: &str, url: &str, options: &McpOptions) -> Result<reqwest::Client, Failure> {
     http::client(url.starts_with("https:"), &options.environment).map_err(|error| {
-        let why = with_causes(&error);
+        let why = with_causes(&error.without_url());
         permanent(format!("MCP server \"{server}\" cannot be connected to: {why}"))
     })
 }
@@ -339,7 +359,12 @@ fn follow_changes(peer: &Peer<RoleClient>, changed: &Changed) {
 }
 
 /// What can be seen of a program with which no handshake could be made.
-async fn signs_of_failed_start(child: &Child, garbage: &Garbage, trouble: &Trouble) -> String {
+async fn signs_of_failed_start(
+    child: &Child,
+    garbage: &Garbage,
+    secrets: &Secrets,
+    trouble: &Trouble,
+) -> String {
     let signs = match garbage.seen() {
         None => String::new(),
         Some((1, line)) => {
@@ -351,23 +376,27 @@ async fn signs_of_failed_start(child: &Child, garbage: &Garbage, trouble: &Troub
         }
     };
     match trouble {
-        Trouble::Lost(_) => signs + &signs_of_end(child).await,
+        Trouble::Lost(_) => signs + &signs_of_end(child, secrets).await,
         Trouble::Silence(_) | Trouble::Refused(_) => {
-            signs + &last_words(&child.last_words().so_far())
+            signs + &last_words(&child.last_words().so_far(), secrets)
         }
     }
 }
 
 /// How a program ended that is ending, and what it last said.
-async fn signs_of_end(child: &Child) -> String {
+async fn signs_of_end(child: &Child, secrets: &Secrets) -> String {
     let status = tokio::time::timeout(END_WAIT, child.wait()).await.ok().flatten();
     let ended = match status {
         Some(status) => format!("; it ended with {status}"),
         None => "; its process has not ended".to_owned(),
     };
-    ended + &last_words(&child.last_words().heard().await)
+    ended + &last_words(&child.last_words().heard().await, secrets)
 }
 
-fn last_words(words: &str) -> String {
-    if words.is_empty() { String::new() } else { format!("; its last words on stderr:\n{words}") }
+fn last_words(words: &str, secrets: &Secrets) -> String {
+    if words.is_empty() {
+        return String::new();
+    }
+    // Only the end of stderr is kept, and a part of it may not have arrived yet.
+    format!("; its last words on stderr:\n{}", secrets.removed_from_piece(words))
 }

@@ -17,10 +17,13 @@ pub(super) fn reply(result: CallToolResult, bytes_max: usize) -> ToolReply {
         Some(json) if blocks.is_empty() => json.clone(),
         Some(_) | None => blocks.join("\n"),
     };
+    let too_long = |text: &String| text.len() > bytes_max;
+    let structured_is_cut = json.as_ref().is_some_and(too_long);
     ToolReply {
+        is_cut: structured_is_cut || too_long(&text),
         content: truncated(text, bytes_max),
         // A part of a JSON value is of no use; its beginning is in the text.
-        structured: structured.filter(|_| json.is_some_and(|json| json.len() <= bytes_max)),
+        structured: structured.filter(|_| !structured_is_cut),
         is_error: result.is_error.unwrap_or(false),
     }
 }
@@ -95,7 +98,7 @@ mod tests {
                         [resource file:///b: unknown type, 2 bytes]\n\
                         [link to c: file:///c, text/plain]";
         let reply = reply_to(json!({"content": content}), 1000);
-        let expected = ToolReply { content: expected.into(), structured: None, is_error: false };
+        let expected = ToolReply { content: expected.into(), ..ToolReply::default() };
         assert_eq!(reply, expected);
     }
 
@@ -118,5 +121,6 @@ mod tests {
         assert_eq!(cut.content, format!("ä\n{mark}"));
         let cut = reply_to(json!({"content": [], "structuredContent": {"sum": 3}}), 3);
         assert_eq!((cut.content.starts_with("{\"s\n[trunc"), cut.structured), (true, None));
+        assert!(cut.is_cut);
     }
 }

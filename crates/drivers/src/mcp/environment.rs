@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use polity_model::definition::EnvName;
 use polity_model::failure::Failure;
 
+use super::secrets::Secrets;
 use super::{McpOptions, permanent};
 use crate::environment::Environment;
 use crate::process::Program;
@@ -16,20 +17,21 @@ use crate::process::Program;
 const INHERITED: [&str; 10] =
     ["HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 
-/// The program of a stdio server.
+/// The program of a stdio server, and what it must not repeat.
 pub(super) fn program(
     server: &str,
     command: &str,
     args: &[String],
     env: &BTreeMap<EnvName, String>,
     options: &McpOptions,
-) -> Result<Program, Failure> {
+) -> Result<(Program, Secrets), Failure> {
     let mut all: BTreeMap<String, String> = INHERITED
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), options.environment.raw(name)?)))
         .collect();
+    let mut filled_in = Vec::new();
     for (name, value) in env {
-        let value = filled(value, &options.environment).map_err(|missing| {
+        let value = filled(value, &options.environment, &mut filled_in).map_err(|missing| {
             permanent(format!(
                 "MCP server \"{server}\" needs the environment variable {missing}, which is not \
                  set (it is named in its {name})"
@@ -46,17 +48,27 @@ pub(super) fn program(
         ))
     })?;
     let env = all.into_iter().collect();
-    Ok(Program { path, args: args.to_vec(), env, folder: options.home.clone() })
+    let program = Program { path, args: args.to_vec(), env, folder: options.home.clone() };
+    Ok((program, Secrets::new(filled_in.iter().map(String::as_str))))
 }
 
-/// The value with each `${NAME}` replaced; or the name of a variable that is not set.
-fn filled<'v>(value: &'v str, environment: &Environment) -> Result<String, &'v str> {
+/// The value with each `${NAME}` replaced; or the name of a variable that is not set. Whatever is
+/// filled in may be secret, but for what every server gets.
+fn filled<'v>(
+    value: &'v str,
+    environment: &Environment,
+    filled_in: &mut Vec<String>,
+) -> Result<String, &'v str> {
     let mut text = String::new();
     let mut rest = value;
     while let Some((before, after)) = rest.split_once("${") {
         let Some((name, after)) = after.split_once('}') else { break };
         text.push_str(before);
-        text.push_str(&environment.raw(name).ok_or(name)?);
+        let found = environment.raw(name).ok_or(name)?;
+        text.push_str(&found);
+        if !INHERITED.contains(&name) {
+            filled_in.push(found);
+        }
         rest = after;
     }
     text.push_str(rest);
@@ -99,21 +111,26 @@ mod tests {
         for (value, expected) in [
             ("plain", Ok("plain")),
             ("${TOKEN}", Ok("s3cret")),
+            ("${PATH}", Ok("/nowhere:/bin")),
             ("a ${TOKEN} b ${TOKEN}", Ok("a s3cret b s3cret")),
             ("$TOKEN ${TOKEN", Ok("$TOKEN ${TOKEN")),
             ("${NONE}", Err("NONE")),
         ] {
-            assert_eq!(filled(value, &environment), expected.map(str::to_owned), "{value}");
+            let mut filled_in = Vec::new();
+            let text = filled(value, &environment, &mut filled_in);
+            assert_eq!(text, expected.map(str::to_owned), "{value}");
+            assert!(filled_in.iter().all(|secret| secret == "s3cret"), "{value}");
         }
     }
 
     #[test]
     fn a_server_gets_what_it_names_and_little_else() {
         let env = BTreeMap::from([("KEY".parse().unwrap(), "${TOKEN}".to_owned())]);
-        let program = program("files", "sh", &[], &env, &options()).unwrap();
+        let (program, secrets) = program("files", "sh", &[], &env, &options()).unwrap();
         assert_eq!(program.path, Path::new("/bin/sh"));
         let expected = [("KEY", "s3cret"), ("PATH", "/nowhere:/bin")];
         assert_eq!(program.env, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        assert_eq!(secrets.removed_from("s3cret in /nowhere"), "*** in /nowhere");
     }
 
     #[test]

@@ -91,7 +91,6 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Link<T> {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
-        let mut sent = None;
         if let ClientJsonRpcMessage::Request(request) = &message {
             match &request.request {
                 ClientRequest::DiscoverRequest(_) => {
@@ -99,18 +98,16 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Link<T> {
                     self.probe = Probe::Asked(request.id.clone(), until);
                 }
                 ClientRequest::CallToolRequest(call) => {
-                    sent = call.extensions.get::<Sent>().cloned();
+                    // Before it is handed on: a transport may send it at once, and whoever
+                    // waits may be gone before the future is polled.
+                    if let Some(sent) = call.extensions.get::<Sent>() {
+                        sent.0.store(true, Ordering::SeqCst);
+                    }
                 }
                 _ => {}
             }
         }
-        let sending = self.transport.send(message);
-        async move {
-            if let Some(sent) = sent {
-                sent.0.store(true, Ordering::SeqCst);
-            }
-            sending.await
-        }
+        self.transport.send(message)
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
@@ -137,5 +134,49 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Link<T> {
 
     async fn close(&mut self) -> Result<(), T::Error> {
         self.transport.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rmcp::model::{CallToolRequest, CallToolRequestParams};
+
+    use super::*;
+
+    /// Sends at once, and sees whether the call is known to have left.
+    struct Eager(Sent);
+
+    impl Transport<RoleClient> for Eager {
+        type Error = io::Error;
+
+        fn send(
+            &mut self,
+            _message: ClientJsonRpcMessage,
+        ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+            assert!(self.0.is_sent());
+            std::future::ready(Ok(()))
+        }
+
+        async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
+            None
+        }
+
+        async fn close(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_call_has_left_before_anyone_waits_for_it() {
+        let sent = Sent::default();
+        let mut request = CallToolRequest::new(CallToolRequestParams::new("echo"));
+        request.extensions.insert(sent.clone());
+        let request = ClientRequest::CallToolRequest(request);
+        let message = ClientJsonRpcMessage::request(request, RequestId::Number(1));
+        let mut link = Link::new(Eager(sent.clone()), PROBE_TIMEOUT, LateAnswer::default());
+        drop(link.send(message));
+        assert!(sent.is_sent());
     }
 }

@@ -77,33 +77,42 @@ async fn in_reserve<'s>(
     let mut known: BTreeSet<ToolName> = offered.iter().map(|tool| tool.name.clone()).collect();
     let mut wanted: Vec<ToolName> = fallbacks(offered);
     let mut reserve = Vec::new();
-    while let Some(name) = wanted.pop() {
-        if !known.insert(name.clone()) {
-            continue;
-        }
-        if !listed.contains_key(name.server()) {
-            let tools = match find(name.server()) {
-                Ok(server) => server.tools().await,
-                Err(failure) => Err(failure),
-            };
-            listed.insert(name.server().to_owned(), tools);
-        }
-        match listed.get(name.server()) {
-            Some(Ok(tools)) => {
-                if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
-                    wanted.extend(tool.fallback_tools.iter().cloned());
-                    reserve.push(Arc::clone(tool));
-                } else {
-                    tracing::warn!("the fallback tool {name} is not there");
+    while !wanted.is_empty() {
+        let servers: BTreeSet<_> = wanted.iter().map(ToolName::server).collect();
+        let new = servers.into_iter().filter(|server| !listed.contains_key(*server));
+        let asked: Vec<_> = new.map(|name| (name.to_owned(), find(name))).collect();
+        listed.extend(join_all(asked.into_iter().map(listed_in_reserve)).await);
+        for name in std::mem::take(&mut wanted) {
+            if !known.insert(name.clone()) {
+                continue;
+            }
+            match listed.get(name.server()) {
+                Some(Ok(tools)) => {
+                    if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
+                        wanted.extend(tool.fallback_tools.iter().cloned());
+                        reserve.push(Arc::clone(tool));
+                    } else {
+                        tracing::warn!("the fallback tool {name} is not there");
+                    }
                 }
+                Some(Err(failure)) => {
+                    tracing::warn!("the fallback tool {name} is not there: {}", failure.message);
+                }
+                None => {}
             }
-            Some(Err(failure)) => {
-                tracing::warn!("the fallback tool {name} is not there: {}", failure.message);
-            }
-            None => {}
         }
     }
     reserve
+}
+
+async fn listed_in_reserve(
+    (name, server): (String, Result<&Arc<Server>, Failure>),
+) -> (String, Result<Listed, Failure>) {
+    let tools = match server {
+        Ok(server) => server.tools_in_reserve().await,
+        Err(failure) => Err(failure),
+    };
+    (name, tools)
 }
 
 fn fallbacks(tools: &[Arc<Tool>]) -> Vec<ToolName> {
@@ -112,6 +121,14 @@ fn fallbacks(tools: &[Arc<Tool>]) -> Vec<ToolName> {
 
 /// The tools of a server, listed once per connection and again when they have changed.
 pub(super) async fn tools(
+    connection: &Connection,
+    definition: &McpServerDefinition,
+) -> Result<Listed, Failure> {
+    let listed = list(connection, definition).await;
+    listed.map_err(|failure| connection.secrets.removed_from_failure(&failure))
+}
+
+async fn list(
     connection: &Connection,
     definition: &McpServerDefinition,
 ) -> Result<Listed, Failure> {
@@ -134,7 +151,8 @@ pub(super) async fn tools(
             )));
         }
     };
-    let tools: Listed = found.into_iter().filter_map(|tool| told(tool, definition)).collect();
+    let tools: Listed =
+        found.into_iter().filter_map(|tool| told(tool, connection, definition)).collect();
     *kept = Some(Arc::clone(&tools));
     Ok(tools)
 }
@@ -174,10 +192,15 @@ async fn not_listed(connection: &Connection, error: &ServiceError) -> Failure {
 }
 
 /// A tool as the server describes it and the home's settings have it.
-fn told(tool: rmcp::model::Tool, definition: &McpServerDefinition) -> Option<Arc<Tool>> {
+fn told(
+    tool: rmcp::model::Tool,
+    connection: &Connection,
+    definition: &McpServerDefinition,
+) -> Option<Arc<Tool>> {
     let server = definition.name.as_str();
     let Ok(name) = format!("{server}/{}", tool.name).parse::<ToolName>() else {
-        tracing::warn!(server, tool = %tool.name, "a tool is left out: its name cannot be written");
+        let tool = connection.secrets.removed_from(&tool.name);
+        tracing::warn!(server, tool, "a tool is left out: its name cannot be written");
         return None;
     };
     let settings = name.tool().parse::<Text>().ok();
@@ -191,7 +214,7 @@ fn told(tool: rmcp::model::Tool, definition: &McpServerDefinition) -> Option<Arc
         description,
         (*tool.input_schema).clone(),
         tool.output_schema.map(|schema| (*schema).clone()),
-        settings.idempotent || harmless,
+        settings.idempotent.unwrap_or(harmless),
         Duration::from_secs(settings.timeout_seconds.get()),
         settings.fallback_tools,
     )))

@@ -1,5 +1,6 @@
 //! One server: whether it is there, and when it is started again.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(super) struct Server {
     live: Mutex<Option<Arc<Connection>>>,
     /// Held by the one who starts the server.
     history: tokio::sync::Mutex<History>,
+    /// Whether its tools were asked for in vain when it was held in reserve.
+    late: AtomicBool,
     closed: watch::Sender<bool>,
 }
 
@@ -35,7 +38,8 @@ impl Server {
     pub(super) fn new(definition: McpServerDefinition, options: Arc<McpOptions>) -> Self {
         let (closed, _) = watch::channel(false);
         let history = tokio::sync::Mutex::new(History::default());
-        Self { definition, options, live: Mutex::new(None), history, closed }
+        let late = AtomicBool::new(false);
+        Self { definition, options, live: Mutex::new(None), history, late, closed }
     }
 
     /// The server's name.
@@ -62,6 +66,42 @@ impl Server {
     pub(super) async fn tools(self: &Arc<Self>) -> Result<Arc<[Arc<Tool>]>, Failure> {
         let connection = self.connection().await?;
         listing::tools(&connection, &self.definition).await
+    }
+
+    /// The tools of the server, which is held in reserve and must not hold up anyone for long. One
+    /// that was waited for in vain is not waited for again before it has answered; until then it is
+    /// only tried in the background, as often as its failures allow.
+    pub(super) async fn tools_in_reserve(self: &Arc<Self>) -> Result<Arc<[Arc<Tool>]>, Failure> {
+        let name = self.name();
+        let was_late = self.late.load(Ordering::SeqCst);
+        let is_being_started = self.history.try_lock().is_err();
+        if was_late && is_being_started {
+            return Err(transient(format!("MCP server \"{name}\" is still being started")));
+        }
+        let this = Arc::clone(self);
+        let listing = tokio::spawn(async move {
+            let tools = this.tools().await;
+            this.late.store(tools.is_err(), Ordering::SeqCst);
+            tools
+        });
+        if was_late {
+            return Err(transient(format!(
+                "MCP server \"{name}\" failed before and is tried again in the background"
+            )));
+        }
+        let limit = self.options.reserve_timeout;
+        let Ok(listed) = tokio::time::timeout(limit, listing).await else {
+            self.late.store(true, Ordering::SeqCst);
+            let seconds = limit.as_secs_f64();
+            return Err(transient(format!(
+                "MCP server \"{name}\" did not list its tools within {seconds} seconds and is no \
+                 longer waited for"
+            )));
+        };
+        listed.unwrap_or_else(|error| {
+            let message = format!("the tools of MCP server \"{name}\" cannot be listed: {error}");
+            Err(Failure { category: ErrorCategory::SystemError, message })
+        })
     }
 
     /// Ends the server for good, and waits until it is gone.
@@ -99,7 +139,6 @@ impl Server {
             tokio::spawn(async move { dead.close().await });
         }
         history.may_start(self.name())?;
-        history.started = Some(Instant::now());
         tokio::select! {
             // First of all, so that nothing is started once the end has begun.
             biased;
@@ -107,6 +146,7 @@ impl Server {
                 Err(transient(format!("MCP server \"{}\" is being shut down", self.name())))
             }
             opened = Connection::open(&self.definition, &self.options) => {
+                history.tried = Some(Instant::now());
                 let connection =
                     opened.map(Arc::new).inspect_err(|failure| history.failed(failure))?;
                 self.replace(Some(Arc::clone(&connection)));
@@ -121,8 +161,9 @@ impl Server {
 struct History {
     /// How often it failed in a row.
     failures: u32,
-    /// When it was last started.
-    started: Option<Instant>,
+    /// When the last start came to its end, well or badly. The next one waits from there: a start
+    /// that failed after a long time has not been waited for already.
+    tried: Option<Instant>,
     /// Why it last failed.
     reason: String,
 }
@@ -150,8 +191,8 @@ impl History {
 
     /// Whether enough time has passed since the last start.
     fn may_start(&self, server: &str) -> Result<(), Failure> {
-        let Some(started) = self.started else { return Ok(()) };
-        let wait = (started + delay(self.failures)).saturating_duration_since(Instant::now());
+        let Some(tried) = self.tried else { return Ok(()) };
+        let wait = (tried + delay(self.failures)).saturating_duration_since(Instant::now());
         if wait.is_zero() {
             return Ok(());
         }
@@ -165,7 +206,7 @@ impl History {
     }
 }
 
-/// How long must be between a start that failed and the next: nothing at first, then ever longer.
+/// How long must be between the end of a start that failed and the next: nothing at first, then ever longer.
 fn delay(failures: u32) -> Duration {
     let Some(doublings) = failures.checked_sub(2) else { return Duration::ZERO };
     let factor = 2_u32.saturating_pow(doublings);
@@ -185,7 +226,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_good_connection_makes_up_for_what_was_before() {
-        let mut history = History { started: Some(Instant::now()), ..History::default() };
+        let mut history = History { tried: Some(Instant::now()), ..History::default() };
         for _ in 0..3 {
             history.failed(&transient("as ever".to_owned()));
         }
@@ -199,5 +240,19 @@ mod tests {
         assert_eq!(history.may_start("files"), Ok(()));
         history.lost(GOOD_AFTER, "lost".to_owned());
         assert_eq!(history.failures, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_that_a_start_takes_to_fail_is_no_delay() {
+        let definition = polity_testkit::mcp::stdio_server("silent", "sh", &["-c", "sleep 1000"]);
+        let environment = crate::environment::Environment::new(polity_testkit::mcp::environment);
+        let options = McpOptions::new("/".into(), environment, crate::process::Launcher::Direct);
+        let server = Arc::new(Server::new(definition, Arc::new(options)));
+        for _ in 0..2 {
+            let failure = server.start().await.err().unwrap();
+            assert!(failure.message.contains("did not answer within 30 seconds"), "{failure}");
+        }
+        let failure = server.start().await.err().unwrap();
+        assert!(failure.message.contains("failed 2 times in a row"), "{failure}");
     }
 }

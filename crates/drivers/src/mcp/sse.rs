@@ -15,20 +15,24 @@ use rmcp::transport::Transport;
 use self::events::{Event, Events};
 use super::MESSAGE_BYTES_MAX;
 use super::http::with_causes;
+use crate::http::shown_url;
 
 /// Why messages cannot be exchanged.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SseError {
     /// The server cannot be reached, or the connection was lost.
     #[error("{}", with_causes(.0))]
-    Http(#[from] reqwest::Error),
+    Http(reqwest::Error),
     /// The server refused.
     #[error("the server answered with HTTP {0}")]
     Status(StatusCode),
     /// The stream ended before it said where to send messages.
     #[error("the stream ended before its first event, which should be \"endpoint\"")]
     NoEndpoint,
-    /// The address is none, or another server's.
+    /// The address for messages is none.
+    #[error("the server does not say properly where to send messages: {0}")]
+    BadEndpoint(String),
+    /// The address for messages is another server's.
     #[error("the server wants messages sent to \"{0}\", which is not on the same server")]
     ForeignEndpoint(String),
     /// An event is longer than allowed.
@@ -48,8 +52,19 @@ impl SseError {
         match self {
             Self::Http(error) => error.is_connect(),
             Self::Json(_) | Self::Closed => true,
-            Self::Status(_) | Self::NoEndpoint | Self::ForeignEndpoint(_) | Self::TooLong => false,
+            Self::Status(_)
+            | Self::NoEndpoint
+            | Self::BadEndpoint(_)
+            | Self::ForeignEndpoint(_)
+            | Self::TooLong => false,
         }
+    }
+}
+
+impl From<reqwest::Error> for SseError {
+    fn from(error: reqwest::Error) -> Self {
+        // The address may hold a key.
+        Self::Http(error.without_url())
     }
 }
 
@@ -105,10 +120,13 @@ impl Sse {
 /// The address for messages. It must be on the server that was asked: messages may hold secrets,
 /// and a stream must not be able to send them elsewhere.
 fn resolved(base: &Url, endpoint: &str) -> Result<Url, SseError> {
-    let endpoint = endpoint.trim();
-    match base.join(endpoint) {
-        Ok(url) if url.origin() == base.origin() => Ok(url),
-        Ok(_) | Err(_) => Err(SseError::ForeignEndpoint(endpoint.to_owned())),
+    let url = base.join(endpoint.trim());
+    let url = url.map_err(|error| SseError::BadEndpoint(error.to_string()))?;
+    if url.origin() == base.origin() {
+        Ok(url)
+    } else {
+        // It may name a session, which is as good as a key.
+        Err(SseError::ForeignEndpoint(shown_url(&url)))
     }
 }
 

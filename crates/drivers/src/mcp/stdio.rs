@@ -13,7 +13,8 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::MESSAGE_BYTES_MAX;
+use super::secrets::Secrets;
+use super::{MESSAGE_BYTES_MAX, lenient};
 use crate::process::{Child, Started};
 
 /// How much is read at once, in bytes.
@@ -26,21 +27,30 @@ const SHOWN_CHARACTERS_MAX: usize = 200;
 const REST_WAIT: Duration = Duration::from_millis(500);
 
 /// Lines on stdout that are no messages. Servers should not print them, but some do.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Garbage(Arc<Mutex<(usize, String)>>);
+#[derive(Debug, Clone)]
+pub(super) struct Garbage {
+    seen: Arc<Mutex<(usize, String)>>,
+    secrets: Secrets,
+}
 
 impl Garbage {
+    /// None yet, and none of these secrets will be in them.
+    pub(super) fn new(secrets: Secrets) -> Self {
+        Self { seen: Arc::default(), secrets }
+    }
+
     /// How many lines there were, and the beginning of the first.
     pub(super) fn seen(&self) -> Option<(usize, String)> {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         (seen.0 > 0).then(|| seen.clone())
     }
 
     fn note(&self, server: &str, line: &[u8]) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.0 += 1;
-        let text = String::from_utf8_lossy(&line[..line.len().min(4 * SHOWN_CHARACTERS_MAX)]);
+        // Of the whole line, so that nothing is left of a secret that the limit would cut.
+        let text = self.secrets.removed_from(&String::from_utf8_lossy(line));
         let shown: String = text.trim().chars().take(SHOWN_CHARACTERS_MAX).collect();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.0 += 1;
         let (count, what) = (seen.0, "a line on the server's stdout is no message");
         // A server that prints one prints many.
         if count == 1 {
@@ -147,12 +157,12 @@ impl Transport<RoleClient> for Stdio {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            match serde_json::from_slice(&line) {
-                Ok(message) => {
+            match lenient::message(&line) {
+                Some(message) => {
                     self.heard = true;
                     return Some(message);
                 }
-                Err(_) => self.garbage.note(&self.server, &line),
+                None => self.garbage.note(&self.server, &line),
             }
         }
     }
@@ -205,5 +215,20 @@ impl Lines {
                 )));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_no_messages_are_shown_without_secrets_and_in_part() {
+        let garbage = Garbage::new(Secrets::new(["s3cret"]));
+        assert_eq!(garbage.seen(), None);
+        let padding = "x".repeat(SHOWN_CHARACTERS_MAX - 5);
+        garbage.note("test", format!("{padding} s3cret\n").as_bytes());
+        garbage.note("test", b"s3cret\n");
+        assert_eq!(garbage.seen(), Some((2, format!("{padding} ***"))));
     }
 }

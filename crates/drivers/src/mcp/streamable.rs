@@ -13,7 +13,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use super::MESSAGE_BYTES_MAX;
-use super::http::HttpError;
+use super::http::{HttpError, without_url};
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 
@@ -47,7 +47,7 @@ impl StreamableHttpClient for Streamable {
             headers,
             limit,
         );
-        match posted.await? {
+        match posted.await.map_err(without_url)? {
             StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), _)
                 if is_request && error.id.is_none() =>
             {
@@ -68,7 +68,8 @@ impl StreamableHttpClient for Streamable {
         authorization: Option<String>,
         headers: Headers,
     ) -> Result<(), HttpError> {
-        self.0.delete_session(uri, session, authorization, headers).await
+        let deleted = self.0.delete_session(uri, session, authorization, headers).await;
+        deleted.map_err(without_url)
     }
 
     async fn get_stream(
@@ -90,5 +91,6 @@ impl StreamableHttpClient for Streamable {
                 limit,
             )
             .await
+            .map_err(without_url)
     }
 }

@@ -74,11 +74,6 @@ impl Launcher {
 }
 
 impl Child {
-    /// How the program ended, once it has.
-    pub fn exit_status(&self) -> Option<ExitStatus> {
-        *self.ended.borrow()
-    }
-
     /// Waits until the program has ended.
     pub async fn wait(&self) -> Option<ExitStatus> {
         let mut ended = self.ended.clone();
@@ -102,11 +97,6 @@ impl Child {
         }
         self.order(Signal::KILL);
         self.wait().await;
-    }
-
-    /// Ends the program at once, without waiting for it.
-    pub fn order_end(&self) {
-        self.order(Signal::TERM);
     }
 
     fn order(&self, signal: Signal) {

@@ -5,3 +5,4 @@ mod calls;
 mod faults;
 mod listings;
 mod peers;
+mod secrets;

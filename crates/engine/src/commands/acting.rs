@@ -247,6 +247,8 @@ impl<'a> Acting<'a> {
             sequence: self.state.checkpoints(),
             node: agent.to_string(),
             awaiting_human: true,
+            // Answers that are there already join the State when all are.
+            message_count: Some(ordinal(self.first_answer)),
         });
         self.events.push(Event::ReviewOpened { checkpoint_id, subject, question });
         Decision { events: self.events, effects: Vec::new() }

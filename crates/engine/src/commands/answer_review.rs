@@ -4,6 +4,7 @@
 use polity_model::event::ExecutionChange;
 use polity_model::event::{Event, ResultRef};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::ids::CheckpointId;
 use polity_model::review::{ReviewSubject, Verdict};
 
 use super::acting::{Acting, answer_open_calls};
@@ -14,6 +15,9 @@ use crate::state::TaskState;
 /// What a person decides.
 #[derive(Debug, Clone)]
 pub struct AnswerReview {
+    /// The checkpoint at which the task waited when the person looked. Should it wait at another by
+    /// now, the person has not seen what is asked there.
+    pub checkpoint_id: CheckpointId,
     /// The decision.
     pub verdict: Verdict,
     /// What the person says about it.
@@ -32,6 +36,9 @@ impl AnswerReview {
         let Some(review) = state.review() else {
             return Err(Rejection::NothingToDecide { task, status: state.status() });
         };
+        if review.checkpoint_id != self.checkpoint_id {
+            return Err(Rejection::AnotherQuestion { task, question: review.question.clone() });
+        }
         let call_id = review.subject.call_id();
         let Some((index, call)) = state.calls().index(call_id).zip(state.calls().get(call_id))
         else {
@@ -44,7 +51,7 @@ impl AnswerReview {
             .and_then(|tool| given.toolbox.find(tool.server(), tool.tool()))
             .cloned();
         let mut acting = Acting::of(state, llm, given);
-        let Self { verdict, message, by } = self;
+        let Self { verdict, message, by, .. } = self;
         acting.push(Event::ReviewAnswered {
             verdict: verdict.clone(),
             message: message.clone(),
@@ -74,10 +81,14 @@ impl AnswerReview {
             (ReviewSubject::Doubt { .. }, Verdict::Approve) => {
                 return Err(Rejection::DoubtNeedsChoice { task });
             }
-            (ReviewSubject::Doubt { .. }, Verdict::Modify { .. })
-            | (ReviewSubject::Approval { .. }, Verdict::Retry | Verdict::SkipWith { .. }) => {
-                let verdict = verdict.to_string();
-                return Err(Rejection::WrongVerdict { task, verdict });
+            (ReviewSubject::Doubt { .. }, Verdict::Modify { .. }) => {
+                let asks = "asks what became of a call in doubt";
+                return Err(Rejection::WrongVerdict { task, asks, verdict: "other arguments" });
+            }
+            (ReviewSubject::Approval { .. }, Verdict::Retry | Verdict::SkipWith { .. }) => {
+                let (asks, verdict) =
+                    ("asks whether a tool may be called", "--retry or --skip-with");
+                return Err(Rejection::WrongVerdict { task, asks, verdict });
             }
         }
         Ok(Decision { events: acting.into_events(), effects: Vec::new() })
@@ -105,7 +116,10 @@ mod tests {
 
     fn answer(state: &TaskState, verdict: Verdict) -> Result<Decision, Rejection> {
         let message = Some("not today".to_owned());
-        AnswerReview { verdict, message, by: "ada".into() }.decide(state, &mut given())
+        let checkpoint_id =
+            state.review().map_or(CheckpointId::from_random_bytes([0; 16]), |r| r.checkpoint_id);
+        AnswerReview { checkpoint_id, verdict, message, by: "ada".into() }
+            .decide(state, &mut given())
     }
 
     fn asked() -> TaskState {
@@ -177,6 +191,19 @@ mod tests {
             answer(&state, Verdict::Approve),
             Err(Rejection::DoubtNeedsChoice { task: state.id() })
         );
+    }
+
+    #[test]
+    fn an_answer_to_one_question_is_none_to_the_next() {
+        let state = acting(&["files/delete", "files/delete"]);
+        let checkpoint_id = state.review().unwrap().checkpoint_id;
+        let events = answer(&state, Verdict::Reject).unwrap().events;
+        let (next, _) = resumed(with(state, events));
+        assert_ne!(next.review().unwrap().checkpoint_id, checkpoint_id);
+        let (verdict, message, by) = (Verdict::Approve, None, "bob".into());
+        let late = AnswerReview { checkpoint_id, verdict, message, by };
+        let refused = late.decide(&next, &mut given());
+        assert!(matches!(refused, Err(Rejection::AnotherQuestion { .. })), "{refused:?}");
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub const REPEATED_TURNS_MAX: u32 = 8;
 /// How many of these may get exactly the same answers: then nothing will come of the next.
 pub const FRUITLESS_TURNS_MAX: u32 = 3;
 
+/// How many tools one answer may ask for; the rest are not called, and the model is told.
+pub const TURN_CALLS_MAX: usize = 64;
+
 /// What the model said.
 #[derive(Debug, Clone)]
 pub struct RecordAnswer {
@@ -55,6 +58,7 @@ impl RecordAnswer {
             },
             usage: charged(self.reply.usage, llm),
             duration_ms: self.duration_ms,
+            is_cut: self.reply.is_cut,
             mark: self.reply.mark,
         };
         if !tool_calls.is_empty() {
@@ -97,7 +101,14 @@ impl RecordAnswer {
         let toolbox = Arc::clone(&acting.given().toolbox);
         let mut names = Vec::with_capacity(calls.len());
         for (index, (call, asked)) in calls.iter().zip(&self.reply.tool_calls).enumerate() {
-            match fate(asked, &toolbox, llm) {
+            let fate = if index < TURN_CALLS_MAX {
+                fate(asked, &toolbox, llm)
+            } else {
+                Fate::Refuse(format!(
+                    "error: at most {TURN_CALLS_MAX} tools are called at once; ask for this one again"
+                ))
+            };
+            match fate {
                 Fate::Call(tool) => {
                     names.push(tool.name.to_string());
                     acting.call(index, call.id, &tool, None);
@@ -129,8 +140,7 @@ fn stop(state: &TaskState, llm: &LlmAgent, calls: &[ToolCall]) -> Option<(ErrorC
     let repeated = state.calls().repeated_with(calls);
     let fruitless = repeated > 1 && state.calls().same_answered() >= FRUITLESS_TURNS_MAX;
     if repeated > REPEATED_TURNS_MAX || fruitless {
-        let names: Vec<_> =
-            calls.iter().map(|call| format!("{}/{}", call.server, call.tool)).collect();
+        let names: Vec<_> = calls.iter().map(ToolCall::name).collect();
         let same = if fruitless { " and got the same answer each time" } else { "" };
         let message = format!(
             "the model asked for {} with the same arguments {repeated} times in a row{same}",
@@ -160,6 +170,7 @@ fn complete(state: &TaskState, given: &mut Given, events: &mut Vec<Event>) {
         sequence: state.checkpoints(),
         node: state.context().agent.name.to_string(),
         awaiting_human: false,
+        message_count: None,
     });
     events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
 }

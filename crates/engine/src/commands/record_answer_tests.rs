@@ -18,7 +18,7 @@ fn turn(state: TaskState, tool: &str, said: &str) -> TaskState {
         return state;
     }
     let call_id = call_id(&state, 0);
-    let reply = ToolReply { content: said.into(), structured: None, is_error: false };
+    let reply = ToolReply { content: said.into(), ..ToolReply::default() };
     let answer = RecordToolReply { call_id, reply, duration_ms: 1 };
     let events = answer.decide(&state, &mut given()).unwrap().events;
     with(state, events)
@@ -98,7 +98,7 @@ fn a_call_that_cannot_be_made_is_answered_with_what_to_do_about_it() {
 fn a_tool_that_needs_approval_waits_until_all_others_are_answered() {
     let state = acting(&["files/delete", "files/read"]);
     assert_eq!(state.status().to_string(), "running");
-    let reply = ToolReply { content: "text".into(), structured: None, is_error: false };
+    let reply = ToolReply { content: "text".into(), ..ToolReply::default() };
     let answer = RecordToolReply { call_id: call_id(&state, 1), reply, duration_ms: 1 };
     let decision = answer.decide(&state, &mut given()).unwrap();
     assert_eq!(labels(&decision), ["tool_answered", "checkpoint_taken", "review_opened"]);
@@ -116,6 +116,16 @@ fn approval_is_asked_for_whatever_the_model_calls_the_tool() {
         let state = with(running(), decision.events);
         assert_eq!(state.status().to_string(), "awaiting_human", "{name}");
     }
+}
+
+#[test]
+fn one_answer_makes_only_so_many_calls() {
+    let many = vec!["files/read"; TURN_CALLS_MAX + 2];
+    let decision = record(&running(), asks_for(&many)).unwrap();
+    assert_eq!(decision.effects.len(), TURN_CALLS_MAX);
+    let state = with(running(), decision.events.clone());
+    let last = answer_to(&decision, call_id(&state, TURN_CALLS_MAX + 1)).unwrap();
+    assert!(last.contains("at most 64 tools"), "{last}");
 }
 
 #[test]
@@ -183,7 +193,9 @@ fn an_answer_is_paid_for_even_when_the_task_is_to_be_cancelled() {
 fn no_one_else_waits_for_an_answer() {
     for state in [pending(), testing::backing_off(), testing::cancelled(), acting(&["files/read"])]
     {
-        assert!(matches!(record(&state, reply("x")), Err(Rejection::OutOfPlace { .. })));
-        assert_eq!(answer_to(&Decision::default(), ToolCallId::from_random_bytes([0; 16])), None);
+        let refused = record(&state, reply("x"));
+        let expected =
+            matches!(refused, Err(Rejection::OutOfPlace { .. } | Rejection::Finished { .. }));
+        assert!(expected, "{refused:?}");
     }
 }

@@ -45,6 +45,7 @@ impl RecordFailure {
         let ModelFailure { failure, context_full, retry_after, mark } = &self.failure;
         let mut events = vec![Event::ModelFailed {
             failure: failure.clone(),
+            of_tools: self.cause == FailureCause::Tools,
             duration_ms: self.duration_ms,
             mark: *mark,
         }];
@@ -192,7 +193,7 @@ mod tests {
             for index in 0..2 {
                 let call_id = call_id(&state, index);
                 let content = format!("{number}");
-                let reply = ToolReply { content, structured: None, is_error: false };
+                let reply = ToolReply { content, ..ToolReply::default() };
                 let reply = RecordToolReply { call_id, reply, duration_ms: 1 };
                 state = with(state.clone(), reply.decide(&state, &mut given()).unwrap().events);
             }

@@ -24,8 +24,6 @@ pub struct RecordToolFailure {
     pub call_id: ToolCallId,
     /// What the driver said.
     pub failure: ToolFailure,
-    /// Whether the call took longer than it may.
-    pub timed_out: bool,
     /// How long it took.
     pub duration_ms: u64,
 }
@@ -38,14 +36,14 @@ impl RecordToolFailure {
     ) -> Result<Decision, Rejection> {
         let (index, call) = expect_running_call(state, self.call_id, "RecordToolFailure")?;
         let llm = llm(state)?;
-        let ToolFailure { failure, maybe_done } = &self.failure;
+        let ToolFailure { failure, maybe_done, timed_out } = &self.failure;
         let mut acting = Acting::of(state, llm, given);
         let answer = format!("error: {}: {}{}", call.name(), failure.message, effect(*maybe_done));
         if state.cancel_requested() {
             acting.answer_with_error(index, self.call_id, answer, self.duration_ms);
             return Ok(cancel_with(state, acting.into_events()));
         }
-        let may_pass = failure.category == ErrorCategory::Transient && !self.timed_out;
+        let may_pass = failure.category == ErrorCategory::Transient && !timed_out;
         let is_harmless = call.repeatable || !maybe_done;
         if may_pass && is_harmless && call.attempts <= llm.max_retries {
             let given = acting.given();
@@ -74,6 +72,10 @@ pub(super) fn fall_back(
     failure: Failure,
     duration_ms: u64,
 ) -> bool {
+    // A person who allowed this tool has not seen any other.
+    if call.allowed {
+        return false;
+    }
     let (Some(first), Some(failed)) = (&call.first_tool, &call.tool) else { return false };
     let toolbox = Arc::clone(&acting.given().toolbox);
     let Some(first) = toolbox.find(first.server(), first.tool()) else { return false };
@@ -105,9 +107,9 @@ mod tests {
         timed_out: bool,
     ) -> Decision {
         let failure = Failure { category, message: "broken pipe".into() };
-        let failure = ToolFailure { failure, maybe_done };
+        let failure = ToolFailure { failure, maybe_done, timed_out };
         let call_id = call_id(state, 0);
-        let command = RecordToolFailure { call_id, failure, timed_out, duration_ms: 3 };
+        let command = RecordToolFailure { call_id, failure, duration_ms: 3 };
         command.decide(state, &mut given()).unwrap()
     }
 

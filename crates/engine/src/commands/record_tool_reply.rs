@@ -37,27 +37,21 @@ impl RecordToolReply {
         let toolbox = Arc::clone(&given.toolbox);
         let tool = call.tool.as_ref().and_then(|tool| toolbox.find(tool.server(), tool.tool()));
         let mut acting = Acting::of(state, llm, given);
-        let ToolReply { content, structured, is_error } = &self.reply;
-        let problem = match (is_error, tool) {
-            (true, _) => Some(content.clone()),
-            (false, Some(tool)) => misfit(tool, structured.as_ref(), content),
-            (false, None) => None,
-        };
-        match problem {
-            None => {
-                let structured = structured.clone().filter(|json| !is_same(content, json));
-                acting.answer(index, self.call_id, content.clone(), structured, self.duration_ms);
+        let ToolReply { content, structured, is_error, .. } = &self.reply;
+        let problem = tool.and_then(|tool| misfit(tool, &self.reply));
+        if *is_error {
+            let category = ErrorCategory::AgentError;
+            let failure = Failure { category, message: content.clone() };
+            let may_go_on = !state.cancel_requested();
+            if !(may_go_on && fall_back(&mut acting, index, call, llm, failure, self.duration_ms)) {
+                acting.answer_with_error(index, self.call_id, content.clone(), self.duration_ms);
             }
-            Some(problem) => {
-                let category = ErrorCategory::AgentError;
-                let failure = Failure { category, message: problem.clone() };
-                let may_go_on = !state.cancel_requested();
-                if !(may_go_on
-                    && fall_back(&mut acting, index, call, llm, failure, self.duration_ms))
-                {
-                    acting.answer_with_error(index, self.call_id, problem, self.duration_ms);
-                }
-            }
+        } else if let Some(problem) = problem {
+            // The tool has done its work, so no other is called in its place.
+            acting.answer_with_error(index, self.call_id, problem, self.duration_ms);
+        } else {
+            let structured = structured.clone().filter(|json| !is_same(content, json));
+            acting.answer(index, self.call_id, content.clone(), structured, self.duration_ms);
         }
         if state.cancel_requested() {
             return Ok(cancel_with(state, acting.into_events()));
@@ -67,9 +61,12 @@ impl RecordToolReply {
 }
 
 /// What is wrong with a result, if its tool says what results look like.
-fn misfit(tool: &Tool, structured: Option<&Value>, content: &str) -> Option<String> {
+fn misfit(tool: &Tool, reply: &ToolReply) -> Option<String> {
     tool.output_schema.as_ref()?;
+    let ToolReply { content, structured, is_cut, .. } = reply;
     let problem = match structured {
+        // A part of a result cannot be held against the schema of the whole.
+        None if *is_cut => return None,
         None => "there is no structured result".to_owned(),
         Some(result) => tool.check_result(result).err()?,
     };
@@ -97,7 +94,7 @@ mod tests {
     use crate::decide::Effect;
 
     fn said(content: &str) -> ToolReply {
-        ToolReply { content: content.to_owned(), structured: None, is_error: false }
+        ToolReply { content: content.to_owned(), ..ToolReply::default() }
     }
 
     fn record(state: &TaskState, index: usize, reply: ToolReply) -> Decision {

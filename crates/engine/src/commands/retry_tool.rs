@@ -5,7 +5,7 @@ use polity_model::ids::ToolCallId;
 use polity_model::machine::tool_call::CallState;
 
 use super::acting::Acting;
-use super::{out_of_place, view};
+use super::{cancel_with, out_of_place, view};
 use crate::decide::{Decision, Given, Rejection, llm};
 use crate::state::TaskState;
 
@@ -25,6 +25,9 @@ impl RetryTool {
         let place = state.calls().index(self.call_id).zip(state.calls().get(self.call_id));
         let waiting = place.filter(|(_, call)| call.state == CallState::Failed);
         let Some((index, call)) = waiting else { return Err(out_of_place(state, "RetryTool")) };
+        if state.cancel_requested() {
+            return Ok(cancel_with(state, Vec::new()));
+        }
         let now = given.now;
         let mut acting = Acting::of(state, llm(state)?, given);
         match (call.retry_at, &call.tool) {

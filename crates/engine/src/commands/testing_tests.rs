@@ -137,6 +137,7 @@ pub(super) fn reply(content: &str) -> ModelReply {
         content: content.to_owned(),
         tool_calls: Vec::new(),
         usage: Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() },
+        is_cut: false,
         mark: None,
     }
 }

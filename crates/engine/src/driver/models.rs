@@ -49,6 +49,8 @@ pub struct ModelReply {
     pub tool_calls: Vec<AskedTool>,
     /// What the call used.
     pub usage: Usage,
+    /// Whether the model stopped because it may not say more, and not because it was done.
+    pub is_cut: bool,
     /// Something the driver wants to be told again in later calls of this task.
     pub mark: Option<u32>,
 }

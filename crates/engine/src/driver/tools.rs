@@ -7,8 +7,8 @@ use polity_model::definition::{ToolName, ToolPattern};
 use polity_model::failure::Failure;
 use serde_json::{Map, Value};
 
-use super::BoxFuture;
 use super::shape::Shape;
+use super::{BoxFuture, NotReady};
 
 /// One tool: what its server says of it, and what the home's settings do.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Toolbox {
 }
 
 /// What a tool answered.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolReply {
     /// The text. Pictures and other data are described in it, not contained.
     pub content: String,
@@ -108,6 +108,8 @@ pub struct ToolReply {
     pub structured: Option<Value>,
     /// Whether the tool says that it failed.
     pub is_error: bool,
+    /// Whether the answer was longer than one may be, and was cut.
+    pub is_cut: bool,
 }
 
 /// A call that brought no answer.
@@ -117,6 +119,8 @@ pub struct ToolFailure {
     pub failure: Failure,
     /// Whether the call may have reached the tool, so that it may have had its effect.
     pub maybe_done: bool,
+    /// Whether the tool took longer than it may.
+    pub timed_out: bool,
 }
 
 /// The tools of an agent cannot be listed.
@@ -129,16 +133,22 @@ pub struct ToolsUnavailable {
 
 /// Lists and calls tools. Servers are started when they are first needed, and shared.
 pub trait Tools: Send + Sync {
+    /// Whether the servers of these tools are known, as far as can be told without asking them. It
+    /// is asked before a task is created or taken over, so that what is missing is said at once.
+    fn ready(&self, patterns: &[ToolPattern]) -> Result<(), NotReady>;
+
     /// What there is of the tools that an agent may use, as their servers list them now.
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>>;
 
-    /// Makes one call, once. Dropping the future abandons the call, and tells the server so.
+    /// Makes one call, once, and gives it up after a time that counts from when the tool has it.
+    /// Dropping the future abandons the call, and tells the server so.
     fn call<'a>(
         &'a self,
         tool: &'a ToolName,
         arguments: &'a Map<String, Value>,
+        limit: Duration,
     ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>>;
 }

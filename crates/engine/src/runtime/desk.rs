@@ -43,7 +43,7 @@ pub(super) struct Desk {
 #[derive(Default)]
 pub(super) struct Inner {
     pub(super) closed: bool,
-    pub(super) workers: HashMap<TaskId, mpsc::UnboundedSender<Signal>>,
+    pub(super) workers: HashMap<TaskId, AtWork>,
     /// Adopted in the middle of their run, and waiting for a free place.
     adopted: VecDeque<TaskId>,
     /// Left with an error, and not let go of yet. They are not tried again here, where they would
@@ -54,6 +54,12 @@ pub(super) struct Inner {
     pub(super) queue_failures: u32,
     /// Whom to tell when a task is left alone.
     pub(super) handles: HashMap<TaskId, Vec<oneshot::Sender<Outcome>>>,
+}
+
+/// A worker, and those who waited for its task when it began.
+pub(super) struct AtWork {
+    signals: mpsc::UnboundedSender<Signal>,
+    handles: Vec<oneshot::Sender<Outcome>>,
 }
 
 impl Desk {
@@ -72,7 +78,7 @@ impl Desk {
     }
 
     pub(super) fn signal(&self, id: TaskId, signal: Signal) -> bool {
-        self.inner().workers.get(&id).is_some_and(|worker| worker.send(signal).is_ok())
+        self.inner().workers.get(&id).is_some_and(|worker| worker.signals.send(signal).is_ok())
     }
 
     /// Lets go of all workers: they leave their tasks as they are.
@@ -124,8 +130,9 @@ impl Inner {
         if self.closed || self.workers.len() >= limit || self.workers.contains_key(&id) {
             return None;
         }
-        let (sender, receiver) = mpsc::unbounded_channel();
-        self.workers.insert(id, sender);
+        let (signals, receiver) = mpsc::unbounded_channel();
+        let handles = self.handles.remove(&id).unwrap_or_default();
+        self.workers.insert(id, AtWork { signals, handles });
         Some(receiver)
     }
 }
@@ -237,17 +244,23 @@ impl Shared {
         self.dispatch(None).await;
     }
 
-    /// Takes the task off the desk, and tells those who wait for it.
+    /// Takes the task off the desk, and tells those who wait for it. Whoever has adopted it since
+    /// its worker began waits on: a person may have answered in the moment in which it stopped.
     pub(super) fn answer(&self, id: TaskId, outcome: &Outcome) {
         let handles = {
             let mut inner = self.desk.inner();
-            inner.workers.remove(&id);
-            inner.adopted.retain(|adopted| *adopted != id);
+            let worker = inner.workers.remove(&id);
+            let mut handles = worker.map(|worker| worker.handles).unwrap_or_default();
+            let goes_on = matches!(outcome, Ok(status) if !status.is_final());
+            if !(goes_on && inner.adopted.contains(&id)) {
+                inner.adopted.retain(|adopted| *adopted != id);
+                handles.extend(inner.handles.remove(&id).unwrap_or_default());
+            }
             // A runtime that is gone writes nothing more.
             if outcome.is_err() && !inner.closed {
                 inner.given_up.insert(id, 0);
             }
-            inner.handles.remove(&id).unwrap_or_default()
+            handles
         };
         if let Err(error) = outcome {
             tracing::warn!(%id, %error, "a task was left");

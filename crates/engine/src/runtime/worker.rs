@@ -57,19 +57,7 @@ impl Worker {
     }
 
     pub(super) async fn run(mut self) -> Outcome {
-        let mut next = match self.state.status() {
-            TaskStatus::Pending => Command::StartTask(StartTask),
-            TaskStatus::Running
-            | TaskStatus::AwaitingHuman
-            | TaskStatus::Completed
-            | TaskStatus::Failed
-            | TaskStatus::Cancelled => {
-                if self.state.doing() == LoopState::Acting {
-                    self.look_for_tools().await;
-                }
-                Command::ResumeTask(ResumeTask)
-            }
-        };
+        let mut next = self.first_command().await?;
         loop {
             let effects = match self.step(&next).await {
                 Ok(effects) => effects,
@@ -79,18 +67,45 @@ impl Worker {
                 )) => break,
                 Err(error) => return Err(error),
             };
+            // What is still under way for a task that has ended is dropped with the worker.
+            if self.state.status().is_final() {
+                break;
+            }
+            // A cancel that came in while the step was written lets nothing more begin.
+            if self.state.cancel_requested() {
+                next = self.cancel();
+                continue;
+            }
             let Some(outcome) = self.perform(effects).await? else { break };
             next = match outcome {
                 Ok(command) => command,
-                Err(Interrupted::Abandoned) => return Err(EngineError::Left(self.state.id())),
-                Err(Interrupted::Cancelled) => self.cancel(),
-                Err(Interrupted::Changed) => {
-                    self.catch_up().await?;
-                    self.cancel()
-                }
+                Err(interrupted) => self.interrupted(interrupted).await?,
             };
         }
         Ok(self.state.status())
+    }
+
+    async fn first_command(&mut self) -> Result<Command, EngineError> {
+        if self.state.status() == TaskStatus::Pending {
+            return Ok(Command::StartTask(StartTask));
+        }
+        if self.state.doing() == LoopState::Acting
+            && let Some(interrupted) = self.look_for_tools().await
+        {
+            return self.interrupted(interrupted).await;
+        }
+        Ok(Command::ResumeTask(ResumeTask))
+    }
+
+    async fn interrupted(&mut self, why: Interrupted) -> Result<Command, EngineError> {
+        match why {
+            Interrupted::Abandoned => Err(EngineError::Left(self.state.id())),
+            Interrupted::Cancelled => Ok(self.cancel()),
+            Interrupted::Changed => {
+                self.catch_up().await?;
+                Ok(self.cancel())
+            }
+        }
     }
 
     /// Decides, and makes what was decided durable. Where others were faster, it decides again on
@@ -137,8 +152,8 @@ impl Worker {
     ) -> Result<Option<Result<Command, Interrupted>>, EngineError> {
         for effect in effects {
             match effect {
-                Effect::CallModel => return self.call_model().await.map(Some),
-                Effect::WaitUntil(time) => return self.wait_until(time).await.map(Some),
+                Effect::CallModel => return Ok(Some(self.call_model().await)),
+                Effect::WaitUntil(time) => return Ok(Some(self.wait_until(time).await)),
                 Effect::CallTool { call_id, timeout } => self.call_tool(call_id, timeout),
                 Effect::WaitForTool { call_id, until } => self.wait_for_tool(call_id, until),
             }
@@ -149,7 +164,7 @@ impl Worker {
         let Self { shared, state, signals, tools, .. } = self;
         let outcome = tokio::select! {
             biased;
-            interrupted = interruption(shared, state, signals) => Err(interrupted?),
+            interrupted = interruption(shared, state, signals) => Err(interrupted),
             outcome = tools.join_next() => match outcome {
                 Some(Ok(command)) => Ok(command),
                 Some(Err(panic)) => {
@@ -168,16 +183,20 @@ async fn interruption(
     shared: &Shared,
     state: &TaskState,
     signals: &mut mpsc::UnboundedReceiver<Signal>,
-) -> Result<Interrupted, EngineError> {
+) -> Interrupted {
     loop {
         match signals.recv().await {
-            None => return Ok(Interrupted::Abandoned),
-            Some(Signal::Cancel) => return Ok(Interrupted::Cancelled),
+            None => return Interrupted::Abandoned,
+            Some(Signal::Cancel) => return Interrupted::Cancelled,
             Some(Signal::Changed(sequence)) if sequence <= state.sequence() => {}
             Some(Signal::Changed(_)) => {
-                let news = load::events_after(&shared.parts.store, state).await?;
-                if news.iter().any(|recorded| matters_now(&recorded.event)) {
-                    return Ok(Interrupted::Changed);
+                match load::events_after(&shared.parts.store, state).await {
+                    Ok(news) if news.iter().any(|recorded| matters_now(&recorded.event)) => {
+                        return Interrupted::Changed;
+                    }
+                    Ok(_) => {}
+                    // The next commit meets whatever was written, and what is under way goes on.
+                    Err(error) => tracing::warn!(%error, "a task's news could not be read"),
                 }
             }
         }

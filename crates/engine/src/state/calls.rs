@@ -84,8 +84,7 @@ impl Call {
     pub fn name(&self) -> String {
         match &self.tool {
             Some(tool) => tool.to_string(),
-            None if self.asked.server.is_empty() => self.asked.tool.clone(),
-            None => format!("{}/{}", self.asked.server, self.asked.tool),
+            None => self.asked.name(),
         }
     }
 
@@ -177,11 +176,11 @@ impl TurnCalls {
                 call.retry_at = Some(retry_at);
             }
             Event::ToolDoubted { call_id } => self.get_mut(call_id)?.moved(CallEvent::Doubt)?,
-            Event::ToolAnswered { call_id, content, .. } => {
+            Event::ToolAnswered { call_id, content, is_error, .. } => {
                 let call = self.get_mut(call_id)?;
                 call.moved(CallEvent::Answer)?;
                 let (tool_call_id, timestamp) = (call_id, at);
-                call.answer = Some(Message::Tool { tool_call_id, content, timestamp });
+                call.answer = Some(Message::Tool { tool_call_id, content, is_error, timestamp });
                 return Ok(self.answers());
             }
             Event::TaskCreated(_)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use polity_engine::closure::Closure;
 use polity_engine::commands::AnswerReview;
-use polity_engine::runtime::{Parts, Runtime, orphans};
+use polity_engine::runtime::{Parts, Runtime, load, orphans};
 use polity_engine::state::TaskState;
 use polity_model::event::{Event, Position, Sequence, StreamId};
 use polity_model::ids::TaskId;
@@ -161,8 +161,8 @@ async fn live(
     let pause = Duration::from_millis(20);
     let models = Arc::new(ActingModels::new(process.acts.clone(), pause).on(world));
     let tools = Arc::new(ActingTools::new(world, process.tool_acts.clone(), pause));
-    let shared: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
-    let parts = parts(shared, models, owners, instance_id(number), number);
+    let journal: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
+    let parts = parts(Arc::clone(&journal), models, owners, instance_id(number), number);
     let runtime = Runtime::start(Parts { tools, ..parts }).unwrap();
     for row in orphans(&**store, &**owners).unwrap_or_default() {
         // A process that dies while it adopts is what this is about.
@@ -181,8 +181,10 @@ async fn live(
                 }
             }
             Order::Decide(index, verdict) => {
-                if let Some(id) = known.get(*index) {
-                    decide(&runtime, *id, verdict.clone()).await;
+                if let Some(id) = known.get(*index)
+                    && decide(&journal, &runtime, *id, verdict.clone()).await
+                {
+                    let _ = runtime.adopt(*id).await;
                 }
             }
             Order::Pause(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
@@ -195,11 +197,12 @@ async fn live(
 }
 
 /// A person answers, and the task goes on. An answer that does not fit the question is refused.
-async fn decide(runtime: &Runtime, id: TaskId, verdict: Verdict) {
-    let answer = AnswerReview { verdict, message: None, by: "ada".into() };
-    if runtime.answer(id, answer).await.is_ok() {
-        let _ = runtime.adopt(id).await;
-    }
+async fn decide(store: &Arc<dyn Store>, runtime: &Runtime, id: TaskId, verdict: Verdict) -> bool {
+    let Ok(loaded) = load(store, id).await else { return false };
+    let Some(review) = loaded.state.review() else { return false };
+    let checkpoint_id = review.checkpoint_id;
+    let answer = AnswerReview { checkpoint_id, verdict, message: None, by: "ada".into() };
+    runtime.answer(id, answer).await.is_ok()
 }
 
 /// A process that does not die finishes what is left, and a person decides what must be decided.
@@ -223,8 +226,7 @@ async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<W
             assert_eq!(row.owner, None, "a task that waits belongs to no process");
             let result = "done by hand".to_owned();
             for verdict in [Verdict::SkipWith { result }, Verdict::Approve] {
-                let answer = AnswerReview { verdict, message: None, by: "ada".into() };
-                let _ = runtime.answer(row.id, answer).await;
+                decide(journal, &runtime, row.id, verdict).await;
             }
         }
     }

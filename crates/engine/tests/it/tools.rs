@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use polity_engine::commands::AnswerReview;
 use polity_engine::decide::Rejection;
-use polity_engine::runtime::{EngineError, Parts, Runtime, Steered, load, orphans};
+use polity_engine::runtime::{EngineError, Live, Parts, Runtime, Steered, load, orphans};
 use polity_model::event::{Event, Sequence, StreamId};
 use polity_model::failure::ErrorCode;
-use polity_model::ids::TaskId;
+use polity_model::ids::{CheckpointId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 use polity_model::review::Verdict;
@@ -65,10 +65,20 @@ impl Stage {
         let events = self.store.events(&StreamId::Task(id), Sequence(0)).unwrap();
         TraceLog::from_events(id, &events).unwrap()
     }
-}
 
-fn verdict(verdict: Verdict) -> AnswerReview {
-    AnswerReview { verdict, message: Some("as I say".into()), by: "ada".into() }
+    /// A person looks at what is asked, and answers.
+    async fn answer(
+        &self,
+        runtime: &Runtime,
+        id: TaskId,
+        verdict: Verdict,
+    ) -> Result<(), EngineError> {
+        let state = load(&self.store, id).await.unwrap().state;
+        let nothing = CheckpointId::from_random_bytes([0; 16]);
+        let checkpoint_id = state.review().map_or(nothing, |review| review.checkpoint_id);
+        let (message, by) = (Some("as I say".to_owned()), "ada".to_owned());
+        runtime.answer(id, AnswerReview { checkpoint_id, verdict, message, by }).await
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,8 +102,7 @@ async fn a_tool_that_never_answers_is_given_up_after_its_time_and_the_model_told
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(
         stage.said(handle.id)[2],
-        "error: files/write: the tool did not answer within 5 seconds, its timeout_seconds \
-         (it may have had its effect all the same)"
+        "error: files/write: the tool took too long (it may have had its effect all the same)"
     );
     assert_eq!(stage.world.effects()[&0], 1);
 }
@@ -147,8 +156,8 @@ async fn an_approval_waits_in_no_process_and_goes_on_in_another() {
     let (second, _) = stage.process(2, vec![Act::Answer("deleted")], vec![]);
     let early = second.adopt(handle.id).await.unwrap_err();
     assert!(matches!(early, EngineError::Rejected(Rejection::AwaitingHuman { .. })), "{early}");
-    second.answer(handle.id, verdict(Verdict::Approve)).await.unwrap();
-    let twice = second.answer(handle.id, verdict(Verdict::Reject)).await.unwrap_err();
+    stage.answer(&second, handle.id, Verdict::Approve).await.unwrap();
+    let twice = stage.answer(&second, handle.id, Verdict::Reject).await.unwrap_err();
     assert!(matches!(twice, EngineError::Rejected(Rejection::NothingToDecide { .. })), "{twice}");
     let mut adopted = second.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
@@ -163,7 +172,7 @@ async fn a_rejected_call_is_never_made_and_the_model_learns_why() {
     let (runtime, _) = stage.process(1, acts, vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     handle.wait().await.unwrap();
-    runtime.answer(handle.id, verdict(Verdict::Reject)).await.unwrap();
+    stage.answer(&runtime, handle.id, Verdict::Reject).await.unwrap();
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     assert!(stage.world.effects().is_empty());
@@ -212,9 +221,9 @@ async fn a_call_in_doubt_is_put_before_a_person_and_others_go_on() {
     // The one that only reads was called again, and has its answer.
     assert_eq!(stage.labels(id).iter().filter(|label| **label == "tool_answered").count(), 1);
 
-    let refused = second.answer(id, verdict(Verdict::Approve)).await.unwrap_err();
+    let refused = stage.answer(&second, id, Verdict::Approve).await.unwrap_err();
     assert!(matches!(refused, EngineError::Rejected(Rejection::DoubtNeedsChoice { .. })));
-    second.answer(id, verdict(Verdict::SkipWith { result: "written".into() })).await.unwrap();
+    stage.answer(&second, id, Verdict::SkipWith { result: "written".into() }).await.unwrap();
     let mut adopted = second.adopt(id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(stage.world.effects()[&0], 1);
@@ -227,7 +236,7 @@ async fn a_call_in_doubt_is_made_again_when_a_person_says_so() {
     let id = died_in_the_midst(&stage).await;
     let (second, _) = stage.process(2, vec![Act::Answer("done")], vec![]);
     second.adopt(id).await.unwrap().wait().await.unwrap();
-    second.answer(id, verdict(Verdict::Retry)).await.unwrap();
+    stage.answer(&second, id, Verdict::Retry).await.unwrap();
     let mut adopted = second.adopt(id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(stage.world.effects()[&0], 2);
@@ -259,7 +268,7 @@ async fn a_doubt_that_a_person_rejects_fails_the_task() {
     let id = died_in_the_midst(&stage).await;
     let (second, _) = stage.process(2, vec![], vec![]);
     second.adopt(id).await.unwrap().wait().await.unwrap();
-    second.answer(id, verdict(Verdict::Reject)).await.unwrap();
+    stage.answer(&second, id, Verdict::Reject).await.unwrap();
     let row = stage.store.task_row(id).unwrap().unwrap();
     assert_eq!((row.status, row.error_code), (TaskStatus::Failed, Some(ErrorCode::Rejected)));
 }
@@ -284,4 +293,55 @@ async fn a_conversation_that_is_too_long_is_shortened_and_the_trace_says_so() {
     assert_eq!(stage.store.messages(handle.id).unwrap().len(), 9);
     let events = stage.store.events(&StreamId::Task(handle.id), Sequence(0)).unwrap();
     assert!(events.iter().any(|e| matches!(e.event, Event::HistoryShortened { kept_from: 6 })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_from_elsewhere_is_heard_though_a_tool_answers_in_the_same_moment() {
+    for pause_ms in (0..30).map(|step| step * 10) {
+        let stage = Stage::new();
+        let acts = vec![Act::Ask(&["files/read", "files/write"])];
+        let (runtime, _) = stage.process(1, acts, vec![ToolAct::Answer, ToolAct::Hang]);
+        let mut handle = runtime.create(create_task("a")).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        let clock = polity_testkit::runtime::TokioClock::new();
+        let steered =
+            polity_engine::runtime::cancel(&stage.store, &*stage.owners, &clock, handle.id).await;
+        assert!(steered.is_ok(), "{steered:?}");
+        let ended = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await;
+        assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled, "after {pause_ms} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_between_two_attempts_starts_no_other() {
+    let stage = Stage::new();
+    let acts = vec![Act::Ask(&["files/write"])];
+    let (runtime, _) = stage.process(1, acts, vec![ToolAct::NotReached]);
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    runtime.cancel(handle.id).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(stage.world.effects().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_in_the_moment_in_which_the_question_is_asked_is_not_lost() {
+    let stage = Stage::new();
+    let acts = vec![Act::Ask(&["files/delete"]), Act::Answer("deleted")];
+    let (runtime, _) = stage.process(1, acts, vec![]);
+    let mut live = runtime.subscribe();
+    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    loop {
+        if let Live::Event(event) = live.recv().await.unwrap()
+            && matches!(event.event, Event::ReviewOpened { .. })
+        {
+            break;
+        }
+    }
+    stage.answer(&runtime, handle.id, Verdict::Approve).await.unwrap();
+    let mut adopted = runtime.adopt(handle.id).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_mins(1), adopted.wait()).await;
+    assert_eq!(ended.unwrap().unwrap(), TaskStatus::Completed);
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
 }

@@ -31,6 +31,13 @@ pub fn is_settings(path: &str) -> bool {
         .is_some_and(|(stem, extension)| stem == SETTINGS_STEM && EXTENSIONS.contains(&extension))
 }
 
+/// Whether the file declares the home's MCP servers.
+pub fn is_servers(path: &str) -> bool {
+    path.rsplit_once('.').is_some_and(|(stem, extension)| {
+        stem == "config/mcp_servers" && EXTENSIONS.contains(&extension)
+    })
+}
+
 /// A file of the home folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {

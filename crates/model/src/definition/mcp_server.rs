@@ -83,8 +83,9 @@ struct ToolSettingsFile {
     /// Tools to try instead when this one fails, in order.
     #[schemars(extend("default" = []))]
     fallback_tools: Option<Vec<ToolName>>,
-    /// Whether a call may be repeated without harm.
-    #[schemars(extend("default" = false))]
+    /// Whether a call may be repeated without harm. It overrules what the server says; unless
+    /// given, the server's hints decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
     idempotent: Option<bool>,
 }
 
@@ -130,8 +131,8 @@ pub struct ToolSettings {
     pub timeout_seconds: NonZeroU64,
     /// Tools to try instead when this one fails, in order.
     pub fallback_tools: Vec<ToolName>,
-    /// Whether a call may be repeated without harm.
-    pub idempotent: bool,
+    /// Whether a call may be repeated without harm; unless given, the server's hints decide.
+    pub idempotent: Option<bool>,
 }
 
 impl Default for ToolSettings {
@@ -235,7 +236,7 @@ impl ToolSettingsFile {
         ToolSettings {
             timeout_seconds: self.timeout_seconds.unwrap_or(TOOL_TIMEOUT_SECONDS_DEFAULT),
             fallback_tools: self.fallback_tools.unwrap_or_default(),
-            idempotent: self.idempotent.unwrap_or(false),
+            idempotent: self.idempotent,
         }
     }
 }
@@ -285,7 +286,7 @@ impl ToolSettings {
         ToolSettingsFile {
             timeout_seconds: Some(self.timeout_seconds),
             fallback_tools: Some(self.fallback_tools.clone()),
-            idempotent: Some(self.idempotent),
+            idempotent: self.idempotent,
         }
     }
 }

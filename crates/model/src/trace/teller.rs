@@ -5,13 +5,14 @@ mod calls;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{
     STEP_MESSAGE_CHARACTERS_MAX, StepRecord, StepStatus, ToolCallRecord, TraceLog, shorten,
 };
 use crate::event::{Event, ExecutionChange, Recorded};
 use crate::ids::TaskId;
-use crate::message::Message;
+use crate::message::{Message, ToolCall};
 use crate::name::Name;
 use crate::review::{ReviewSubject, Verdict};
 use crate::usage::Usage;
@@ -112,11 +113,23 @@ impl TraceTeller {
                 self.call_since = Some(at);
                 self.retry_at = None;
             }
-            Event::ModelAnswered { message, usage, duration_ms, .. } => {
-                self.model_call(at, Info, told(message), *duration_ms, Some(*usage));
+            Event::ModelAnswered { message, usage, duration_ms, is_cut, .. } => {
+                let (status, said) = if *is_cut {
+                    (Warning, format!("cut off, the model may not say more: {}", told(message)))
+                } else {
+                    (Info, told(message))
+                };
+                self.model_call(at, status, said, *duration_ms, Some(*usage));
                 self.calls.begin(message);
             }
-            Event::ModelFailed { failure, duration_ms, .. } => {
+            Event::ModelFailed { failure, duration_ms, of_tools: true, .. } => {
+                self.call_since = None;
+                self.step(at, "tools", Error, failure.to_string());
+                if let Some(step) = self.trace.steps.last_mut() {
+                    step.duration_ms = *duration_ms;
+                }
+            }
+            Event::ModelFailed { failure, duration_ms, of_tools: false, .. } => {
                 self.model_call(at, Error, failure.to_string(), *duration_ms, None);
             }
             Event::HistoryShortened { kept_from } => {
@@ -185,7 +198,11 @@ impl TraceTeller {
                 let Some(call) = self.calls.find(*call_id) else { return };
                 let record = call.failed(failure.to_string(), *duration_ms);
                 let wait = retry_at.duration_since(at).as_secs_f64();
-                let message = format!("{failure}; the next attempt follows in {wait:.1} s");
+                let message = if wait > 0.0 {
+                    format!("{failure}; the next attempt follows in {wait:.1} s")
+                } else {
+                    format!("{failure}; another tool stands in for it")
+                };
                 self.tool_step(at, Error, &message, record);
             }
             Event::ToolDoubted { call_id } => {
@@ -244,6 +261,14 @@ impl TraceTeller {
         by: &str,
     ) {
         let said = message.map(|message| format!(": {message}")).unwrap_or_default();
+        let verdict = match verdict {
+            Verdict::Modify { arguments } => {
+                format!("{verdict} {}", Value::Object(arguments.clone()))
+            }
+            Verdict::Approve | Verdict::Reject | Verdict::Retry | Verdict::SkipWith { .. } => {
+                verdict.to_string()
+            }
+        };
         let message = shorten(&format!("{verdict} by {by}{said}"), STEP_MESSAGE_CHARACTERS_MAX);
         self.step(at, "review_answered", StepStatus::Info, message);
     }
@@ -299,8 +324,7 @@ impl TraceTeller {
 fn told(message: &Message) -> String {
     let calls = message.tool_calls();
     if message.content().is_empty() && !calls.is_empty() {
-        let names: Vec<_> =
-            calls.iter().map(|call| format!("{}/{}", call.server, call.tool)).collect();
+        let names: Vec<_> = calls.iter().map(ToolCall::name).collect();
         return format!("asks for {}", names.join(", "));
     }
     shorten(message.content(), STEP_MESSAGE_CHARACTERS_MAX)

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use polity_engine::commands::AnswerReview;
+use polity_engine::decide::Rejection;
+use polity_engine::runtime::EngineError;
 use polity_model::ids::TaskId;
 use polity_model::review::Verdict;
 use polity_store::Store;
@@ -10,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::app::{App, Workshop, block_on};
 use crate::args::{ApproveArgs, DecideArgs, ModifyArgs};
-use crate::commands::run::present;
+use crate::commands::run::{follow, present};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::{print_json, say};
@@ -51,16 +53,21 @@ fn answer(
     let reader: Arc<dyn Store> = Arc::new(app.reader()?);
     let row = app.task_row(&*reader, &args.id)?;
     let home = app.definitions()?;
-    let DecideArgs { message, detach, .. } = args;
+    let DecideArgs { message, detach, checkpoint, .. } = args;
     block_on(async {
         let Some(review) = super::open(&reader, row.id).await? else {
-            let message = format!("task {} is {} and waits for no decision", row.id, row.status);
+            let message = format!("task {} waits for no decision", row.id);
             return Err(CliError::conflict(message).hint("`polity review list` shows what waits"));
         };
         let verdict = verdict(&review.arguments)?;
+        let checkpoint_id = checkpoint.unwrap_or(review.checkpoint_id);
         let workshop = Workshop::open(app, &home)?;
-        let answered =
-            workshop.runtime.answer(row.id, AnswerReview { verdict, message, by: person() }).await;
+        if !detach {
+            // An answer whose consequences could not be carried out is not recorded.
+            workshop.runtime.ready(row.id).await?;
+        }
+        let answer = AnswerReview { checkpoint_id, verdict, message, by: person() };
+        let answered = workshop.runtime.answer(row.id, answer).await;
         let outcome = match answered {
             Ok(()) => go_on(app, &workshop, row.id, detach).await,
             Err(error) => Err(error.into()),
@@ -83,7 +90,23 @@ async fn go_on(app: &App, workshop: &Workshop, id: TaskId, detach: bool) -> CliR
         }
         return Ok(Exit::Done);
     }
-    crate::commands::task::go_on(app, workshop, id).await
+    let live = workshop.runtime.subscribe();
+    match workshop.runtime.adopt(id).await {
+        Ok(handle) => {
+            let task = follow(app, workshop, handle, live).await?;
+            present(app, &task)
+        }
+        // Someone who adopts whatever is left was faster, and goes on with it.
+        Err(EngineError::Rejected(Rejection::OwnerAlive { .. })) if app.json() => {
+            print_json(&workshop.task(app, id)?)?;
+            Ok(Exit::Done)
+        }
+        Err(EngineError::Rejected(Rejection::OwnerAlive { .. })) => {
+            say!("recorded; another process goes on with the task: `polity task watch {id}`")?;
+            Ok(Exit::Done)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Who decides: whoever runs this.
@@ -92,7 +115,7 @@ fn person() -> String {
         .into_iter()
         .find_map(|name| std::env::var_os(name)?.into_string().ok())
         .filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "someone".to_owned())
+        .unwrap_or_else(|| format!("user {}", rustix::process::getuid().as_raw()))
 }
 
 /// Puts a value where the path says: `path=notes.txt`, `options.depth=3`. A path may begin with

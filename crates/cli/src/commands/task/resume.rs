@@ -32,7 +32,7 @@ fn one(app: &App, id: &str) -> CliResult {
 }
 
 /// Takes a task over, and follows it to its end.
-pub(crate) async fn go_on(app: &App, workshop: &Workshop, id: TaskId) -> CliResult {
+async fn go_on(app: &App, workshop: &Workshop, id: TaskId) -> CliResult {
     let live = workshop.runtime.subscribe();
     let handle = workshop.runtime.adopt(id).await?;
     let task = follow(app, workshop, handle, live).await?;

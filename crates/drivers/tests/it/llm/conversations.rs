@@ -220,3 +220,15 @@ fn sign(messages: &mut [Message], new: &str) {
 fn schema() -> Value {
     json!({"type": "object", "properties": {"path": {"type": "string"}}})
 }
+
+#[tokio::test]
+async fn an_answer_that_says_what_went_wrong_is_marked_where_the_format_has_a_mark() {
+    let asked = call(1, "files/read", &json!({"path": "a"}));
+    let messages =
+        [user("Read a."), assistant("", std::slice::from_ref(&asked)), answer(&asked, "error: no")];
+    let body = sent("anthropic", &ModelServer::with([]), &messages).await;
+    assert_eq!(body["messages"][2]["content"][0]["is_error"], true);
+    let body = sent("gemini", &ModelServer::with([]), &messages).await;
+    let response = &body["contents"][2]["parts"][0]["functionResponse"]["response"];
+    assert_eq!(response, &json!({"error": "error: no"}));
+}

@@ -127,7 +127,12 @@ pub(crate) fn assistant(content: &str, tool_calls: &[ToolCall]) -> Message {
 }
 
 pub(crate) fn answer(call: &ToolCall, content: &str) -> Message {
-    Message::Tool { tool_call_id: call.id, content: content.to_owned(), timestamp: NOW }
+    Message::Tool {
+        tool_call_id: call.id,
+        content: content.to_owned(),
+        is_error: content.starts_with("error"),
+        timestamp: NOW,
+    }
 }
 
 pub(crate) fn call(number: u8, name: &str, arguments: &Value) -> ToolCall {

@@ -70,7 +70,7 @@ impl Bench {
         arguments: Value,
     ) -> Result<ToolReply, ToolFailure> {
         let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-        self.tools.call(&tool.parse().unwrap(), &arguments).await
+        self.tools.call(&tool.parse().unwrap(), &arguments, PATIENCE).await
     }
 
     /// Calls a tool that succeeds, and gives its text.

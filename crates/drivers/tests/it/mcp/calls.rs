@@ -14,6 +14,8 @@ async fn a_tool_answers_in_text_and_in_json() {
     let reply = bench.call("test/add", json!({"a": 1, "b": 2})).await.unwrap();
     assert_eq!((reply.content.as_str(), reply.is_error), ("3", false));
     assert_eq!(reply.structured, Some(json!({"sum": 3})));
+    let odd = bench.call("test/echo", json!({"text": "half a pair"})).await.unwrap();
+    assert_eq!(odd.content, "a\u{fffd}b");
     let reply = bench.call("test/fail", json!({})).await.unwrap();
     assert_eq!((reply.content.as_str(), reply.is_error), ("it cannot be done", true));
 }

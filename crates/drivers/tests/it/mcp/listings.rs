@@ -1,8 +1,9 @@
 //! What servers offer becomes the tools of an agent.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polity_engine::driver::Tool;
+use polity_model::definition::McpServerDefinition;
 use polity_model::failure::ErrorCategory;
 use polity_testkit::mcp::{fixture, fixture_server, server, stdio_server};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ fn map(value: &Value) -> serde_json::Map<String, Value> {
 async fn all_pages_are_listed_and_names_that_no_one_can_write_are_left_out() {
     let bench = Bench::fixture(&[]);
     let toolbox = bench.toolbox(&["test/*"]).await.unwrap();
-    let all = "echo add sleep fail die big spawn count bad_output ask grow input";
+    let all = "echo add sleep fail die big spawn count count_slowly bad_output ask grow input";
     let all: Vec<_> = all.split(' ').map(|name| format!("test/{name}")).collect();
     assert_eq!(names(&toolbox), all);
 }
@@ -33,12 +34,16 @@ async fn patterns_choose_tools_and_each_is_offered_once() {
 #[tokio::test]
 async fn what_may_be_repeated_is_said_by_the_server_or_by_the_settings() {
     let config = json!({"command": "python3", "args": [fixture()]});
-    let settings = json!({"count": {"idempotent": true, "timeout_seconds": 7}});
+    let settings = json!({
+        "count": {"idempotent": true, "timeout_seconds": 7},
+        "sleep": {"idempotent": false},
+        "echo": {"timeout_seconds": 300},
+    });
     let bench = Bench::new([server("test", "stdio", &config, &settings)]);
     let toolbox = bench.toolbox(&["test/*"]).await.unwrap();
     let tool = |name: &str| toolbox.find("test", name).unwrap();
     for (name, repeatable) in
-        [("echo", true), ("sleep", true), ("count", true), ("fail", false), ("add", false)]
+        [("echo", true), ("sleep", false), ("count", true), ("fail", false), ("add", false)]
     {
         assert_eq!(tool(name).repeatable, repeatable, "{name}");
     }
@@ -82,6 +87,50 @@ async fn fallback_tools_are_held_in_reserve_and_missed_only_when_needed() {
     assert_eq!(fallbacks, ["spare/echo", "broken/echo", "spare/nothing"]);
 }
 
+/// A server whose tool `fail` has these to fall back on.
+fn falling_back_on(fallbacks: &[&str]) -> McpServerDefinition {
+    let config = json!({"command": "python3", "args": [fixture()]});
+    server("main", "stdio", &config, &json!({"fail": {"fallback_tools": fallbacks}}))
+}
+
+#[tokio::test]
+async fn servers_in_reserve_that_hang_are_waited_for_once_and_together() {
+    let reserve_timeout = Duration::from_secs(2);
+    let hanging =
+        ["one", "two"].map(|name| fixture_server(name, &["--log", "log", "--never-answer"]));
+    let servers = hanging.into_iter().chain([falling_back_on(&["one/echo", "two/echo"])]);
+    let bench = Bench::with(servers, |options| options.reserve_timeout = reserve_timeout);
+    bench.toolbox(&["main/echo"]).await.unwrap();
+    let mut took = Vec::new();
+    for _ in 0..3 {
+        let began = Instant::now();
+        let toolbox = bench.toolbox(&["main/fail"]).await.unwrap();
+        assert_eq!(names(&toolbox), ["main/fail"]);
+        assert!(toolbox.find("one", "echo").is_none());
+        took.push(began.elapsed());
+    }
+    assert!(took[0] >= reserve_timeout && took[0] < 2 * reserve_timeout, "{took:?}");
+    assert!(took[1] < reserve_timeout && took[2] < reserve_timeout, "{took:?}");
+    assert_eq!(bench.logged("started"), 2);
+}
+
+#[tokio::test]
+async fn a_server_in_reserve_that_is_slow_is_there_later() {
+    let slow = fixture_server("slow", &["--log", "log", "--slow-start", "0.5"]);
+    let bench = Bench::with([slow, falling_back_on(&["slow/echo"])], |options| {
+        options.reserve_timeout = Duration::from_millis(100);
+    });
+    let began = Instant::now();
+    let mut toolboxes = 0;
+    while bench.toolbox(&["main/fail"]).await.unwrap().find("slow", "echo").is_none() {
+        toolboxes += 1;
+        assert!(began.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(toolboxes > 0);
+    assert_eq!(bench.logged("started"), 1);
+}
+
 #[tokio::test]
 async fn what_is_not_there_is_told_with_what_is() {
     let bench = Bench::fixture(&[]);
@@ -90,7 +139,7 @@ async fn what_is_not_there_is_told_with_what_is() {
     assert_eq!(
         failure.message,
         "MCP server \"test\" has no tool \"ecco\"; did you mean \"test/echo\"? It has: echo, add, \
-         sleep, fail, die, big, spawn, count, bad_output, ask, grow, input"
+         sleep, fail, die, big, spawn, count, count_slowly, bad_output, ask, grow, input"
     );
     let failure = bench.refusal("tset/echo").await;
     assert_eq!(failure.category, ErrorCategory::Permanent);

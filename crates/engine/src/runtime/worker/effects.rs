@@ -8,7 +8,7 @@ use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{TaskId, ToolCallId};
 use tokio::time::error::Elapsed;
 
-use super::{EngineError, Interrupted, Worker, interruption};
+use super::{Interrupted, Worker, interruption};
 use crate::commands::{
     FailureCause, RecordAnswer, RecordFailure, RecordToolFailure, RecordToolReply, RetryExecution,
     RetryTool,
@@ -20,7 +20,7 @@ use crate::driver::{
 };
 use crate::runtime::Shared;
 
-type Awaited = Result<Result<Command, Interrupted>, EngineError>;
+type Awaited = Result<Command, Interrupted>;
 
 impl Worker {
     /// Calls the model with the conversation as it is, which is borrowed for as long as that takes.
@@ -31,7 +31,15 @@ impl Worker {
             .map_or(Duration::MAX, |llm| Duration::from_secs(llm.llm_config.timeout_seconds.get()));
         let mut began = shared.parts.clock.now();
         let call = async {
-            *toolbox = tools_of(shared, closure).await?;
+            match tools_of(shared, closure).await {
+                Ok(listed) => *toolbox = listed,
+                // The model goes on with what it had: a server that is gone shows when it is
+                // called, and the others are still there.
+                Err(error) if !toolbox.offered().is_empty() => {
+                    tracing::warn!(%error, "the tools could not be listed again");
+                }
+                Err(error) => return Err(error),
+            }
             // Servers that had to be started first are not the model's doing.
             began = shared.parts.clock.now();
             let request = ModelRequest {
@@ -46,29 +54,35 @@ impl Worker {
         };
         let answer = tokio::select! {
             answer = call => answer,
-            interrupted = interruption(shared, state, signals) => return interrupted.map(Err),
+            interrupted = interruption(shared, state, signals) => return Err(interrupted),
         };
         let duration_ms = elapsed_ms(began, shared.parts.clock.now());
-        Ok(Ok(model_outcome(answer, limit, duration_ms)))
+        Ok(model_outcome(answer, limit, duration_ms))
     }
 
     pub(super) async fn wait_until(&mut self, time: Timestamp) -> Awaited {
         let Self { shared, state, signals, .. } = self;
         tokio::select! {
-            () = sleep_until(shared, time) => Ok(Ok(Command::RetryExecution(RetryExecution))),
-            interrupted = interruption(shared, state, signals) => interrupted.map(Err),
+            () = sleep_until(shared, time) => Ok(Command::RetryExecution(RetryExecution)),
+            interrupted = interruption(shared, state, signals) => Err(interrupted),
         }
     }
 
     /// Lists the agent's tools for a task that goes on with tool calls. Where that fails, the calls
     /// themselves will show it.
-    pub(super) async fn look_for_tools(&mut self) {
-        match tools_of(&self.shared, &self.closure).await {
+    pub(super) async fn look_for_tools(&mut self) -> Option<Interrupted> {
+        let Self { shared, closure, state, signals, .. } = self;
+        let listed = tokio::select! {
+            listed = tools_of(shared, closure) => listed,
+            interrupted = interruption(shared, state, signals) => return Some(interrupted),
+        };
+        match listed {
             Ok(toolbox) => self.toolbox = toolbox,
             Err(error) => {
                 tracing::warn!(task = %self.state.id(), %error, "the tools could not be listed");
             }
         }
+        None
     }
 
     /// Makes a tool call on the side.
@@ -79,10 +93,9 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         self.tools.spawn(async move {
             let began = shared.parts.clock.now();
-            let call = shared.parts.tools.call(&tool, &arguments);
-            let answer = tokio::time::timeout(limit, call).await;
+            let answer = shared.parts.tools.call(&tool, &arguments, limit).await;
             let duration_ms = elapsed_ms(began, shared.parts.clock.now());
-            tool_outcome(call_id, answer, limit, duration_ms)
+            tool_outcome(call_id, answer, duration_ms)
         });
     }
 
@@ -154,23 +167,13 @@ fn model_outcome(
 
 fn tool_outcome(
     call_id: ToolCallId,
-    answer: Result<Result<ToolReply, ToolFailure>, Elapsed>,
-    limit: Duration,
+    answer: Result<ToolReply, ToolFailure>,
     duration_ms: u64,
 ) -> Command {
-    let (failure, timed_out) = match answer {
-        Ok(Ok(reply)) => {
-            return Command::RecordToolReply(RecordToolReply { call_id, reply, duration_ms });
+    match answer {
+        Ok(reply) => Command::RecordToolReply(RecordToolReply { call_id, reply, duration_ms }),
+        Err(failure) => {
+            Command::RecordToolFailure(RecordToolFailure { call_id, failure, duration_ms })
         }
-        Ok(Err(failure)) => (failure, false),
-        Err(_) => {
-            let message = format!(
-                "the tool did not answer within {} seconds, its timeout_seconds",
-                limit.as_secs()
-            );
-            let failure = Failure { category: ErrorCategory::Transient, message };
-            (ToolFailure { failure, maybe_done: true }, true)
-        }
-    };
-    Command::RecordToolFailure(RecordToolFailure { call_id, failure, timed_out, duration_ms })
+    }
 }

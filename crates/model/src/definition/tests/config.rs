@@ -1,7 +1,9 @@
 //! Settings, MCP servers and retention.
 
 use super::{check, home};
-use crate::definition::{Durability, McpTransport, RetentionPolicy, RetentionStatus, Settings};
+use crate::definition::{
+    Durability, McpServerDefinition, McpTransport, RetentionPolicy, RetentionStatus, Settings,
+};
 
 #[test]
 fn settings_may_be_missing_or_empty() {
@@ -95,6 +97,23 @@ fn servers_say_what_they_allow() {
     }
     let twice = "servers:\n- {name: a, transport: sse, config: {url: \"http://x\"}}\n- {name: a, transport: sse, config: {url: \"http://x\"}}\n";
     check("config/mcp_servers.yaml", twice, &["3:10: two servers have the name \"a\""]);
+}
+
+#[test]
+fn whether_a_tool_may_be_repeated_is_left_to_the_server_unless_it_is_given() {
+    for (settings, idempotent) in
+        [("{}", None), ("{idempotent: true}", Some(true)), ("{idempotent: false}", Some(false))]
+    {
+        let server = "name: a, transport: stdio, config: {command: x}";
+        let text = format!("servers: [{{{server}, tools: {{t: {settings}}}}}]\n");
+        let home = home([("config/mcp_servers.yaml", text.as_str())]);
+        let server = &home.mcp_servers["a"];
+        let settings = server.tools.values().next().unwrap();
+        assert_eq!(settings.idempotent, idempotent);
+        let json = server.canonical_json();
+        assert_eq!(json.contains("idempotent"), idempotent.is_some(), "{json}");
+        assert_eq!(McpServerDefinition::from_canonical(&json).unwrap(), **server);
+    }
 }
 
 #[test]

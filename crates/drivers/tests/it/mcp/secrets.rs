@@ -1,0 +1,93 @@
+//! Secrets stay out of what is told of servers that fail.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use polity_drivers::Environment;
+use polity_model::definition::McpServerDefinition;
+use polity_testkit::mcp::{environment, fixture, server};
+use serde_json::json;
+
+use super::bench::Bench;
+
+const SECRET: &str = "sk-very-secret";
+
+/// The fixture, which is given a secret and repeats it in what goes wrong.
+fn telling(args: &[&str]) -> Bench {
+    let fixture = fixture();
+    let args = [&[fixture.to_str().unwrap(), "--tell-secret"], args].concat();
+    let env = json!({"SECRET": "${POLITY_SECRET}"});
+    let config = json!({"command": "python3", "args": args, "env": env});
+    Bench::with([server("test", "stdio", &config, &json!({}))], |options| {
+        options.environment = Environment::new(|name| match name {
+            "POLITY_SECRET" => Some(SECRET.to_owned()),
+            _ => environment(name),
+        });
+    })
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_start_tells_no_secret() {
+    let bench = telling(&["--exit-at-once"]);
+    let failure = bench.refusal("test/*").await;
+    assert_eq!(
+        failure.message,
+        "MCP server \"test\" cannot be reached: it closed the connection during the handshake; it \
+         printed a line on stdout that is no MCP message: The secret is ***; it ended with exit \
+         status: 4; its last words on stderr:\nno configuration ***"
+    );
+    // What is told again later is no different.
+    let mut failure = failure;
+    while !failure.message.contains("times in a row") {
+        failure = bench.refusal("test/*").await;
+    }
+    assert!(failure.message.contains("no configuration ***"), "{failure}");
+    assert!(!failure.message.contains(SECRET), "{failure}");
+}
+
+#[tokio::test]
+async fn no_call_tells_a_secret_whether_it_fails_or_succeeds() {
+    let bench = telling(&[]);
+    let refused = bench.call("test/nothing", json!({})).await.unwrap_err().failure;
+    assert_eq!(
+        refused.message,
+        "the call of test/nothing failed: Unknown tool: nothing *** (-32602)"
+    );
+    assert_eq!(bench.text("test/echo", json!({"text": SECRET})).await, "***");
+    let lost = bench.call("test/die", json!({})).await.unwrap_err().failure;
+    assert!(lost.message.ends_with("its last words on stderr:\nI am dying ***"), "{lost}");
+}
+
+fn at(transport: &str, url: &str) -> McpServerDefinition {
+    server("far", transport, &json!({"url": url}), &json!({}))
+}
+
+#[tokio::test]
+async fn an_address_is_told_without_user_and_query() {
+    for transport in ["sse", "streamable_http"] {
+        let url = "http://user:secret@127.0.0.1:9/mcp?apiKey=secret#secret";
+        let message = Bench::new([at(transport, url)]).refusal("far/*").await.message;
+        assert!(message.starts_with("MCP server \"far\" cannot be reached: "), "{message}");
+        assert!(message.ends_with(" (at http://127.0.0.1:9/mcp)"), "{message}");
+        assert!(!message.contains("secret") && !message.contains("for url"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_answers_with_an_error_is_told_without_user_and_query() {
+    for transport in ["sse", "streamable_http"] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                use std::io::{Read, Write};
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n");
+            }
+        });
+        let url = format!("http://user:secret@127.0.0.1:{port}/mcp?apiKey=secret");
+        let message = Bench::new([at(transport, &url)]).refusal("far/*").await.message;
+        assert!(message.contains("403"), "{message}");
+        assert!(!message.contains("secret") && !message.contains("for url"), "{message}");
+    }
+}
