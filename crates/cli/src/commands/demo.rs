@@ -1,10 +1,16 @@
 //! `polity demo`: the main job on embedded defaults, with no key and no network.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_model::definition::Home;
+use polity_model::review::Verdict;
+use polity_model::task::Task;
+use serde_json::Map;
 
 use super::init::{Files, write_home};
+use super::review;
 use super::run::{closure, follow, present, resolve};
 use super::task::trace_of;
 use crate::app::{App, Workshop, block_on};
@@ -13,8 +19,6 @@ use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::home::is_home;
 use crate::view::{note, print_json, say, steps, style};
-use polity_engine::commands::CreateTask;
-use serde_json::Map;
 
 const FILES: Files = &[
     ("polity.yaml", include_str!("../../../../examples/02-retries/polity.yaml")),
@@ -26,6 +30,16 @@ const FILES: Files = &[
         "scripts/forecaster.yaml",
         include_str!("../../../../examples/02-retries/scripts/forecaster.yaml"),
     ),
+    ("agents/librarian.yaml", include_str!("../../../../examples/03-tools/agents/librarian.yaml")),
+    (
+        "scripts/librarian.yaml",
+        include_str!("../../../../examples/03-tools/scripts/librarian.yaml"),
+    ),
+    (
+        "config/mcp_servers.yaml",
+        include_str!("../../../../examples/03-tools/config/mcp_servers.yaml"),
+    ),
+    ("servers/notes.py", include_str!("../../../../examples/03-tools/servers/notes.py")),
 ];
 
 pub(crate) fn demo(options: &Options) -> CliResult {
@@ -39,45 +53,113 @@ pub(crate) fn demo(options: &Options) -> CliResult {
     }
     write_home(&folder, FILES)?;
     let app = App::new(Options { home: Some(folder.clone()), ..options.clone() })?;
-    if app.shows_progress() {
-        note!("{}", style::dim(&format!("a new home in {}", folder.display())));
-        note!(
-            "an agent is asked for a forecast; its model is overloaded at first, so it waits and \
-             tries again\n"
-        );
-    }
+    tell(&app, &style::dim(&format!("a new home in {}", folder.display())));
     let home = app.definitions()?;
-    let agent = resolve(&app, &home, "forecaster")?;
+    block_on(async {
+        let workshop = Workshop::open(&app, &home)?;
+        let shown = show(&app, &workshop, &home).await;
+        workshop.close().await;
+        let tasks = shown?;
+        let exit = tasks.iter().map(Exit::of_task).find(|exit| *exit != Exit::Done);
+        if app.json() {
+            print_json(&tasks)?;
+        } else {
+            where_next(&folder, &tasks)?;
+        }
+        Ok(exit.unwrap_or(Exit::Done))
+    })
+}
+
+/// Shows one thing after the other, and gives the tasks that came of it.
+async fn show(app: &App, workshop: &Workshop, home: &Home) -> Result<Vec<Task>, CliError> {
+    tell(
+        app,
+        "\n1. an agent is asked for a forecast; its model is overloaded at first, so it waits and \
+         tries again\n",
+    );
+    let forecast =
+        run(app, workshop, home, "forecaster", "What will the weather be in Oslo?").await?;
+    let mut tasks = vec![told(app, workshop, forecast)?];
+    if !has_python() {
+        tell(app, "\n2. an agent with tools needs python3 here, which was not found");
+        return Ok(tasks);
+    }
+    tell(app, "\n2. an agent keeps a note with a tool of an MCP server\n");
+    let noted = run(app, workshop, home, "librarian", "note rain: It rains in Oslo.").await?;
+    tasks.push(told(app, workshop, noted)?);
+    tell(app, "\n3. it is to delete the note, and that waits for a person\n");
+    let waiting = run(app, workshop, home, "librarian", "forget rain").await?;
+    let Some(review) = review::open(&workshop.store, waiting.id).await? else {
+        tasks.push(told(app, workshop, waiting)?);
+        return Ok(tasks);
+    };
+    tell(app, &format!("\n{}\n\n   here the demo approves\n", review::details(&review)));
+    let (verdict, message) = (Verdict::Approve, None);
+    let checkpoint_id = review.checkpoint_id;
+    let answer = AnswerReview { checkpoint_id, verdict, message, by: "the demo".to_owned() };
+    workshop.runtime.answer(waiting.id, answer).await?;
+    let live = workshop.runtime.subscribe();
+    let handle = workshop.runtime.adopt(waiting.id).await?;
+    let deleted = follow(app, workshop, handle, live).await?;
+    tasks.push(told(app, workshop, deleted)?);
+    Ok(tasks)
+}
+
+async fn run(
+    app: &App,
+    workshop: &Workshop,
+    home: &Home,
+    agent: &str,
+    input: &str,
+) -> Result<Task, CliError> {
     let create = CreateTask {
-        closure: closure(&home, agent)?,
-        description: "What will the weather be in Oslo?".to_owned(),
+        closure: closure(home, resolve(app, home, agent)?)?,
+        description: input.to_owned(),
         parameters: Map::new(),
         class: None,
         retention_days: None,
     };
-    block_on(async {
-        let workshop = Workshop::open(&app, &home)?;
-        let live = workshop.runtime.subscribe();
-        let handle = workshop.runtime.create(create).await?;
-        let task = follow(&app, &workshop, handle, live).await?;
-        if app.json() {
-            print_json(&task)?;
-            return Ok(Exit::of_task(&task));
-        }
-        let exit = present(&app, &task)?;
-        let row = workshop
-            .store
-            .task_row(task.id)?
-            .ok_or_else(|| CliError::not_found(format!("task {} is not in the store", task.id)))?;
-        let trace = trace_of(&*workshop.store, &row)?;
-        say!("\n{}\n", steps::tree(&task, &trace))?;
-        let (polity, home) = (program(), folder.display());
-        say!("{}", style::label("Where to look next"))?;
+    let live = workshop.runtime.subscribe();
+    let handle = workshop.runtime.create(create).await?;
+    follow(app, workshop, handle, live).await
+}
+
+/// Tells what came of a task, and how.
+fn told(app: &App, workshop: &Workshop, task: Task) -> Result<Task, CliError> {
+    if app.json() {
+        return Ok(task);
+    }
+    present(app, &task)?;
+    let row = workshop
+        .store
+        .task_row(task.id)?
+        .ok_or_else(|| CliError::not_found(format!("task {} is not in the store", task.id)))?;
+    say!("\n{}", steps::tree(&task, &trace_of(&*workshop.store, &row)?))?;
+    Ok(task)
+}
+
+fn where_next(folder: &Path, tasks: &[Task]) -> Result<(), CliError> {
+    let (polity, home) = (program(), folder.display());
+    say!("\n{}", style::label("Where to look next"))?;
+    if let Some(task) = tasks.last() {
         say!("  {polity} --home {home} task show {}", task.id)?;
-        say!("  {polity} --home {home} run forecaster \"What will the weather be in Bergen?\"")?;
-        say!("  {polity} init hello && {polity} --home hello run greeter \"Ada\"")?;
-        Ok(exit)
-    })
+    }
+    say!("  {polity} --home {home} run forecaster \"What will the weather be in Bergen?\"")?;
+    say!("  {polity} --home {home} tool list")?;
+    say!("  {polity} --home {home} cost")?;
+    say!("  {polity} init hello && {polity} --home hello run greeter \"Ada\"")
+}
+
+fn tell(app: &App, text: &str) {
+    if app.shows_progress() {
+        note!("{text}");
+    }
+}
+
+/// Whether there is a Python to run the demo's MCP server.
+fn has_python() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join("python3").is_file())
 }
 
 /// This program as it was called, so that what is shown can be copied.
