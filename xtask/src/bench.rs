@@ -6,14 +6,23 @@
 mod program;
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use crate::peers;
 use crate::run::{cargo, output, step};
 
 /// The benches, by package and name.
-const BENCHES: [(&str, &str); 2] = [("polity-model", "transitions"), ("polity-store", "journal")];
+const BENCHES: [(&str, &str); 3] = [
+    ("polity-model", "transitions"),
+    ("polity-store", "journal"),
+    ("polity-drivers", "tool_rounds"),
+];
+
+/// Tells benches which Python has the programs of others that ours are held against.
+const PYTHON: &str = "POLITY_BENCH_PYTHON";
 
 /// One measured promise.
 struct Figure {
@@ -25,11 +34,15 @@ struct Figure {
 
 pub(crate) fn bench(quick: bool) -> Result<()> {
     let mut figures = Vec::new();
+    let python = if quick { None } else { python() };
     for (package, name) in BENCHES {
         eprintln!("── {package}: {name}");
         let mut command = cargo(&["bench", "--quiet", "--package", package, "--bench", name]);
         if quick {
             command.env("POLITY_BENCH_QUICK", "1");
+        }
+        if let Some(python) = &python {
+            command.env(PYTHON, python);
         }
         for line in output(command)?.lines().filter(|line| line.starts_with('{')) {
             figures.push(figure(line)?);
@@ -39,6 +52,12 @@ pub(crate) fn bench(quick: bool) -> Result<()> {
     figures.extend(program::measure(quick)?);
     println!("{}", table(&figures));
     Ok(())
+}
+
+/// The Python that has LangGraph. Without it nothing is held against ours, and the rest goes on.
+fn python() -> Option<PathBuf> {
+    let installed = peers::install_for_bench();
+    installed.inspect_err(|error| eprintln!("── LangGraph is not measured: {error:#}")).ok()
 }
 
 fn figure(line: &str) -> Result<Figure> {

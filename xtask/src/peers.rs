@@ -19,6 +19,13 @@ pub(crate) fn install() -> Result<()> {
     python(&manifests.join("python"), &peers.join("python"))
 }
 
+/// Installs what only the bench needs, and gives the Python that has it.
+pub(crate) fn install_for_bench() -> Result<PathBuf> {
+    let folder = target().join("peers/python-bench");
+    python(&root().join("tests/peers/python-bench"), &folder)?;
+    Ok(folder.join("bin/python"))
+}
+
 fn target() -> PathBuf {
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }

@@ -165,6 +165,9 @@ fn answer_with(turn: Turn, request: &RecordedRequest) -> Response<Body> {
     if matches!(turn.fault, Some(Fault::Page)) {
         return document(200, "text/html; charset=utf-8", "<h1>Welcome!</h1>".into());
     }
+    if request.wire == Wire::OpenAi && request.body["stream"] != true {
+        return json_document(200, &answer::openai_document(&turn));
+    }
     let (sender, body) = Channel::new(1);
     tokio::spawn(stream(sender, turn, request.wire));
     response(200, "text/event-stream; charset=utf-8", body.boxed())

@@ -38,6 +38,9 @@ enum Waiting {
 pub(super) struct Desk {
     limit: usize,
     inner: Mutex<Inner>,
+    /// Held by the one who reads the queue: where many tasks begin or end at once, one reader
+    /// finds places for all of them, and the others would only read the same rows.
+    queue: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -64,7 +67,8 @@ pub(super) struct AtWork {
 
 impl Desk {
     pub(super) fn new(limit: NonZeroU32) -> Self {
-        Self { limit: limit.get() as usize, inner: Mutex::default() }
+        let (inner, queue) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { limit: limit.get() as usize, inner, queue }
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -110,6 +114,18 @@ impl Desk {
         self.inner().take_place(id, self.limit)
     }
 
+    /// A place for the task, if there is one and no other task waits for it.
+    fn take_place_alone(&self, id: TaskId) -> Option<mpsc::UnboundedReceiver<Signal>> {
+        let mut inner = self.inner();
+        // Whoever has a worker is no longer among those who wait.
+        if inner.handles.keys().any(|waiting| *waiting != id) {
+            return None;
+        }
+        let signals = inner.take_place(id, self.limit)?;
+        inner.adopted.retain(|adopted| *adopted != id);
+        Some(signals)
+    }
+
     /// A place for the adopted task that has waited longest.
     fn take_adopted(&self) -> Option<(TaskId, mpsc::UnboundedReceiver<Signal>)> {
         let mut inner = self.inner();
@@ -150,7 +166,11 @@ impl Shared {
                 inner.adopted.push_back(id);
             }
         }
-        self.dispatch(Some(loaded)).await;
+        if let Some(signals) = self.desk.take_place_alone(id) {
+            tokio::spawn(work(Arc::clone(self), id, Ok(loaded), signals));
+        } else {
+            self.dispatch(Some(loaded)).await;
+        }
         // Others may have ended it before anyone here waited for it.
         self.look_after_waiting(id).await;
         TaskHandle { id, done }
@@ -160,6 +180,10 @@ impl Shared {
     /// that was just written. Boxed, because the workers it starts come back here when they end.
     pub(super) fn dispatch(self: &Arc<Self>, mut at_hand: Option<Loaded>) -> BoxFuture<'_, ()> {
         Box::pin(async move {
+            if !self.desk.has_place() {
+                return;
+            }
+            let _queue = self.desk.queue.lock().await;
             while self.desk.has_place() {
                 let next = self.next_in_line().await;
                 if next.is_ok() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_engine::runtime::{Live, Runtime, Steered};
+use polity_engine::runtime::{Live, Runtime, Steered, TaskHandle};
 use polity_model::event::{Sequence, StreamId};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store};
@@ -99,12 +99,23 @@ async fn a_subscriber_sees_every_event_of_a_life_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_that_finds_a_free_place_is_not_looked_for_in_the_queue() {
+    let store = Arc::new(MortalStore::new(Arc::new(MemoryStore::new()), None));
+    let (runtime, _, _) = start_on(store.clone(), vec![]);
+    store.fail_queue_reads(u32::MAX);
+    for handle in &mut create_all(&runtime, 2).await {
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_queue_that_cannot_be_read_for_a_moment_is_read_again() {
     let store = Arc::new(MortalStore::new(Arc::new(MemoryStore::new()), None));
     let (runtime, _, _) = start_on(store.clone(), vec![]);
     store.fail_queue_reads(3);
-    let mut handle = runtime.create(create_task("a")).await.unwrap();
-    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    for handle in &mut create_all(&runtime, 3).await {
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,14 +123,23 @@ async fn whoever_waits_on_a_queue_that_stays_unreadable_is_told() {
     let store = Arc::new(MortalStore::new(Arc::new(MemoryStore::new()), None));
     let (runtime, _, models) = start_on(store.clone(), vec![]);
     store.fail_queue_reads(u32::MAX);
-    let mut handle = runtime.create(create_task("a")).await.unwrap();
+    let mut handle = create_all(&runtime, 3).await.pop().unwrap();
     let error = handle.wait().await.unwrap_err().to_string();
     assert!(error.contains("as told"), "{error}");
     // The task is no one's, and whoever takes it up finishes it.
     store.fail_queue_reads(0);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let row = store.task_row(handle.id).unwrap().unwrap();
-    assert_eq!((row.status, row.owner, models.calls()), (TaskStatus::Pending, None, 0));
+    assert_eq!((row.status, row.owner, models.calls()), (TaskStatus::Pending, None, 2));
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+}
+
+/// So many tasks, of which two find a place.
+async fn create_all(runtime: &Runtime, count: u32) -> Vec<TaskHandle> {
+    let mut handles = Vec::new();
+    for number in 0..count {
+        handles.push(runtime.create(create_task(&format!("task {number}"))).await.unwrap());
+    }
+    handles
 }

@@ -103,8 +103,8 @@ const MIGRATIONS: [&str; 2] = [
         SELECT events.at / 86400000000, tasks.assigned_agent, count(*),
                sum(body ->> '$.usage.input_tokens'), sum(body ->> '$.usage.output_tokens'),
                sum(body ->> '$.usage.cost_pico_usd')
-        FROM events JOIN tasks ON events.stream = CAST('t' AS BLOB) || tasks.task_id
-        WHERE body ->> '$.type' = 'model_answered'
+        FROM events JOIN tasks ON substr(events.stream, 2) = tasks.task_id
+        WHERE substr(events.stream, 1, 1) = x'74' AND body ->> '$.type' = 'model_answered'
         GROUP BY 1, 2;
 ",
 ];

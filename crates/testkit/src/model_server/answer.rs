@@ -64,6 +64,26 @@ fn openai(turn: &Turn) -> Vec<String> {
     events
 }
 
+/// A whole answer as one document, for clients of `OpenAI` that ask for no stream.
+pub(super) fn openai_document(turn: &Turn) -> Value {
+    let calls = turn.calls.iter().enumerate();
+    let calls: Vec<_> = calls
+        .map(|(index, call)| {
+            json!({"id": format!("call_{index}"), "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments}})
+        })
+        .collect();
+    let mut message = json!({"role": "assistant", "content": turn.text});
+    if !calls.is_empty() {
+        message["tool_calls"] = json!(calls);
+    }
+    let reason = if turn.calls.is_empty() { "stop" } else { "tool_calls" };
+    json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "usage": {"prompt_tokens": turn.input_tokens, "completion_tokens": turn.output_tokens,
+            "total_tokens": turn.input_tokens + turn.output_tokens}})
+}
+
 fn anthropic(turn: &Turn) -> Vec<String> {
     let event = |value: Value| {
         let kind = value["type"].as_str().unwrap_or_default();

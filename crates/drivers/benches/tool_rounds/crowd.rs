@@ -1,0 +1,119 @@
+//! Many agents at once: nothing is lost, and each takes little memory.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use polity_drivers::mcp::McpTools;
+use polity_engine::closure::Closure;
+use polity_engine::driver::Tools;
+use polity_engine::runtime::TaskHandle;
+use polity_model::event::{Event, Sequence, StreamId};
+use polity_model::machine::task::TaskStatus;
+use polity_store::Store;
+use serde_json::Map;
+
+use crate::measure::{Memory, cpu, figure, syncs};
+use crate::servers::ModelProcess;
+use crate::workshop::{Workshop, agent, block_on, folder, pausing_agent};
+
+const AGENTS: u32 = 100;
+
+/// The most memory that an agent at work may take, in bytes.
+const AGENT_BYTES_MAX: usize = 200_000;
+
+/// How long all models think in the middle of the work while memory is looked at: long enough that
+/// every agent waits before the first goes on.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What became of the work of a crowd.
+struct Work {
+    completed: usize,
+    answered: usize,
+    /// What the tool has seen.
+    noted: String,
+    peak: Memory,
+    took: Duration,
+    cpu: Duration,
+    syncs: u64,
+}
+
+impl Work {
+    fn is_whole(&self, rounds: u32) -> bool {
+        let all = AGENTS * rounds;
+        self.completed == AGENTS as usize
+            && self.answered == all as usize
+            && self.noted == format!("{all} calls, {all} distinct")
+    }
+}
+
+pub(crate) fn measure(quick: bool) {
+    let rounds = if quick { 2 } else { 10 };
+    let model = ModelProcess::start();
+    let resting = block_on(work(&model, &pausing_agent(&model.url, rounds, PAUSE)));
+    let busy = block_on(work(&model, &agent(&model.url, rounds)));
+    let all = AGENTS * rounds;
+    let agent_bytes = [resting.peak.live, resting.peak.resident].map(|all| all / AGENTS as usize);
+    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+    let syncs = busy.syncs as f64 / f64::from(all);
+    figure(
+        &format!("{AGENTS} agents at once, {rounds} tool rounds each"),
+        &format!(
+            "{} completed, {} calls answered, the tool saw {}; {} kB an agent ({} kB resident), \
+             its messages included; {:.0} rounds/s with {:.2} ms of our CPU and {syncs:.2} syncs each",
+            busy.completed,
+            busy.answered,
+            busy.noted,
+            agent_bytes[0] / 1000,
+            agent_bytes[1] / 1000,
+            f64::from(all) / busy.took.as_secs_f64(),
+            busy.cpu.as_secs_f64() * 1e3 / f64::from(all),
+        ),
+        "nothing lost, < 200 kB an agent",
+        resting.is_whole(rounds)
+            && busy.is_whole(rounds)
+            && agent_bytes.iter().all(|bytes| *bytes < AGENT_BYTES_MAX),
+    );
+}
+
+async fn work(model: &ModelProcess, crowd: &Closure) -> Work {
+    let folder = folder();
+    let (workshop, tools) = Workshop::real(folder.path(), AGENTS);
+    // What all agents share is there before it is measured what one of them takes.
+    workshop.run(&agent(&model.url, 0), "warm up").await;
+    let (before, cpu_before, syncs_before) = (Memory::now(), cpu(), syncs());
+    let began = Instant::now();
+    let (peak, (completed, handles)) = Memory::peak(run(&workshop, crowd)).await;
+    let (took, cpu, syncs) =
+        (began.elapsed(), cpu().saturating_sub(cpu_before), syncs() - syncs_before);
+    let answered = handles.iter().map(|handle| answered(&*workshop.store, handle)).sum();
+    let noted = total(&tools).await;
+    drop(workshop);
+    tools.shutdown().await;
+    Work { completed, answered, noted, peak: peak.beyond(before), took, cpu, syncs }
+}
+
+/// Runs them all, and says how many came to a good end.
+async fn run(workshop: &Workshop, crowd: &Closure) -> (usize, Vec<TaskHandle>) {
+    let descriptions: Vec<_> = (0..AGENTS).map(|number| format!("agent {number}")).collect();
+    let creating = descriptions.iter().map(|description| workshop.create(crowd, description));
+    let mut handles = join_all(creating).await;
+    let ends = join_all(handles.iter_mut().map(TaskHandle::wait)).await;
+    let completed = ends.iter().filter(|end| matches!(end, Ok(TaskStatus::Completed))).count();
+    (completed, handles)
+}
+
+/// How many tool calls of a task have a good answer in the journal.
+fn answered(store: &dyn Store, task: &TaskHandle) -> usize {
+    let events = store.events(&StreamId::Task(task.id), Sequence::default()).unwrap();
+    let is_good = |event: &Event| matches!(event, Event::ToolAnswered { is_error: false, .. });
+    events.iter().filter(|recorded| is_good(&recorded.event)).count()
+}
+
+/// What the tool has seen.
+async fn total(tools: &McpTools) -> String {
+    tools
+        .call(&"notes/total".parse().unwrap(), &Map::new(), Duration::from_mins(1))
+        .await
+        .unwrap()
+        .content
+}

@@ -1,0 +1,39 @@
+//! What agents cost that think and act: a round of a model and a tool, many agents at once, and a
+//! conversation that has become long.
+//!
+//! The model answers over real HTTP and the tool over real pipes. Both are this same executable,
+//! started again as a process of its own, so that what they cost is not counted.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
+#![allow(clippy::disallowed_methods, reason = "a bench starts what it measures")]
+
+mod crowd;
+mod long;
+mod measure;
+mod peer;
+mod rounds;
+mod servers;
+mod workshop;
+
+use std::process::ExitCode;
+
+#[cfg(target_os = "linux")]
+use polity_drivers::process;
+use servers::{MODEL_SERVER, TOOL_SERVER};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    match args.next() {
+        #[cfg(target_os = "linux")]
+        Some(role) if role == process::SUPERVISE => return process::supervise(args),
+        Some(role) if role == MODEL_SERVER => servers::serve_model(),
+        Some(role) if role == TOOL_SERVER => servers::serve_tools(),
+        Some(_) | None => {
+            let quick = std::env::var_os("POLITY_BENCH_QUICK").is_some();
+            let round = rounds::measure(quick);
+            peer::compare(quick, round);
+            crowd::measure(quick);
+            long::measure(quick);
+        }
+    }
+    ExitCode::SUCCESS
+}

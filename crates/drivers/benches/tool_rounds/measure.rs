@@ -1,0 +1,133 @@
+//! What is counted: processor time, disk syncs, memory.
+#![allow(unsafe_code, reason = "counting needs an allocator and system calls of our own")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::json;
+
+/// Prints a figure for the table.
+pub(crate) fn figure(what: &str, measured: &str, target: &str, kept: bool) {
+    println!("{}", json!({"what": what, "measured": measured, "target": target, "kept": kept}));
+}
+
+/// The processor time that this process has used, in all of its threads.
+pub(crate) fn cpu() -> Duration {
+    clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap()
+}
+
+/// The one in the middle.
+pub(crate) fn median<T: Ord + Copy>(values: &mut [T]) -> T {
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+static SYNCS: AtomicU64 = AtomicU64::new(0);
+
+/// How often this process has waited for the disk.
+pub(crate) fn syncs() -> u64 {
+    SYNCS.load(Ordering::Relaxed)
+}
+
+/// The bundled SQLite finds these in the place of the C library's, so that syncs are counted where
+/// they happen and not guessed from commits.
+#[cfg(target_os = "linux")]
+mod interposed {
+    use std::ffi::c_int;
+    use std::os::fd::BorrowedFd;
+    use std::sync::atomic::Ordering;
+
+    fn counted(done: rustix::io::Result<()>) -> c_int {
+        super::SYNCS.fetch_add(1, Ordering::Relaxed);
+        if done.is_ok() { 0 } else { -1 }
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn fsync(file: c_int) -> c_int {
+        // SAFETY: the caller has the file open for as long as the call takes.
+        counted(rustix::fs::fsync(unsafe { BorrowedFd::borrow_raw(file) }))
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn fdatasync(file: c_int) -> c_int {
+        // SAFETY: the caller has the file open for as long as the call takes.
+        counted(rustix::fs::fdatasync(unsafe { BorrowedFd::borrow_raw(file) }))
+    }
+}
+
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts the bytes that are in use.
+struct Counting;
+
+// SAFETY: every call is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the pointer came from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        LIVE_BYTES.fetch_add(size, Ordering::Relaxed);
+        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the pointer came from the system's allocator, and the caller keeps the contract.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How much memory is in use, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Memory {
+    /// What was allocated and not freed. SQLite's cache, which all tasks share, is not in it.
+    pub(crate) live: usize,
+    /// What the system counts as resident, and so everything.
+    pub(crate) resident: usize,
+}
+
+impl Memory {
+    /// As it is now.
+    pub(crate) fn now() -> Self {
+        let live = LIVE_BYTES.load(Ordering::Relaxed);
+        let pages = std::fs::read_to_string("/proc/self/statm").ok();
+        let pages = pages.and_then(|pages| pages.split(' ').nth(1)?.parse().ok());
+        Self { live, resident: pages.unwrap_or(0) * rustix::param::page_size() }
+    }
+
+    /// How much more this is.
+    pub(crate) fn beyond(self, before: Self) -> Self {
+        let live = self.live.saturating_sub(before.live);
+        Self { live, resident: self.resident.saturating_sub(before.resident) }
+    }
+
+    /// The most that was in use while `of` ran, looked at once in a millisecond.
+    pub(crate) async fn peak<T>(of: impl Future<Output = T>) -> (Self, T) {
+        static DONE: AtomicBool = AtomicBool::new(false);
+        DONE.store(false, Ordering::Relaxed);
+        let watcher: JoinHandle<Self> = std::thread::spawn(|| {
+            let mut peak = Self::default();
+            while !DONE.load(Ordering::Relaxed) {
+                let now = Self::now();
+                peak.live = peak.live.max(now.live);
+                peak.resident = peak.resident.max(now.resident);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            peak
+        });
+        let done = of.await;
+        DONE.store(true, Ordering::Relaxed);
+        (watcher.join().unwrap(), done)
+    }
+}

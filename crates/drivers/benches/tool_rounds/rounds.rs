@@ -1,0 +1,84 @@
+//! One round: the model asks for a tool, the tool answers, and both are durable.
+//!
+//! A task with thirty rounds is held against one without any, so that what a task costs in itself
+//! is not counted as a part of its rounds.
+
+use std::time::{Duration, Instant};
+
+use polity_engine::closure::Closure;
+
+use crate::measure::{cpu, figure, median, syncs};
+use crate::servers::ModelProcess;
+use crate::workshop::{Workshop, agent, block_on, folder};
+
+/// How many rounds a task has.
+pub(crate) const ROUNDS: u32 = 30;
+
+/// The most of our processor time that a round may take.
+const CPU_MAX: Duration = Duration::from_micros(1300);
+
+/// A round is two commits, and each is one sync. Now and then the log is worked into the database,
+/// which is a few syncs in a thousand commits.
+const SYNCS_MAX: f64 = 2.1;
+
+/// What something took.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    cpu: Duration,
+    wall: Duration,
+    syncs: u64,
+}
+
+/// Measures rounds, and gives the processor time of one.
+pub(crate) fn measure(quick: bool) -> Duration {
+    let tasks = if quick { 2 } else { 20 };
+    let (model, folder) = (ModelProcess::start(), folder());
+    let (acting, answering) = block_on(async {
+        let (workshop, tools) = Workshop::real(folder.path(), 2);
+        let (acts, answers) = (agent(&model.url, ROUNDS), agent(&model.url, 0));
+        let (mut acting, mut answering) = (Vec::new(), Vec::new());
+        cost(&workshop, &acts, "warm up").await;
+        // In turns, so that a busy moment of the machine touches both.
+        for number in 0..tasks {
+            acting.push(cost(&workshop, &acts, &format!("task {number}")).await);
+            answering.push(cost(&workshop, &answers, &format!("task {number}")).await);
+        }
+        drop(workshop);
+        tools.shutdown().await;
+        (acting, answering)
+    });
+    let cpu = round(&acting, &answering, |cost| cost.cpu);
+    let wall = round(&acting, &answering, |cost| cost.wall);
+    let total = |costs: &[Cost]| costs.iter().map(|cost| cost.syncs).sum::<u64>();
+    let (all, without) = (total(&acting), total(&answering));
+    #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+    let (syncs, alone) =
+        ((all - without) as f64 / f64::from(tasks * ROUNDS), without as f64 / f64::from(tasks));
+    figure(
+        "a tool round: model over HTTP, MCP tool over stdio, durable",
+        &format!(
+            "{:.2} ms of our CPU, {syncs:.2} disk syncs ({:.2} ms by the clock; a task's own \
+             {alone:.1} syncs aside)",
+            cpu.as_secs_f64() * 1e3,
+            wall.as_secs_f64() * 1e3
+        ),
+        "≤ 1.3 ms of CPU, ≤ 2 syncs (and the log worked in now and then: ≤ 2.1)",
+        cpu <= CPU_MAX && syncs <= SYNCS_MAX,
+    );
+    cpu
+}
+
+fn round(acting: &[Cost], answering: &[Cost], of: impl Fn(&Cost) -> Duration) -> Duration {
+    let middle = |costs: &[Cost]| median(&mut costs.iter().map(&of).collect::<Vec<_>>());
+    middle(acting).saturating_sub(middle(answering)) / ROUNDS
+}
+
+async fn cost(workshop: &Workshop, agent: &Closure, description: &str) -> Cost {
+    let (began, cpu_before, syncs_before) = (Instant::now(), cpu(), syncs());
+    workshop.run(agent, description).await;
+    Cost {
+        cpu: cpu().saturating_sub(cpu_before),
+        wall: began.elapsed(),
+        syncs: syncs() - syncs_before,
+    }
+}
