@@ -221,11 +221,11 @@ impl TaskState {
                 self.turn(LoopEvent::Fail)?;
             }
             Event::HistoryShortened { kept_from } => self.kept_from = kept_from,
-            Event::ToolHeld { .. }
-            | Event::ToolCalled { .. }
-            | Event::ToolFailed { .. }
-            | Event::ToolDoubted { .. }
-            | Event::ToolAnswered { .. } => self.apply_to_call(event, at)?,
+            Event::ToolChanged { call_id, change } => {
+                for answer in self.calls.apply(call_id, change, at)? {
+                    self.context.say(answer);
+                }
+            }
             Event::ReviewOpened { checkpoint_id, subject, question } => {
                 self.turn(LoopEvent::Ask)?;
                 self.task.advance(TaskTransition::Ask, at)?;
@@ -243,14 +243,6 @@ impl TaskState {
             Event::CheckpointTaken { .. } => self.checkpoints += 1,
         }
         self.sequence = sequence;
-        Ok(())
-    }
-
-    fn apply_to_call(&mut self, event: Event, at: Timestamp) -> Result<(), BrokenJournal> {
-        let answers = self.calls.apply(event, at)?;
-        for answer in answers {
-            self.context.say(answer);
-        }
         Ok(())
     }
 

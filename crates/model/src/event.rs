@@ -172,58 +172,12 @@ pub enum Event {
         kept_from: u32,
     },
 
-    /// A tool call waits for a person's approval.
-    ToolHeld {
+    /// A tool call moved on.
+    ToolChanged {
         /// The call.
         call_id: ToolCallId,
-        /// The tool that would be called.
-        tool: ToolName,
-    },
-    /// A tool is being called. Written before the call is made, so that a crash cannot hide it.
-    ToolCalled {
-        /// The call.
-        call_id: ToolCallId,
-        /// The tool, which may be another than the one that the model named.
-        tool: ToolName,
-        /// The arguments, where they are not those that the model gave.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        arguments: Option<Map<String, Value>>,
-        /// Whether the call may be made again without harm.
-        repeatable: bool,
-    },
-    /// An attempt to call a tool failed, and another follows.
-    ToolFailed {
-        /// The call.
-        call_id: ToolCallId,
-        /// Why.
-        failure: Failure,
-        /// How long the attempt took.
-        duration_ms: u64,
-        /// When the next attempt is made.
-        retry_at: Timestamp,
-    },
-    /// A call that may not be repeated was being made when the process ended.
-    ToolDoubted {
-        /// The call.
-        call_id: ToolCallId,
-    },
-    /// A tool call has its answer. It counts as a message of the conversation.
-    ToolAnswered {
-        /// The call.
-        call_id: ToolCallId,
-        /// The place of the answer in the conversation: calls that were made at once are answered
-        /// in the order in which they were asked for.
-        ordinal: u32,
-        /// What the model reads.
-        content: String,
-        /// The result as JSON, where that is not what the model reads.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        structured: Option<Value>,
-        /// Whether the answer says what went wrong.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        is_error: bool,
-        /// How long the last attempt took; 0 where none was made.
-        duration_ms: u64,
+        /// What happened to it.
+        change: ToolChange,
     },
 
     /// The task waits for a person's decision. It belongs to no process while it waits.
@@ -302,6 +256,54 @@ pub enum ExecutionChange {
     Finish,
 }
 
+/// What happened to a tool call; each is one transition of its state machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "on", rename_all = "snake_case")]
+pub enum ToolChange {
+    /// It waits for a person's approval.
+    Hold {
+        /// The tool that would be called.
+        tool: ToolName,
+    },
+    /// It is being made. Written before that, so that a crash cannot hide it.
+    Call {
+        /// The tool, which may be another than the one that the model named.
+        tool: ToolName,
+        /// The arguments, where they are not those that the model gave.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Map<String, Value>>,
+        /// Whether the call may be made again without harm.
+        repeatable: bool,
+    },
+    /// An attempt failed, and another follows.
+    Fail {
+        /// Why.
+        failure: Failure,
+        /// How long the attempt took.
+        duration_ms: u64,
+        /// When the next attempt is made.
+        retry_at: Timestamp,
+    },
+    /// It may not be repeated, and was being made when the process ended.
+    Doubt,
+    /// It has its answer, which counts as a message of the conversation.
+    Answer {
+        /// The place of the answer in the conversation: calls that were made at once are answered
+        /// in the order in which they were asked for.
+        ordinal: u32,
+        /// What the model reads.
+        content: String,
+        /// The result as JSON, where that is not what the model reads.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        structured: Option<Value>,
+        /// Whether the answer says what went wrong.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+        /// How long the last attempt took; 0 where none was made.
+        duration_ms: u64,
+    },
+}
+
 /// The first event of every task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskCreated {
@@ -372,11 +374,7 @@ impl Event {
             | Self::ModelAnswered { .. }
             | Self::ModelFailed { .. }
             | Self::HistoryShortened { .. }
-            | Self::ToolHeld { .. }
-            | Self::ToolCalled { .. }
-            | Self::ToolFailed { .. }
-            | Self::ToolDoubted { .. }
-            | Self::ToolAnswered { .. }
+            | Self::ToolChanged { .. }
             | Self::ReviewOpened { .. }
             | Self::ReviewAnswered { .. }
             | Self::MessageAdded { .. }
@@ -401,11 +399,7 @@ impl Event {
             Self::ModelAnswered { .. } => "model_answered",
             Self::ModelFailed { .. } => "model_failed",
             Self::HistoryShortened { .. } => "history_shortened",
-            Self::ToolHeld { .. } => "tool_held",
-            Self::ToolCalled { .. } => "tool_called",
-            Self::ToolFailed { .. } => "tool_failed",
-            Self::ToolDoubted { .. } => "tool_doubted",
-            Self::ToolAnswered { .. } => "tool_answered",
+            Self::ToolChanged { .. } => "tool_changed",
             Self::ReviewOpened { .. } => "review_opened",
             Self::ReviewAnswered { .. } => "review_answered",
             Self::MessageAdded { .. } => "message_added",

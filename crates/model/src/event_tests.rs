@@ -9,6 +9,7 @@ fn one_of_each() -> Vec<Event> {
     let timestamp = Timestamp::from_second(1_767_225_600).unwrap();
     let failure = Failure { category: ErrorCategory::Transient, message: "overloaded".into() };
     let call_id = ToolCallId::from_random_bytes([5; 16]);
+    let tool_changed = |change| Event::ToolChanged { call_id, change };
     let tool: ToolName = serde_json::from_value("files/read".into()).unwrap();
     vec![
         Event::TaskCreated(TaskCreated {
@@ -59,24 +60,22 @@ fn one_of_each() -> Vec<Event> {
         },
         Event::ModelFailed { failure: failure.clone(), of_tools: true, duration_ms: 4, mark: None },
         Event::HistoryShortened { kept_from: 7 },
-        Event::ToolHeld { call_id, tool: tool.clone() },
-        Event::ToolCalled { call_id, tool: tool.clone(), arguments: None, repeatable: true },
-        Event::ToolCalled {
-            call_id,
+        tool_changed(ToolChange::Hold { tool: tool.clone() }),
+        tool_changed(ToolChange::Call { tool: tool.clone(), arguments: None, repeatable: true }),
+        tool_changed(ToolChange::Call {
             tool,
             arguments: Some(Map::from_iter([("path".to_owned(), Value::from("a"))])),
             repeatable: false,
-        },
-        Event::ToolFailed { call_id, failure, duration_ms: 5, retry_at: timestamp },
-        Event::ToolDoubted { call_id },
-        Event::ToolAnswered {
-            call_id,
+        }),
+        tool_changed(ToolChange::Fail { failure, duration_ms: 5, retry_at: timestamp }),
+        tool_changed(ToolChange::Doubt),
+        tool_changed(ToolChange::Answer {
             ordinal: 2,
             content: "sunny".into(),
             structured: Some(Value::from(21)),
             is_error: true,
             duration_ms: 6,
-        },
+        }),
         Event::ReviewOpened {
             checkpoint_id: CheckpointId::from_random_bytes([4; 16]),
             subject: ReviewSubject::Approval { call_id },

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use polity_model::event::{
-    Epoch, Event, ExecutionChange, Position, ResultRef, StreamId, TaskCreated,
+    Epoch, Event, ExecutionChange, Position, ResultRef, StreamId, TaskCreated, ToolChange,
 };
 use polity_model::execution::AgentExecution;
 use polity_model::failure::ErrorCode;
@@ -161,11 +161,7 @@ impl Changes {
             | Event::CancelRequested
             | Event::ModelCalled { .. }
             | Event::ModelFailed { .. }
-            | Event::HistoryShortened { .. }
-            | Event::ToolHeld { .. }
-            | Event::ToolCalled { .. }
-            | Event::ToolFailed { .. }
-            | Event::ToolDoubted { .. } => {}
+            | Event::HistoryShortened { .. } => {}
             Event::TaskClaimed { instance, epoch } => {
                 let expected = row.epoch.next();
                 if *epoch != expected {
@@ -206,11 +202,7 @@ impl Changes {
                 }
                 self.message(position, message.role());
             }
-            Event::ToolAnswered { ordinal, .. } => {
-                row.message_count = row.message_count.max(ordinal + 1);
-                let ordinal = *ordinal;
-                self.messages.push(MessageRow { ordinal, position, role: Role::Tool });
-            }
+            Event::ToolChanged { change, .. } => self.tool_call(position, change),
             Event::ReviewOpened { .. } => {
                 row.status = row.status.transition(TaskTransition::Ask)?;
                 row.owner = None;
@@ -250,6 +242,25 @@ impl Changes {
         row.checkpoint_count += 1;
         self.checkpoints.push(taken);
         Ok(())
+    }
+
+    /// Answers of calls that were made at once come in any order, and say where they belong.
+    fn tool_call(&mut self, position: Position, change: &ToolChange) {
+        match (change, &mut self.row) {
+            (ToolChange::Answer { ordinal, .. }, Some(row)) => {
+                row.message_count = row.message_count.max(ordinal + 1);
+                let ordinal = *ordinal;
+                self.messages.push(MessageRow { ordinal, position, role: Role::Tool });
+            }
+            (
+                ToolChange::Answer { .. }
+                | ToolChange::Hold { .. }
+                | ToolChange::Call { .. }
+                | ToolChange::Fail { .. }
+                | ToolChange::Doubt,
+                _,
+            ) => {}
+        }
     }
 
     fn message(&mut self, position: Position, role: Role) {
@@ -364,7 +375,7 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
             Some(Message::User { content: created.description, timestamp: at })
         }
         Event::ModelAnswered { message, .. } | Event::MessageAdded { message } => Some(message),
-        Event::ToolAnswered { call_id, content, is_error, .. } => {
+        Event::ToolChanged { call_id, change: ToolChange::Answer { content, is_error, .. } } => {
             Some(Message::Tool { tool_call_id: call_id, content, is_error, timestamp: at })
         }
         Event::TaskClaimed { .. }
@@ -379,10 +390,7 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
         | Event::ModelCalled { .. }
         | Event::ModelFailed { .. }
         | Event::HistoryShortened { .. }
-        | Event::ToolHeld { .. }
-        | Event::ToolCalled { .. }
-        | Event::ToolFailed { .. }
-        | Event::ToolDoubted { .. }
+        | Event::ToolChanged { .. }
         | Event::ReviewOpened { .. }
         | Event::ReviewAnswered { .. }
         | Event::CheckpointTaken { .. } => None,

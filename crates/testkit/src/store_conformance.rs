@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, Barrier};
 
-use polity_model::event::{Epoch, Event, ExecutionChange, Position, ResultRef, Sequence, StreamId};
+use polity_model::event::{
+    Epoch, Event, ExecutionChange, Position, ResultRef, Sequence, StreamId, ToolChange,
+};
 use polity_model::ids::{CheckpointId, TaskId, ToolCallId};
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
@@ -261,13 +263,12 @@ pub fn spending_is_summed_by_day_and_agent(store: &Shared) {
 pub fn tool_answers_stand_in_the_order_of_the_calls(store: &Shared) {
     begin(store, task_id(1));
     run(store, task_id(1), 1);
-    let answer = |ordinal: u32, content: &str| Event::ToolAnswered {
-        call_id: ToolCallId::from_random_bytes([1; 16]),
-        ordinal,
-        content: content.to_owned(),
-        structured: None,
-        is_error: false,
-        duration_ms: 1,
+    let call_id = ToolCallId::from_random_bytes([1; 16]);
+    let answer = |ordinal: u32, content: &str| {
+        let (content, structured) = (content.to_owned(), None);
+        let (is_error, duration_ms) = (false, 1);
+        let change = ToolChange::Answer { ordinal, content, structured, is_error, duration_ms };
+        Event::ToolChanged { call_id, change }
     };
     for (sequence, event) in [(6, answered("calls")), (7, answer(3, "b")), (8, answer(2, "a"))] {
         store.commit(commit(task_id(1), sequence, Some(1), vec![event])).wait().unwrap();

@@ -7,7 +7,7 @@ use polity_drivers::mcp::McpTools;
 use polity_engine::closure::Closure;
 use polity_engine::driver::Tools;
 use polity_engine::runtime::TaskHandle;
-use polity_model::event::{Event, Sequence, StreamId};
+use polity_model::event::{Event, Sequence, StreamId, ToolChange};
 use polity_model::machine::task::TaskStatus;
 use polity_store::Store;
 use serde_json::Map;
@@ -105,7 +105,12 @@ async fn run(workshop: &Workshop, crowd: &Closure) -> (usize, Vec<TaskHandle>) {
 /// How many tool calls of a task have a good answer in the journal.
 fn answered(store: &dyn Store, task: &TaskHandle) -> usize {
     let events = store.events(&StreamId::Task(task.id), Sequence::default()).unwrap();
-    let is_good = |event: &Event| matches!(event, Event::ToolAnswered { is_error: false, .. });
+    let is_good = |event: &Event| {
+        matches!(
+            event,
+            Event::ToolChanged { change: ToolChange::Answer { is_error: false, .. }, .. }
+        )
+    };
     events.iter().filter(|recorded| is_good(&recorded.event)).count()
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use polity_model::definition::{LlmAgent, ToolName};
-use polity_model::event::Event;
+use polity_model::event::{Event, ToolChange};
 use polity_model::failure::{ErrorCode, Failure};
 use polity_model::ids::{CheckpointId, ToolCallId};
 use polity_model::machine::tool_call::CallState;
@@ -79,6 +79,10 @@ impl<'a> Acting<'a> {
         self.events.push(event);
     }
 
+    fn changed(&mut self, call_id: ToolCallId, change: ToolChange) {
+        self.events.push(Event::ToolChanged { call_id, change });
+    }
+
     /// The call is made.
     pub(super) fn call(
         &mut self,
@@ -118,20 +122,20 @@ impl<'a> Acting<'a> {
         timeout: Duration,
     ) {
         self.standing[index] = CallState::Running;
-        self.events.push(Event::ToolCalled { call_id, tool, arguments, repeatable });
+        self.changed(call_id, ToolChange::Call { tool, arguments, repeatable });
         self.effects.push(Effect::CallTool { call_id, timeout });
     }
 
     /// The call waits for a person's approval.
     pub(super) fn hold(&mut self, index: usize, call_id: ToolCallId, tool: ToolName) {
         self.standing[index] = CallState::Held;
-        self.events.push(Event::ToolHeld { call_id, tool });
+        self.changed(call_id, ToolChange::Hold { tool });
     }
 
     /// No one knows whether the call had its effect.
     pub(super) fn doubt(&mut self, index: usize, call_id: ToolCallId) {
         self.standing[index] = CallState::InDoubt;
-        self.events.push(Event::ToolDoubted { call_id });
+        self.changed(call_id, ToolChange::Doubt);
     }
 
     /// An attempt failed, and another follows at its time.
@@ -144,7 +148,7 @@ impl<'a> Acting<'a> {
         retry_at: Timestamp,
     ) {
         self.standing[index] = CallState::Failed;
-        self.events.push(Event::ToolFailed { call_id, failure, duration_ms, retry_at });
+        self.changed(call_id, ToolChange::Fail { failure, duration_ms, retry_at });
     }
 
     /// The next attempt waits for its time.
@@ -186,14 +190,8 @@ impl<'a> Acting<'a> {
     ) {
         self.standing[index] = CallState::Answered;
         let ordinal = ordinal(self.first_answer + index);
-        self.events.push(Event::ToolAnswered {
-            call_id,
-            ordinal,
-            content,
-            structured,
-            is_error,
-            duration_ms,
-        });
+        let change = ToolChange::Answer { ordinal, content, structured, is_error, duration_ms };
+        self.changed(call_id, change);
     }
 
     /// The task ends here, with what there is.
@@ -276,20 +274,23 @@ pub(super) fn answer_open_calls(state: &TaskState, why: &str, events: &mut Vec<E
                 format!("{why} before the tool was called")
             }
         };
-        // The calls before it may have been answered within these same events.
+        // One that these same events have answered already needs no second answer.
         let call_id = call.id();
-        let answers = |event: &Event| matches!(event, Event::ToolAnswered { call_id: id, .. } if *id == call_id);
-        if events.iter().any(answers) {
+        let answers_it = |event: &Event| {
+            matches!(event, Event::ToolChanged { call_id: answered, change: ToolChange::Answer { .. } }
+                if *answered == call_id)
+        };
+        if events.iter().any(answers_it) {
             continue;
         }
-        events.push(Event::ToolAnswered {
-            call_id,
+        let change = ToolChange::Answer {
             ordinal: ordinal(first_answer + index),
             content,
             structured: None,
             is_error: true,
             duration_ms: 0,
-        });
+        };
+        events.push(Event::ToolChanged { call_id, change });
     }
 }
 

@@ -1,3 +1,5 @@
+use polity_model::event::ToolChange;
+
 use super::*;
 use crate::commands::RecordToolReply;
 use crate::commands::testing::{
@@ -22,6 +24,16 @@ fn turn(state: TaskState, tool: &str, said: &str) -> TaskState {
     let answer = RecordToolReply { call_id, reply, duration_ms: 1 };
     let events = answer.decide(&state, &mut given()).unwrap().events;
     with(state, events)
+}
+
+/// What the model reads of the one call that was not made.
+fn refused_with(decision: &Decision) -> &str {
+    match &decision.events[1] {
+        Event::ToolChanged {
+            change: ToolChange::Answer { content, is_error: true, .. }, ..
+        } => content,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -75,22 +87,20 @@ fn a_call_that_cannot_be_made_is_answered_with_what_to_do_about_it() {
     ] {
         let decision = record(&running(), asks_for(&[asked])).unwrap();
         assert_eq!(labels(&decision), ["model_answered", "tool_answered", "model_called"]);
-        let Event::ToolAnswered { content, is_error: true, .. } = &decision.events[1] else {
-            panic!("{decision:?}")
-        };
+        let content = refused_with(&decision);
         assert!(content.contains(expected), "{content}");
         assert_eq!(decision.effects, [Effect::CallModel]);
     }
     let mut misfit = asks_for(&["files/read"]);
     misfit.tool_calls[0].arguments = AskedArguments::Object(serde_json::Map::new());
     let decision = record(&running(), misfit).unwrap();
-    let Event::ToolAnswered { content, .. } = &decision.events[1] else { panic!("{decision:?}") };
+    let content = refused_with(&decision);
     assert!(content.contains("path") && content.contains("was not called"), "{content}");
     let mut unreadable = asks_for(&["files/read"]);
     unreadable.tool_calls[0].arguments =
         AskedArguments::Unreadable { text: "{path".into(), reason: "cut off".into() };
     let decision = record(&running(), unreadable).unwrap();
-    let Event::ToolAnswered { content, .. } = &decision.events[1] else { panic!("{decision:?}") };
+    let content = refused_with(&decision);
     assert!(content.contains("not a JSON object (cut off): {path"), "{content}");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use polity_model::definition::{AgentDefinition, ScriptDefinition};
-use polity_model::event::{Event, Position, Recorded, StreamId};
+use polity_model::event::{Event, Position, Recorded, StreamId, ToolChange};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::usage::Usage;
@@ -171,13 +171,31 @@ pub(super) fn call_id(state: &TaskState, index: usize) -> ToolCallId {
 
 /// The names of a decision's events.
 pub(super) fn labels(decision: &Decision) -> Vec<&'static str> {
-    decision.events.iter().map(Event::label).collect()
+    decision.events.iter().map(label).collect()
+}
+
+/// The name of an event; of one about a tool call, what happened to the call.
+fn label(event: &Event) -> &'static str {
+    match event {
+        Event::ToolChanged { change, .. } => match change {
+            ToolChange::Hold { .. } => "tool_held",
+            ToolChange::Call { .. } => "tool_called",
+            ToolChange::Fail { .. } => "tool_failed",
+            ToolChange::Doubt => "tool_doubted",
+            ToolChange::Answer { .. } => "tool_answered",
+        },
+        other => other.label(),
+    }
 }
 
 /// The answer that a decision gives to a call, if it gives one.
 pub(super) fn answer_to(decision: &Decision, id: ToolCallId) -> Option<String> {
     decision.events.iter().find_map(|event| match event {
-        Event::ToolAnswered { call_id, content, .. } if *call_id == id => Some(content.clone()),
+        Event::ToolChanged { call_id, change: ToolChange::Answer { content, .. } }
+            if *call_id == id =>
+        {
+            Some(content.clone())
+        }
         _ => None,
     })
 }

@@ -219,11 +219,7 @@ fn matters_now(event: &Event) -> bool {
         | Event::ModelAnswered { .. }
         | Event::ModelFailed { .. }
         | Event::HistoryShortened { .. }
-        | Event::ToolHeld { .. }
-        | Event::ToolCalled { .. }
-        | Event::ToolFailed { .. }
-        | Event::ToolDoubted { .. }
-        | Event::ToolAnswered { .. }
+        | Event::ToolChanged { .. }
         | Event::ReviewOpened { .. }
         | Event::ReviewAnswered { .. }
         | Event::MessageAdded { .. }

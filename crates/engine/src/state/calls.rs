@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::Timestamp;
 use polity_model::definition::ToolName;
-use polity_model::event::Event;
+use polity_model::event::ToolChange;
 use polity_model::ids::ToolCallId;
 use polity_model::machine::tool_call::{CallEvent, CallState};
 use polity_model::machine::{IllegalTransition, Machine};
@@ -157,50 +157,31 @@ impl TurnCalls {
     /// of the whole turn come out, in order.
     pub(super) fn apply(
         &mut self,
-        event: Event,
+        id: ToolCallId,
+        change: ToolChange,
         at: Timestamp,
     ) -> Result<Vec<Message>, BrokenJournal> {
-        match event {
-            Event::ToolHeld { call_id, tool } => {
-                let call = self.get_mut(call_id)?;
+        let call = self.get_mut(id)?;
+        match change {
+            ToolChange::Hold { tool } => {
                 call.moved(CallEvent::Hold)?;
                 call.first_tool = Some(tool.clone());
                 call.tool = Some(tool);
             }
-            Event::ToolCalled { call_id, tool, arguments, repeatable } => {
-                self.get_mut(call_id)?.called(tool, arguments, repeatable)?;
+            ToolChange::Call { tool, arguments, repeatable } => {
+                call.called(tool, arguments, repeatable)?;
             }
-            Event::ToolFailed { call_id, retry_at, .. } => {
-                let call = self.get_mut(call_id)?;
+            ToolChange::Fail { retry_at, .. } => {
                 call.moved(CallEvent::Fail)?;
                 call.retry_at = Some(retry_at);
             }
-            Event::ToolDoubted { call_id } => self.get_mut(call_id)?.moved(CallEvent::Doubt)?,
-            Event::ToolAnswered { call_id, content, is_error, .. } => {
-                let call = self.get_mut(call_id)?;
+            ToolChange::Doubt => call.moved(CallEvent::Doubt)?,
+            ToolChange::Answer { content, is_error, .. } => {
                 call.moved(CallEvent::Answer)?;
-                let (tool_call_id, timestamp) = (call_id, at);
+                let (tool_call_id, timestamp) = (id, at);
                 call.answer = Some(Message::Tool { tool_call_id, content, is_error, timestamp });
                 return Ok(self.answers());
             }
-            Event::TaskCreated(_)
-            | Event::TaskClaimed { .. }
-            | Event::TaskReleased
-            | Event::TaskStarted
-            | Event::TaskResumed
-            | Event::CancelRequested
-            | Event::TaskCompleted { .. }
-            | Event::TaskFailed { .. }
-            | Event::TaskCancelled
-            | Event::ExecutionChanged { .. }
-            | Event::ModelCalled { .. }
-            | Event::ModelAnswered { .. }
-            | Event::ModelFailed { .. }
-            | Event::HistoryShortened { .. }
-            | Event::ReviewOpened { .. }
-            | Event::ReviewAnswered { .. }
-            | Event::MessageAdded { .. }
-            | Event::CheckpointTaken { .. } => {}
         }
         Ok(Vec::new())
     }

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::{
     STEP_MESSAGE_CHARACTERS_MAX, StepRecord, StepStatus, ToolCallRecord, TraceLog, shorten,
 };
-use crate::event::{Event, ExecutionChange, Recorded};
-use crate::ids::TaskId;
+use crate::event::{Event, ExecutionChange, Recorded, ToolChange};
+use crate::ids::{TaskId, ToolCallId};
 use crate::message::{Message, ToolCall};
 use crate::name::Name;
 use crate::review::{ReviewSubject, Verdict};
@@ -141,10 +141,7 @@ impl TraceTeller {
             }
             Event::MessageAdded { message } => self.step(at, "message", Warning, told(message)),
             Event::ExecutionChanged { change, .. } => self.tell_execution(at, change),
-            Event::ToolCalled { .. }
-            | Event::ToolFailed { .. }
-            | Event::ToolDoubted { .. }
-            | Event::ToolAnswered { .. } => self.tell_tool(at, &recorded.event),
+            Event::ToolChanged { call_id, change } => self.tell_tool(at, *call_id, change),
             Event::ReviewOpened { subject, question, .. } => {
                 let name = match subject {
                     ReviewSubject::Approval { .. } => "approval_asked",
@@ -157,7 +154,7 @@ impl TraceTeller {
                 self.review_answered(at, verdict, message.as_deref(), by);
             }
             // These say how, not what: the task's other records tell of them.
-            Event::TaskClaimed { .. } | Event::ToolHeld { .. } | Event::CheckpointTaken { .. } => {}
+            Event::TaskClaimed { .. } | Event::CheckpointTaken { .. } => {}
         }
     }
 
@@ -183,19 +180,19 @@ impl TraceTeller {
         }
     }
 
-    fn tell_tool(&mut self, at: Timestamp, event: &Event) {
+    fn tell_tool(&mut self, at: Timestamp, id: ToolCallId, change: &ToolChange) {
         use StepStatus::{Error, Info, Warning};
-        const LOST: &str = "called; the process ended before the answer came";
-        match event {
-            Event::ToolCalled { call_id, tool, arguments, .. } => {
-                let call = self.calls.find(*call_id);
-                let lost = call.and_then(|call| call.called(at, tool, arguments.as_ref()));
-                if let Some((record, since)) = lost {
-                    self.tool_step(since, Warning, LOST, record);
+        let Some(call) = self.calls.find(id) else { return };
+        match change {
+            // The review that follows tells of it.
+            ToolChange::Hold { .. } => {}
+            ToolChange::Call { tool, arguments, .. } => {
+                if let Some((record, since)) = call.called(at, tool, arguments.as_ref()) {
+                    let lost = "called; the process ended before the answer came";
+                    self.tool_step(since, Warning, lost, record);
                 }
             }
-            Event::ToolFailed { call_id, failure, duration_ms, retry_at } => {
-                let Some(call) = self.calls.find(*call_id) else { return };
+            ToolChange::Fail { failure, duration_ms, retry_at } => {
                 let record = call.failed(failure.to_string(), *duration_ms);
                 let wait = retry_at.duration_since(at).as_secs_f64();
                 let message = if wait > 0.0 {
@@ -205,38 +202,17 @@ impl TraceTeller {
                 };
                 self.tool_step(at, Error, &message, record);
             }
-            Event::ToolDoubted { call_id } => {
-                let Some(call) = self.calls.find(*call_id) else { return };
+            ToolChange::Doubt => {
                 let record = call.failed("in doubt".to_owned(), 0);
                 let message = "called; the process ended before the answer came, and no one knows \
                                whether it had its effect";
                 self.tool_step(at, Warning, message, record);
             }
-            Event::ToolAnswered { call_id, content, structured, is_error, duration_ms, .. } => {
-                let Some(call) = self.calls.find(*call_id) else { return };
+            ToolChange::Answer { content, structured, is_error, duration_ms, .. } => {
                 let record = call.answered(content, structured.as_ref(), *is_error, *duration_ms);
                 let status = if *is_error { Warning } else { Info };
                 self.tool_step(at, status, content, record);
             }
-            Event::TaskCreated(_)
-            | Event::TaskClaimed { .. }
-            | Event::TaskReleased
-            | Event::TaskStarted
-            | Event::TaskResumed
-            | Event::CancelRequested
-            | Event::TaskCompleted { .. }
-            | Event::TaskFailed { .. }
-            | Event::TaskCancelled
-            | Event::ExecutionChanged { .. }
-            | Event::ModelCalled { .. }
-            | Event::ModelAnswered { .. }
-            | Event::ModelFailed { .. }
-            | Event::HistoryShortened { .. }
-            | Event::ToolHeld { .. }
-            | Event::ReviewOpened { .. }
-            | Event::ReviewAnswered { .. }
-            | Event::MessageAdded { .. }
-            | Event::CheckpointTaken { .. } => {}
         }
     }
 
