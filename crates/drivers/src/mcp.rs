@@ -29,11 +29,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_engine::driver::{
-    BoxFuture, NotReady, ToolFailure, ToolReply, Toolbox, Tools, ToolsUnavailable,
+    BoxFuture, NotReady, Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
+    ToolsUnavailable,
 };
-use polity_model::definition::{McpServerDefinition, ToolName, ToolPattern, nearest};
+use polity_model::definition::{McpServerDefinition, ToolPattern, nearest};
 use polity_model::failure::{ErrorCategory, Failure};
-use serde_json::{Map, Value};
 
 use server::Server;
 
@@ -146,6 +146,7 @@ impl Tools for McpTools {
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
+        _place: Place<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
         Box::pin(async move {
             let toolbox = listing::toolbox(|name| self.server(name), patterns).await;
@@ -155,10 +156,9 @@ impl Tools for McpTools {
 
     fn call<'a>(
         &'a self,
-        tool: &'a ToolName,
-        arguments: &'a Map<String, Value>,
-        limit: Duration,
+        request: ToolRequest<'a>,
     ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>> {
+        let ToolRequest { tool, arguments, limit, .. } = request;
         Box::pin(async move {
             let never_made = |failure| ToolFailure { failure, maybe_done: false, timed_out: false };
             let server = self.server(tool.server()).map_err(never_made)?;

@@ -3,6 +3,7 @@
 
 mod history;
 mod models;
+mod place;
 mod shape;
 mod tools;
 
@@ -14,7 +15,8 @@ pub use models::{
     AskedArguments, AskedTool, ModelFailure, ModelReply, ModelRequest, Models, NotReady, Progress,
     Unheard,
 };
-pub use tools::{Tool, ToolFailure, ToolReply, Toolbox, Tools, ToolsUnavailable};
+pub use place::Place;
+pub use tools::{Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable};
 
 /// A future that borrows what it works on.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

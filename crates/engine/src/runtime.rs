@@ -33,7 +33,7 @@ use crate::clock::Clock;
 use crate::closure::{Closure, ClosureError};
 use crate::commands::{AnswerReview, ClaimTask, CreateTask};
 use crate::decide::{Command, Given, Rejection, decide};
-use crate::driver::{Models, NotReady, Toolbox, Tools};
+use crate::driver::{Models, NotReady, Place, Toolbox, Tools};
 use crate::entropy::{Entropy, EntropySource};
 use crate::state::{BrokenJournal, TaskState};
 use desk::Desk;
@@ -226,7 +226,7 @@ impl Runtime {
         // can be asked for it.
         let toolbox = match (&answer.verdict, loaded.closure.llm()) {
             (Verdict::Modify { .. }, Some(llm)) => {
-                parts.tools.toolbox(&llm.tools).await.unwrap_or_else(|error| {
+                parts.tools.toolbox(&llm.tools, Place::OUTSIDE).await.unwrap_or_else(|error| {
                     tracing::warn!(%id, %error, "the new arguments are checked when they are used");
                     Arc::default()
                 })

@@ -194,13 +194,13 @@ impl TaskState {
                 let execution = self.execution.as_mut().ok_or(BrokenJournal::NoExecution)?;
                 execution.apply(&change, at)?;
                 if let ExecutionChange::Fail { retry_at: Some(until), .. } = change {
-                    self.turn(LoopEvent::BackOff)?;
+                    self.loop_on(LoopEvent::BackOff)?;
                     self.retry_at = Some(until);
                     self.call_retries += 1;
                 }
             }
             Event::ModelCalled { .. } => {
-                self.turn(LoopEvent::Call)?;
+                self.loop_on(LoopEvent::Call)?;
                 self.retry_at = None;
             }
             Event::ModelAnswered { message, usage, mark, .. } => {
@@ -214,11 +214,11 @@ impl TaskState {
                 self.iterations += 1;
                 self.call_retries = 0;
                 self.marks.extend(mark);
-                self.turn(if acts { LoopEvent::Act } else { LoopEvent::Answer })?;
+                self.loop_on(if acts { LoopEvent::Act } else { LoopEvent::Answer })?;
             }
             Event::ModelFailed { mark, .. } => {
                 self.marks.extend(mark);
-                self.turn(LoopEvent::Fail)?;
+                self.loop_on(LoopEvent::Fail)?;
             }
             Event::HistoryShortened { kept_from } => self.kept_from = kept_from,
             Event::ToolChanged { call_id, change } => {
@@ -227,7 +227,7 @@ impl TaskState {
                 }
             }
             Event::ReviewOpened { checkpoint_id, subject, question } => {
-                self.turn(LoopEvent::Ask)?;
+                self.loop_on(LoopEvent::Ask)?;
                 self.task.advance(TaskTransition::Ask, at)?;
                 self.owner = None;
                 let created_at = at;
@@ -235,7 +235,7 @@ impl TaskState {
             }
             Event::ReviewAnswered { verdict, .. } => {
                 let review = self.review.take().ok_or(BrokenJournal::NoReview)?;
-                self.turn(LoopEvent::Reply)?;
+                self.loop_on(LoopEvent::Reply)?;
                 self.task.advance(TaskTransition::Resume, at)?;
                 self.calls.decided(review.subject.call_id(), verdict)?;
             }
@@ -246,7 +246,7 @@ impl TaskState {
         Ok(())
     }
 
-    fn turn(&mut self, on: LoopEvent) -> Result<(), IllegalTransition<LoopState>> {
+    fn loop_on(&mut self, on: LoopEvent) -> Result<(), IllegalTransition<LoopState>> {
         self.doing = self.doing.transition(on)?;
         Ok(())
     }
@@ -255,7 +255,7 @@ impl TaskState {
     fn over(&mut self) -> Result<(), IllegalTransition<LoopState>> {
         self.review = None;
         self.retry_at = None;
-        if self.doing == LoopState::Over { Ok(()) } else { self.turn(LoopEvent::End) }
+        if self.doing == LoopState::Over { Ok(()) } else { self.loop_on(LoopEvent::End) }
     }
 
     fn result(&self, result: ResultRef) -> Option<String> {
@@ -357,6 +357,14 @@ impl TaskState {
     /// How many answers the model has given.
     pub fn iterations(&self) -> u32 {
         self.iterations
+    }
+
+    /// The turn that the task is in, from 1: what the model is asked next, or has asked for last.
+    pub fn turn(&self) -> u32 {
+        match self.doing {
+            LoopState::Acting | LoopState::Asking | LoopState::Over => self.iterations.max(1),
+            LoopState::Idle | LoopState::Reasoning | LoopState::BackingOff => self.iterations + 1,
+        }
     }
 
     /// How many checkpoints there are.

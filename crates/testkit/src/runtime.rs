@@ -245,6 +245,7 @@ pub fn closure() -> Closure {
     Closure {
         agent: Arc::new(AgentDefinition::from_canonical(agent).unwrap()),
         script: Some(Arc::new(ScriptDefinition::from_canonical(&name, script).unwrap())),
+        cast: Arc::default(),
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polity_engine::driver::{
-    BoxFuture, NotReady, Tool, ToolFailure, ToolReply, Toolbox, Tools, ToolsUnavailable,
+    BoxFuture, NotReady, Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
+    ToolsUnavailable,
 };
 use polity_model::definition::{ToolName, ToolPattern};
 use polity_model::failure::{ErrorCategory, Failure};
@@ -105,6 +106,7 @@ impl Tools for ActingTools {
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
+        _place: Place<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
         let offered = ["files/read", "files/write", "files/delete", "time/now"]
@@ -123,10 +125,9 @@ impl Tools for ActingTools {
 
     fn call<'a>(
         &'a self,
-        tool: &'a ToolName,
-        arguments: &'a Map<String, Value>,
-        limit: Duration,
+        request: ToolRequest<'a>,
     ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>> {
+        let ToolRequest { tool, arguments, limit, .. } = request;
         let lost = |message: &str, maybe_done, timed_out| {
             let category = ErrorCategory::Transient;
             let failure = Failure { category, message: message.to_owned() };

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
 use polity_model::definition::{AgentDefinition, Home, Lookup};
+use polity_model::event::PinKind;
 use polity_model::failure::ErrorCode;
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
@@ -95,21 +96,19 @@ pub(crate) fn unknown(app: &App, name: &str, suggestion: Option<String>) -> CliE
 }
 
 pub(crate) fn closure(home: &Home, agent: Arc<AgentDefinition>) -> Result<Closure, CliError> {
-    let closure = Closure::of(home, agent);
-    let script = closure.llm().and_then(|llm| llm.llm_config.script.as_ref());
-    if let (Some(script), None) = (script, &closure.script) {
-        let file = format!("scripts/{script}.");
-        let problems: Vec<_> = home
-            .problems
-            .iter()
-            .filter(|problem| problem.file.starts_with(&file))
-            .cloned()
-            .collect();
-        let message =
-            format!("the script of agent \"{}\" is missing or not valid", closure.agent.name);
-        return Err(CliError::invalid(message, problems));
-    }
-    Ok(closure)
+    Closure::of(home, agent).map_err(|missing| {
+        let (what, folder) = match missing.kind {
+            PinKind::Agent => ("sub-agent", "agents"),
+            PinKind::Script => ("script", "scripts"),
+        };
+        let file = format!("{folder}/{}.", missing.name);
+        let of_file = home.problems.iter().filter(|problem| problem.file.starts_with(&file));
+        let message = format!(
+            "the {what} \"{}\" of agent \"{}\" is missing or not valid",
+            missing.name, missing.needed_by
+        );
+        CliError::invalid(message, of_file.cloned().collect())
+    })
 }
 
 /// The input as it was given. No more is read from stdin than a task may have, and a little.

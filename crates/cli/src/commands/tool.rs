@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use polity_drivers::mcp::McpTools;
-use polity_engine::driver::{Tool, ToolFailure, ToolReply, Tools};
+use polity_engine::driver::{Place, Tool, ToolFailure, ToolReply, ToolRequest, Tools};
 use polity_model::definition::{ToolName, ToolPattern};
 use polity_model::trace::shorten;
 use serde_json::{Map, Value, json};
@@ -74,7 +74,8 @@ async fn all_of(tools: &McpTools, server: &str) -> Result<Vec<Arc<Tool>>, CliErr
         CliError::usage(format!("\"{server}\" is not the name of an MCP server"))
             .hint("servers are declared in config/mcp_servers.yaml")
     })?;
-    let toolbox = tools.toolbox(&[pattern]).await.map_err(CliError::tools_unavailable)?;
+    let toolbox =
+        tools.toolbox(&[pattern], Place::OUTSIDE).await.map_err(CliError::tools_unavailable)?;
     Ok(toolbox.offered().to_vec())
 }
 
@@ -100,7 +101,8 @@ async fn call(app: &App, tools: &McpTools, args: &ToolCallArgs) -> CliResult {
         .as_str()
         .parse()
         .map_err(|error| CliError::usage(format!("\"{name}\" is not a tool: {error}")))?;
-    let toolbox = tools.toolbox(&[pattern]).await.map_err(CliError::tools_unavailable)?;
+    let toolbox =
+        tools.toolbox(&[pattern], Place::OUTSIDE).await.map_err(CliError::tools_unavailable)?;
     let tool = toolbox
         .find(name.server(), name.tool())
         .ok_or_else(|| CliError::not_found(format!("there is no tool {name}")))?;
@@ -110,7 +112,14 @@ async fn call(app: &App, tools: &McpTools, args: &ToolCallArgs) -> CliResult {
             .hint(format!("see its input schema: `polity tool list {} --json`", name.server()))
     })?;
     let began = Instant::now();
-    let answer = tools.call(&name, &arguments, tool.timeout).await;
+    let request = ToolRequest {
+        tool: &name,
+        arguments: &arguments,
+        limit: tool.timeout,
+        place: Place::OUTSIDE,
+        index: 0,
+    };
+    let answer = tools.call(request).await;
     let reply = match answer {
         Ok(reply) => reply,
         Err(ToolFailure { failure, timed_out: true, .. }) => {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use polity_drivers::Environment;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::Launcher;
-use polity_engine::driver::Tools;
+use polity_engine::driver::{Place, ToolRequest, Tools};
 use polity_testkit::mcp::{environment, fixture_server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Map;
@@ -134,10 +134,10 @@ fn what_a_tool_server_starts_ends_with_it() {
         McpTools::new([fixture_server("test", &[])], options)
     };
     let spawn = async |tools: &McpTools| {
-        let reply = tools
-            .call(&"test/spawn".parse().unwrap(), &Map::new(), std::time::Duration::from_mins(1))
-            .await
-            .unwrap();
+        let (tool, arguments) = (&"test/spawn".parse().unwrap(), &Map::new());
+        let (limit, place, index) = (std::time::Duration::from_mins(1), Place::OUTSIDE, 0);
+        let request = ToolRequest { tool, arguments, limit, place, index };
+        let reply = tools.call(request).await.unwrap();
         let pid: i32 = reply.content.parse().unwrap();
         assert!(is_alive(pid));
         pid

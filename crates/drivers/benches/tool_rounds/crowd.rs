@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use polity_drivers::mcp::McpTools;
 use polity_engine::closure::Closure;
-use polity_engine::driver::Tools;
+use polity_engine::driver::{Place, ToolRequest, Tools};
 use polity_engine::runtime::TaskHandle;
 use polity_model::event::{Event, Sequence, StreamId, ToolChange};
 use polity_model::machine::task::TaskStatus;
@@ -116,9 +116,7 @@ fn answered(store: &dyn Store, task: &TaskHandle) -> usize {
 
 /// What the tool has seen.
 async fn total(tools: &McpTools) -> String {
-    tools
-        .call(&"notes/total".parse().unwrap(), &Map::new(), Duration::from_mins(1))
-        .await
-        .unwrap()
-        .content
+    let (tool, arguments) = (&"notes/total".parse().unwrap(), &Map::new());
+    let (limit, place, index) = (Duration::from_mins(1), Place::OUTSIDE, 0);
+    tools.call(ToolRequest { tool, arguments, limit, place, index }).await.unwrap().content
 }

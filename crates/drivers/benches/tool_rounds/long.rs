@@ -10,11 +10,11 @@ use std::time::Duration;
 use polity_engine::closure::Closure;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
-    Tool, ToolFailure, ToolReply, Toolbox, Tools, ToolsUnavailable,
+    Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
-use polity_model::definition::{ToolName, ToolPattern};
+use polity_model::definition::ToolPattern;
 use polity_model::usage::Usage;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use crate::measure::{cpu, figure, median};
 use crate::workshop::{Workshop, agent, block_on, folder};
@@ -128,15 +128,14 @@ impl Tools for Plain {
     fn toolbox<'a>(
         &'a self,
         _patterns: &'a [ToolPattern],
+        _place: Place<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
         Box::pin(async { Ok(Arc::clone(&self.toolbox)) })
     }
 
     fn call<'a>(
         &'a self,
-        _tool: &'a ToolName,
-        _arguments: &'a Map<String, Value>,
-        _limit: Duration,
+        _request: ToolRequest<'a>,
     ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>> {
         let content = format!("noted {}", self.calls.fetch_add(1, Ordering::Relaxed));
         Box::pin(async { Ok(ToolReply { content, ..ToolReply::default() }) })

@@ -1,6 +1,6 @@
 use jiff::Timestamp;
 use polity_engine::closure::Closure;
-use polity_engine::driver::{History, Models, Toolbox, Unheard};
+use polity_engine::driver::{History, Models, Place, Toolbox, Unheard};
 use polity_model::failure::ErrorCategory;
 use polity_model::ids::ToolCallId;
 
@@ -42,6 +42,7 @@ async fn ask(messages: &[Message], marks: &[u32]) -> Result<ModelReply, ModelFai
         history: History::whole(messages),
         toolbox: &Toolbox::default(),
         marks,
+        place: Place::OUTSIDE,
         progress: &Unheard,
     };
     LanguageModels::new(Environment::empty()).call(request).await

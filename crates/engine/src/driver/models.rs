@@ -8,7 +8,7 @@ use polity_model::message::ToolCall;
 use polity_model::usage::Usage;
 use serde_json::{Map, Value};
 
-use super::{BoxFuture, History, Toolbox};
+use super::{BoxFuture, History, Place, Toolbox};
 use crate::closure::Closure;
 
 /// One call to a model. It borrows the conversation: nothing of it is copied.
@@ -22,6 +22,8 @@ pub struct ModelRequest<'a> {
     pub toolbox: &'a Toolbox,
     /// The marks that earlier calls of this task came back with, oldest first.
     pub marks: &'a [u32],
+    /// Where in the run this is asked.
+    pub place: Place<'a>,
     /// Who hears of the answer while it grows.
     pub progress: &'a dyn Progress,
 }

@@ -8,7 +8,7 @@ use polity_model::failure::Failure;
 use serde_json::{Map, Value};
 
 use super::shape::Shape;
-use super::{BoxFuture, NotReady};
+use super::{BoxFuture, NotReady, Place};
 
 /// One tool: what its server says of it, and what the home's settings do.
 #[derive(Debug)]
@@ -99,6 +99,21 @@ impl Toolbox {
     }
 }
 
+/// One call of a tool.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolRequest<'a> {
+    /// The tool.
+    pub tool: &'a ToolName,
+    /// What it is called with.
+    pub arguments: &'a Map<String, Value>,
+    /// How long it may take, from when the tool has it.
+    pub limit: Duration,
+    /// Where in the run it is called.
+    pub place: Place<'a>,
+    /// Which of the calls of its turn this is, from 0.
+    pub index: usize,
+}
+
 /// What a tool answered.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolReply {
@@ -141,14 +156,13 @@ pub trait Tools: Send + Sync {
     fn toolbox<'a>(
         &'a self,
         patterns: &'a [ToolPattern],
+        place: Place<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>>;
 
-    /// Makes one call, once, and gives it up after a time that counts from when the tool has it.
-    /// Dropping the future abandons the call, and tells the server so.
+    /// Makes one call, once, and gives it up when its time is over. Dropping the future abandons the
+    /// call, and tells the server so.
     fn call<'a>(
         &'a self,
-        tool: &'a ToolName,
-        arguments: &'a Map<String, Value>,
-        limit: Duration,
+        request: ToolRequest<'a>,
     ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>>;
 }

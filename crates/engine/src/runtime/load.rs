@@ -23,11 +23,12 @@ pub struct Loaded {
 pub async fn load(store: &Arc<dyn Store>, id: TaskId) -> Result<Loaded, EngineError> {
     let read = move |store: &dyn Store| -> Result<Loaded, EngineError> {
         let events = store.events(&StreamId::Task(id), Sequence::default())?;
-        let pins = match events.first().map(|first| &first.event) {
-            Some(Event::TaskCreated(created)) => created.pins.clone(),
+        let closure = match events.first().map(|first| &first.event) {
+            Some(Event::TaskCreated(created)) => {
+                Closure::load(store, &created.assigned_agent, &created.pins)?
+            }
             Some(_) | None => return Err(EngineError::NotFound(id)),
         };
-        let closure = Closure::load(store, &pins)?;
         let state =
             TaskState::load(&closure, events).map_err(|broken| EngineError::broken(id, &broken))?;
         Ok(Loaded { closure, state })

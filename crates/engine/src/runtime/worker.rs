@@ -27,6 +27,8 @@ use crate::state::TaskState;
 pub(super) struct Worker {
     shared: Arc<Shared>,
     closure: Closure,
+    /// The conversation, as [`Place`](crate::driver::Place) names it.
+    session: Arc<str>,
     state: TaskState,
     signals: mpsc::UnboundedReceiver<Signal>,
     /// The agent's tools, as their servers listed them last.
@@ -53,7 +55,8 @@ impl Worker {
     ) -> Self {
         let Loaded { closure, state } = loaded;
         let (toolbox, tools) = (Arc::default(), JoinSet::new());
-        Self { shared, closure, state, signals, toolbox, tools }
+        let session = closure.agent.name.as_str().into();
+        Self { shared, closure, session, state, signals, toolbox, tools }
     }
 
     pub(super) async fn run(mut self) -> Outcome {

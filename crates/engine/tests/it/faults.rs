@@ -284,7 +284,7 @@ fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &[TaskId]) {
         let ends = events.iter().filter(|recorded| is_end(&recorded.event)).count();
         assert_eq!(ends, 1, "a task ends once");
         let Event::TaskCreated(created) = &events[0].event else { panic!("{:?}", events[0]) };
-        let closure = Closure::load(journal, &created.pins).unwrap();
+        let closure = Closure::load(journal, &created.assigned_agent, &created.pins).unwrap();
         let folded = TaskState::load(&closure, events).unwrap().snapshot();
         assert_eq!(journal.task(&row).unwrap(), folded, "the rows say what the events say");
     }

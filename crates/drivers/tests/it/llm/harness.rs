@@ -8,7 +8,7 @@ use polity_drivers::Environment;
 use polity_drivers::llm::LanguageModels;
 use polity_engine::closure::Closure;
 use polity_engine::driver::{
-    History, ModelFailure, ModelReply, ModelRequest, Models, Progress, Tool, Toolbox,
+    History, ModelFailure, ModelReply, ModelRequest, Models, Place, Progress, Tool, Toolbox,
 };
 use polity_model::definition::AgentDefinition;
 use polity_model::ids::ToolCallId;
@@ -39,7 +39,7 @@ pub(crate) fn agent(provider: &str, url: &str) -> Closure {
         "llm_config": {"provider": provider, "model": "m-1", "endpoint": url,
             "price": {"input_per_million_usd": 1, "output_per_million_usd": 2}}});
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    Closure { agent: Arc::new(agent), script: None }
+    Closure { agent: Arc::new(agent), script: None, cast: Arc::default() }
 }
 
 /// Tools with these names.
@@ -93,6 +93,7 @@ impl Caller {
             history: History::whole(messages),
             toolbox: &self.toolbox,
             marks: &[],
+            place: Place::OUTSIDE,
             progress: &self.pieces,
         };
         self.models.call(request).await

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use polity_drivers::Environment;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::Launcher;
-use polity_engine::driver::{ToolFailure, ToolReply, Toolbox, Tools, ToolsUnavailable};
+use polity_engine::driver::{
+    Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+};
 use polity_model::definition::McpServerDefinition;
 use polity_testkit::mcp::{environment, fixture_server};
 use serde_json::Value;
@@ -70,7 +72,9 @@ impl Bench {
         arguments: Value,
     ) -> Result<ToolReply, ToolFailure> {
         let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-        self.tools.call(&tool.parse().unwrap(), &arguments, PATIENCE).await
+        let (tool, arguments) = (&tool.parse().unwrap(), &arguments);
+        let (limit, place, index) = (PATIENCE, Place::OUTSIDE, 0);
+        self.tools.call(ToolRequest { tool, arguments, limit, place, index }).await
     }
 
     /// Calls a tool that succeeds, and gives its text.
@@ -83,7 +87,7 @@ impl Bench {
     /// The tools of these patterns.
     pub(crate) async fn toolbox(&self, patterns: &[&str]) -> Result<Toolbox, ToolsUnavailable> {
         let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
-        self.tools.toolbox(&patterns).await.map(|toolbox| (*toolbox).clone())
+        self.tools.toolbox(&patterns, Place::OUTSIDE).await.map(|toolbox| (*toolbox).clone())
     }
 
     /// Why the tools of a pattern cannot be listed.

@@ -9,14 +9,15 @@ use polity_model::ids::{TaskId, ToolCallId};
 use tokio::time::error::Elapsed;
 
 use super::{Interrupted, Worker, interruption};
+use crate::closure::Closure;
 use crate::commands::{
     FailureCause, RecordAnswer, RecordFailure, RecordToolFailure, RecordToolReply, RetryExecution,
     RetryTool,
 };
 use crate::decide::Command;
 use crate::driver::{
-    ModelFailure, ModelReply, ModelRequest, Progress, ToolFailure, ToolReply, Toolbox,
-    ToolsUnavailable,
+    ModelFailure, ModelReply, ModelRequest, Place, Progress, ToolFailure, ToolReply, ToolRequest,
+    Toolbox, ToolsUnavailable,
 };
 use crate::runtime::Shared;
 
@@ -25,13 +26,13 @@ type Awaited = Result<Command, Interrupted>;
 impl Worker {
     /// Calls the model with the conversation as it is, which is borrowed for as long as that takes.
     pub(super) async fn call_model(&mut self) -> Awaited {
-        let Self { shared, closure, state, signals, toolbox, .. } = self;
+        let Self { shared, closure, session, state, signals, toolbox, .. } = self;
         let limit = closure
             .llm()
             .map_or(Duration::MAX, |llm| Duration::from_secs(llm.llm_config.timeout_seconds.get()));
         let mut began = shared.parts.clock.now();
         let call = async {
-            match tools_of(shared, closure).await {
+            match tools_of(shared, closure, Place { session, turn: state.turn() }).await {
                 Ok(listed) => *toolbox = listed,
                 // The model goes on with what it had: a server that is gone shows when it is
                 // called, and the others are still there.
@@ -47,6 +48,7 @@ impl Worker {
                 history: state.history(),
                 toolbox,
                 marks: state.marks(),
+                place: Place { session, turn: state.turn() },
                 progress: &LiveText { shared, task: state.id() },
             };
             let call = shared.parts.models.call(request);
@@ -71,9 +73,10 @@ impl Worker {
     /// Lists the agent's tools for a task that goes on with tool calls. Where that fails, the calls
     /// themselves will show it.
     pub(super) async fn look_for_tools(&mut self) -> Option<Interrupted> {
-        let Self { shared, closure, state, signals, .. } = self;
+        let Self { shared, closure, session, state, signals, .. } = self;
+        let place = Place { session, turn: state.turn() };
         let listed = tokio::select! {
-            listed = tools_of(shared, closure) => listed,
+            listed = tools_of(shared, closure, place) => listed,
             interrupted = interruption(shared, state, signals) => return Some(interrupted),
         };
         match listed {
@@ -87,13 +90,18 @@ impl Worker {
 
     /// Makes a tool call on the side.
     pub(super) fn call_tool(&mut self, call_id: ToolCallId, limit: Duration) {
-        let Some(call) = self.state.calls().get(call_id) else { return };
+        let calls = self.state.calls();
+        let Some((index, call)) = calls.index(call_id).zip(calls.get(call_id)) else { return };
         let Some(tool) = call.tool.clone() else { return };
         let arguments = call.arguments().clone();
-        let shared = Arc::clone(&self.shared);
+        let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
+        let turn = self.state.turn();
         self.tools.spawn(async move {
+            let place = Place { session: &session, turn };
+            let (tool, arguments) = (&tool, &arguments);
+            let request = ToolRequest { tool, arguments, limit, place, index };
             let began = shared.parts.clock.now();
-            let answer = shared.parts.tools.call(&tool, &arguments, limit).await;
+            let answer = shared.parts.tools.call(request).await;
             let duration_ms = elapsed_ms(began, shared.parts.clock.now());
             tool_outcome(call_id, answer, duration_ms)
         });
@@ -112,10 +120,11 @@ impl Worker {
 /// The tools that the agent may use. An agent without tools asks no one.
 async fn tools_of(
     shared: &Shared,
-    closure: &crate::closure::Closure,
+    closure: &Closure,
+    place: Place<'_>,
 ) -> Result<Arc<Toolbox>, ToolsUnavailable> {
     match closure.llm() {
-        Some(llm) if !llm.tools.is_empty() => shared.parts.tools.toolbox(&llm.tools).await,
+        Some(llm) if !llm.tools.is_empty() => shared.parts.tools.toolbox(&llm.tools, place).await,
         Some(_) | None => Ok(Arc::default()),
     }
 }
