@@ -110,7 +110,7 @@ impl App {
     pub(crate) fn task_row(&self, store: &dyn Store, id: &str) -> Result<TaskRow, CliError> {
         let list = "`polity task list` shows the tasks there are";
         if id == "last" {
-            let newest = TaskFilter { limit: Some(1), ..TaskFilter::default() };
+            let newest = TaskFilter { limit: Some(1), roots_only: true, ..TaskFilter::default() };
             let none = || CliError::not_found("there are no tasks yet");
             return store.task_rows(&newest)?.pop().ok_or_else(none);
         }
@@ -187,8 +187,7 @@ impl Workshop {
             entropy: Arc::new(SystemEntropy),
             owners: Arc::new(instances),
             instance: id,
-            concurrent_tasks: home.settings.limits.concurrent_tasks,
-            input_bytes_max: home.settings.limits.input_bytes.get(),
+            limits: home.settings.limits,
         })?;
         Ok(Self { runtime, store, tools, _alive: alive })
     }

@@ -4,12 +4,13 @@ mod detach;
 mod follow;
 
 use std::io::{IsTerminal, Read};
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 
 use polity_engine::closure::Closure;
-use polity_engine::commands::CreateTask;
-use polity_model::definition::{AgentDefinition, Home, Lookup};
+use polity_engine::commands::{CreateTask, Origin};
+use polity_model::definition::{AgentDefinition, Budget, Home, Lookup, UsdLimit};
 use polity_model::event::PinKind;
 use polity_model::failure::ErrorCode;
 use polity_model::machine::task::TaskStatus;
@@ -38,10 +39,12 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
     let agent = resolve(app, &home, &args.name)?;
     let create = CreateTask {
         closure: closure(&home, agent)?,
+        origin: Origin::Outside,
         parameters: parameters(&args.params)?,
         description: read_input(args.input.as_deref(), home.settings.limits.input_bytes.get())?,
         class: args.class,
         retention_days: args.retention_days,
+        budget: budget(args.max_cost_usd, args.max_tokens),
     };
     block_on(async {
         let workshop = Workshop::open(app, &home)?;
@@ -139,6 +142,12 @@ fn read_input(input: Option<&str>, bytes_max: u64) -> Result<String, CliError> {
         }
         Some(text) => Ok(text.to_owned()),
     }
+}
+
+/// What the task may spend, if the command says so.
+fn budget(max_cost_usd: Option<UsdLimit>, max_tokens: Option<NonZeroU64>) -> Option<Budget> {
+    let is_limited = max_cost_usd.is_some() || max_tokens.is_some();
+    is_limited.then_some(Budget { max_cost_usd, max_tokens })
 }
 
 fn parameters(params: &[String]) -> Result<Map<String, Value>, CliError> {
