@@ -21,6 +21,7 @@ use polity_store::{Access, Durability, SqliteStore, Store, TaskFilter, TaskRow};
 use crate::args::{Options, Verbosity};
 use crate::error::CliError;
 use crate::home::HomeFolder;
+use crate::telemetry::Telemetry;
 
 /// What every command begins with.
 #[derive(Debug, Clone)]
@@ -163,6 +164,7 @@ pub(crate) struct Workshop {
     /// The store that it runs them on.
     pub(crate) store: Arc<dyn Store>,
     tools: Arc<McpTools>,
+    telemetry: Telemetry,
     _alive: Instance,
 }
 
@@ -189,14 +191,15 @@ impl Workshop {
             instance: id,
             limits: home.settings.limits,
         })?;
-        Ok(Self { runtime, store, tools, _alive: alive })
+        let telemetry = Telemetry::start(app, &runtime, &store, &environment());
+        Ok(Self { runtime, store, tools, telemetry, _alive: alive })
     }
 
     /// Ends what was started for the work, and waits until it is gone.
     pub(crate) async fn close(self) {
-        let Self { runtime, store, tools, _alive } = self;
+        let Self { runtime, store, tools, telemetry, _alive } = self;
         drop(runtime);
-        tools.shutdown().await;
+        tokio::join!(tools.shutdown(), telemetry.close());
         drop(store);
     }
 

@@ -2,7 +2,7 @@
 //! journal: the engine tells it what to do and records what came of it.
 
 mod environment;
-mod http;
+pub mod http;
 pub mod llm;
 pub mod mcp;
 pub mod process;
