@@ -70,6 +70,7 @@ impl Exit {
                 Self::OverLimit
             }
             ErrorCode::EmptyAnswer
+            | ErrorCode::InvalidOutput
             | ErrorCode::ModelUnavailable
             | ErrorCode::ModelRejected
             | ErrorCode::ToolsUnavailable

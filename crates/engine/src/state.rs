@@ -56,6 +56,8 @@ pub struct TaskState {
     kept_from: u32,
     review: Option<OpenReview>,
     iterations: u32,
+    /// How often the model was told that its answer cannot be used.
+    corrections: u32,
     checkpoints: u32,
     marks: Vec<u32>,
     cancel_requested: bool,
@@ -147,6 +149,7 @@ impl TaskState {
             kept_from: 0,
             review: None,
             iterations: 0,
+            corrections: 0,
             checkpoints: 0,
             marks: Vec::new(),
             cancel_requested: false,
@@ -239,7 +242,12 @@ impl TaskState {
                 self.task.advance(TaskTransition::Resume, at)?;
                 self.calls.decided(review.subject.call_id(), verdict)?;
             }
-            Event::MessageAdded { message } => self.context.say(message),
+            Event::MessageAdded { message } => {
+                if self.doing == LoopState::Answered {
+                    self.corrections += 1;
+                }
+                self.context.say(message);
+            }
             Event::CheckpointTaken { .. } => self.checkpoints += 1,
         }
         self.sequence = sequence;
@@ -251,11 +259,11 @@ impl TaskState {
         Ok(())
     }
 
-    /// The loop ends with the task, unless the model's last answer has ended it already.
+    /// The loop ends with the task.
     fn over(&mut self) -> Result<(), IllegalTransition<LoopState>> {
         self.review = None;
         self.retry_at = None;
-        if self.doing == LoopState::Over { Ok(()) } else { self.loop_on(LoopEvent::End) }
+        self.loop_on(LoopEvent::End)
     }
 
     fn result(&self, result: ResultRef) -> Option<String> {
@@ -359,10 +367,17 @@ impl TaskState {
         self.iterations
     }
 
+    /// How often the model was told that its answer cannot be used.
+    pub fn corrections(&self) -> u32 {
+        self.corrections
+    }
+
     /// The turn that the task is in, from 1: what the model is asked next, or has asked for last.
     pub fn turn(&self) -> u32 {
         match self.doing {
-            LoopState::Acting | LoopState::Asking | LoopState::Over => self.iterations.max(1),
+            LoopState::Acting | LoopState::Asking | LoopState::Answered | LoopState::Over => {
+                self.iterations.max(1)
+            }
             LoopState::Idle | LoopState::Reasoning | LoopState::BackingOff => self.iterations + 1,
         }
     }

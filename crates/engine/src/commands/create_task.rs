@@ -83,11 +83,7 @@ impl CreateTask {
 /// A field that promises something which no part of this version does. Running the agent all the
 /// same would break the promise in silence.
 fn not_kept(llm: &LlmAgent) -> Option<&'static str> {
-    let fields = [
-        ("sub_agents", !llm.sub_agents.is_empty()),
-        ("output_schema", llm.output_schema.is_some()),
-        ("a budget", llm.budget.is_some()),
-    ];
+    let fields = [("sub_agents", !llm.sub_agents.is_empty()), ("a budget", llm.budget.is_some())];
     fields.into_iter().find_map(|(field, given)| given.then_some(field))
 }
 

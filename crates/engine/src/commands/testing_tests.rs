@@ -87,8 +87,12 @@ pub(super) fn with(mut state: TaskState, events: Vec<Event>) -> TaskState {
 }
 
 pub(super) fn pending() -> TaskState {
+    pending_with(&closure())
+}
+
+fn pending_with(closure: &Closure) -> TaskState {
     let create = CreateTask {
-        closure: closure(),
+        closure: closure.clone(),
         description: "Ada".into(),
         parameters: Map::new(),
         class: None,
@@ -103,12 +107,19 @@ pub(super) fn pending() -> TaskState {
         at: given().now,
         event: events.remove(0),
     };
-    with(TaskState::begin(&closure(), first).unwrap(), rest)
+    with(TaskState::begin(closure, first).unwrap(), rest)
 }
 
 pub(super) fn running() -> TaskState {
     let events = StartTask.decide(&pending(), &mut given()).unwrap().events;
     with(pending(), events)
+}
+
+/// A task of another agent than the usual one.
+pub(super) fn running_with(closure: &Closure) -> TaskState {
+    let pending = pending_with(closure);
+    let events = StartTask.decide(&pending, &mut given()).unwrap().events;
+    with(pending, events)
 }
 
 pub(super) fn backing_off() -> TaskState {
