@@ -188,9 +188,7 @@ impl From<Rejection> for CliError {
                 "let agents hand work on over fewer steps, or raise limits.sub_agent_depth in \
                  polity.yaml",
             ),
-            Rejection::KindNotRunnable { .. } | Rejection::FieldNotKept { .. } => {
-                Self::unsupported(&rejection)
-            }
+            Rejection::KindNotRunnable { .. } => Self::unsupported(&rejection),
             Rejection::Finished { .. } => Self::conflict(&rejection),
             Rejection::AwaitingHuman { task } => {
                 Self::new("awaiting_human", Exit::AwaitingHuman, &rejection)

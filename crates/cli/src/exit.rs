@@ -71,6 +71,7 @@ impl Exit {
             | ErrorCode::LimitContext
             | ErrorCode::Budget => Self::OverLimit,
             ErrorCode::EmptyAnswer
+            | ErrorCode::InvalidOutput
             | ErrorCode::ModelUnavailable
             | ErrorCode::ModelRejected
             | ErrorCode::ToolsUnavailable

@@ -148,14 +148,6 @@ pub enum Rejection {
         /// Its kind.
         kind: &'static str,
     },
-    /// The agent asks for something that would otherwise be ignored without a word.
-    #[error("agent \"{agent}\" has {field}, which this version cannot keep to yet")]
-    FieldNotKept {
-        /// The agent.
-        agent: Name,
-        /// The field of its definition.
-        field: &'static str,
-    },
     /// The task has ended.
     #[error("task {task} is already {status}")]
     Finished {

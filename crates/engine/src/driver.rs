@@ -4,7 +4,6 @@
 mod history;
 mod models;
 mod place;
-mod shape;
 mod tools;
 
 use std::future::Future;

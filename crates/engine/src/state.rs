@@ -18,6 +18,7 @@ use polity_model::machine::{IllegalTransition, Machine};
 use polity_model::message::Message;
 use polity_model::review::ReviewSubject;
 use polity_model::task::{RunFinished, Task, TaskEnd, TaskExecution, TaskOrder};
+use polity_model::usage::Usage;
 
 pub use calls::{Call, TurnCalls};
 
@@ -56,6 +57,8 @@ pub struct TaskState {
     kept_from: u32,
     review: Option<OpenReview>,
     iterations: u32,
+    /// How often the model was told that its answer cannot be used.
+    corrections: u32,
     checkpoints: u32,
     marks: Vec<u32>,
     cancel_requested: bool,
@@ -148,6 +151,7 @@ impl TaskState {
             kept_from: 0,
             review: None,
             iterations: 0,
+            corrections: 0,
             checkpoints: 0,
             marks: Vec::new(),
             cancel_requested: false,
@@ -215,17 +219,7 @@ impl TaskState {
                 self.retry_at = None;
             }
             Event::ModelAnswered { message, usage, mark, .. } => {
-                self.task.add_usage(usage)?;
-                self.context.charge(usage);
-                let acts = !message.tool_calls().is_empty();
-                if acts {
-                    self.calls.begin(message.tool_calls());
-                }
-                self.context.say(message);
-                self.iterations += 1;
-                self.call_retries = 0;
-                self.marks.extend(mark);
-                self.loop_on(if acts { LoopEvent::Act } else { LoopEvent::Answer })?;
+                self.answered(message, usage, mark)?;
             }
             Event::ModelFailed { mark, .. } => {
                 self.marks.extend(mark);
@@ -250,10 +244,36 @@ impl TaskState {
                 self.task.advance(TaskTransition::Resume, at)?;
                 self.calls.decided(review.subject.call_id(), verdict)?;
             }
-            Event::MessageAdded { message } => self.context.say(message),
+            Event::MessageAdded { message } => {
+                if self.doing == LoopState::Answered {
+                    self.corrections += 1;
+                }
+                self.context.say(message);
+            }
             Event::CheckpointTaken { .. } => self.checkpoints += 1,
         }
         self.sequence = sequence;
+        Ok(())
+    }
+
+    /// The model has answered: it asks for tools, or says what it has to say.
+    fn answered(
+        &mut self,
+        message: Message,
+        usage: Usage,
+        mark: Option<u32>,
+    ) -> Result<(), BrokenJournal> {
+        self.task.add_usage(usage)?;
+        self.context.charge(usage);
+        let acts = !message.tool_calls().is_empty();
+        if acts {
+            self.calls.begin(message.tool_calls());
+        }
+        self.context.say(message);
+        self.iterations += 1;
+        self.call_retries = 0;
+        self.marks.extend(mark);
+        self.loop_on(if acts { LoopEvent::Act } else { LoopEvent::Answer })?;
         Ok(())
     }
 
@@ -262,11 +282,11 @@ impl TaskState {
         Ok(())
     }
 
-    /// The loop ends with the task, unless the model's last answer has ended it already.
+    /// The loop ends with the task.
     fn over(&mut self) -> Result<(), IllegalTransition<LoopState>> {
         self.review = None;
         self.retry_at = None;
-        if self.doing == LoopState::Over { Ok(()) } else { self.loop_on(LoopEvent::End) }
+        self.loop_on(LoopEvent::End)
     }
 
     fn result(&self, result: ResultRef) -> Option<String> {
@@ -375,10 +395,17 @@ impl TaskState {
         self.iterations
     }
 
+    /// How often the model was told that its answer cannot be used.
+    pub fn corrections(&self) -> u32 {
+        self.corrections
+    }
+
     /// The turn that the task is in, from 1: what the model is asked next, or has asked for last.
     pub fn turn(&self) -> u32 {
         match self.doing {
-            LoopState::Acting | LoopState::Asking | LoopState::Over => self.iterations.max(1),
+            LoopState::Acting | LoopState::Asking | LoopState::Answered | LoopState::Over => {
+                self.iterations.max(1)
+            }
             LoopState::Idle | LoopState::Reasoning | LoopState::BackingOff => self.iterations + 1,
         }
     }

@@ -41,8 +41,8 @@ pub use self::agent::{
     A2aCapabilities, A2aDefinition, A2aTransport, AccessType, AgentDefinition, AgentIdentity,
     AgentKind, AgentMode, AgentType, AuthenticationDefinition, AuthenticationType, Budget,
     CliAgent, ErrorRule, InputPattern, LlmAgent, LlmConfig, OutputFormat, OutputParser,
-    OutputPattern, PermissionPolicy, Price, Provider, RateLimit, RemoteAgent, ResourceLimits,
-    StopSignal, Workspace,
+    OutputPattern, OutputSchema, PermissionPolicy, Price, Provider, RateLimit, RemoteAgent,
+    ResourceLimits, StopSignal, Workspace,
 };
 pub use self::decode::PROBLEMS_PER_FILE_MAX;
 pub use self::digest::{Digest, InvalidDigest};

@@ -53,6 +53,8 @@ pub enum ErrorCode {
     Budget,
     /// The model answered with neither text nor tool calls.
     EmptyAnswer,
+    /// The model's answers did not fit the agent's `output_schema`, however often it was told.
+    InvalidOutput,
     /// The model could not be reached, or was overloaded, until the retries ran out.
     ModelUnavailable,
     /// The model refused the request; the same request would be refused again.
@@ -75,6 +77,7 @@ impl ErrorCode {
             Self::LimitContext => "limit_context",
             Self::Budget => "budget",
             Self::EmptyAnswer => "empty_answer",
+            Self::InvalidOutput => "invalid_output",
             Self::ModelUnavailable => "model_unavailable",
             Self::ModelRejected => "model_rejected",
             Self::ToolsUnavailable => "tools_unavailable",

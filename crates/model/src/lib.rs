@@ -15,6 +15,7 @@ pub mod message;
 pub mod name;
 pub mod review;
 pub mod session;
+pub mod shape;
 pub mod state;
 pub mod task;
 pub mod trace;

@@ -117,7 +117,7 @@ impl TaskSpans {
             Event::ToolChanged { call_id, change } => {
                 self.tell_call(*call_id, change, recorded, ended);
             }
-            Event::ReviewOpened { .. } => {
+            Event::ReviewOpened { .. } | Event::TaskPaused => {
                 self.end(at, Outcome { status: "awaiting_human", error: None }, ended);
             }
             Event::TaskReleased => {
@@ -163,6 +163,7 @@ impl TaskSpans {
             ToolChange::Fail { failure, .. } => {
                 self.end_call(id, at, Some(failure.category.label()), ended);
             }
+            ToolChange::Wait => self.end_call(id, at, None, ended),
             ToolChange::Doubt => self.end_call(id, at, Some(convention::IN_DOUBT), ended),
             ToolChange::Answer { is_error, .. } => {
                 self.end_call(id, at, is_error.then_some(convention::TOOL_ERROR), ended);

@@ -66,6 +66,7 @@ fn created(parent: Option<TaskId>) -> Event {
         class: None,
         retention_days: None,
         parent_task_id: parent,
+        budget: None,
     })
 }
 

@@ -7,6 +7,7 @@ mod definitions;
 mod faults;
 mod kills;
 mod models;
+mod outputs;
 mod processes;
 mod reviews;
 mod run;

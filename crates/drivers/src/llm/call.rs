@@ -71,9 +71,10 @@ impl Line {
             return Err(Fault::lasting("there is no message to answer".into()));
         }
         let takes_temperature = !self.refuses_temperature(target.model);
+        let instruction = llm.instruction();
         let mut prompt = Prompt {
             model: target.model,
-            system: llm.identity.system_prompt.as_str(),
+            system: &instruction,
             temperature: takes_temperature.then(|| llm.temperature.get()),
             turns: &turns,
             tools: names,

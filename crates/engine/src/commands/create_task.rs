@@ -3,7 +3,7 @@
 //! belongs to the process that creates it from its first moment on, so there is no instant at which
 //! a crash would leave it unowned.
 
-use polity_model::definition::{AgentKind, Budget, Limits, LlmAgent};
+use polity_model::definition::{AgentKind, Budget, Limits};
 use polity_model::event::{Epoch, Event, TaskCreated};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::session::task_of_call;
@@ -113,24 +113,15 @@ impl CreateTask {
     }
 }
 
-/// Whether this version does all that the agent's definition promises.
+/// Whether this version knows how to run the agent.
 fn check_runnable(closure: &Closure) -> Result<(), Rejection> {
     let agent = closure.agent.name.clone();
     match &closure.agent.kind {
-        AgentKind::Llm(llm) => match not_kept(llm) {
-            Some(field) => Err(Rejection::FieldNotKept { agent, field }),
-            None => Ok(()),
-        },
+        AgentKind::Llm(_) => Ok(()),
         kind @ (AgentKind::Cli(_) | AgentKind::Remote(_)) => {
             Err(Rejection::KindNotRunnable { agent, kind: kind.label() })
         }
     }
-}
-
-/// A field that promises something which no part of this version does. Running the agent all the
-/// same would break the promise in silence.
-fn not_kept(llm: &LlmAgent) -> Option<&'static str> {
-    llm.output_schema.is_some().then_some("output_schema")
 }
 
 #[cfg(test)]

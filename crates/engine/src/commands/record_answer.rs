@@ -1,6 +1,7 @@
 //! The model has answered. The runtime drives it with what the driver brought. An answer that asks
-//! for tools leads on to them; any other ends the task. The answer is recorded even when the task
-//! is to be cancelled, because it has been paid for.
+//! for tools leads on to them; any other ends the task, unless it is not the JSON that the agent's
+//! `output_schema` asks for: then the model is told, and asked again. The answer is recorded even
+//! when the task is to be cancelled, because it has been paid for.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use polity_model::usage::{Cost, Usage};
 
 use super::acting::{Acting, CallView};
 use super::asked_tools::{Fate, fate};
-use super::{cancel_with, end_execution, expect_reasoning, fail};
+use super::{cancel_with, end_execution, expect_reasoning, fail, output};
 use crate::decide::{Decision, Given, Rejection, llm};
 use crate::driver::ModelReply;
 use crate::state::TaskState;
@@ -50,9 +51,15 @@ impl RecordAnswer {
             .iter()
             .map(|asked| asked.with_id(ToolCallId::from_random_bytes(given.entropy.id_bytes())))
             .collect();
+        let schema = llm.output_schema.as_ref().filter(|_| tool_calls.is_empty());
+        let output = schema.map(|schema| output::json_of(schema, &self.reply));
+        let content = match &output {
+            Some(Ok(json)) => json,
+            Some(Err(_)) | None => self.reply.content.as_str(),
+        };
         let answered = Event::ModelAnswered {
             message: Message::Assistant {
-                content: self.reply.content.clone(),
+                content: content.to_owned(),
                 tool_calls: tool_calls.clone(),
                 timestamp: given.now,
             },
@@ -68,13 +75,18 @@ impl RecordAnswer {
             return Ok(cancel_with(state, vec![answered]));
         }
         let mut events = vec![answered];
-        if self.reply.content.trim().is_empty() {
-            let message = "the model answered with neither text nor tool calls".to_owned();
-            fail(state, &mut events, ErrorCode::EmptyAnswer, message);
-        } else if let Some(over) = given.spending.exceeded() {
-            fail(state, &mut events, ErrorCode::Budget, over.to_owned());
-        } else {
-            complete(state, given, &mut events);
+        match output {
+            Some(Err(problem)) => {
+                return Ok(output::correct(state, llm, given, events, &problem));
+            }
+            None if content.trim().is_empty() => {
+                let message = "the model answered with neither text nor tool calls".to_owned();
+                fail(state, &mut events, ErrorCode::EmptyAnswer, message);
+            }
+            Some(Ok(_)) | None => match given.spending.exceeded() {
+                Some(over) => fail(state, &mut events, ErrorCode::Budget, over.to_owned()),
+                None => complete(state, given, &mut events),
+            },
         }
         Ok(Decision { events, effects: Vec::new() })
     }

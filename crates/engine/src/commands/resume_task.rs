@@ -42,7 +42,10 @@ impl ResumeTask {
                     Ok(call_model(state, given, vec![Event::TaskResumed], []))
                 }
                 (LoopState::Acting, _) => resume_calls(state, given),
-                (LoopState::Asking | LoopState::Over, _) => Err(out_of_place(state, "ResumeTask")),
+                // What follows from an answer is in the commit that has the answer.
+                (LoopState::Asking | LoopState::Answered | LoopState::Over, _) => {
+                    Err(out_of_place(state, "ResumeTask"))
+                }
             },
         }
     }

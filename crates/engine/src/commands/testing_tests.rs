@@ -90,7 +90,11 @@ pub(super) fn with(mut state: TaskState, events: Vec<Event>) -> TaskState {
 }
 
 pub(super) fn pending() -> TaskState {
-    let create = CreateTask::new(closure(), "Ada");
+    pending_with(&closure())
+}
+
+fn pending_with(closure: &Closure) -> TaskState {
+    let create = CreateTask::new(closure.clone(), "Ada");
     let limits = Settings::default().limits;
     let mut events = create.decide(instance(1), &limits, &mut given()).unwrap().events;
     let rest = events.split_off(1);
@@ -101,12 +105,19 @@ pub(super) fn pending() -> TaskState {
         at: given().now,
         event: events.remove(0),
     };
-    with(TaskState::begin(&closure(), first).unwrap(), rest)
+    with(TaskState::begin(closure, first).unwrap(), rest)
 }
 
 pub(super) fn running() -> TaskState {
     let events = StartTask.decide(&pending(), &mut given()).unwrap().events;
     with(pending(), events)
+}
+
+/// A task of another agent than the usual one.
+pub(super) fn running_with(closure: &Closure) -> TaskState {
+    let pending = pending_with(closure);
+    let events = StartTask.decide(&pending, &mut given()).unwrap().events;
+    with(pending, events)
 }
 
 pub(super) fn backing_off() -> TaskState {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use polity_model::definition::{ToolName, ToolPattern};
 use polity_model::failure::Failure;
+use polity_model::shape::Shape;
 use serde_json::{Map, Value};
 
-use super::shape::Shape;
 use super::{BoxFuture, NotReady, Place};
 
 /// One tool: what its server says of it, and what the home's settings do.
@@ -28,7 +28,7 @@ pub struct Tool {
     pub timeout: Duration,
     /// The tools to try instead when this one fails, in order.
     pub fallback_tools: Vec<ToolName>,
-    arguments: Shape,
+    arguments: Option<Shape>,
     results: Option<Shape>,
 }
 
@@ -43,10 +43,8 @@ impl Tool {
         timeout: Duration,
         fallback_tools: Vec<ToolName>,
     ) -> Self {
-        let arguments = Shape::compile(&input_schema, &format!("the input schema of {name}"));
-        let results = output_schema
-            .as_ref()
-            .map(|schema| Shape::compile(schema, &format!("the output schema of {name}")));
+        let arguments = shape(&input_schema, "input", &name);
+        let results = output_schema.as_ref().and_then(|schema| shape(schema, "output", &name));
         Self {
             name,
             description,
@@ -62,13 +60,26 @@ impl Tool {
 
     /// Whether these arguments fit the input schema; if not, what a model should change.
     pub fn check_arguments(&self, arguments: &Map<String, Value>) -> Result<(), String> {
-        self.arguments.check(&Value::Object(arguments.clone()))
+        match &self.arguments {
+            Some(shape) => shape.check(&Value::Object(arguments.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Whether a structured result fits the output schema; if not, what is wrong with it.
     pub fn check_result(&self, result: &Value) -> Result<(), String> {
         self.results.as_ref().map_or(Ok(()), |shape| shape.check(result))
     }
+}
+
+/// A schema that cannot be compiled checks nothing: a server's mistake should not make its tool
+/// useless.
+fn shape(schema: &Map<String, Value>, which: &str, tool: &ToolName) -> Option<Shape> {
+    let shape = Shape::compile(schema);
+    if let Err(error) = &shape {
+        tracing::warn!("the {which} schema of {tool} is not checked: {error}");
+    }
+    shape.ok()
 }
 
 /// The tools that one agent has at this moment.
@@ -171,4 +182,28 @@ pub trait Tools: Send + Sync {
         &'a self,
         request: ToolRequest<'a>,
     ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_schema_that_cannot_be_understood_checks_nothing() {
+        for schema in [
+            json!({"type": "no such type"}),
+            json!({"$ref": "https://example.com/schema.json"}),
+            json!({"$ref": "#/nowhere"}),
+        ] {
+            let schema = schema.as_object().unwrap();
+            let name = "files/read".parse().unwrap();
+            let (output, second) = (Some(schema.clone()), Duration::from_secs(1));
+            let tool =
+                Tool::new(name, String::new(), schema.clone(), output, true, second, Vec::new());
+            assert_eq!(tool.check_arguments(&Map::new()), Ok(()), "{schema:?}");
+            assert_eq!(tool.check_result(&json!(7)), Ok(()), "{schema:?}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ mod cli;
 mod cli_args;
 mod cli_file;
 mod llm;
+mod output_schema;
 mod remote;
 
 use schemars::JsonSchema;
@@ -19,6 +20,7 @@ pub use self::cli::{
     OutputParser, OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, Workspace,
 };
 pub use self::llm::{Budget, LlmAgent, LlmConfig, Price, Provider};
+pub use self::output_schema::OutputSchema;
 pub use self::remote::RemoteAgent;
 
 pub(crate) use self::cli_file::CliAgentFile;

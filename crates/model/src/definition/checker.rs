@@ -180,6 +180,16 @@ impl Checker {
         }
     }
 
+    /// The way to an entry of the mapping, or to an item of the list, that stands at `path`.
+    pub(crate) fn step_into(&self, path: &Path, step: &str) -> Path {
+        let is_list =
+            self.node(path).is_some_and(|node| matches!(node.kind, NodeKind::Sequence(_)));
+        match step.parse() {
+            Ok(index) if is_list => path.index(index),
+            Ok(_) | Err(_) => path.field(step),
+        }
+    }
+
     fn node(&self, path: &Path) -> Option<&Node> {
         path.0.iter().try_fold(&self.tree, |node, segment| Some(step(node, segment)?.node))
     }

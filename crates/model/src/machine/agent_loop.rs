@@ -5,12 +5,13 @@
 //! idle         back_off backing_off
 //! reasoning    call     reasoning     the process that called is gone, and another calls again
 //! reasoning    act      acting
-//! reasoning    answer   over
+//! reasoning    answer   answered
 //! reasoning    fail     idle
 //! backing_off  call     reasoning
 //! acting       call     reasoning     every tool call has its answer
 //! acting       ask      asking
 //! asking       reply    acting
+//! answered     call     reasoning     the answer cannot be used, and the model is told why
 //! any but over end      over
 //! ```
 
@@ -31,6 +32,8 @@ pub enum LoopState {
     Acting,
     /// A person decides about a tool call, or about one of a sub-agent.
     Asking,
+    /// The model has answered without asking for tools.
+    Answered,
     /// The loop has ended.
     Over,
 }
@@ -42,7 +45,7 @@ pub enum LoopEvent {
     Call,
     /// The model asks for tools.
     Act,
-    /// The model has answered for good.
+    /// The model has answered, and asks for no tools.
     Answer,
     /// The call of the model failed.
     Fail,
@@ -60,8 +63,15 @@ impl Machine for LoopState {
     type Event = LoopEvent;
     const SUBJECT: &'static str = "loop";
     const INITIAL: Self = Self::Idle;
-    const STATES: &'static [Self] =
-        &[Self::Idle, Self::Reasoning, Self::BackingOff, Self::Acting, Self::Asking, Self::Over];
+    const STATES: &'static [Self] = &[
+        Self::Idle,
+        Self::Reasoning,
+        Self::BackingOff,
+        Self::Acting,
+        Self::Asking,
+        Self::Answered,
+        Self::Over,
+    ];
     const EVENTS: &'static [LoopEvent] = &[
         LoopEvent::Call,
         LoopEvent::Act,
@@ -77,22 +87,28 @@ impl Machine for LoopState {
     fn after(self, event: LoopEvent) -> Option<Self> {
         use LoopEvent as On;
         match (self, event) {
-            (Self::Idle | Self::Reasoning | Self::BackingOff | Self::Acting, On::Call) => {
-                Some(Self::Reasoning)
-            }
+            (
+                Self::Idle | Self::Reasoning | Self::BackingOff | Self::Acting | Self::Answered,
+                On::Call,
+            ) => Some(Self::Reasoning),
             (Self::Reasoning, On::Act) | (Self::Asking, On::Reply) => Some(Self::Acting),
             (Self::Reasoning, On::Fail) => Some(Self::Idle),
             (Self::Idle, On::BackOff) => Some(Self::BackingOff),
             (Self::Acting, On::Ask) => Some(Self::Asking),
-            (Self::Reasoning, On::Answer)
-            | (
-                Self::Idle | Self::Reasoning | Self::BackingOff | Self::Acting | Self::Asking,
+            (Self::Reasoning, On::Answer) => Some(Self::Answered),
+            (
+                Self::Idle
+                | Self::Reasoning
+                | Self::BackingOff
+                | Self::Acting
+                | Self::Asking
+                | Self::Answered,
                 On::End,
             ) => Some(Self::Over),
             (Self::Idle, On::Act | On::Answer | On::Fail | On::Ask | On::Reply)
             | (Self::Reasoning, On::BackOff | On::Ask | On::Reply)
             | (
-                Self::BackingOff,
+                Self::BackingOff | Self::Answered,
                 On::Act | On::Answer | On::Fail | On::BackOff | On::Ask | On::Reply,
             )
             | (Self::Acting, On::Act | On::Answer | On::Fail | On::BackOff | On::Reply)
@@ -118,6 +134,7 @@ impl Machine for LoopState {
             Self::BackingOff => "backing_off",
             Self::Acting => "acting",
             Self::Asking => "asking",
+            Self::Answered => "answered",
             Self::Over => "over",
         }
     }
@@ -145,7 +162,7 @@ impl fmt::Display for LoopState {
 #[cfg(test)]
 mod tests {
     use super::LoopEvent::{Act, Answer, Ask, BackOff, Call, End, Fail, Reply};
-    use super::LoopState::{Acting, Asking, BackingOff, Idle, Over, Reasoning};
+    use super::LoopState::{Acting, Answered, Asking, BackingOff, Idle, Over, Reasoning};
     use super::*;
     use crate::machine::testing::{check_reachable, check_table};
 
@@ -157,7 +174,7 @@ mod tests {
             (Idle, End, Over),
             (Reasoning, Call, Reasoning),
             (Reasoning, Act, Acting),
-            (Reasoning, Answer, Over),
+            (Reasoning, Answer, Answered),
             (Reasoning, Fail, Idle),
             (Reasoning, End, Over),
             (BackingOff, Call, Reasoning),
@@ -167,6 +184,8 @@ mod tests {
             (Acting, End, Over),
             (Asking, Reply, Acting),
             (Asking, End, Over),
+            (Answered, Call, Reasoning),
+            (Answered, End, Over),
         ]);
     }
 

@@ -145,7 +145,9 @@ impl TraceTeller {
                 );
                 self.step(at, "shortened", Warning, message);
             }
-            Event::MessageAdded { message } => self.step(at, "message", Warning, told(message)),
+            Event::MessageAdded { message } => {
+                self.step(at, "message", Warning, format!("told the model: {}", told(message)));
+            }
             Event::ExecutionChanged { change, .. } => self.tell_execution(at, change),
             Event::ToolChanged { call_id, change } => self.tell_tool(at, *call_id, change),
             Event::ReviewOpened { subject, question, .. } => {

@@ -1,5 +1,8 @@
 //! What is sent.
 
+use std::sync::Arc;
+
+use polity_model::definition::AgentDefinition;
 use polity_model::message::{Message, ToolCall};
 use polity_testkit::model_server::{Call, Fault, ModelServer, Turn, Wire};
 use serde_json::{Value, json};
@@ -129,6 +132,35 @@ async fn gemini_gets_answers_by_name_and_its_signatures_back() {
     let declarations = &body["tools"][0]["functionDeclarations"];
     assert_eq!(declarations[0]["parametersJsonSchema"], schema());
     assert_eq!(declarations[1]["name"], write);
+}
+
+/// Servers that speak the same formats refuse what only one provider knows, so the schema is a part
+/// of the instruction.
+#[tokio::test]
+async fn every_provider_is_told_what_the_answer_must_look_like() {
+    for provider in ["openai", "openai_compatible", "ollama", "anthropic", "gemini"] {
+        let server = ModelServer::with([]);
+        let mut caller = Caller::at(provider, &server.url());
+        let mut agent: Value =
+            serde_json::from_str(&caller.closure.agent.canonical_json()).unwrap();
+        agent["output_schema"] = json!({"type": "object", "required": ["name"]});
+        let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
+        caller.closure.agent = Arc::new(agent);
+        caller.hello().await.unwrap();
+        let body = server.requests().remove(0).body;
+        let instruction = match provider {
+            "anthropic" => &body["system"],
+            "gemini" => &body["systemInstruction"]["parts"][0]["text"],
+            _ => &body["messages"][0]["content"],
+        };
+        assert_eq!(
+            instruction,
+            "Greet everyone.\n\nYour final answer must be JSON that fits this JSON Schema, and \
+             nothing else: no other words, no Markdown.\n\
+             {\"required\":[\"name\"],\"type\":\"object\"}",
+            "{provider}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Agents that are a language model with tools.
 
+use std::borrow::Cow;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use schemars::JsonSchema;
@@ -8,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::AgentIdentity;
 use super::a2a::A2aFile;
+use super::output_schema::OutputSchema;
 use crate::definition::checker::{Checker, Reference};
 use crate::definition::number::{Temperature, Usd, UsdLimit};
 use crate::definition::path::Path;
@@ -156,7 +158,7 @@ pub struct LlmAgent {
     /// The tools that wait for a person's approval before each call.
     pub approval: Vec<ToolPattern>,
     /// A JSON Schema that the final answer must satisfy.
-    pub output_schema: Option<Map<String, Value>>,
+    pub output_schema: Option<OutputSchema>,
     /// What one task may spend.
     pub budget: Option<Budget>,
     /// How often a model call that failed for a passing reason is repeated.
@@ -214,6 +216,9 @@ impl LlmAgentFile {
         let approval = self.approval.unwrap_or_default();
         check_approval(&approval, &tools, &sub_agents, checker);
         check_budget(self.budget, checker);
+        let output_schema = self
+            .output_schema
+            .and_then(|schema| OutputSchema::read(schema, &root.field("output_schema"), checker));
         Some(LlmAgent {
             identity: AgentIdentity {
                 name: self.name?,
@@ -226,7 +231,7 @@ impl LlmAgentFile {
             llm_config: llm_config?,
             sub_agents,
             approval,
-            output_schema: self.output_schema,
+            output_schema,
             budget: self.budget,
             max_retries: self.max_retries.unwrap_or(MAX_RETRIES_DEFAULT),
         })
@@ -312,6 +317,16 @@ impl LlmConfig {
 }
 
 impl LlmAgent {
+    /// The whole instruction that opens each conversation: the system prompt, and what the final
+    /// answer must look like.
+    pub fn instruction(&self) -> Cow<'_, str> {
+        let prompt = self.identity.system_prompt.as_str();
+        match &self.output_schema {
+            None => Cow::Borrowed(prompt),
+            Some(schema) => Cow::Owned(format!("{prompt}\n\n{}", schema.instruction())),
+        }
+    }
+
     pub(super) fn to_file(&self, name: Option<Name>, a2a: Option<A2aFile>) -> LlmAgentFile {
         LlmAgentFile {
             name,
@@ -323,7 +338,7 @@ impl LlmAgent {
             llm_config: Some(self.llm_config.to_file()),
             sub_agents: Some(self.sub_agents.clone()),
             approval: Some(self.approval.clone()),
-            output_schema: self.output_schema.clone(),
+            output_schema: self.output_schema.as_ref().map(|schema| schema.json().clone()),
             budget: self.budget,
             max_retries: Some(self.max_retries),
             a2a,

@@ -170,6 +170,91 @@ fn each_field_says_what_it_allows() {
     }
 }
 
+/// Problems of a schema, which begins in line 7 and is two spaces in.
+#[track_caller]
+fn check_schema(schema: &str, expected: &[&str]) {
+    let lines = schema.lines().fold(String::new(), |lines, line| format!("{lines}  {line}\n"));
+    check_with(&format!("output_schema:\n{lines}"), expected);
+}
+
+#[test]
+fn an_output_schema_is_a_json_schema() {
+    check_schema("type: object\nproperties: {age: {type: integer}}\nrequired: [age]", &[]);
+    check_schema("$ref: \"#/$defs/a\"\n$defs: {a: {$anchor: here}, b: {$ref: \"#here\"}}", &[]);
+    check_schema("$schema: http://json-schema.org/draft-07/schema#\nitems: [{type: string}]", &[]);
+    for (schema, expected) in [
+        (
+            "properties: {age: {type: intger}}",
+            "7:28: output_schema.properties.age.type: unknown value \"intger\", did you mean \
+             \"integer\"?",
+        ),
+        (
+            "type: [text, \"null\"]",
+            "7:10: output_schema.type[0]: unknown value \"text\"; allowed: array, boolean, integer, \
+             null, number, object, string",
+        ),
+        ("required: age", "7:13: output_schema.required must be a list, found the text \"age\""),
+        (
+            "items: 7",
+            "7:10: output_schema.items must be a mapping, true or false, found the number 7",
+        ),
+        (
+            "properties: {a: {maxLength: -1}}",
+            "7:31: output_schema.properties.a.maxLength: -1 is less than the minimum of 0",
+        ),
+        (
+            "anyOf: [{pattern: \"(\"}]",
+            "7:21: output_schema.anyOf[0].pattern: \"(\" is not a regular expression",
+        ),
+        (
+            "anyOf: [{}, {$ref: \"#/$defs/a\"}]",
+            "7:22: output_schema.anyOf[1].$ref: \"#/$defs/a\" leads nowhere",
+        ),
+        (
+            "properties:\n  a: {$ref: \"https://example.com/a.json\"}",
+            "8:15: output_schema.properties.a.$ref: \"https://example.com/a.json\" is another \
+             document, and no other is read: put what it says under $defs",
+        ),
+        (
+            "$schema: my",
+            "7:12: output_schema.$schema: \"my\" is no known version of JSON Schema; allowed: \
+             https://json-schema.org/draft/2020-12/schema, \
+             https://json-schema.org/draft/2019-09/schema, \
+             http://json-schema.org/draft-07/schema#, http://json-schema.org/draft-06/schema#, \
+             http://json-schema.org/draft-04/schema#",
+        ),
+    ] {
+        check_schema(schema, &[expected]);
+    }
+    check_schema(
+        "properties:\n  age: {type: int}\n  name: text\nrequired: yes\ntype: objekt",
+        &[
+            "8:17: output_schema.properties.age.type: unknown value \"int\"; allowed: array, \
+             boolean, integer, null, number, object, string",
+            "9:11: output_schema.properties.name must be a mapping, true or false, found the text \
+             \"text\"",
+            "10:13: output_schema.required must be a list, found the text \"yes\"",
+            "11:9: output_schema.type: unknown value \"objekt\", did you mean \"object\"?",
+        ],
+    );
+}
+
+#[test]
+fn the_instruction_says_what_the_answer_must_look_like() {
+    let instruction = |lines: &str| {
+        let home = home([("agents/writer.yaml", format!("{BASE}{lines}").as_str())]);
+        let Lookup::Agent(agent) = home.find("writer") else { panic!("{:?}", home.problems) };
+        let AgentKind::Llm(llm) = &agent.kind else { panic!("{agent:?}") };
+        llm.instruction().into_owned()
+    };
+    assert_eq!(instruction(""), "You write.");
+    assert_eq!(
+        instruction("output_schema: {type: array, items: {type: string}}\n"),
+        "You write.\n\nYour final answer must be JSON that fits this JSON Schema, and nothing else: \
+         no other words, no Markdown.\n{\"items\":{\"type\":\"string\"},\"type\":\"array\"}"
+    );
+}
+
 #[test]
 fn a_whole_number_may_be_written_with_a_point() {
     check("agents/writer.yaml", &format!("{BASE}max_iterations: 3.0\n"), &[]);

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::home;
 use super::valid::FILES;
 use crate::definition::{
-    AgentDefinition, AgentKind, McpServerDefinition, ScheduleDefinition, ScriptDefinition,
-    WorkflowDefinition,
+    AgentDefinition, AgentKind, McpServerDefinition, OutputSchema, ScheduleDefinition,
+    ScriptDefinition, WorkflowDefinition,
 };
 
 #[test]
@@ -67,7 +67,9 @@ proptest! {
         let mut agent = (*home.agents["writer"]).clone();
         let AgentKind::Llm(llm) = &mut agent.kind else { unreachable!() };
         llm.identity.system_prompt = format!("x{prompt}").parse().unwrap();
-        llm.output_schema = Some([(key, serde_json::json!([prompt, cost]))].into_iter().collect());
+        // No keyword of JSON Schema begins like that.
+        let schema = [(format!("x-{key}"), serde_json::json!([prompt, cost]))];
+        llm.output_schema = Some(OutputSchema::new(schema.into_iter().collect()).unwrap());
         let again = AgentDefinition::from_canonical(&agent.canonical_json());
         prop_assert_eq!(again.map_err(|problems| format!("{problems:?}")), Ok(agent));
     }

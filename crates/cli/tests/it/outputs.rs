@@ -1,0 +1,122 @@
+//! Agents with an `output_schema`, whose answers are JSON that fits it.
+
+use polity_testkit::model_server::{ModelServer, Turn};
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+
+const SCRIPT: &str = r#"
+rules:
+  - {when: "^at once$", reply: '{"age": 36}'}
+  - {when: "^fenced$", reply: "```json\n{\"age\": 36}\n```\n"}
+  - {when: "^later$", role: user, reply: "Thirty-six.", times: 1}
+  - {when: "it is not JSON", role: user, reply: '{"age": "36"}', times: 1}
+  - {when: "/age: \"36\" is a string", role: user, reply: ' {"age":36} ', times: 1}
+  - {when: "^empty$", reply: "", times: 1}
+  - {when: "it is empty", reply: '{"age": 36}'}
+default: {reply: "[]"}
+"#;
+
+fn home() -> Sandbox {
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "");
+    sandbox.write("scripts/clerk.yaml", SCRIPT);
+    sandbox.write(
+        "agents/clerk.yaml",
+        "{name: clerk, kind: llm, role: r, system_prompt: p,
+          output_schema: {type: object, required: [age], properties: {age: {type: integer}}},
+          llm_config: {provider: scripted, script: clerk}}",
+    );
+    sandbox
+}
+
+/// The steps of the newest task.
+fn steps(sandbox: &Sandbox) -> Vec<String> {
+    let (trace, _) = sandbox.json(&["task", "trace", "last"]);
+    let steps = trace["steps"].as_array().unwrap();
+    steps.iter().map(|step| step["step_name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_result_is_a_text_that_holds_exactly_the_json() {
+    let sandbox = home();
+    for (input, result) in
+        [("at once", r#"{"age": 36}"#), ("fenced", r#"{"age": 36}"#), ("later", r#"{"age":36}"#)]
+    {
+        let (task, code) = sandbox.json(&["run", "clerk", input]);
+        assert_eq!((code, task["result"].as_str()), (0, Some(result)), "{task}");
+        let (shown, _) = sandbox.json(&["task", "show", "last"]);
+        assert_eq!(shown["result"], result, "{shown}");
+    }
+    let said = sandbox.polity(&["run", "clerk", "fenced", "-q"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "{\"age\": 36}\n"), "{said:?}");
+}
+
+#[test]
+fn corrections_are_steps_of_the_trace() {
+    let sandbox = home();
+    let said = sandbox.polity(&["run", "clerk", "later"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "{\"age\":36}\n"), "{said:?}");
+    assert!(said.err.contains("told the model: Your answer cannot be used: it is not JSON"));
+    let expected = ["model_call", "message", "model_call", "message", "model_call", "completed"];
+    assert_eq!(steps(&sandbox)[2..], expected);
+    let said = sandbox.polity(&["run", "clerk", "empty"]);
+    assert_eq!(said.out, "{\"age\": 36}\n", "{said:?}");
+}
+
+#[test]
+fn an_answer_that_never_fits_fails_the_task_and_is_kept() {
+    let sandbox = home();
+    let (task, code) = sandbox.json(&["run", "clerk", "never"]);
+    assert_eq!((code, task["error_code"].as_str()), (1, Some("invalid_output")), "{task}");
+    assert_eq!(task["result"], "[]");
+    let error = task["error"].as_str().unwrap();
+    for part in ["output_schema", "3 times", "[] is an array, expected object"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert_eq!(steps(&sandbox).iter().filter(|step| *step == "message").count(), 3);
+}
+
+#[test]
+fn a_schema_that_is_none_is_refused_before_anything_runs() {
+    let sandbox = home();
+    sandbox.write(
+        "agents/clerk.yaml",
+        "{name: clerk, kind: llm, role: r, system_prompt: p,
+          output_schema: {type: objekt, properties: {a: {$ref: 5}}},
+          llm_config: {provider: scripted, script: clerk}}",
+    );
+    for args in [["check"].as_slice(), &["run", "clerk", "at once"]] {
+        let said = sandbox.polity(args);
+        assert_eq!(said.code, 2, "{said:?}");
+        let told = format!("{}{}", said.out, said.err);
+        for problem in [
+            "agents/clerk.yaml:2:33: output_schema.type: unknown value \"objekt\", did you mean \
+             \"object\"?",
+            "output_schema.properties.a.$ref must be a text, found the number 5",
+        ] {
+            assert!(told.contains(problem), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_model_over_http_is_told_the_schema_and_then_what_is_wrong() {
+    let server = ModelServer::with([Turn::text("36"), Turn::text("{\"age\": 36}")]);
+    let sandbox = home();
+    let agent = format!(
+        "{{name: clerk, kind: llm, role: r, system_prompt: p, output_schema: {{type: object}},
+          llm_config: {{provider: ollama, model: m, endpoint: \"{}\"}}}}",
+        server.url()
+    );
+    sandbox.write("agents/clerk.yaml", &agent);
+    let (task, code) = sandbox.json(&["run", "clerk", "Ada"]);
+    assert_eq!((code, &task["result"]), (0, &json!("{\"age\": 36}")), "{task}");
+    let requests = server.requests();
+    let said: Vec<&Value> = requests[1].body["messages"].as_array().unwrap().iter().collect();
+    assert_eq!(said.len(), 4, "{said:?}");
+    assert!(said[0]["content"].as_str().unwrap().ends_with("{\"type\":\"object\"}"), "{said:?}");
+    assert_eq!(said[2]["content"], "36");
+    let problem = "36 is a number, expected object";
+    assert!(said[3]["content"].as_str().unwrap().contains(problem), "{said:?}");
+}

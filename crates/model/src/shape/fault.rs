@@ -1,0 +1,358 @@
+//! What is wrong with a JSON Schema, told for those who wrote it.
+
+use std::fmt;
+
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{JsonType, ReferencingError, ValidationError};
+use serde_json::Value;
+
+use super::{expected_types, shorten, what_is_wrong};
+
+/// The types that a schema can ask for.
+const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
+
+/// The versions of JSON Schema that are known.
+const VERSIONS: [&str; 5] = [
+    "https://json-schema.org/draft/2020-12/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "http://json-schema.org/draft-07/schema#",
+    "http://json-schema.org/draft-06/schema#",
+    "http://json-schema.org/draft-04/schema#",
+];
+
+/// The keywords whose value leads to another schema.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+
+/// The most references that a schema may have. Following them takes room on the stack, and a chain
+/// of very many would end the process.
+const REFERENCES_MAX: usize = 1000;
+
+/// A schema that is none. It has at least one fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", listed(.faults))]
+pub struct InvalidSchema {
+    /// What is wrong with it, each fault once.
+    pub faults: Vec<SchemaFault>,
+}
+
+/// One thing that is wrong with a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaFault {
+    /// Where it is: the keys and indices from the top of the schema on.
+    pub place: Vec<String>,
+    /// What is wrong. It goes on from the place, with `must` or after a colon.
+    pub message: String,
+    /// What stands there, where that is a word that may be a slip.
+    pub found: Option<String>,
+    /// What may stand there, where it is one of a few.
+    pub allowed: &'static [&'static str],
+}
+
+impl fmt::Display for SchemaFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}: {}", self.place.join("/"), self.message)
+    }
+}
+
+fn listed(faults: &[SchemaFault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl InvalidSchema {
+    /// Whether a schema has more references than may be followed.
+    pub(super) fn too_many_references(schema: &Value) -> Option<Self> {
+        let mut references = Vec::new();
+        collect_references(schema, &mut Vec::new(), &mut references);
+        let message = format!("there are more than {REFERENCES_MAX} references");
+        let fault = SchemaFault { place: Vec::new(), message, found: None, allowed: &[] };
+        (references.len() > REFERENCES_MAX).then(|| Self { faults: vec![fault] })
+    }
+
+    /// Everything that is wrong with a schema, from the error that compiling it ended with.
+    pub(super) fn new(schema: &Value, error: &ValidationError<'_>) -> Self {
+        let mut faults = Vec::new();
+        if let ValidationErrorKind::Referencing(error) = error.kind() {
+            faults = reference_faults(schema, error);
+        } else if let Ok(meta) = jsonschema::meta::validator_for(schema) {
+            // Compiling stops at the first problem, and people want to see all of them.
+            for error in meta.iter_errors(schema) {
+                add(&mut faults, &error);
+            }
+        }
+        // What the schema of schemas does not say, such as what a regular expression is.
+        if faults.is_empty() {
+            add(&mut faults, error);
+        }
+        Self { faults }
+    }
+}
+
+/// The schema of schemas says many things several times.
+fn add(faults: &mut Vec<SchemaFault>, error: &ValidationError<'_>) {
+    for fault in of_error(error) {
+        if !faults.contains(&fault) {
+            faults.push(fault);
+        }
+    }
+}
+
+fn of_error(error: &ValidationError<'_>) -> Vec<SchemaFault> {
+    let place = steps(error.instance_path().as_str());
+    let found = error.instance();
+    let fault =
+        |message: String| SchemaFault { place: place.clone(), message, found: None, allowed: &[] };
+    match error.kind() {
+        ValidationErrorKind::AnyOf { .. } if place.last().is_some_and(|last| last == "type") => {
+            wrong_types(&place, found)
+        }
+        ValidationErrorKind::Type { kind } => {
+            vec![fault(format!("must be {}, found {}", expected(kind), in_words(found)))]
+        }
+        ValidationErrorKind::Format { format } if format == "regex" => {
+            let message = format!("{} is not a regular expression", shorten(&found.to_string()));
+            vec![fault(message)]
+        }
+        _ => vec![fault(what_is_wrong(error))],
+    }
+}
+
+/// What is wrong with the value of `type`, which is a word or a list of words.
+fn wrong_types(place: &[String], found: &Value) -> Vec<SchemaFault> {
+    let unknown = |place: Vec<String>, word: &str| SchemaFault {
+        place,
+        message: format!("unknown value \"{}\"", shorten(word)),
+        found: Some(word.to_owned()),
+        allowed: &TYPES,
+    };
+    let is_unknown = |word: &str| !TYPES.contains(&word);
+    let faults: Vec<_> = match found {
+        Value::String(word) => vec![unknown(place.to_vec(), word)],
+        Value::Array(words) => words
+            .iter()
+            .enumerate()
+            .filter_map(|(index, word)| Some((index, word.as_str()?)))
+            .filter(|(_, word)| is_unknown(word))
+            .map(|(index, word)| unknown([place, &[index.to_string()]].concat(), word))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
+    };
+    if !faults.is_empty() {
+        return faults;
+    }
+    let message = format!("must be a type or a list of different types, found {}", in_words(found));
+    vec![SchemaFault { place: place.to_vec(), message, found: None, allowed: &TYPES }]
+}
+
+/// The references that cannot be followed. The library does not say where they are.
+fn reference_faults(schema: &Value, error: &ReferencingError) -> Vec<SchemaFault> {
+    let mut references = Vec::new();
+    collect_references(schema, &mut Vec::new(), &mut references);
+    let of_those = |is_meant: &dyn Fn(&str) -> bool, why: &str| -> Vec<SchemaFault> {
+        let meant = references.iter().filter(|(_, target)| is_meant(target));
+        meant
+            .map(|(place, target)| SchemaFault {
+                place: place.clone(),
+                message: format!("\"{}\" {why}", shorten(target)),
+                found: None,
+                allowed: &[],
+            })
+            .collect()
+    };
+    let nowhere = "leads nowhere";
+    let faults = match error {
+        ReferencingError::PointerToNowhere { pointer } => {
+            of_those(&|target| target.strip_prefix('#') == Some(pointer), nowhere)
+        }
+        ReferencingError::NoSuchAnchor { anchor } => {
+            of_those(&|target| target.strip_prefix('#') == Some(anchor), nowhere)
+        }
+        ReferencingError::Unretrievable { uri, .. } => of_those(
+            &|target| {
+                let document = target.split('#').next().unwrap_or_default();
+                !document.is_empty() && uri.ends_with(document)
+            },
+            "is another document, and no other is read: put what it says under $defs",
+        ),
+        ReferencingError::UnknownSpecification { specification } => vec![SchemaFault {
+            place: vec!["$schema".to_owned()],
+            message: format!("\"{}\" is no known version of JSON Schema", shorten(specification)),
+            found: None,
+            allowed: &VERSIONS,
+        }],
+        _ => Vec::new(),
+    };
+    if !faults.is_empty() {
+        return faults;
+    }
+    vec![SchemaFault {
+        place: Vec::new(),
+        message: format!("a reference cannot be followed: {}", shorten(&error.to_string())),
+        found: None,
+        allowed: &[],
+    }]
+}
+
+fn collect_references<'s>(
+    schema: &'s Value,
+    place: &mut Vec<String>,
+    references: &mut Vec<(Vec<String>, &'s str)>,
+) {
+    let entries: Vec<(String, &Value)> = match schema {
+        Value::Object(entries) => entries.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        Value::Array(items) => {
+            items.iter().enumerate().map(|(index, item)| (index.to_string(), item)).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return,
+    };
+    for (step, value) in entries {
+        let target = value.as_str().filter(|_| REFERENCES.contains(&step.as_str()));
+        place.push(step);
+        if let Some(target) = target {
+            references.push((place.clone(), target));
+        }
+        collect_references(value, place, references);
+        place.pop();
+    }
+}
+
+/// The steps of a JSON Pointer.
+fn steps(pointer: &str) -> Vec<String> {
+    pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
+}
+
+/// What a place in a schema takes, in the words of definition files.
+fn expected(kind: &TypeKind) -> String {
+    let word = |kind: JsonType| match kind {
+        JsonType::Array => "a list",
+        JsonType::Boolean => "true or false",
+        JsonType::Integer => "a whole number",
+        JsonType::Null => "nothing",
+        JsonType::Number => "a number",
+        JsonType::Object => "a mapping",
+        JsonType::String => "a text",
+    };
+    let mut words: Vec<_> = expected_types(kind).into_iter().map(word).collect();
+    let separator = if words.contains(&"true or false") { ", " } else { " or " };
+    words.sort_by_key(|word| *word == "true or false");
+    words.join(separator)
+}
+
+/// What stands there, in the words of definition files.
+fn in_words(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(number) => format!("the number {number}"),
+        Value::String(text) => format!("the text \"{}\"", shorten(text)),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a mapping".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::REFERENCES_MAX;
+    use crate::shape::Shape;
+
+    #[track_caller]
+    fn check(schema: &serde_json::Value, expected: &str) {
+        let error = Shape::compile(schema.as_object().unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), expected, "{schema}");
+    }
+
+    #[test]
+    fn all_faults_are_told_once_and_where_they_are() {
+        check(
+            &json!({"properties": {"a": {"type": "int"}, "b": 5, "c/d": {"minLength": -1}},
+                "required": "a"}),
+            "/properties/a/type: unknown value \"int\"; \
+             /properties/b: must be a mapping, true or false, found the number 5; \
+             /properties/c/d/minLength: -1 is less than the minimum of 0; \
+             /required: must be a list, found the text \"a\"",
+        );
+        check(
+            &json!({"$schema": "http://json-schema.org/draft-07/schema#", "items": 5}),
+            "/items: 5 fits none of the allowed forms: /items: 5 is a number, expected boolean or \
+             object, or /items: 5 is a number, expected array",
+        );
+    }
+
+    #[test]
+    fn references_are_found_that_lead_nowhere_or_out_of_the_schema() {
+        for (target, expected) in [
+            ("#/$defs/b", "\"#/$defs/b\" leads nowhere"),
+            ("#b", "\"#b\" leads nowhere"),
+            (
+                "https://example.com/b.json#/x",
+                "\"https://example.com/b.json#/x\" is another document, and no other is read: put \
+                 what it says under $defs",
+            ),
+            (
+                "b.json",
+                "\"b.json\" is another document, and no other is read: put what it says under $defs",
+            ),
+        ] {
+            let schema = json!({"anyOf": [{"$ref": target}, {"$ref": "#"}]});
+            check(&schema, &format!("/anyOf/0/$ref: {expected}"));
+        }
+        check(
+            &json!({"$ref": "a b"}),
+            "/: a reference cannot be followed: Invalid URI reference 'a b': unexpected character \
+             at index 1",
+        );
+        check(
+            &json!({"$schema": "https://example.com/my"}),
+            "/$schema: \"https://example.com/my\" is no known version of JSON Schema",
+        );
+    }
+
+    #[test]
+    fn types_and_patterns_have_words_of_their_own() {
+        for (schema, expected) in [
+            (json!({"type": ["string", "nil"]}), "/type/1: unknown value \"nil\""),
+            (
+                json!({"type": 7}),
+                "/type: must be a type or a list of different types, found the number 7",
+            ),
+            (
+                json!({"type": ["null", "null"]}),
+                "/type: must be a type or a list of different types, found a list",
+            ),
+            (json!({"pattern": "("}), "/pattern: \"(\" is not a regular expression"),
+            (
+                json!({"patternProperties": {"(": {}}}),
+                "/patternProperties/(: \"(\" is not a regular expression",
+            ),
+        ] {
+            check(&schema, expected);
+        }
+    }
+
+    #[test]
+    fn schemas_may_lead_back_to_themselves() {
+        let tree = json!({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object",
+            "properties": {"left": {"$ref": "#/$defs/tree"}}}}});
+        let shape = Shape::compile(tree.as_object().unwrap()).unwrap();
+        assert_eq!(shape.check(&json!({"left": {"left": {}}})), Ok(()));
+        assert!(shape.check(&json!({"left": {"left": 1}})).unwrap_err().starts_with("/left/left:"));
+        let circle = json!({"$ref": "#"});
+        assert_eq!(Shape::compile(circle.as_object().unwrap()).unwrap().check(&json!(1)), Ok(()));
+    }
+
+    #[test]
+    fn references_are_counted_before_they_are_followed() {
+        let chain = |length: usize| {
+            let link = |number| {
+                (format!("a{number}"), json!({"$ref": format!("#/$defs/a{}", number + 1)}))
+            };
+            let mut links: serde_json::Map<_, _> = (1..length).map(link).collect();
+            links.insert(format!("a{length}"), json!({"type": "string"}));
+            json!({"$ref": "#/$defs/a1", "$defs": links})
+        };
+        let longest = Shape::compile(chain(REFERENCES_MAX).as_object().unwrap()).unwrap();
+        assert!(longest.check(&json!(7)).is_err());
+        check(&chain(REFERENCES_MAX + 1), "/: there are more than 1000 references");
+    }
+}
