@@ -90,6 +90,11 @@ impl Toolbox {
         &self.offered
     }
 
+    /// The tools that may only stand in for others.
+    pub fn in_reserve(&self) -> &[Arc<Tool>] {
+        &self.in_reserve
+    }
+
     /// The tool of that name, offered or in reserve.
     pub fn find(&self, server: &str, tool: &str) -> Option<&Arc<Tool>> {
         self.offered
