@@ -126,7 +126,7 @@ pub(crate) struct SchemaArgs {
 pub(crate) struct RunArgs {
     /// The agent
     pub(crate) name: String,
-    /// What to do; - reads it from stdin
+    /// What to do; - reads it from stdin. With --replay it may be left out: the cassette knows it
     pub(crate) input: Option<String>,
     /// Print the task's id and go on in the background
     #[arg(long)]
@@ -140,6 +140,19 @@ pub(crate) struct RunArgs {
     /// How many days to keep the task after its end
     #[arg(long, value_name = "DAYS")]
     pub(crate) retention_days: Option<u32>,
+    #[command(flatten)]
+    pub(crate) tape: TapeArgs,
+}
+
+/// Whether what models and tools answer is recorded, or comes from a recording.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub(crate) struct TapeArgs {
+    /// Write what models and tools answer to this file, a cassette, which holds no secrets
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    pub(crate) record: Option<PathBuf>,
+    /// Take all answers from this cassette: no model is called, and no tool
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -182,12 +195,21 @@ pub(crate) struct TaskListArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[group(required = true, multiple = false)]
 pub(crate) struct ResumeArgs {
+    #[command(flatten)]
+    pub(crate) which: ResumeWhich,
+    #[command(flatten)]
+    pub(crate) tape: TapeArgs,
+}
+
+/// One task or all.
+#[derive(Debug, ClapArgs)]
+#[group(required = true, multiple = false)]
+pub(crate) struct ResumeWhich {
     /// The task's id, or as much of its beginning as tells it from others; or "last"
     pub(crate) id: Option<String>,
     /// All tasks whose process is gone
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["record", "replay"])]
     pub(crate) all: bool,
 }
 
@@ -231,8 +253,10 @@ pub(crate) struct DecideArgs {
     #[arg(long, value_name = "CHECKPOINT_ID")]
     pub(crate) checkpoint: Option<CheckpointId>,
     /// Only record the decision; the task goes on when it is resumed
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["record", "replay"])]
     pub(crate) detach: bool,
+    #[command(flatten)]
+    pub(crate) tape: TapeArgs,
 }
 
 #[derive(Debug, ClapArgs)]
