@@ -13,6 +13,9 @@ pub(crate) fn test(long: bool) -> Result<()> {
     step("formatting", cargo(&["fmt", "--all", "--check"]))?;
     house::check()?;
     step("lints", cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
+    let bare =
+        ["clippy", "--package", "polity", "--no-default-features", "--", "--deny", "warnings"];
+    step("lints without telemetry", cargo(&bare))?;
     peers::install()?;
     let mut tests = cargo(&["test", "--workspace"]);
     if long {

@@ -21,6 +21,7 @@ use polity_store::{Access, Durability, SqliteStore, Store, TaskFilter, TaskRow};
 use crate::args::{Options, Verbosity};
 use crate::error::CliError;
 use crate::home::HomeFolder;
+use crate::telemetry::Telemetry;
 
 /// What every command begins with.
 #[derive(Debug, Clone)]
@@ -110,7 +111,7 @@ impl App {
     pub(crate) fn task_row(&self, store: &dyn Store, id: &str) -> Result<TaskRow, CliError> {
         let list = "`polity task list` shows the tasks there are";
         if id == "last" {
-            let newest = TaskFilter { limit: Some(1), ..TaskFilter::default() };
+            let newest = TaskFilter { limit: Some(1), roots_only: true, ..TaskFilter::default() };
             let none = || CliError::not_found("there are no tasks yet");
             return store.task_rows(&newest)?.pop().ok_or_else(none);
         }
@@ -182,6 +183,7 @@ pub(crate) struct Workshop {
     /// The store that it runs them on.
     pub(crate) store: Arc<dyn Store>,
     servers: Option<Arc<McpTools>>,
+    telemetry: Telemetry,
     _alive: Instance,
 }
 
@@ -211,19 +213,22 @@ impl Workshop {
             entropy: Arc::new(SystemEntropy),
             owners: Arc::new(instances),
             instance: id,
-            concurrent_tasks: home.settings.limits.concurrent_tasks,
-            input_bytes_max: home.settings.limits.input_bytes.get(),
+            limits: home.settings.limits,
         })?;
-        Ok(Self { runtime, store, servers, _alive: alive })
+        let telemetry = Telemetry::start(app, &runtime, &store, &environment());
+        Ok(Self { runtime, store, servers, telemetry, _alive: alive })
     }
 
     /// Ends what was started for the work, and waits until it is gone.
     pub(crate) async fn close(self) {
-        let Self { runtime, store, servers, _alive } = self;
+        let Self { runtime, store, servers, telemetry, _alive } = self;
         drop(runtime);
-        if let Some(servers) = servers {
-            servers.shutdown().await;
-        }
+        let shutdown = async {
+            if let Some(servers) = servers {
+                servers.shutdown().await;
+            }
+        };
+        tokio::join!(shutdown, telemetry.close());
         drop(store);
     }
 

@@ -1,10 +1,11 @@
 //! The command line as it is typed.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use polity_model::definition::Kind;
+use polity_model::definition::{Kind, UsdLimit};
 use polity_model::ids::CheckpointId;
 use polity_model::machine::task::TaskStatus;
 
@@ -85,6 +86,9 @@ pub(crate) enum Command {
     /// Look at agents
     #[command(subcommand)]
     Agent(AgentCommand),
+    /// Look at the conversations of sub-agents
+    #[command(subcommand)]
+    Session(SessionCommand),
     /// Look at the tools of the home's MCP servers, and call one by hand
     #[command(subcommand)]
     Tool(ToolCommand),
@@ -140,6 +144,12 @@ pub(crate) struct RunArgs {
     /// How many days to keep the task after its end
     #[arg(long, value_name = "DAYS")]
     pub(crate) retention_days: Option<u32>,
+    /// The most US dollars that the task and its sub-agents may spend
+    #[arg(long, value_name = "USD", value_parser = usd_limit)]
+    pub(crate) max_cost_usd: Option<UsdLimit>,
+    /// The most tokens that the task and its sub-agents may use, read and written together
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) max_tokens: Option<NonZeroU64>,
     #[command(flatten)]
     pub(crate) tape: TapeArgs,
 }
@@ -225,6 +235,31 @@ pub(crate) enum AgentCommand {
 pub(crate) struct AgentArgs {
     /// The agent's name
     pub(crate) name: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionCommand {
+    /// List the conversations of sub-agents, newest first
+    List(SessionListArgs),
+    /// Show a conversation: what was asked, what was said, what the parent got of it
+    Show(SessionArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SessionListArgs {
+    /// Only those that this task opened
+    #[arg(long, value_name = "TASK_ID")]
+    pub(crate) task: Option<String>,
+    /// At most this many
+    #[arg(long, default_value_t = 50)]
+    pub(crate) limit: u32,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SessionArgs {
+    /// The session's id, or as much of its beginning as tells it from others
+    #[arg(value_name = "SESSION_ID")]
+    pub(crate) id: String,
 }
 
 #[derive(Debug, Subcommand)]
@@ -338,6 +373,12 @@ pub(crate) struct RestoreArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// An amount above zero.
+fn usd_limit(text: &str) -> Result<UsdLimit, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    UsdLimit::try_from(number).map_err(|error| error.to_string())
 }
 
 /// The kinds by name, so that help lists them and a near miss is suggested.

@@ -10,6 +10,7 @@ mod init;
 mod review;
 mod run;
 mod schema;
+mod session;
 mod task;
 mod tool;
 
@@ -30,6 +31,7 @@ pub(crate) fn run(args: Args) -> CliResult {
         Command::Task(command) => task::task(&App::new(options)?, command),
         Command::Agent(command) => agent::agent(&App::new(options)?, &command),
         Command::Review(command) => review::review(&App::new(options)?, command),
+        Command::Session(command) => session::session(&App::new(options)?, command),
         Command::Tool(command) => tool::tool(&App::new(options)?, command),
         Command::Cost(args) => cost::cost(&App::new(options)?, &args),
         Command::Backup(args) => backup::backup(&App::new(options)?, &args),

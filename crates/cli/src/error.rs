@@ -44,6 +44,11 @@ impl CliError {
         Self::new("not_found", Exit::Failed, message)
     }
 
+    /// Whether it says that something is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.code == "not_found"
+    }
+
     /// There is no such agent or workflow.
     pub(crate) fn unknown_agent(message: impl Display) -> Self {
         Self::new("unknown_agent", Exit::Usage, message)
@@ -184,6 +189,10 @@ impl From<Rejection> for CliError {
                 Self::new("limit_input_bytes", Exit::OverLimit, &rejection)
                     .hint("shorten the input, or raise limits.input_bytes in polity.yaml")
             }
+            Rejection::TooDeep { .. } => Self::usage(&rejection).hint(
+                "let agents hand work on over fewer steps, or raise limits.sub_agent_depth in \
+                 polity.yaml",
+            ),
             Rejection::KindNotRunnable { .. } | Rejection::FieldNotKept { .. } => {
                 Self::unsupported(&rejection)
             }

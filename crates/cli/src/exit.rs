@@ -66,9 +66,10 @@ impl Exit {
     fn of_failure(code: ErrorCode) -> Self {
         match code {
             ErrorCode::Timeout => Self::TimedOut,
-            ErrorCode::LimitIterations | ErrorCode::LimitRepeats | ErrorCode::LimitContext => {
-                Self::OverLimit
-            }
+            ErrorCode::LimitIterations
+            | ErrorCode::LimitRepeats
+            | ErrorCode::LimitContext
+            | ErrorCode::Budget => Self::OverLimit,
             ErrorCode::EmptyAnswer
             | ErrorCode::ModelUnavailable
             | ErrorCode::ModelRejected

@@ -9,6 +9,7 @@ mod exit;
 mod home;
 mod logging;
 mod tape;
+mod telemetry;
 mod view;
 
 use std::process::ExitCode;

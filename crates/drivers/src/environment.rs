@@ -24,7 +24,7 @@ impl Environment {
     }
 
     /// The variable's value without the white space around it; nothing if nothing is left.
-    pub(crate) fn get(&self, variable: &str) -> Option<String> {
+    pub fn get(&self, variable: &str) -> Option<String> {
         let value = (self.lookup)(variable)?;
         let trimmed = value.trim();
         if trimmed.is_empty() { None } else { Some(trimmed.to_owned()) }

@@ -1,8 +1,9 @@
-//! HTTP clients, as all drivers need them.
+//! HTTP clients, as everyone here needs them.
 
 use std::time::Duration;
 
-use reqwest::{Client, ClientBuilder, NoProxy, Proxy, Url, redirect};
+pub use reqwest::{Client, Url};
+use reqwest::{ClientBuilder, NoProxy, Proxy, redirect};
 
 use crate::environment::Environment;
 
@@ -14,7 +15,7 @@ const THIS_MACHINE: &str = "localhost,127.0.0.0/8,::1";
 
 /// A client that goes through the proxies which the environment names. Addresses without TLS have
 /// one of their own, so that a local server can be called where no certificates are installed.
-pub(crate) fn client(is_secure: bool, environment: &Environment) -> reqwest::Result<Client> {
+pub fn client(is_secure: bool, environment: &Environment) -> reqwest::Result<Client> {
     // Fails if a provider is installed already, which will do as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
@@ -30,7 +31,7 @@ pub(crate) fn client(is_secure: bool, environment: &Environment) -> reqwest::Res
 }
 
 /// The address without what may be secret in it: user, password, query and fragment.
-pub(crate) fn shown_url(url: &Url) -> String {
+pub fn shown_url(url: &Url) -> String {
     let mut url = url.clone();
     // These fail for addresses that can have no user, and then have none.
     let _ = url.set_username("");

@@ -3,7 +3,7 @@
 
 pub mod cassette;
 mod environment;
-mod http;
+pub mod http;
 pub mod llm;
 pub mod mcp;
 pub mod process;

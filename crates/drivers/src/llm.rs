@@ -74,6 +74,10 @@ impl Models for LanguageModels {
         }
     }
 
+    fn knows_price(&self, closure: &Closure) -> bool {
+        closure.llm().is_none_or(|llm| price::is_known(&llm.llm_config))
+    }
+
     fn call<'a>(
         &'a self,
         request: ModelRequest<'a>,

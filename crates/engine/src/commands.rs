@@ -8,6 +8,7 @@ mod claim_task;
 mod create_task;
 mod record_answer;
 mod record_failure;
+mod record_session_wait;
 mod record_tool_failure;
 mod record_tool_reply;
 mod release_task;
@@ -22,9 +23,11 @@ mod testing;
 pub use answer_review::AnswerReview;
 pub use cancel_task::{CancelTask, Canceller};
 pub use claim_task::ClaimTask;
-pub use create_task::{CreateTask, NewTask};
+pub use create_task::{CreateTask, NewTask, Origin};
+pub(crate) use record_answer::charged;
 pub use record_answer::{FRUITLESS_TURNS_MAX, REPEATED_TURNS_MAX, RecordAnswer, TURN_CALLS_MAX};
 pub use record_failure::{FailureCause, RecordFailure};
+pub use record_session_wait::{RecordSessionWait, ReopenSession};
 pub use record_tool_failure::RecordToolFailure;
 pub use record_tool_reply::RecordToolReply;
 pub use release_task::ReleaseTask;
@@ -41,7 +44,7 @@ use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::machine::tool_call::CallState;
 
-use crate::decide::{Decision, Rejection};
+use crate::decide::{Decision, Effect, Given, Rejection};
 use crate::state::{Call, TaskState};
 use acting::{CallView, answer_open_calls};
 
@@ -68,6 +71,26 @@ fn end_execution(state: &TaskState, how: ExecutionChange) -> Vec<Event> {
         | ExecutionState::Cancelled
         | ExecutionState::Cleanup => Vec::new(),
     }
+}
+
+/// Sends the conversation to the model, unless what the task may spend is used up: then it ends
+/// here, with what there is.
+/// `prepared` is what the call alone needs.
+fn call_model(
+    state: &TaskState,
+    given: &Given,
+    mut events: Vec<Event>,
+    prepared: impl IntoIterator<Item = Event>,
+) -> Decision {
+    if let Some(over) = given.spending.reached() {
+        fail(state, &mut events, ErrorCode::Budget, over.to_owned());
+        return Decision { events, effects: Vec::new() };
+    }
+    let is_new = events.iter().any(|event| matches!(event, Event::ModelAnswered { .. }));
+    let iteration = state.iterations() + u32::from(is_new) + 1;
+    events.extend(prepared);
+    events.push(Event::ModelCalled { iteration });
+    Decision { events, effects: vec![Effect::CallModel] }
 }
 
 /// Ends a task because someone asked for it, after what has happened already.

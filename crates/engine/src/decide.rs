@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use polity_model::definition::{AgentKind, LlmAgent};
+use polity_model::definition::{AgentKind, Limits, LlmAgent};
 use polity_model::event::Event;
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::name::Name;
 
+use crate::budget::Spending;
 use crate::commands::{
-    AnswerReview, CancelTask, ClaimTask, RecordAnswer, RecordFailure, RecordToolFailure,
-    RecordToolReply, ReleaseTask, ResumeTask, RetryExecution, RetryTool, StartTask,
+    AnswerReview, CancelTask, ClaimTask, RecordAnswer, RecordFailure, RecordSessionWait,
+    RecordToolFailure, RecordToolReply, ReleaseTask, ReopenSession, ResumeTask, RetryExecution,
+    RetryTool, StartTask,
 };
 use crate::driver::Toolbox;
 use crate::entropy::Entropy;
@@ -29,8 +31,12 @@ pub struct Given {
     pub now: Timestamp,
     /// Randomness for ids and jitter.
     pub entropy: Entropy,
-    /// The agent's tools, as their servers listed them last.
+    /// The agent's tools, as their servers listed them last, and its sub-agents.
     pub toolbox: Arc<Toolbox>,
+    /// The most of everything, as the settings say.
+    pub limits: Limits,
+    /// Whether what the task may spend is used up.
+    pub spending: Spending,
 }
 
 /// What is asked of a task. Each has a file of its own under `commands/`.
@@ -56,6 +62,10 @@ pub enum Command {
     RecordToolFailure(RecordToolFailure),
     /// The time of a tool's next attempt has come.
     RetryTool(RetryTool),
+    /// A sub-agent waits for a person.
+    RecordSessionWait(RecordSessionWait),
+    /// A sub-agent that waited for a person goes on.
+    ReopenSession(ReopenSession),
     /// A person has decided.
     AnswerReview(AnswerReview),
     /// End the task.
@@ -85,6 +95,16 @@ pub enum Effect {
         /// How long it may take.
         timeout: Duration,
     },
+    /// Have a sub-agent do what one of the calls of the turn asks for.
+    OpenSession {
+        /// The call.
+        call_id: ToolCallId,
+    },
+    /// Come back when a sub-agent no longer waits for a person.
+    WatchSession {
+        /// The call that it works for.
+        call_id: ToolCallId,
+    },
     /// Come back at this time, and make one of the calls of the turn again.
     WaitForTool {
         /// The call.
@@ -107,6 +127,18 @@ pub enum Rejection {
         found: u64,
         /// What it may have.
         limit: u64,
+    },
+    /// Work could be handed on further than the setting allows.
+    #[error(
+        "work could be handed on over {} steps ({}); limits.sub_agent_depth allows {limit}",
+        chain.len().saturating_sub(1),
+        spelled(chain)
+    )]
+    TooDeep {
+        /// The agents on the longest way.
+        chain: Vec<Name>,
+        /// How many steps there may be.
+        limit: u32,
     },
     /// No driver in this program performs that kind of agent.
     #[error("agent \"{agent}\" is of kind {kind}, which this version cannot run yet")]
@@ -200,6 +232,10 @@ pub enum Rejection {
     },
 }
 
+fn spelled(chain: &[Name]) -> String {
+    chain.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> ")
+}
+
 /// Decides what follows from a command.
 pub fn decide(
     state: &TaskState,
@@ -217,6 +253,8 @@ pub fn decide(
         Command::RecordToolReply(command) => command.decide(state, given),
         Command::RecordToolFailure(command) => command.decide(state, given),
         Command::RetryTool(command) => command.decide(state, given),
+        Command::RecordSessionWait(command) => command.decide(state, given),
+        Command::ReopenSession(command) => command.decide(state, given),
         Command::AnswerReview(command) => command.decide(state, given),
         Command::CancelTask(command) => command.decide(state),
     }

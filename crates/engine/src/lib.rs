@@ -4,6 +4,7 @@
 //! events and effects, or says why not. The [`runtime`] commits the events, performs the effects
 //! through [`driver`]s, and brings their outcomes back as commands.
 
+pub mod budget;
 pub mod checkpoints;
 pub mod clock;
 pub mod closure;

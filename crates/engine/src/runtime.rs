@@ -12,13 +12,14 @@
 mod desk;
 mod load;
 mod mend;
+mod session;
 mod steer;
 mod watch;
 mod worker;
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use polity_model::definition::Limits;
 use polity_model::event::{Event, Recorded, Sequence, StreamId};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
@@ -27,8 +28,9 @@ use polity_store::{Commit, CommitError, PinnedDefinition, Store, StoreError};
 use tokio::sync::{broadcast, oneshot};
 
 pub use load::{Loaded, load};
-pub use steer::{Owners, Steered, cancel, orphans};
+pub use steer::{Owners, Steered, cancel, orphans, top_of};
 
+use crate::budget::{Ledger, Spending};
 use crate::clock::Clock;
 use crate::closure::{Closure, ClosureError};
 use crate::commands::{AnswerReview, ClaimTask, CreateTask};
@@ -37,6 +39,7 @@ use crate::driver::{Models, NotReady, Place, Toolbox, Tools};
 use crate::entropy::{Entropy, EntropySource};
 use crate::state::{BrokenJournal, TaskState};
 use desk::Desk;
+use session::sub_agent_tools;
 
 /// How many events a slow subscriber may fall behind before it must read the journal instead.
 const LIVE_EVENTS_MAX: usize = 1024;
@@ -60,10 +63,8 @@ pub struct Parts {
     pub owners: Arc<dyn Owners>,
     /// This process.
     pub instance: InstanceId,
-    /// How many tasks run at once.
-    pub concurrent_tasks: NonZeroU32,
-    /// How large an input may be.
-    pub input_bytes_max: u64,
+    /// The most of everything, as the settings say.
+    pub limits: Limits,
 }
 
 /// Runs tasks. Dropping it abandons what is running: those tasks can be resumed.
@@ -75,6 +76,7 @@ struct Shared {
     parts: Parts,
     desk: Desk,
     live: broadcast::Sender<Live>,
+    ledger: Arc<Ledger>,
 }
 
 /// What subscribers are told.
@@ -166,49 +168,28 @@ impl Runtime {
     /// A runtime with nothing to do yet. Must be called within a Tokio runtime.
     pub fn start(parts: Parts) -> Result<Self, EngineError> {
         let (live, _) = broadcast::channel(LIVE_EVENTS_MAX);
-        let desk = Desk::new(parts.concurrent_tasks);
+        let desk = Desk::new(parts.limits.concurrent_tasks);
         let from = parts.store.last_position()?;
-        let shared = Arc::new(Shared { parts, desk, live });
+        let shared = Arc::new(Shared { parts, desk, live, ledger: Arc::default() });
         tokio::spawn(watch::watch(Arc::downgrade(&shared), from));
         Ok(Self { shared })
     }
 
     /// Creates a task. It is durable, and in the queue, when this returns.
     pub async fn create(&self, create: CreateTask) -> Result<TaskHandle, EngineError> {
-        let parts = &self.shared.parts;
-        let mut given = self.shared.given(&Arc::default());
-        let closure = create.closure.clone();
-        self.shared.ready(&closure)?;
-        let new = create.decide(parts.instance, parts.input_bytes_max, &mut given)?;
-        let written = self.shared.write_first(new.id, &given, new.events, new.definitions).await?;
-        let state = TaskState::load(&closure, written)
-            .map_err(|broken| EngineError::broken(new.id, &broken))?;
-        Ok(self.shared.enqueue(Loaded { closure, state }).await)
+        self.shared.ready(&create.closure)?;
+        self.shared.check_prices(&create)?;
+        let loaded = self.shared.create(create).await?;
+        Ok(self.shared.enqueue(loaded, None).await)
     }
 
     /// Takes over a task whose owner is gone, and goes on with it.
     pub async fn adopt(&self, id: TaskId) -> Result<TaskHandle, EngineError> {
-        let parts = &self.shared.parts;
-        let mut loaded = load(&parts.store, id).await?;
-        if !loaded.state.status().is_final() && !loaded.state.cancel_requested() {
-            // A task that could not go on is left as it is, for someone who can.
-            self.shared.ready(&loaded.closure)?;
-        }
-        for _ in 0..CONFLICTS_MAX {
-            let state = &loaded.state;
-            let owner_alive = state.owner().is_some_and(|owner| parts.owners.is_alive(owner));
-            let claim = ClaimTask { instance: parts.instance, owner_alive };
-            let mut given = self.shared.given(&Arc::default());
-            let decision = decide(state, &Command::ClaimTask(claim), &mut given)?;
-            match self.shared.write(&mut loaded.state, &given, decision.events).await {
-                Ok(()) => return Ok(self.shared.enqueue(loaded).await),
-                Err(EngineError::Commit(CommitError::Conflict { .. })) => {
-                    self.shared.catch_up(&mut loaded.state).await?;
-                }
-                Err(other) => return Err(other),
-            }
-        }
-        Err(EngineError::Contended(id))
+        let loaded = self.shared.claim(id).await?;
+        let order = loaded.state.task().order();
+        // A sub-agent that is taken over alone does not know by which call its parent opened it.
+        let session = order.parent_task_id.map(|_| order.assigned_agent.as_str().into());
+        Ok(self.shared.enqueue(loaded, session).await)
     }
 
     /// Whether this runtime could go on with a task: its model can be called, its servers are known.
@@ -226,10 +207,12 @@ impl Runtime {
         // can be asked for it.
         let toolbox = match (&answer.verdict, loaded.closure.llm()) {
             (Verdict::Modify { .. }, Some(llm)) => {
-                parts.tools.toolbox(&llm.tools, Place::OUTSIDE).await.unwrap_or_else(|error| {
+                let listed = parts.tools.toolbox(&llm.tools, Place::OUTSIDE).await;
+                let listed = listed.unwrap_or_else(|error| {
                     tracing::warn!(%id, %error, "the new arguments are checked when they are used");
                     Arc::default()
-                })
+                });
+                Arc::new(listed.joined(&sub_agent_tools(&loaded.closure)))
             }
             (Verdict::Modify { .. }, None)
             | (Verdict::Approve | Verdict::Reject | Verdict::Retry | Verdict::SkipWith { .. }, _) => {
@@ -237,7 +220,7 @@ impl Runtime {
             }
         };
         for _ in 0..CONFLICTS_MAX {
-            let mut given = self.shared.given(&toolbox);
+            let mut given = self.shared.given(&toolbox, Spending::default());
             let command = Command::AnswerReview(answer.clone());
             let decision = decide(&loaded.state, &command, &mut given)?;
             match self.shared.write(&mut loaded.state, &given, decision.events).await {
@@ -275,14 +258,79 @@ impl Drop for Runtime {
 }
 
 impl Shared {
+    /// Whether the agent, and all that it may hand work to, could be run.
     fn ready(&self, closure: &Closure) -> Result<(), NotReady> {
-        self.parts.models.ready(closure)?;
-        closure.llm().map_or(Ok(()), |llm| self.parts.tools.ready(&llm.tools))
+        for closure in closure.everyone() {
+            self.parts.models.ready(&closure)?;
+            if let Some(llm) = closure.llm() {
+                self.parts.tools.ready(&llm.tools)?;
+            }
+        }
+        Ok(())
     }
 
-    fn given(&self, toolbox: &Arc<Toolbox>) -> Given {
+    /// A budget in money cannot be kept where no one knows what a model costs.
+    fn check_prices(&self, create: &CreateTask) -> Result<(), NotReady> {
+        let everyone = create.closure.everyone();
+        let of_agents = everyone.iter().filter_map(|closure| closure.llm()?.budget);
+        let mut budgets = of_agents.chain(create.budget);
+        if !budgets.any(|budget| budget.max_cost_usd.is_some()) {
+            return Ok(());
+        }
+        match everyone.iter().find(|closure| !self.parts.models.knows_price(closure)) {
+            None => Ok(()),
+            Some(closure) => Err(NotReady {
+                message: format!(
+                    "it is not known what the model of agent \"{}\" costs, so a budget in dollars \
+                     could not be kept",
+                    closure.agent.name
+                ),
+                hint: "give llm_config.price, or limit max_tokens instead".to_owned(),
+            }),
+        }
+    }
+
+    fn given(&self, toolbox: &Arc<Toolbox>, spending: Spending) -> Given {
         let entropy = Entropy::from_seed(self.parts.entropy.seed());
-        Given { now: self.parts.clock.now(), entropy, toolbox: Arc::clone(toolbox) }
+        let (now, limits) = (self.parts.clock.now(), self.parts.limits);
+        Given { now, entropy, toolbox: Arc::clone(toolbox), limits, spending }
+    }
+
+    /// Makes a task durable.
+    async fn create(&self, create: CreateTask) -> Result<Loaded, EngineError> {
+        let mut given = self.given(&Arc::default(), Spending::default());
+        let closure = create.closure.clone();
+        let new = create.decide(self.parts.instance, &self.parts.limits, &mut given)?;
+        let written = self.write_first(new.id, &given, new.events, new.definitions).await?;
+        let state = TaskState::load(&closure, written)
+            .map_err(|broken| EngineError::broken(new.id, &broken))?;
+        Ok(Loaded { closure, state })
+    }
+
+    /// Makes a task that no one works on one's own.
+    async fn claim(&self, id: TaskId) -> Result<Loaded, EngineError> {
+        let parts = &self.parts;
+        let mut loaded = load(&parts.store, id).await?;
+        self.refuse_stray(&loaded.state).await?;
+        if !loaded.state.status().is_final() && !loaded.state.cancel_requested() {
+            // A task that could not go on is left as it is, for someone who can.
+            self.ready(&loaded.closure)?;
+        }
+        for _ in 0..CONFLICTS_MAX {
+            let state = &loaded.state;
+            let owner_alive = state.owner().is_some_and(|owner| parts.owners.is_alive(owner));
+            let claim = ClaimTask { instance: parts.instance, owner_alive };
+            let mut given = self.given(&Arc::default(), Spending::default());
+            let decision = decide(state, &Command::ClaimTask(claim), &mut given)?;
+            match self.write(&mut loaded.state, &given, decision.events).await {
+                Ok(()) => return Ok(loaded),
+                Err(EngineError::Commit(CommitError::Conflict { .. })) => {
+                    self.catch_up(&mut loaded.state).await?;
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Err(EngineError::Contended(id))
     }
 
     async fn write_first(

@@ -130,6 +130,7 @@ impl TaskState {
             class: created.class,
             retention_days: created.retention_days,
             parent_task_id: created.parent_task_id,
+            budget: created.budget,
             created_at: first.at,
         };
         Ok(Self {
@@ -169,7 +170,17 @@ impl TaskState {
             Event::TaskStarted => {
                 self.task.advance(TaskTransition::Start, at)?;
             }
-            Event::TaskResumed => {}
+            Event::TaskPaused => {
+                self.loop_on(LoopEvent::Ask)?;
+                self.task.advance(TaskTransition::Ask, at)?;
+                self.owner = None;
+            }
+            Event::TaskResumed => {
+                if self.is_paused() {
+                    self.loop_on(LoopEvent::Reply)?;
+                    self.task.advance(TaskTransition::Resume, at)?;
+                }
+            }
             Event::CancelRequested => self.cancel_requested = true,
             Event::TaskCompleted { result } => {
                 self.over()?;
@@ -352,6 +363,11 @@ impl TaskState {
     /// What the task waits for a person to decide.
     pub fn review(&self) -> Option<&OpenReview> {
         self.review.as_ref()
+    }
+
+    /// Whether the task waits for a person only because its sub-agents do.
+    pub fn is_paused(&self) -> bool {
+        self.status() == TaskStatus::AwaitingHuman && self.review.is_none()
     }
 
     /// How many answers the model has given.

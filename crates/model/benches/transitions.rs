@@ -45,6 +45,7 @@ fn task() -> TaskExecution {
         class: Some("debug".into()),
         retention_days: Some(3),
         parent_task_id: None,
+        budget: None,
         created_at: Timestamp::UNIX_EPOCH,
     }))
 }

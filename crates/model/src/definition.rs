@@ -60,8 +60,8 @@ pub use self::settings::{Durability, Limits, OnReview, Redaction, ServerSettings
 pub use self::source::DEFINITION_BYTES_MAX;
 pub use self::suggest::nearest;
 pub use self::value::{
-    EnvName, Expression, HttpUrl, InvalidValue, JsonPointer, Pattern, TEMPLATE_BYTES_MAX,
-    TOOL_CHARACTERS_MAX, Template, Text, ToolName, ToolPattern,
+    EnvName, Expression, HttpUrl, InvalidValue, JsonPointer, Pattern, SUB_AGENT_SERVER,
+    TEMPLATE_BYTES_MAX, TOOL_CHARACTERS_MAX, Template, Text, ToolName, ToolPattern,
 };
 pub use self::workflow::{
     Edge, EdgeTarget, Join, NodeKind, ReviewAction, WorkflowDefinition, WorkflowNode,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::definition::{Digest, ToolName};
+use crate::definition::{Budget, Digest, ToolName};
 use crate::failure::{ErrorCode, Failure};
 use crate::ids::{CheckpointId, ExecutionId, InstanceId, SessionId, TaskId, ToolCallId};
 use crate::message::Message;
@@ -102,7 +102,10 @@ pub enum Event {
     TaskReleased,
     /// The task's turn came.
     TaskStarted,
-    /// A new owner goes on with a task whose former owner is gone.
+    /// Sub-agents of the task wait for a person, and nothing else is under way. The task belongs to
+    /// no process while it waits with them.
+    TaskPaused,
+    /// A new owner goes on with a task whose former owner is gone, or that was paused.
     TaskResumed,
     /// Someone other than the owner asked for the task to end.
     CancelRequested,
@@ -284,6 +287,8 @@ pub enum ToolChange {
         /// When the next attempt is made.
         retry_at: Timestamp,
     },
+    /// The sub-agent that was called waits for a person.
+    Wait,
     /// It may not be repeated, and was being made when the process ended.
     Doubt,
     /// It has its answer, which counts as a message of the conversation.
@@ -325,6 +330,9 @@ pub struct TaskCreated {
     /// The task that this one is a part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_task_id: Option<TaskId>,
+    /// What the task may spend, where whoever gave it said so, besides the agent's own budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
 }
 
 /// What a pinned definition is.
@@ -364,6 +372,7 @@ impl Event {
             Self::TaskCreated(_)
             | Self::TaskReleased
             | Self::TaskStarted
+            | Self::TaskPaused
             | Self::TaskResumed
             | Self::CancelRequested
             | Self::TaskCompleted { .. }
@@ -389,6 +398,7 @@ impl Event {
             Self::TaskClaimed { .. } => "task_claimed",
             Self::TaskReleased => "task_released",
             Self::TaskStarted => "task_started",
+            Self::TaskPaused => "task_paused",
             Self::TaskResumed => "task_resumed",
             Self::CancelRequested => "cancel_requested",
             Self::TaskCompleted { .. } => "task_completed",

@@ -49,6 +49,8 @@ pub enum ErrorCode {
     LimitRepeats,
     /// The conversation is longer than the model can read, however much it is shortened.
     LimitContext,
+    /// What the task, or the one it is a part of, may spend is used up.
+    Budget,
     /// The model answered with neither text nor tool calls.
     EmptyAnswer,
     /// The model could not be reached, or was overloaded, until the retries ran out.
@@ -71,6 +73,7 @@ impl ErrorCode {
             Self::LimitIterations => "limit_iterations",
             Self::LimitRepeats => "limit_repeats",
             Self::LimitContext => "limit_context",
+            Self::Budget => "budget",
             Self::EmptyAnswer => "empty_answer",
             Self::ModelUnavailable => "model_unavailable",
             Self::ModelRejected => "model_rejected",

@@ -14,6 +14,7 @@ pub mod machine;
 pub mod message;
 pub mod name;
 pub mod review;
+pub mod session;
 pub mod state;
 pub mod task;
 pub mod trace;

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::definition::Budget;
 use crate::failure::ErrorCode;
 use crate::ids::TaskId;
 use crate::machine::task::{TaskStatus, TaskTransition};
@@ -30,6 +31,8 @@ pub struct TaskOrder {
     pub retention_days: Option<u32>,
     /// The task that this one is a part of.
     pub parent_task_id: Option<TaskId>,
+    /// What it may spend, where whoever gave it said so.
+    pub budget: Option<Budget>,
     /// When it was created.
     pub created_at: Timestamp,
 }
@@ -183,6 +186,7 @@ impl TaskExecution {
             class: order.class.clone(),
             parameters: order.parameters.clone(),
             usage: self.usage.report(),
+            total_usage: self.usage.report(),
             interrupted: false,
         }
     }
@@ -221,6 +225,8 @@ pub struct Task {
     pub parameters: Map<String, Value>,
     /// What it has used so far.
     pub usage: UsageReport,
+    /// What it and its sub-agents have used so far.
+    pub total_usage: UsageReport,
     /// Whether the process that ran it is gone, so that it waits to be resumed.
     pub interrupted: bool,
 }
@@ -243,6 +249,7 @@ mod tests {
             class: None,
             retention_days: None,
             parent_task_id: None,
+            budget: None,
             created_at: at(0),
         }))
     }

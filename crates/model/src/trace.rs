@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::event::Recorded;
 use crate::ids::{SessionId, TaskId};
 use crate::name::Name;
+use crate::session::SessionStatus;
 use crate::usage::UsageReport;
 
 pub use teller::TraceTeller;
@@ -104,7 +105,7 @@ pub struct SubAgentSessionInfo {
     /// How many messages it has.
     pub message_count: u64,
     /// Where it is in its life.
-    pub status: String,
+    pub status: SessionStatus,
 }
 
 /// The longest message of a step, in characters; the whole text is in the conversation.

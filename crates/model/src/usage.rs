@@ -36,6 +36,17 @@ impl Cost {
         Self { pico_usd: tokens.saturating_mul(pico_usd_per_token) }.min(Self::MAX)
     }
 
+    /// An amount in US dollars. One that is negative or no number counts as zero.
+    pub fn of_usd(usd: f64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the cast saturates, and negative amounts count as zero"
+        )]
+        let pico_usd = (usd * PICO_USD_PER_USD).round() as u64;
+        Self { pico_usd }.min(Self::MAX)
+    }
+
     /// The amount that a store wrote.
     pub fn from_pico_usd(pico_usd: u64) -> Self {
         Self { pico_usd }

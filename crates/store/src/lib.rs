@@ -24,6 +24,7 @@ use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 use polity_model::task::Task;
+use polity_model::usage::Usage;
 
 /// Where an event stands, without what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +44,12 @@ pub struct TaskFilter {
     pub statuses: Vec<TaskStatus>,
     /// Only tasks of this agent or workflow.
     pub assigned_agent: Option<String>,
+    /// Only the sub-agents' tasks of this task.
+    pub parent: Option<TaskId>,
+    /// Only tasks that are a part of no other.
+    pub roots_only: bool,
+    /// Only tasks that are a part of another.
+    pub parts_only: bool,
     /// At most this many.
     pub limit: Option<u32>,
 }
@@ -80,7 +87,11 @@ pub trait Store: Send + Sync {
     /// The task with its texts: what was asked and what came out.
     fn task(&self, row: &TaskRow) -> Result<Task, StoreError>;
 
+    /// What a task and its sub-agents, and theirs in turn, have used.
+    fn usage_of_tree(&self, task: TaskId) -> Result<Usage, StoreError>;
+
     /// The oldest task that waits for its turn with this owner, of those created after a position.
+    /// The tasks of sub-agents do not wait: their parents wait for them.
     fn next_pending(
         &self,
         owner: InstanceId,

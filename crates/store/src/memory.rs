@@ -112,6 +112,14 @@ impl Tables {
         self.tasks.insert(task, row);
     }
 
+    fn usage_of_tree(&self, task: TaskId) -> Usage {
+        let mut sum = self.tasks.get(&task).map(|row| row.usage).unwrap_or_default();
+        for row in self.tasks.values().filter(|row| row.parent_task_id == Some(task)) {
+            sum += self.usage_of_tree(row.id);
+        }
+        sum
+    }
+
     fn at(&self, position: Position) -> Option<&Recorded> {
         self.journal.get(usize::try_from(position.0.checked_sub(1)?).ok()?)
     }
@@ -159,6 +167,9 @@ impl Store for MemoryStore {
                     .as_ref()
                     .is_none_or(|name| row.assigned_agent.as_str() == name)
             })
+            .filter(|row| filter.parent.is_none() || row.parent_task_id == filter.parent)
+            .filter(|row| !filter.roots_only || row.parent_task_id.is_none())
+            .filter(|row| !filter.parts_only || row.parent_task_id.is_some())
             .cloned()
             .collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.created_position));
@@ -176,12 +187,17 @@ impl Store for MemoryStore {
         let event = |position: Option<Position>| Some(tables.at(position?)?.event.clone());
         event(Some(row.created_position))
             .and_then(|created| {
-                row.with_texts(created, event(row.result_position), event(row.failure_position))
+                let (result, failure) = (event(row.result_position), event(row.failure_position));
+                row.with_texts(created, result, failure, tables.usage_of_tree(row.id))
             })
             .ok_or_else(|| StoreError::Unreadable {
                 place: format!("{:?}", row.created_position),
                 detail: "the task's creation is not there".into(),
             })
+    }
+
+    fn usage_of_tree(&self, task: TaskId) -> Result<Usage, StoreError> {
+        Ok(self.tables().usage_of_tree(task))
     }
 
     fn next_pending(
@@ -195,7 +211,7 @@ impl Store for MemoryStore {
             .values()
             .filter(|row| row.status == TaskStatus::Pending)
             .filter(|row| row.owner == Some(owner))
-            .filter(|row| row.created_position > after)
+            .filter(|row| row.created_position > after && row.parent_task_id.is_none())
             .min_by_key(|row| row.created_position)
             .cloned())
     }

@@ -175,11 +175,11 @@ impl Changes {
                 row.status = row.status.transition(TaskTransition::Start)?;
                 row.started_at.get_or_insert(at);
             }
-            Event::TaskResumed => {
-                if row.status.is_final() {
-                    return Err(Refused(format!("the task is {}", row.status)));
-                }
+            Event::TaskPaused => {
+                row.status = row.status.transition(TaskTransition::Ask)?;
+                row.owner = None;
             }
+            Event::TaskResumed => row.resume()?,
             Event::TaskCompleted { result } => {
                 row.end(TaskTransition::Complete, at)?;
                 row.result_position = row.place(*result);
@@ -257,6 +257,7 @@ impl Changes {
                 | ToolChange::Hold { .. }
                 | ToolChange::Call { .. }
                 | ToolChange::Fail { .. }
+                | ToolChange::Wait
                 | ToolChange::Doubt,
                 _,
             ) => {}
@@ -326,6 +327,20 @@ impl TaskRow {
         Ok(())
     }
 
+    /// A task that was paused runs again; any other that lives goes on as it was.
+    fn resume(&mut self) -> Result<(), Refused> {
+        match self.status {
+            TaskStatus::Pending | TaskStatus::Running => Ok(()),
+            TaskStatus::AwaitingHuman => {
+                self.status = self.status.transition(TaskTransition::Resume)?;
+                Ok(())
+            }
+            status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
+                Err(Refused(format!("the task is {status}")))
+            }
+        }
+    }
+
     fn place(&self, result: ResultRef) -> Option<Position> {
         match result {
             ResultRef::LastAnswer => self.answer_position,
@@ -338,6 +353,7 @@ impl TaskRow {
         created: Event,
         result: Option<Event>,
         failure: Option<Event>,
+        total: Usage,
     ) -> Option<Task> {
         let Event::TaskCreated(created) = created else { return None };
         let result = result
@@ -363,6 +379,7 @@ impl TaskRow {
             class: self.class.clone(),
             parameters: created.parameters,
             usage: self.usage.report(),
+            total_usage: total.report(),
             interrupted: false,
         })
     }
@@ -381,6 +398,7 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
         Event::TaskClaimed { .. }
         | Event::TaskReleased
         | Event::TaskStarted
+        | Event::TaskPaused
         | Event::TaskResumed
         | Event::CancelRequested
         | Event::TaskCompleted { .. }

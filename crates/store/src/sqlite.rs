@@ -19,6 +19,7 @@ use polity_model::execution::AgentExecution;
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::message::Message;
 use polity_model::task::Task;
+use polity_model::usage::Usage;
 use rusqlite::{Connection, OptionalExtension, params};
 
 pub use backup::restore;
@@ -218,12 +219,17 @@ impl Store for SqliteStore {
             };
             let created = event(Some(row.created_position))?;
             let (result, failure) = (event(row.result_position)?, event(row.failure_position)?);
-            Ok(created.and_then(|created| row.with_texts(created, result, failure)))
+            let total = tables::usage_of_tree(connection, row.id)?;
+            Ok(created.and_then(|created| row.with_texts(created, result, failure, total)))
         })?;
         task.ok_or_else(|| StoreError::Unreadable {
             place: format!("position {}", row.created_position.0),
             detail: format!("the creation of task {} is not there", row.id),
         })
+    }
+
+    fn usage_of_tree(&self, task: TaskId) -> Result<Usage, StoreError> {
+        self.query(|connection| tables::usage_of_tree(connection, task))
     }
 
     fn next_pending(

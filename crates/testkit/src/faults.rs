@@ -8,6 +8,7 @@ use polity_model::execution::AgentExecution;
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::message::Message;
 use polity_model::task::Task;
+use polity_model::usage::Usage;
 use polity_store::{
     CheckpointRow, Commit, CommitError, CommitTicket, Header, SpendingRow, Store, StoreError,
     TaskFilter, TaskRow,
@@ -138,6 +139,10 @@ impl Store for MortalStore {
 
     fn task(&self, row: &TaskRow) -> Result<Task, StoreError> {
         self.alive()?.task(row)
+    }
+
+    fn usage_of_tree(&self, task: TaskId) -> Result<Usage, StoreError> {
+        self.alive()?.usage_of_tree(task)
     }
 
     fn next_pending(

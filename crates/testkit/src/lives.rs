@@ -57,6 +57,11 @@ pub fn definition() -> PinnedDefinition {
 
 /// A task's first event.
 pub fn created(description: &str) -> Event {
+    created_under(None, description)
+}
+
+/// The first event of a task that may be a part of another.
+pub fn created_under(parent_task_id: Option<TaskId>, description: &str) -> Event {
     Event::TaskCreated(TaskCreated {
         description: description.to_owned(),
         assigned_agent: "greeter".parse().expect("a name"),
@@ -68,7 +73,8 @@ pub fn created(description: &str) -> Event {
         parameters: Map::new(),
         class: None,
         retention_days: None,
-        parent_task_id: None,
+        parent_task_id,
+        budget: None,
     })
 }
 

@@ -12,6 +12,16 @@ pub fn python_program(name: &str) -> PathBuf {
     installed(&format!("python/bin/{name}"))
 }
 
+/// Rotel, a collector for OpenTelemetry.
+pub fn collector() -> PathBuf {
+    // Where packages are depends on the version of Python.
+    let libraries = installed("python/lib").read_dir().expect("a folder");
+    libraries
+        .filter_map(|library| Some(library.ok()?.path().join("site-packages/rotel/rotel-agent")))
+        .find(|agent| agent.exists())
+        .unwrap_or_else(|| installed("python/lib/site-packages/rotel/rotel-agent"))
+}
+
 fn installed(path: &str) -> PathBuf {
     let path = target().join("peers").join(path);
     assert!(

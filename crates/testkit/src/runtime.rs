@@ -2,7 +2,7 @@
 //! Tokio's, randomness from a seed, and a register of the living.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,9 @@ use polity_engine::driver::{
 };
 use polity_engine::entropy::EntropySource;
 use polity_engine::runtime::{Owners, Parts};
-use polity_model::definition::{AgentDefinition, ScriptDefinition};
+use polity_model::definition::{
+    AgentDefinition, Home, Limits, ScriptDefinition, Settings, SourceFile,
+};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{InstanceId, ToolCallId};
 use polity_model::message::Message;
@@ -145,7 +147,10 @@ impl ActingModels {
 
     fn ask(&self, tool: &str) -> AskedTool {
         let (server, tool) = tool.split_once('/').unwrap_or(("", tool));
-        let arguments = Map::from_iter([("n".to_owned(), self.world.next().into())]);
+        let arguments = match server {
+            "agent" => Map::from_iter([("task_description".to_owned(), "a part".into())]),
+            _ => Map::from_iter([("n".to_owned(), self.world.next().into())]),
+        };
         AskedTool {
             server: server.to_owned(),
             tool: tool.to_owned(),
@@ -249,15 +254,41 @@ pub fn closure() -> Closure {
     }
 }
 
+/// An agent that hands work to two others, `helper` and `deputy`, of which `deputy` may hand it on to
+/// `helper`. Each of them has the tools of [`closure`].
+pub fn boss() -> Closure {
+    let home = Home::parse(vec![
+        file("polity.yaml", "{}"),
+        file("agents/boss.yaml", &agent("boss", "helper, deputy")),
+        file("agents/deputy.yaml", &agent("deputy", "helper")),
+        file("agents/helper.yaml", &agent("helper", "")),
+        file("scripts/greeter.yaml", "default: {reply: Hello.}"),
+        file(
+            "config/mcp_servers.yaml",
+            "servers: [{name: files, transport: sse, config: {url: 'http://localhost/files'}}, \
+             {name: time, transport: sse, config: {url: 'http://localhost/time'}}]",
+        ),
+    ]);
+    assert!(home.problems.is_empty(), "{:?}", home.problems);
+    let boss = Arc::clone(&home.agents["boss"]);
+    Closure::of(&home, boss).unwrap()
+}
+
+fn agent(name: &str, sub_agents: &str) -> String {
+    format!(
+        "{{kind: llm, name: {name}, role: {name}, system_prompt: I am {name}., \
+         tools: [files/*, time/now], approval: [files/delete], sub_agents: [{sub_agents}], \
+         llm_config: {{provider: scripted, script: greeter}}}}"
+    )
+}
+
+fn file(path: &str, text: &str) -> SourceFile {
+    SourceFile { path: path.to_owned(), text: Ok(text.to_owned()) }
+}
+
 /// A task for that agent.
 pub fn create_task(description: &str) -> CreateTask {
-    CreateTask {
-        closure: closure(),
-        description: description.to_owned(),
-        parameters: Map::new(),
-        class: None,
-        retention_days: None,
-    }
+    CreateTask::new(closure(), description)
 }
 
 /// Parts of a runtime: these models on this store, two tasks at once.
@@ -277,7 +308,10 @@ pub fn parts(
         entropy: Arc::new(SeededEntropy::new(seed)),
         owners: Arc::clone(owners) as Arc<dyn Owners>,
         instance,
-        concurrent_tasks: NonZeroU32::new(2).unwrap(),
-        input_bytes_max: 1000,
+        limits: Limits {
+            concurrent_tasks: NonZeroU32::new(2).unwrap(),
+            input_bytes: NonZeroU64::new(1000).unwrap(),
+            ..Settings::default().limits
+        },
     }
 }

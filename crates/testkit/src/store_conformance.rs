@@ -13,8 +13,8 @@ use polity_model::review::{ReviewSubject, Verdict};
 use polity_store::{CommitError, Store, TaskFilter};
 
 use crate::lives::{
-    answered, changed, claimed, commit, created, definition, ended_well, execution_id,
-    execution_started, instance_id, task_id,
+    answered, changed, claimed, commit, created, created_under, definition, ended_well,
+    execution_id, execution_started, instance_id, task_id,
 };
 
 /// Makes one test of each case. The argument is an expression that gives a new, empty
@@ -37,6 +37,8 @@ macro_rules! store_conformance {
             tasks_are_listed_newest_first,
             ids_are_found_by_their_beginning,
             the_queue_is_first_in_first_out,
+            parts_belong_to_their_task,
+            a_paused_task_is_resumed,
             definitions_are_kept_by_digest,
             large_and_strange_texts_survive,
             many_committers_lose_nothing
@@ -327,6 +329,50 @@ pub fn the_queue_is_first_in_first_out(store: &Shared) {
     run(store, task_id(3), 3);
     assert_eq!(next(1, Position(0)), Some(second));
     assert_eq!(next(2, Position(0)), None);
+}
+
+/// Sub-agents' tasks are found by their parent, do not wait in the queue, and count with it.
+pub fn parts_belong_to_their_task(store: &Shared) {
+    begin(store, task_id(1));
+    for (number, parent) in [(2, 1), (3, 1), (4, 3)] {
+        let first = created_under(Some(task_id(parent)), "a part");
+        let events = vec![first, claimed(instance_id(1), 1)];
+        store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
+    }
+    let find = |filter: TaskFilter| -> Vec<_> {
+        store.task_rows(&filter).unwrap().iter().map(|row| row.id).collect()
+    };
+    let of = |number| TaskFilter { parent: Some(task_id(number)), ..TaskFilter::default() };
+    assert_eq!(find(of(1)), [task_id(3), task_id(2)]);
+    assert_eq!(find(of(3)), [task_id(4)]);
+    assert_eq!(find(of(4)), []);
+    assert_eq!(find(TaskFilter { roots_only: true, ..TaskFilter::default() }), [task_id(1)]);
+    let parts = find(TaskFilter { parts_only: true, ..TaskFilter::default() });
+    assert_eq!(parts, [task_id(4), task_id(3), task_id(2)]);
+    let first = store.next_pending(instance_id(1), Position(0)).unwrap().unwrap();
+    assert_eq!(store.next_pending(instance_id(1), first.created_position).unwrap(), None);
+    for number in [1, 3, 4] {
+        let events = vec![Event::TaskStarted, answered("x")];
+        store.commit(commit(task_id(number), 2, Some(1), events)).wait().unwrap();
+    }
+    for (number, tokens) in [(1, 30), (2, 0), (3, 20), (4, 10)] {
+        let usage = store.usage_of_tree(task_id(number)).unwrap();
+        assert_eq!(usage.total_tokens(), tokens);
+        let row = store.task_row(task_id(number)).unwrap().unwrap();
+        assert_eq!(store.task(&row).unwrap().total_usage, usage.report());
+    }
+}
+
+/// A task that waits with its sub-agents belongs to no one, and runs again when it is resumed.
+pub fn a_paused_task_is_resumed(store: &Shared) {
+    begin(store, task_id(1));
+    let events = vec![Event::TaskStarted, Event::TaskPaused];
+    store.commit(commit(task_id(1), 2, Some(1), events)).wait().unwrap();
+    let row = || store.task_row(task_id(1)).unwrap().unwrap();
+    assert_eq!((row().status, row().owner), (TaskStatus::AwaitingHuman, None));
+    let events = vec![claimed(instance_id(2), 2), Event::TaskResumed];
+    store.commit(commit(task_id(1), 4, Some(2), events)).wait().unwrap();
+    assert_eq!((row().status, row().owner), (TaskStatus::Running, Some(instance_id(2))));
 }
 
 /// A pinned definition is there after the commit and not before.

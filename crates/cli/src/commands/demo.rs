@@ -7,7 +7,6 @@ use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_model::definition::Home;
 use polity_model::review::Verdict;
 use polity_model::task::Task;
-use serde_json::Map;
 
 use super::init::{Files, write_home};
 use super::review;
@@ -112,13 +111,7 @@ async fn run(
     agent: &str,
     input: &str,
 ) -> Result<Task, CliError> {
-    let create = CreateTask {
-        closure: closure(home, resolve(app, home, agent)?)?,
-        description: input.to_owned(),
-        parameters: Map::new(),
-        class: None,
-        retention_days: None,
-    };
+    let create = CreateTask::new(closure(home, resolve(app, home, agent)?)?, input);
     let live = workshop.runtime.subscribe();
     let handle = workshop.runtime.create(create).await?;
     follow(app, workshop, handle, live).await

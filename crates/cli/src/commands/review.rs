@@ -64,16 +64,41 @@ fn list(app: &App) -> CliResult {
 fn show(app: &App, args: &TaskArgs) -> CliResult {
     let store: Arc<dyn Store> = Arc::new(app.reader()?);
     let row = app.task_row(&*store, &args.id)?;
-    let Some(review) = block_on(open(&store, row.id))? else {
-        let message = format!("task {} waits for no decision", row.id);
-        return Err(CliError::conflict(message).hint("`polity review list` shows what waits"));
-    };
+    let review = block_on(asked(&store, row.id))?;
     if app.json() {
         print_json(&review)?;
     } else {
         say!("{}", details(&review))?;
     }
     Ok(Exit::Done)
+}
+
+/// What a task, or a sub-agent that it waits for, wants a person to decide.
+pub(crate) async fn asked(store: &Arc<dyn Store>, id: TaskId) -> Result<Review, CliError> {
+    let mut asks = id;
+    loop {
+        if let Some(review) = open(store, asks).await? {
+            return Ok(review);
+        }
+        let waiting = TaskFilter {
+            statuses: vec![TaskStatus::AwaitingHuman],
+            parent: Some(asks),
+            ..TaskFilter::default()
+        };
+        match store.task_rows(&waiting)?.as_slice() {
+            [] => {
+                let message = format!("task {id} waits for no decision");
+                let hint = "`polity review list` shows what waits";
+                return Err(CliError::conflict(message).hint(hint));
+            }
+            [one] => asks = one.id,
+            several => {
+                let ids: Vec<_> = several.iter().map(|row| row.id.to_string()).collect();
+                let message = format!("several sub-agents of task {asks} wait for a decision");
+                return Err(CliError::usage(message).hint(format!("name one: {}", ids.join(", "))));
+            }
+        }
+    }
 }
 
 /// What a task waits for a person to decide, if it does.

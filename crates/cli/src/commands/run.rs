@@ -4,12 +4,13 @@ mod detach;
 mod follow;
 
 use std::io::{IsTerminal, Read};
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 
 use polity_engine::closure::Closure;
-use polity_engine::commands::CreateTask;
-use polity_model::definition::{AgentDefinition, Home, Lookup};
+use polity_engine::commands::{CreateTask, Origin};
+use polity_model::definition::{AgentDefinition, Budget, Home, Lookup, UsdLimit};
 use polity_model::event::PinKind;
 use polity_model::failure::ErrorCode;
 use polity_model::machine::task::TaskStatus;
@@ -46,10 +47,12 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
     let (drivers, tape) = Tape::open(file, app, &home, &args.name, &description)?;
     let create = CreateTask {
         closure: closure(&home, agent)?,
+        origin: Origin::Outside,
         parameters: parameters(&args.params)?,
         description,
         class: args.class,
         retention_days: args.retention_days,
+        budget: budget(args.max_cost_usd, args.max_tokens),
     };
     block_on(async {
         let workshop = Workshop::open_with(app, &home, drivers)?;
@@ -155,6 +158,12 @@ fn read_input(input: Option<&str>, bytes_max: u64) -> Result<String, CliError> {
         }
         Some(text) => Ok(text.to_owned()),
     }
+}
+
+/// What the task may spend, if the command says so.
+fn budget(max_cost_usd: Option<UsdLimit>, max_tokens: Option<NonZeroU64>) -> Option<Budget> {
+    let is_limited = max_cost_usd.is_some() || max_tokens.is_some();
+    is_limited.then_some(Budget { max_cost_usd, max_tokens })
 }
 
 fn parameters(params: &[String]) -> Result<Map<String, Value>, CliError> {

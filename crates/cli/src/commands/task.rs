@@ -9,11 +9,13 @@ use std::sync::Arc;
 use polity_engine::checkpoints::checkpoints as checkpoints_of;
 use polity_engine::runtime::load;
 use polity_model::event::{Sequence, StreamId};
+use polity_model::session::session_of_task;
 use polity_model::trace::TraceLog;
-use polity_store::{Store, TaskFilter};
+use polity_store::{Store, TaskFilter, TaskRow};
 
 use crate::app::{App, block_on};
 use crate::args::{TaskArgs, TaskCommand, TaskListArgs};
+use crate::commands::session::{info, parts_of};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::{print_json, say, steps, table, task as view};
@@ -33,8 +35,12 @@ pub(crate) fn task(app: &App, command: TaskCommand) -> CliResult {
 
 fn list(app: &App, args: TaskListArgs) -> CliResult {
     let store = app.reader()?;
-    let filter =
-        TaskFilter { statuses: args.status, assigned_agent: args.agent, limit: Some(args.limit) };
+    let filter = TaskFilter {
+        statuses: args.status,
+        assigned_agent: args.agent,
+        limit: Some(args.limit),
+        ..TaskFilter::default()
+    };
     let mut tasks = Vec::new();
     let mut exit = Exit::Done;
     for row in store.task_rows(&filter)? {
@@ -76,9 +82,22 @@ fn trace(app: &App, args: &TaskArgs) -> CliResult {
     if app.json() {
         print_json(&trace)?;
     } else {
-        say!("{}", steps::tree(&app.task(&store, &row)?, &trace))?;
+        say!("{}", told(app, &store, &row)?)?;
     }
     Ok(Exit::Done)
+}
+
+/// The trace for people, with those of the sub-agents below it.
+pub(super) fn told(app: &App, store: &dyn Store, row: &TaskRow) -> Result<String, CliError> {
+    let mut text = steps::tree(&app.task(store, row)?, &trace_of(store, row)?);
+    for part in parts_of(store, row.id)? {
+        text.push('\n');
+        for line in told(app, store, &part)?.lines() {
+            text.push_str("\n   ");
+            text.push_str(line);
+        }
+    }
+    Ok(text)
 }
 
 fn checkpoints(app: &App, args: &TaskArgs) -> CliResult {
@@ -109,12 +128,13 @@ fn checkpoints(app: &App, args: &TaskArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-pub(super) fn trace_of(
-    store: &dyn Store,
-    row: &polity_store::TaskRow,
-) -> Result<TraceLog, CliError> {
+pub(super) fn trace_of(store: &dyn Store, row: &TaskRow) -> Result<TraceLog, CliError> {
     let events = store.events(&StreamId::Task(row.id), Sequence::default())?;
-    TraceLog::from_events(row.id, &events).ok_or_else(|| {
+    let mut trace = TraceLog::from_events(row.id, &events).ok_or_else(|| {
         CliError::not_found(format!("the journal of task {} has no beginning", row.id))
-    })
+    })?;
+    let sessions = parts_of(store, row.id)?;
+    trace.sub_agent_sessions =
+        sessions.iter().map(|part| (session_of_task(part.id), info(part))).collect();
+    Ok(trace)
 }

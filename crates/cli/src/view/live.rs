@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 use polity_model::event::{Recorded, Sequence, StreamId};
+use polity_model::name::Name;
 use polity_model::trace::TraceTeller;
 
 use super::{duration, harmless, note, steps, style, tell};
@@ -26,6 +27,8 @@ pub(crate) struct LiveView {
     under_way: bool,
     /// What a model has said since the last event.
     text: String,
+    /// What stands before each line, for a sub-agent.
+    indent: String,
 }
 
 /// How much is shown.
@@ -51,7 +54,20 @@ impl LiveView {
             (true, _) => Show::Steps,
         };
         let seen = Sequence::default();
-        Self { teller: None, seen, shown: 0, show, under_way: false, text: String::new() }
+        let (text, indent) = (String::new(), String::new());
+        Self { teller: None, seen, shown: 0, show, under_way: false, text, indent }
+    }
+
+    /// A view of a sub-agent, so many steps below the task that is followed. What it has under way
+    /// is not shown: the line for that is its parent's.
+    pub(crate) fn nested(app: &App, depth: usize, agent: &Name) -> Self {
+        let mut view = Self::new(app);
+        view.show = match view.show {
+            Show::UnderWay => Show::Steps,
+            show @ (Show::Nothing | Show::Steps | Show::Events) => show,
+        };
+        view.indent = format!("{}{}  ", "   ".repeat(depth), style::dim(agent.as_str()));
+        view
     }
 
     /// The newest event that was taken in.
@@ -74,7 +90,7 @@ impl LiveView {
         if self.show == Show::Events {
             self.clear();
             let line = format!("  {} {}", recorded.sequence.0, recorded.event.label());
-            note!("{}", style::dim(&line));
+            note!("{}{}", self.indent, style::dim(&line));
         }
         self.show_finished();
     }
@@ -88,7 +104,7 @@ impl LiveView {
         }
         self.clear();
         for line in new {
-            note!("  {line}");
+            note!("  {}{line}", self.indent);
         }
     }
 

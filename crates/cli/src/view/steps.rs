@@ -76,13 +76,7 @@ pub(crate) fn tree(task: &Task, trace: &TraceLog) -> String {
         let _ = writeln!(text, "{branch} {}", line(step));
     }
     let calls = trace.steps.iter().filter(|step| step.step_name == MODEL_CALL).count();
-    let _ = write!(
-        text,
-        "{}, {}+{} tokens, ${:.4}",
-        super::count(calls, "model call"),
-        task.usage.input_tokens,
-        task.usage.output_tokens,
-        task.usage.cost_usd
-    );
+    let (calls, used) = (super::count(calls, "model call"), super::task::used(task));
+    let _ = write!(text, "{calls}, {used}");
     text
 }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 use polity_model::trace::shorten;
+use polity_model::usage::UsageReport;
 
 use super::{duration, harmless, style, table};
 
@@ -19,7 +20,11 @@ pub(crate) fn list(tasks: &[Task]) -> String {
         [
             task.id.to_string()[..8].to_owned(),
             status_text(task),
-            task.assigned_agent.to_string(),
+            // A sub-agent's task stands apart from what was asked for from outside.
+            match task.parent_task_id {
+                Some(_) => format!("└ {}", task.assigned_agent),
+                None => task.assigned_agent.to_string(),
+            },
             time(task.created_at),
             took(task).unwrap_or_default(),
             harmless(&shorten(&task.description, INPUT_CHARACTERS_MAX)),
@@ -44,6 +49,9 @@ pub(crate) fn details(task: &Task) -> String {
         let code = task.error_code.map(|code| format!("{code}: ")).unwrap_or_default();
         lines.push(field("error", &style::error(&format!("{code}{}", harmless(error)))));
     }
+    if let Some(parent) = task.parent_task_id {
+        lines.push(field("part of", &parent.to_string()));
+    }
     if !task.parameters.is_empty() {
         let parameters: Vec<_> =
             task.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -59,12 +67,19 @@ pub(crate) fn details(task: &Task) -> String {
     if let Some(took) = took(task) {
         lines.push(field("took", &took));
     }
-    let usage = &task.usage;
-    lines.push(field(
-        "used",
-        &format!("{}+{} tokens, ${:.4}", usage.input_tokens, usage.output_tokens, usage.cost_usd),
-    ));
+    lines.push(field("used", &used(task)));
     lines.join("\n")
+}
+
+/// What a task has used, and its sub-agents with it.
+pub(crate) fn used(task: &Task) -> String {
+    let told = |usage: &UsageReport| {
+        format!("{}+{} tokens, ${:.4}", usage.input_tokens, usage.output_tokens, usage.cost_usd)
+    };
+    if task.usage == task.total_usage {
+        return told(&task.usage);
+    }
+    format!("{}; with sub-agents {}", told(&task.usage), told(&task.total_usage))
 }
 
 fn field(name: &str, value: &str) -> String {

@@ -384,3 +384,44 @@ fn a_cassette_that_cannot_be_written_leaves_the_old_one() {
     assert_eq!(fs::read_to_string(moved.join(TAPE)).unwrap(), old);
     assert_eq!(fs::read_dir(moved).unwrap().count(), 1);
 }
+
+#[test]
+fn sub_agents_that_work_side_by_side_are_recorded_and_replayed() {
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "");
+    let agent = |name: &str, prompt: &str, more: &str| {
+        let file = format!(
+            "name: {name}\nkind: llm\nrole: Works\nsystem_prompt: {prompt}\n{more}\
+             llm_config: {{provider: scripted, script: {name}}}\n"
+        );
+        sandbox.write(&format!("agents/{name}.yaml"), &file);
+    };
+    agent("editor", "Edit.", "sub_agents: [writer]\n");
+    agent("writer", "Write.", "");
+    let parts = ["one", "two", "three", "four"];
+    let calls =
+        parts.map(|part| json!({"tool": "agent/writer", "arguments": {"task_description": part}}));
+    sandbox.write(
+        "scripts/editor.yaml",
+        &json!({"rules": [{"when": "^go$", "role": "user", "tool_calls": calls},
+            {"when": "(?s)(.*)", "role": "tool", "reply": "got $1"}]})
+        .to_string(),
+    );
+    sandbox.write("scripts/writer.yaml", "default: {reply: \"written $input\", delay_ms: 20}");
+    let record = || sandbox.polity(&["run", "editor", "go", "--record", TAPE]);
+    let live = record();
+    assert_eq!((live.code, live.out.as_str()), (0, "got written four\n"), "{live:?}");
+    let first = tape(&sandbox);
+    record();
+    assert_eq!(tape(&sandbox), first, "whoever is done first");
+    for script in ["editor", "writer"] {
+        sandbox.write(&format!("scripts/{script}.yaml"), "default: {reply: \"not recorded\"}");
+    }
+    let replayed = sandbox.polity(&["run", "editor", "--replay", TAPE]);
+    assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
+    assert!(!replayed.err.contains("no one asked for"), "{replayed:?}");
+    agent("writer", "Write well.", "");
+    let differs = sandbox.polity(&["run", "editor", "--replay", TAPE]);
+    assert_eq!(differs.code, 1, "{differs:?}");
+    assert!(differs.err.contains("  - system_prompt: Write.\n  + system_prompt: Write well."));
+}

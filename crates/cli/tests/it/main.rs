@@ -15,4 +15,6 @@ mod sandbox;
 mod store;
 mod supervise;
 mod tasks;
+#[cfg(feature = "otel")]
+mod telemetry;
 mod tools;

@@ -80,6 +80,7 @@ impl Sandbox {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polity"));
         command.current_dir(self.path()).env_remove("POLITY_HOME").args(args);
+        command.env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

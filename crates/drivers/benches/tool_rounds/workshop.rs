@@ -15,19 +15,16 @@ use polity_engine::commands::CreateTask;
 use polity_engine::driver::{Models, Tools};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_engine::runtime::{Parts, Runtime, TaskHandle};
-use polity_model::definition::AgentDefinition;
+use polity_model::definition::{AgentDefinition, Limits, Settings};
 use polity_model::ids::InstanceId;
 use polity_model::machine::task::TaskStatus;
 use polity_store::{Access, Durability, SqliteStore, Store};
 use polity_testkit::mcp::environment;
 use polity_testkit::runtime::Register;
-use serde_json::{Map, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::servers::{model_name, tool_server};
-
-/// The longest a task of a bench may be.
-const INPUT_BYTES_MAX: u64 = 1000;
 
 /// A folder on the disk that the project is on, not on a memory disk.
 pub(crate) fn folder() -> TempDir {
@@ -67,8 +64,10 @@ impl Workshop {
             entropy: Arc::new(SystemEntropy),
             owners: Arc::new(owners),
             instance,
-            concurrent_tasks: NonZeroU32::new(concurrent_tasks).unwrap(),
-            input_bytes_max: INPUT_BYTES_MAX,
+            limits: Limits {
+                concurrent_tasks: NonZeroU32::new(concurrent_tasks).unwrap(),
+                ..Settings::default().limits
+            },
         });
         Self { runtime: runtime.unwrap(), store }
     }
@@ -89,14 +88,7 @@ impl Workshop {
     }
 
     pub(crate) async fn create(&self, agent: &Closure, description: &str) -> TaskHandle {
-        let create = CreateTask {
-            closure: agent.clone(),
-            description: description.to_owned(),
-            parameters: Map::new(),
-            class: None,
-            retention_days: None,
-        };
-        self.runtime.create(create).await.unwrap()
+        self.runtime.create(CreateTask::new(agent.clone(), description)).await.unwrap()
     }
 
     /// Runs one task to its end.

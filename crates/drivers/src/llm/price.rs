@@ -65,21 +65,10 @@ impl Prices {
     }
 
     fn per_million(&self, config: &LlmConfig) -> PerMillion {
-        if let Some(price) = config.price {
-            return (price.input_per_million_usd.get(), price.output_per_million_usd.get());
-        }
-        let model = config.model.as_ref().map(AsRef::as_ref).unwrap_or_default();
-        match config.provider {
-            // They cost their owner nothing by the token.
-            Provider::Scripted | Provider::Ollama => (0.0, 0.0),
-            Provider::OpenAi
-            | Provider::Anthropic
-            | Provider::Gemini
-            | Provider::OpenAiCompatible => known(config.provider, model).unwrap_or_else(|| {
-                self.say_once(config.provider, model);
-                (0.0, 0.0)
-            }),
-        }
+        per_million(config).unwrap_or_else(|| {
+            self.say_once(config.provider, model_of(config));
+            (0.0, 0.0)
+        })
     }
 
     fn say_once(&self, provider: Provider, model: &str) {
@@ -94,6 +83,28 @@ impl Prices {
             );
         }
     }
+}
+
+/// Whether it is known what calls cost.
+pub(super) fn is_known(config: &LlmConfig) -> bool {
+    per_million(config).is_some()
+}
+
+fn per_million(config: &LlmConfig) -> Option<PerMillion> {
+    if let Some(price) = config.price {
+        return Some((price.input_per_million_usd.get(), price.output_per_million_usd.get()));
+    }
+    match config.provider {
+        // They cost their owner nothing by the token.
+        Provider::Scripted | Provider::Ollama => Some((0.0, 0.0)),
+        Provider::OpenAi | Provider::Anthropic | Provider::Gemini | Provider::OpenAiCompatible => {
+            known(config.provider, model_of(config))
+        }
+    }
+}
+
+fn model_of(config: &LlmConfig) -> &str {
+    config.model.as_ref().map(AsRef::as_ref).unwrap_or_default()
 }
 
 /// The price of the longest known name that the model's begins with.

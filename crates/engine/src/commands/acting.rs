@@ -2,8 +2,9 @@
 //! they all stand.
 //!
 //! Calls that may be made are made at once, side by side. A call that needs a person is put before
-//! one when nothing else is under way, one call at a time. When every call has its answer, the
-//! model is called again.
+//! one when nothing else is under way, one call at a time. Where only sub-agents are left that wait
+//! for a person, the task is paused with them. When every call has its answer, the model is called
+//! again.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use polity_model::review::ReviewSubject;
 use polity_model::trace::shorten;
 use serde_json::{Map, Value};
 
-use super::fail;
+use super::{call_model, fail};
 use crate::decide::{Decision, Effect, Given};
 use crate::driver::Tool;
 use crate::state::TaskState;
@@ -122,14 +123,26 @@ impl<'a> Acting<'a> {
         timeout: Duration,
     ) {
         self.standing[index] = CallState::Running;
+        // A sub-agent's session is found again by the call's id, so it is never opened twice.
+        let (repeatable, effect) = match tool.sub_agent() {
+            Some(_) => (true, Effect::OpenSession { call_id }),
+            None => (repeatable, Effect::CallTool { call_id, timeout }),
+        };
         self.changed(call_id, ToolChange::Call { tool, arguments, repeatable });
-        self.effects.push(Effect::CallTool { call_id, timeout });
+        self.effects.push(effect);
     }
 
     /// The call waits for a person's approval.
     pub(super) fn hold(&mut self, index: usize, call_id: ToolCallId, tool: ToolName) {
         self.standing[index] = CallState::Held;
         self.changed(call_id, ToolChange::Hold { tool });
+    }
+
+    /// The call's sub-agent waits for a person.
+    pub(super) fn wait_with_session(&mut self, index: usize, call_id: ToolCallId) {
+        self.standing[index] = CallState::Waiting;
+        self.changed(call_id, ToolChange::Wait);
+        self.effects.push(Effect::WatchSession { call_id });
     }
 
     /// No one knows whether the call had its effect.
@@ -206,7 +219,7 @@ impl<'a> Acting<'a> {
     }
 
     /// What follows from where the calls stand. `view` tells of the call at an index.
-    pub(super) fn go_on<'v>(self, view: impl Fn(usize) -> Option<CallView<'v>>) -> Decision {
+    pub(super) fn go_on<'v>(mut self, view: impl Fn(usize) -> Option<CallView<'v>>) -> Decision {
         let is = |state| move |standing: &CallState| *standing == state;
         let under_way = self.standing.iter().any(|standing| {
             matches!(standing, CallState::Asked | CallState::Running | CallState::Failed)
@@ -220,6 +233,10 @@ impl<'a> Acting<'a> {
         match (doubt.and_then(&view), held.and_then(&view)) {
             (Some(call), _) => self.ask(call, true),
             (None, Some(call)) => self.ask(call, false),
+            (None, None) if self.standing.contains(&CallState::Waiting) => {
+                self.events.push(Event::TaskPaused);
+                Decision { events: self.events, effects: Vec::new() }
+            }
             (None, None) => self.next_turn(),
         }
     }
@@ -252,11 +269,8 @@ impl<'a> Acting<'a> {
         Decision { events: self.events, effects: Vec::new() }
     }
 
-    fn next_turn(mut self) -> Decision {
-        let is_new = matches!(self.events.first(), Some(Event::ModelAnswered { .. }));
-        let answers = self.state.iterations() + u32::from(is_new);
-        self.events.push(Event::ModelCalled { iteration: answers + 1 });
-        Decision { events: self.events, effects: vec![Effect::CallModel] }
+    fn next_turn(self) -> Decision {
+        call_model(self.state, self.given, self.events, [])
     }
 }
 
@@ -267,6 +281,7 @@ pub(super) fn answer_open_calls(state: &TaskState, why: &str, events: &mut Vec<E
     for (index, call) in state.calls().all().iter().enumerate() {
         let content = match call.state {
             CallState::Answered => continue,
+            CallState::Waiting => format!("{why} while the sub-agent waited for a person"),
             CallState::Running | CallState::InDoubt => {
                 format!("{why} while the tool was being called; it may have had its effect")
             }

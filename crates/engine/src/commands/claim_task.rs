@@ -23,6 +23,8 @@ impl ClaimTask {
         let task = state.id();
         match state.status() {
             TaskStatus::Pending | TaskStatus::Running => {}
+            // A person may have answered its sub-agents.
+            TaskStatus::AwaitingHuman if state.is_paused() => {}
             // Only its answer gives anyone something to do.
             TaskStatus::AwaitingHuman => return Err(Rejection::AwaitingHuman { task }),
             status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {

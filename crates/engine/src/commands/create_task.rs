@@ -1,10 +1,12 @@
-//! Gives work to an agent. A person drives it, or a program on a person's behalf. It is the one
-//! command that has no state to start from. The task belongs to the process that creates it from
-//! its first moment on, so there is no instant at which a crash would leave it unowned.
+//! Gives work to an agent. A person drives it, or a program on a person's behalf, or another agent
+//! that hands on a part of its work. It is the one command that has no state to start from. The task
+//! belongs to the process that creates it from its first moment on, so there is no instant at which
+//! a crash would leave it unowned.
 
-use polity_model::definition::{AgentKind, LlmAgent};
+use polity_model::definition::{AgentKind, Budget, Limits, LlmAgent};
 use polity_model::event::{Epoch, Event, TaskCreated};
-use polity_model::ids::{InstanceId, TaskId};
+use polity_model::ids::{InstanceId, TaskId, ToolCallId};
+use polity_model::session::task_of_call;
 use polity_store::PinnedDefinition;
 use serde_json::{Map, Value};
 
@@ -16,6 +18,8 @@ use crate::decide::{Given, Rejection};
 pub struct CreateTask {
     /// The agent with everything it needs.
     pub closure: Closure,
+    /// Who gives it.
+    pub origin: Origin,
     /// The input.
     pub description: String,
     /// Named values that come with it.
@@ -24,6 +28,22 @@ pub struct CreateTask {
     pub class: Option<String>,
     /// How long to keep the task after its end.
     pub retention_days: Option<u32>,
+    /// What it may spend, besides the agent's own budget.
+    pub budget: Option<Budget>,
+}
+
+/// Who gives a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A person, or a program on a person's behalf.
+    Outside,
+    /// The agent of another task.
+    SubAgentCall {
+        /// The other task.
+        parent: TaskId,
+        /// The call by which it handed on the work.
+        call: ToolCallId,
+    },
 }
 
 /// A task that is about to be.
@@ -38,73 +58,95 @@ pub struct NewTask {
 }
 
 impl CreateTask {
+    /// An input from outside, with nothing else to say.
+    pub fn new(closure: Closure, description: impl Into<String>) -> Self {
+        Self {
+            closure,
+            origin: Origin::Outside,
+            description: description.into(),
+            parameters: Map::new(),
+            class: None,
+            retention_days: None,
+            budget: None,
+        }
+    }
+
     /// Checks the input and makes the task's first events.
     pub fn decide(
         self,
         owner: InstanceId,
-        input_bytes_max: u64,
+        limits: &Limits,
         given: &mut Given,
     ) -> Result<NewTask, Rejection> {
-        let agent = &self.closure.agent;
-        match &agent.kind {
-            AgentKind::Llm(llm) => {
-                if let Some(field) = not_kept(llm) {
-                    return Err(Rejection::FieldNotKept { agent: agent.name.clone(), field });
-                }
-            }
-            AgentKind::Cli(_) | AgentKind::Remote(_) => {
-                let (agent, kind) = (agent.name.clone(), agent.kind.label());
-                return Err(Rejection::KindNotRunnable { agent, kind });
-            }
+        for closure in self.closure.everyone() {
+            check_runnable(&closure)?;
+        }
+        let chain = self.closure.longest_chain();
+        let limit = limits.sub_agent_depth.get();
+        if chain.len() > limit as usize + 1 {
+            return Err(Rejection::TooDeep { chain, limit });
         }
         if self.description.trim().is_empty() {
             return Err(Rejection::EmptyInput);
         }
-        let found = self.description.len() as u64;
-        if found > input_bytes_max {
-            return Err(Rejection::InputTooLarge { found, limit: input_bytes_max });
+        let (found, limit) = (self.description.len() as u64, limits.input_bytes.get());
+        if found > limit {
+            return Err(Rejection::InputTooLarge { found, limit });
         }
+        let (id, parent_task_id) = match self.origin {
+            Origin::Outside => (TaskId::from_random_bytes(given.entropy.id_bytes()), None),
+            Origin::SubAgentCall { parent, call } => (task_of_call(call), Some(parent)),
+        };
         let (pins, definitions) = self.closure.pin();
         let created = Event::TaskCreated(TaskCreated {
             description: self.description,
-            assigned_agent: agent.name.clone(),
+            assigned_agent: self.closure.agent.name.clone(),
             pins,
             parameters: self.parameters,
             class: self.class,
             retention_days: self.retention_days,
-            parent_task_id: None,
+            parent_task_id,
+            budget: self.budget,
         });
         let claimed = Event::TaskClaimed { instance: owner, epoch: Epoch::default().next() };
-        let id = TaskId::from_random_bytes(given.entropy.id_bytes());
         Ok(NewTask { id, events: vec![created, claimed], definitions })
+    }
+}
+
+/// Whether this version does all that the agent's definition promises.
+fn check_runnable(closure: &Closure) -> Result<(), Rejection> {
+    let agent = closure.agent.name.clone();
+    match &closure.agent.kind {
+        AgentKind::Llm(llm) => match not_kept(llm) {
+            Some(field) => Err(Rejection::FieldNotKept { agent, field }),
+            None => Ok(()),
+        },
+        kind @ (AgentKind::Cli(_) | AgentKind::Remote(_)) => {
+            Err(Rejection::KindNotRunnable { agent, kind: kind.label() })
+        }
     }
 }
 
 /// A field that promises something which no part of this version does. Running the agent all the
 /// same would break the promise in silence.
 fn not_kept(llm: &LlmAgent) -> Option<&'static str> {
-    let fields = [
-        ("sub_agents", !llm.sub_agents.is_empty()),
-        ("output_schema", llm.output_schema.is_some()),
-        ("a budget", llm.budget.is_some()),
-    ];
-    fields.into_iter().find_map(|(field, given)| given.then_some(field))
+    llm.output_schema.is_some().then_some("output_schema")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
+    use polity_model::definition::Settings;
+
     use super::*;
     use crate::commands::testing::{closure, given, instance};
 
     fn create(description: &str) -> Result<NewTask, Rejection> {
-        let create = CreateTask {
-            closure: closure(),
-            description: description.to_owned(),
-            parameters: Map::new(),
-            class: None,
-            retention_days: None,
-        };
-        create.decide(instance(1), 10, &mut given())
+        let create = CreateTask::new(closure(), description);
+        let input_bytes = NonZeroU64::new(10).unwrap();
+        let limits = Limits { input_bytes, ..Settings::default().limits };
+        create.decide(instance(1), &limits, &mut given())
     }
 
     #[test]

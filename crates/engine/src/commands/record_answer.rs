@@ -71,6 +71,8 @@ impl RecordAnswer {
         if self.reply.content.trim().is_empty() {
             let message = "the model answered with neither text nor tool calls".to_owned();
             fail(state, &mut events, ErrorCode::EmptyAnswer, message);
+        } else if let Some(over) = given.spending.exceeded() {
+            fail(state, &mut events, ErrorCode::Budget, over.to_owned());
         } else {
             complete(state, given, &mut events);
         }
@@ -85,7 +87,7 @@ impl RecordAnswer {
         answered: Event,
         calls: &[ToolCall],
     ) -> Decision {
-        let stop = stop(state, llm, calls);
+        let stop = stop(state, llm, given, calls);
         let mut acting = Acting::begin(state, llm, given, answered, calls.len());
         if state.cancel_requested() || stop.is_some() {
             let why = if stop.is_some() { "the task ended" } else { "the task was cancelled" };
@@ -100,6 +102,8 @@ impl RecordAnswer {
         }
         let toolbox = Arc::clone(&acting.given().toolbox);
         let mut names = Vec::with_capacity(calls.len());
+        let fan_out_max = acting.given().limits.sub_agent_fan_out.get();
+        let mut sub_agents = 0;
         for (index, (call, asked)) in calls.iter().zip(&self.reply.tool_calls).enumerate() {
             let fate = if index < TURN_CALLS_MAX {
                 fate(asked, &toolbox, llm)
@@ -108,8 +112,20 @@ impl RecordAnswer {
                     "error: at most {TURN_CALLS_MAX} tools are called at once; ask for this one again"
                 ))
             };
+            let fate = match fate {
+                Fate::Call(tool)
+                    if tool.name.sub_agent().is_some() && sub_agents >= fan_out_max =>
+                {
+                    Fate::Refuse(format!(
+                        "error: at most {fan_out_max} sub-agents are called at once \
+                         (limits.sub_agent_fan_out); ask for this one again"
+                    ))
+                }
+                Fate::Call(_) | Fate::Hold(_) | Fate::Refuse(_) => fate,
+            };
             match fate {
                 Fate::Call(tool) => {
+                    sub_agents += u32::from(tool.name.sub_agent().is_some());
                     names.push(tool.name.to_string());
                     acting.call(index, call.id, &tool, None);
                 }
@@ -131,7 +147,16 @@ impl RecordAnswer {
 }
 
 /// Why no further tools are called, if there is a reason.
-fn stop(state: &TaskState, llm: &LlmAgent, calls: &[ToolCall]) -> Option<(ErrorCode, String)> {
+fn stop(
+    state: &TaskState,
+    llm: &LlmAgent,
+    given: &Given,
+    calls: &[ToolCall],
+) -> Option<(ErrorCode, String)> {
+    // The model could not be told what its tools answered.
+    if let Some(over) = given.spending.reached() {
+        return Some((ErrorCode::Budget, over.to_owned()));
+    }
     let limit = llm.max_iterations.get();
     if state.iterations() + 1 >= limit {
         let message = format!("no final answer after {limit} turns, the agent's max_iterations");
@@ -152,7 +177,7 @@ fn stop(state: &TaskState, llm: &LlmAgent, calls: &[ToolCall]) -> Option<(ErrorC
 }
 
 /// The agent's own price is charged where the driver knows none.
-fn charged(usage: Usage, llm: &LlmAgent) -> Usage {
+pub(crate) fn charged(usage: Usage, llm: &LlmAgent) -> Usage {
     match &llm.llm_config.price {
         Some(price) if usage.cost == Cost::ZERO => {
             let mut cost = Cost::of_tokens(usage.input_tokens, price.input_per_million_usd.get());

@@ -7,7 +7,7 @@ use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::{ErrorCategory, ErrorCode};
 use polity_model::message::Role;
 
-use super::{cancel_with, end_execution, expect_reasoning, fail, moved};
+use super::{call_model, cancel_with, end_execution, expect_reasoning, fail, moved};
 use crate::decide::{Decision, Effect, Given, Rejection, llm};
 use crate::driver::ModelFailure;
 use crate::retry;
@@ -33,6 +33,9 @@ pub enum FailureCause {
     Timeout,
     /// The agent's tools could not be listed, so the model was not even asked.
     Tools,
+    /// What the task may spend was used up by its sub-agents, or by others that have the same
+    /// parent, before the model was asked.
+    Budget,
 }
 
 impl RecordFailure {
@@ -43,6 +46,11 @@ impl RecordFailure {
     ) -> Result<Decision, Rejection> {
         expect_reasoning(state, "RecordFailure")?;
         let ModelFailure { failure, context_full, retry_after, mark } = &self.failure;
+        if self.cause == FailureCause::Budget && !state.cancel_requested() {
+            let mut events = Vec::new();
+            fail(state, &mut events, ErrorCode::Budget, failure.message.clone());
+            return Ok(Decision { events, effects: Vec::new() });
+        }
         let mut events = vec![Event::ModelFailed {
             failure: failure.clone(),
             of_tools: self.cause == FailureCause::Tools,
@@ -53,7 +61,7 @@ impl RecordFailure {
             return Ok(cancel_with(state, events));
         }
         if *context_full {
-            return Ok(shorten(state, events, &failure.message));
+            return Ok(shorten(state, given, events, &failure.message));
         }
         if let Some(execution) = state.execution()
             && execution.may_retry(failure.category)
@@ -69,6 +77,7 @@ impl RecordFailure {
         let (how, code) = match self.cause {
             FailureCause::Timeout => (ExecutionChange::TimeOut, ErrorCode::Timeout),
             FailureCause::Tools => (failed(), ErrorCode::ToolsUnavailable),
+            FailureCause::Budget => (failed(), ErrorCode::Budget),
             FailureCause::Model => (failed(), code(failure.category)),
         };
         events.extend(end_execution(state, how));
@@ -84,7 +93,7 @@ impl RecordFailure {
 /// The conversation is longer than the model can read. It is sent again without the older half of
 /// what is still sent, but for the message that opened it; a tool call and its answers stay or go
 /// together. When only the newest exchange is left, no shorter form would make sense.
-fn shorten(state: &TaskState, mut events: Vec<Event>, reason: &str) -> Decision {
+fn shorten(state: &TaskState, given: &Given, mut events: Vec<Event>, reason: &str) -> Decision {
     let messages = state.context().conversation.messages();
     let sent_from = (state.kept_from() as usize).max(1);
     let half = sent_from + (messages.len() - sent_from.min(messages.len())).div_ceil(2);
@@ -101,8 +110,7 @@ fn shorten(state: &TaskState, mut events: Vec<Event>, reason: &str) -> Decision 
         return Decision { events, effects: Vec::new() };
     };
     events.push(Event::HistoryShortened { kept_from });
-    events.push(Event::ModelCalled { iteration: state.iterations() + 1 });
-    Decision { events, effects: vec![Effect::CallModel] }
+    call_model(state, given, events, [])
 }
 
 fn code(category: ErrorCategory) -> ErrorCode {

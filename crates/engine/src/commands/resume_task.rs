@@ -9,7 +9,7 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::machine::tool_call::CallState;
 
 use super::acting::Acting;
-use super::{StartTask, cancel_with, out_of_place, view};
+use super::{StartTask, call_model, cancel_with, out_of_place, view};
 use crate::decide::{Decision, Effect, Given, Rejection, llm};
 use crate::state::TaskState;
 
@@ -26,6 +26,8 @@ impl ResumeTask {
         let task = state.id();
         match state.status() {
             TaskStatus::Pending => StartTask.decide(state, given),
+            // Its sub-agents are looked after again: a person may have answered one of them.
+            TaskStatus::AwaitingHuman if state.is_paused() => resume_calls(state, given),
             TaskStatus::AwaitingHuman => Err(Rejection::AwaitingHuman { task }),
             status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
                 Err(Rejection::Finished { task, status })
@@ -37,9 +39,7 @@ impl ResumeTask {
                     effects: vec![Effect::WaitUntil(until)],
                 }),
                 (LoopState::Idle | LoopState::Reasoning | LoopState::BackingOff, _) => {
-                    let called = Event::ModelCalled { iteration: state.iterations() + 1 };
-                    let events = vec![Event::TaskResumed, called];
-                    Ok(Decision { events, effects: vec![Effect::CallModel] })
+                    Ok(call_model(state, given, vec![Event::TaskResumed], []))
                 }
                 (LoopState::Acting, _) => resume_calls(state, given),
                 (LoopState::Asking | LoopState::Over, _) => Err(out_of_place(state, "ResumeTask")),
@@ -59,13 +59,15 @@ fn resume_calls(state: &TaskState, given: &mut Given) -> Result<Decision, Reject
             (CallState::Asked, Some(tool)) => {
                 acting.call_again(index, id, tool, call.arguments.clone(), call.repeatable);
             }
-            (CallState::Running, Some(tool)) if call.repeatable => {
+            (CallState::Running | CallState::Waiting, Some(tool)) if call.repeatable => {
                 acting.call_again(index, id, tool, call.arguments.clone(), true);
             }
             (CallState::Running, _) => acting.doubt(index, id),
             (CallState::Failed, _) => acting.wait(id, call.retry_at.unwrap_or_default()),
             // A call is asked for, and made or held or refused, within one commit.
-            (CallState::Asked, None) => return Err(out_of_place(state, "ResumeTask")),
+            (CallState::Asked, None) | (CallState::Waiting, _) => {
+                return Err(out_of_place(state, "ResumeTask"));
+            }
             (CallState::Held | CallState::InDoubt | CallState::Answered, _) => {}
         }
     }

@@ -1,10 +1,10 @@
 //! The time of the next try has come. A timer drives it. One that wakes too early is sent back to
 //! wait, so that a clock that was set does not shorten what a server asked for.
 
-use polity_model::event::{Event, ExecutionChange};
+use polity_model::event::ExecutionChange;
 use polity_model::machine::agent_loop::LoopState;
 
-use super::{cancel_with, moved, out_of_place};
+use super::{call_model, cancel_with, moved, out_of_place};
 use crate::decide::{Decision, Effect, Given, Rejection};
 use crate::state::TaskState;
 
@@ -29,14 +29,11 @@ impl RetryExecution {
         if given.now < until {
             return Ok(Decision { events: Vec::new(), effects: vec![Effect::WaitUntil(until)] });
         }
-        Ok(Decision {
-            events: vec![
-                moved(execution.id, ExecutionChange::Retry),
-                moved(execution.id, ExecutionChange::Run),
-                Event::ModelCalled { iteration: state.iterations() + 1 },
-            ],
-            effects: vec![Effect::CallModel],
-        })
+        let again = [
+            moved(execution.id, ExecutionChange::Retry),
+            moved(execution.id, ExecutionChange::Run),
+        ];
+        Ok(call_model(state, given, Vec::new(), again))
     }
 }
 

@@ -5,8 +5,8 @@ use polity_model::event::{Event, ExecutionChange};
 use polity_model::ids::ExecutionId;
 use polity_model::machine::task::TaskStatus;
 
-use super::{moved, out_of_place};
-use crate::decide::{Decision, Effect, Given, Rejection, llm};
+use super::{call_model, moved, out_of_place};
+use crate::decide::{Decision, Given, Rejection, llm};
 use crate::state::TaskState;
 
 /// The task's turn has come.
@@ -33,15 +33,11 @@ impl StartTask {
         let max_retries = llm.max_retries.saturating_mul(llm.max_iterations.get());
         let agent = state.context().agent.name.clone();
         let id = ExecutionId::from_random_bytes(given.entropy.id_bytes());
-        Ok(Decision {
-            events: vec![
-                Event::TaskStarted,
-                moved(id, ExecutionChange::Start { agent, max_retries }),
-                moved(id, ExecutionChange::Run),
-                Event::ModelCalled { iteration: 1 },
-            ],
-            effects: vec![Effect::CallModel],
-        })
+        let execution = [
+            moved(id, ExecutionChange::Start { agent, max_retries }),
+            moved(id, ExecutionChange::Run),
+        ];
+        Ok(call_model(state, given, vec![Event::TaskStarted], execution))
     }
 }
 
@@ -49,6 +45,7 @@ impl StartTask {
 mod tests {
     use super::*;
     use crate::commands::testing::{cancelled, given, pending, running};
+    use crate::decide::Effect;
 
     #[test]
     fn a_pending_task_calls_its_model() {

@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_model::definition::{AgentDefinition, ScriptDefinition};
+use polity_model::definition::{AgentDefinition, ScriptDefinition, Settings};
 use polity_model::event::{Event, Position, Recorded, StreamId, ToolChange};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::usage::Usage;
-use serde_json::{Map, json};
+use serde_json::json;
 
 use super::{
     CancelTask, Canceller, CreateTask, FailureCause, RecordAnswer, RecordFailure, RetryExecution,
     StartTask,
 };
+use crate::budget::Spending;
 use crate::closure::Closure;
 use crate::decide::{Decision, Given};
 use crate::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, Tool, Toolbox};
@@ -30,6 +31,8 @@ pub(super) fn given() -> Given {
         now: Timestamp::from_second(1000).unwrap(),
         entropy: Entropy::from_seed([5; 16]),
         toolbox: toolbox(),
+        limits: Settings::default().limits,
+        spending: Spending::default(),
     }
 }
 
@@ -87,14 +90,9 @@ pub(super) fn with(mut state: TaskState, events: Vec<Event>) -> TaskState {
 }
 
 pub(super) fn pending() -> TaskState {
-    let create = CreateTask {
-        closure: closure(),
-        description: "Ada".into(),
-        parameters: Map::new(),
-        class: None,
-        retention_days: None,
-    };
-    let mut events = create.decide(instance(1), 1000, &mut given()).unwrap().events;
+    let create = CreateTask::new(closure(), "Ada");
+    let limits = Settings::default().limits;
+    let mut events = create.decide(instance(1), &limits, &mut given()).unwrap().events;
     let rest = events.split_off(1);
     let first = Recorded {
         position: Position(1),
@@ -182,6 +180,7 @@ fn label(event: &Event) -> &'static str {
             ToolChange::Hold { .. } => "tool_held",
             ToolChange::Call { .. } => "tool_called",
             ToolChange::Fail { .. } => "tool_failed",
+            ToolChange::Wait => "tool_waits",
             ToolChange::Doubt => "tool_doubted",
             ToolChange::Answer { .. } => "tool_answered",
         },

@@ -137,6 +137,11 @@ pub trait Models: Send + Sync {
     /// asked before a task is created, so that what is missing is said at once.
     fn ready(&self, closure: &Closure) -> Result<(), NotReady>;
 
+    /// Whether it is known what the agent's model costs, so that a budget in money can be kept.
+    fn knows_price(&self, _closure: &Closure) -> bool {
+        true
+    }
+
     /// Makes one call. Dropping the future abandons the call.
     fn call<'a>(
         &'a self,

@@ -95,6 +95,12 @@ impl Toolbox {
         &self.in_reserve
     }
 
+    /// With more tools that the agent may ask for.
+    pub fn joined(&self, more: &[Arc<Tool>]) -> Self {
+        let offered = self.offered.iter().chain(more).cloned().collect();
+        Self { offered, in_reserve: self.in_reserve.clone() }
+    }
+
     /// The tool of that name, offered or in reserve.
     pub fn find(&self, server: &str, tool: &str) -> Option<&Arc<Tool>> {
         self.offered

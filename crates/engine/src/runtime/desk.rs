@@ -47,6 +47,8 @@ pub(super) struct Desk {
 pub(super) struct Inner {
     pub(super) closed: bool,
     pub(super) workers: HashMap<TaskId, AtWork>,
+    /// How many of the workers take up a place.
+    places_taken: usize,
     /// Adopted in the middle of their run, and waiting for a free place.
     adopted: VecDeque<TaskId>,
     /// Left with an error, and not let go of yet. They are not tried again here, where they would
@@ -61,6 +63,8 @@ pub(super) struct Inner {
 
 /// A worker, and those who waited for its task when it began.
 pub(super) struct AtWork {
+    /// Whether its parent waits for it. Such a task does not take up a place of its own.
+    is_session: bool,
     signals: mpsc::UnboundedSender<Signal>,
     handles: Vec<oneshot::Sender<Outcome>>,
 }
@@ -85,11 +89,22 @@ impl Desk {
         self.inner().workers.get(&id).is_some_and(|worker| worker.signals.send(signal).is_ok())
     }
 
+    /// Ends a task that is worked on here, and says when that is done.
+    pub(super) fn end(&self, id: TaskId) -> Option<oneshot::Receiver<Outcome>> {
+        let (sender, done) = oneshot::channel();
+        let mut inner = self.inner();
+        let worker = inner.workers.get_mut(&id)?;
+        worker.signals.send(Signal::Cancel).ok()?;
+        worker.handles.push(sender);
+        Some(done)
+    }
+
     /// Lets go of all workers: they leave their tasks as they are.
     pub(super) fn close(&self) {
         let mut inner = self.inner();
         inner.closed = true;
         inner.workers.clear();
+        inner.places_taken = 0;
         inner.handles.clear();
     }
 
@@ -106,12 +121,12 @@ impl Desk {
     fn take_extra_place(&self, id: TaskId) -> Option<mpsc::UnboundedReceiver<Signal>> {
         let mut inner = self.inner();
         inner.adopted.retain(|adopted| *adopted != id);
-        inner.take_place(id, usize::MAX)
+        inner.take_place(id, usize::MAX, false)
     }
 
     /// A place for the task, if there is one and the task has none yet.
     fn take_place(&self, id: TaskId) -> Option<mpsc::UnboundedReceiver<Signal>> {
-        self.inner().take_place(id, self.limit)
+        self.inner().take_place(id, self.limit, false)
     }
 
     /// A place for the task, if there is one and no other task waits for it.
@@ -121,7 +136,7 @@ impl Desk {
         if inner.handles.keys().any(|waiting| *waiting != id) {
             return None;
         }
-        let signals = inner.take_place(id, self.limit)?;
+        let signals = inner.take_place(id, self.limit, false)?;
         inner.adopted.retain(|adopted| *adopted != id);
         Some(signals)
     }
@@ -130,44 +145,68 @@ impl Desk {
     fn take_adopted(&self) -> Option<(TaskId, mpsc::UnboundedReceiver<Signal>)> {
         let mut inner = self.inner();
         let id = *inner.adopted.front()?;
-        let signals = inner.take_place(id, self.limit)?;
+        let signals = inner.take_place(id, self.limit, false)?;
         inner.adopted.pop_front();
         Some((id, signals))
     }
 
     fn has_place(&self) -> bool {
         let inner = self.inner();
-        !inner.closed && inner.workers.len() < self.limit
+        !inner.closed && inner.places_taken < self.limit
     }
 }
 
 impl Inner {
-    fn take_place(&mut self, id: TaskId, limit: usize) -> Option<mpsc::UnboundedReceiver<Signal>> {
-        if self.closed || self.workers.len() >= limit || self.workers.contains_key(&id) {
+    fn take_place(
+        &mut self,
+        id: TaskId,
+        limit: usize,
+        is_session: bool,
+    ) -> Option<mpsc::UnboundedReceiver<Signal>> {
+        let is_full = !is_session && self.places_taken >= limit;
+        if self.closed || is_full || self.workers.contains_key(&id) {
             return None;
         }
         let (signals, receiver) = mpsc::unbounded_channel();
         let handles = self.handles.remove(&id).unwrap_or_default();
-        self.workers.insert(id, AtWork { signals, handles });
+        self.workers.insert(id, AtWork { is_session, signals, handles });
+        self.places_taken += usize::from(!is_session);
         Some(receiver)
+    }
+
+    fn leave_place(&mut self, id: TaskId) -> Vec<oneshot::Sender<Outcome>> {
+        let Some(worker) = self.workers.remove(&id) else { return Vec::new() };
+        self.places_taken -= usize::from(!worker.is_session);
+        worker.handles
     }
 }
 
 impl Shared {
-    /// Runs the task if there is a place and no one waits before it; otherwise it waits its turn.
-    pub(super) async fn enqueue(self: &Arc<Self>, loaded: Loaded) -> TaskHandle {
+    /// Runs the task if there is a place and no one waits before it; otherwise it waits its turn. A
+    /// sub-agent, whose conversation has a name, runs at once: its parent waits for it, and if it
+    /// waited for the parent's place in turn, neither would ever go on.
+    pub(super) async fn enqueue(
+        self: &Arc<Self>,
+        loaded: Loaded,
+        session: Option<Arc<str>>,
+    ) -> TaskHandle {
         let id = loaded.state.id();
         let (sender, done) = oneshot::channel();
         {
             let mut inner = self.desk.inner();
             inner.given_up.remove(&id);
             inner.handles.entry(id).or_default().push(sender);
-            if loaded.state.status() != TaskStatus::Pending {
+            if loaded.state.status() != TaskStatus::Pending && session.is_none() {
                 inner.adopted.push_back(id);
             }
         }
-        if let Some(signals) = self.desk.take_place_alone(id) {
-            tokio::spawn(work(Arc::clone(self), id, Ok(loaded), signals));
+        if session.is_some() {
+            let signals = self.desk.inner().take_place(id, usize::MAX, true);
+            if let Some(signals) = signals {
+                tokio::spawn(work(Arc::clone(self), id, Ok(loaded), signals, session));
+            }
+        } else if let Some(signals) = self.desk.take_place_alone(id) {
+            tokio::spawn(work(Arc::clone(self), id, Ok(loaded), signals, None));
         } else {
             self.dispatch(Some(loaded)).await;
         }
@@ -198,7 +237,7 @@ impl Shared {
                     Some(loaded) => Ok(loaded),
                     None => load::load(&self.parts.store, next).await,
                 };
-                tokio::spawn(work(Arc::clone(self), next, loaded, signals));
+                tokio::spawn(work(Arc::clone(self), next, loaded, signals, None));
             }
         })
     }
@@ -254,7 +293,7 @@ impl Shared {
                 if loaded.state.cancel_requested()
                     && let Some(signals) = self.desk.take_extra_place(id)
                 {
-                    tokio::spawn(work(Arc::clone(self), id, Ok(loaded), signals));
+                    tokio::spawn(work(Arc::clone(self), id, Ok(loaded), signals, None));
                 }
                 Ok(())
             }
@@ -273,8 +312,7 @@ impl Shared {
     pub(super) fn answer(&self, id: TaskId, outcome: &Outcome) {
         let handles = {
             let mut inner = self.desk.inner();
-            let worker = inner.workers.remove(&id);
-            let mut handles = worker.map(|worker| worker.handles).unwrap_or_default();
+            let mut handles = inner.leave_place(id);
             let goes_on = matches!(outcome, Ok(status) if !status.is_final());
             if !(goes_on && inner.adopted.contains(&id)) {
                 inner.adopted.retain(|adopted| *adopted != id);
@@ -301,14 +339,16 @@ async fn work(
     id: TaskId,
     loaded: Result<Loaded, EngineError>,
     signals: mpsc::UnboundedReceiver<Signal>,
+    session: Option<Arc<str>>,
 ) {
     let outcome = match loaded {
         // On a task of its own, so that even a panic is an outcome that someone hears of.
-        Ok(loaded) => tokio::spawn(Worker::new(Arc::clone(&shared), loaded, signals).run())
-            .await
-            .unwrap_or_else(|panic| {
+        Ok(loaded) => {
+            let worker = Worker::new(Arc::clone(&shared), loaded, signals, session);
+            tokio::spawn(worker.run()).await.unwrap_or_else(|panic| {
                 Err(EngineError::Panicked { task: id, panic: panic.to_string() })
-            }),
+            })
+        }
         Err(error) => Err(error),
     };
     shared.left(id, outcome).await;

@@ -6,6 +6,7 @@ use polity_model::ids::TaskId;
 use polity_store::CommitError;
 
 use super::{CONFLICTS_MAX, EngineError, Shared, load};
+use crate::budget::Spending;
 use crate::commands::ReleaseTask;
 use crate::decide::{Command, Rejection, decide};
 
@@ -68,7 +69,7 @@ impl Shared {
     async fn let_go(&self, id: TaskId) -> Result<(), EngineError> {
         let mut state = load::load(&self.parts.store, id).await?.state;
         for _ in 0..CONFLICTS_MAX {
-            let mut given = self.given(&Arc::default());
+            let mut given = self.given(&Arc::default(), Spending::default());
             let command = Command::ReleaseTask(ReleaseTask { instance: self.parts.instance });
             let decision = match decide(&state, &command, &mut given) {
                 Ok(decision) => decision,

@@ -1,16 +1,20 @@
 //! Steering a task from outside: by a process that does not run it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use polity_model::definition::Settings;
+use polity_model::event::{Event, Sequence, StreamId};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_store::instances::Instances;
 use polity_store::{Commit, CommitError, Store, StoreError, TaskFilter, TaskRow};
 
 use super::{CONFLICTS_MAX, EngineError, load};
+use crate::budget::Spending;
 use crate::clock::Clock;
 use crate::commands::{CancelTask, Canceller};
-use crate::decide::{Command, Given, decide};
+use crate::decide::{Command, Given, Rejection, decide};
 use crate::entropy::Entropy;
 
 /// Who knows which processes are alive.
@@ -38,8 +42,37 @@ pub enum Steered {
     Requested,
 }
 
-/// Ends a task that this process does not run.
+/// Ends a task that this process does not run, and its sub-agents with it.
 pub async fn cancel(
+    store: &Arc<dyn Store>,
+    owners: &dyn Owners,
+    clock: &dyn Clock,
+    id: TaskId,
+) -> Result<Steered, EngineError> {
+    let steered = cancel_alone(store, owners, clock, id).await?;
+    // Where the owner was only asked, it sees to its sub-agents itself.
+    if let Steered::Done(_) = steered {
+        for row in load::blocking(store, move |store| living_sub_agents(store, id)).await? {
+            match Box::pin(cancel(store, owners, clock, row.id)).await {
+                // It ended by itself meanwhile.
+                Ok(_) | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(steered)
+}
+
+/// The sub-agents' tasks of a task that have not ended.
+pub(super) fn living_sub_agents(
+    store: &dyn Store,
+    parent: TaskId,
+) -> Result<Vec<TaskRow>, StoreError> {
+    let statuses = vec![TaskStatus::Pending, TaskStatus::Running, TaskStatus::AwaitingHuman];
+    store.task_rows(&TaskFilter { statuses, parent: Some(parent), ..TaskFilter::default() })
+}
+
+async fn cancel_alone(
     store: &Arc<dyn Store>,
     owners: &dyn Owners,
     clock: &dyn Clock,
@@ -54,12 +87,14 @@ pub async fn cancel(
             now: clock.now(),
             entropy: Entropy::from_seed([0; 16]),
             toolbox: Arc::default(),
+            limits: Settings::default().limits,
+            spending: Spending::default(),
         };
         let decision = decide(&state, &Command::CancelTask(CancelTask { by }), &mut given)?;
         if decision.events.is_empty() {
             return Ok(Steered::Requested);
         }
-        let ends = decision.events.contains(&polity_model::event::Event::TaskCancelled);
+        let ends = decision.events.contains(&Event::TaskCancelled);
         let commit = Commit {
             stream: state.stream(),
             expected_sequence: state.sequence(),
@@ -78,14 +113,51 @@ pub async fn cancel(
     Err(EngineError::Contended(id))
 }
 
-/// The tasks that no one works on although someone should: their owner is gone. Oldest first.
+/// The tasks that no one works on although someone should: their owner is gone. Oldest first. A
+/// sub-agent is not among them, but the task that it is a part of: it goes on with that.
 pub fn orphans(store: &dyn Store, owners: &dyn Owners) -> Result<Vec<TaskRow>, StoreError> {
     let unfinished = TaskFilter {
         statuses: vec![TaskStatus::Pending, TaskStatus::Running],
         ..TaskFilter::default()
     };
-    let mut rows = store.task_rows(&unfinished)?;
-    rows.retain(|row| !row.owner.is_some_and(|owner| owners.is_alive(owner)));
-    rows.reverse();
-    Ok(rows)
+    let is_left = |row: &TaskRow| !row.owner.is_some_and(|owner| owners.is_alive(owner));
+    let mut found = BTreeMap::new();
+    for row in store.task_rows(&unfinished)?.into_iter().filter(is_left) {
+        let top = top_of(store, row)?;
+        if is_left(&top) {
+            found.insert(top.created_position, top);
+        }
+    }
+    let waiting = TaskFilter { statuses: vec![TaskStatus::AwaitingHuman], ..TaskFilter::default() };
+    for row in store.task_rows(&waiting)?.into_iter().filter(is_left) {
+        if waits_for_no_one(store, &row)? {
+            let top = top_of(store, row)?;
+            found.insert(top.created_position, top);
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// The task at the top of those that a sub-agent works for, of which each goes on with the parts of
+/// it. One whose parent has ended stands alone.
+pub fn top_of(store: &dyn Store, mut row: TaskRow) -> Result<TaskRow, StoreError> {
+    while let Some(parent) = row.parent_task_id {
+        match store.task_row(parent)? {
+            Some(parent) if !parent.status.is_final() => row = parent,
+            Some(_) | None => break,
+        }
+    }
+    Ok(row)
+}
+
+/// Whether a task was paused for sub-agents that no longer wait for a person.
+fn waits_for_no_one(store: &dyn Store, row: &TaskRow) -> Result<bool, StoreError> {
+    let of_task = TaskFilter { parent: Some(row.id), ..TaskFilter::default() };
+    let sub_agents = store.task_rows(&of_task)?;
+    let waits = |row: &TaskRow| row.status == TaskStatus::AwaitingHuman;
+    if sub_agents.is_empty() || sub_agents.iter().any(waits) {
+        return Ok(false);
+    }
+    let events = store.events(&StreamId::Task(row.id), Sequence::default())?;
+    Ok(events.last().is_some_and(|last| last.event == Event::TaskPaused))
 }

@@ -17,11 +17,13 @@ use tokio::task::JoinSet;
 
 use super::desk::Signal;
 use super::load::{self, Loaded};
+use super::session::sub_agent_tools;
 use super::{CONFLICTS_MAX, EngineError, Outcome, Shared};
+use crate::budget::Allowance;
 use crate::closure::Closure;
 use crate::commands::{CancelTask, Canceller, ResumeTask, StartTask};
 use crate::decide::{Command, Effect, Rejection, decide};
-use crate::driver::Toolbox;
+use crate::driver::{Tool, Toolbox};
 use crate::state::TaskState;
 
 pub(super) struct Worker {
@@ -31,10 +33,14 @@ pub(super) struct Worker {
     session: Arc<str>,
     state: TaskState,
     signals: mpsc::UnboundedReceiver<Signal>,
-    /// The agent's tools, as their servers listed them last.
+    /// The agent's tools, as their servers listed them last, and its sub-agents.
     toolbox: Arc<Toolbox>,
-    /// The tool calls that are under way. Dropping them abandons them.
-    tools: JoinSet<Command>,
+    /// The agent's sub-agents, as tools.
+    sub_agents: Vec<Arc<Tool>>,
+    /// What the task may spend.
+    allowance: Allowance,
+    /// The tool calls and sub-agents that are under way. Dropping them abandons them.
+    tools: JoinSet<Result<Command, EngineError>>,
 }
 
 /// Why a worker stopped waiting for an effect.
@@ -52,14 +58,39 @@ impl Worker {
         shared: Arc<Shared>,
         loaded: Loaded,
         signals: mpsc::UnboundedReceiver<Signal>,
+        session: Option<Arc<str>>,
     ) -> Self {
         let Loaded { closure, state } = loaded;
-        let (toolbox, tools) = (Arc::default(), JoinSet::new());
-        let session = closure.agent.name.as_str().into();
-        Self { shared, closure, session, state, signals, toolbox, tools }
+        let session = session.unwrap_or_else(|| closure.agent.name.as_str().into());
+        let sub_agents = sub_agent_tools(&closure);
+        Self {
+            shared,
+            closure,
+            session,
+            state,
+            signals,
+            toolbox: Arc::default(),
+            sub_agents,
+            allowance: Allowance::default(),
+            tools: JoinSet::new(),
+        }
     }
 
     pub(super) async fn run(mut self) -> Outcome {
+        self.allowance = self.shared.open_allowance(&self.closure, &self.state).await?;
+        let outcome = self.work().await;
+        if outcome.is_ok() {
+            let id = self.state.id();
+            if self.state.status().is_final() && !self.sub_agents.is_empty() {
+                self.shared.end_sub_agents(id).await?;
+            }
+            // Where the work ended in an error, sub-agents may go on, and are still held to it.
+            self.shared.ledger.close(id);
+        }
+        outcome
+    }
+
+    async fn work(&mut self) -> Outcome {
         let mut next = self.first_command().await?;
         loop {
             let effects = match self.step(&next).await {
@@ -70,8 +101,9 @@ impl Worker {
                 )) => break,
                 Err(error) => return Err(error),
             };
-            // What is still under way for a task that has ended is dropped with the worker.
-            if self.state.status().is_final() {
+            // What is still under way for a task that has ended, or waits for a person, is dropped
+            // with the worker.
+            if self.state.status() != TaskStatus::Running {
                 break;
             }
             // A cancel that came in while the step was written lets nothing more begin.
@@ -92,7 +124,7 @@ impl Worker {
         if self.state.status() == TaskStatus::Pending {
             return Ok(Command::StartTask(StartTask));
         }
-        if self.state.doing() == LoopState::Acting
+        if (self.state.doing() == LoopState::Acting || self.state.is_paused())
             && let Some(interrupted) = self.look_for_tools().await
         {
             return self.interrupted(interrupted).await;
@@ -115,7 +147,7 @@ impl Worker {
     /// what they left.
     async fn step(&mut self, command: &Command) -> Result<Vec<Effect>, EngineError> {
         for _ in 0..CONFLICTS_MAX {
-            let mut given = self.shared.given(&self.toolbox);
+            let mut given = self.shared.given(&self.toolbox, self.allowance.spending());
             let decision = decide(&self.state, command, &mut given)?;
             match self.shared.write(&mut self.state, &given, decision.events).await {
                 Ok(()) => return Ok(decision.effects),
@@ -158,6 +190,8 @@ impl Worker {
                 Effect::CallModel => return Ok(Some(self.call_model().await)),
                 Effect::WaitUntil(time) => return Ok(Some(self.wait_until(time).await)),
                 Effect::CallTool { call_id, timeout } => self.call_tool(call_id, timeout),
+                Effect::OpenSession { call_id } => self.open_session(call_id),
+                Effect::WatchSession { call_id } => self.watch_session(call_id),
                 Effect::WaitForTool { call_id, until } => self.wait_for_tool(call_id, until),
             }
         }
@@ -169,7 +203,7 @@ impl Worker {
             biased;
             interrupted = interruption(shared, state, signals) => Err(interrupted),
             outcome = tools.join_next() => match outcome {
-                Some(Ok(command)) => Ok(command),
+                Some(Ok(command)) => Ok(command?),
                 Some(Err(panic)) => {
                     let (task, panic) = (state.id(), panic.to_string());
                     return Err(EngineError::Panicked { task, panic });
@@ -214,6 +248,7 @@ fn matters_now(event: &Event) -> bool {
         Event::TaskCreated(_)
         | Event::TaskReleased
         | Event::TaskStarted
+        | Event::TaskPaused
         | Event::TaskResumed
         | Event::TaskCompleted { .. }
         | Event::TaskFailed { .. }

@@ -175,6 +175,7 @@ impl TurnCalls {
                 call.moved(CallEvent::Fail)?;
                 call.retry_at = Some(retry_at);
             }
+            ToolChange::Wait => call.moved(CallEvent::Wait)?,
             ToolChange::Doubt => call.moved(CallEvent::Doubt)?,
             ToolChange::Answer { content, is_error, .. } => {
                 call.moved(CallEvent::Answer)?;

@@ -9,23 +9,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_engine::closure::Closure;
-use polity_engine::commands::AnswerReview;
-use polity_engine::runtime::{Parts, Runtime, load, orphans};
+use polity_engine::commands::{AnswerReview, CreateTask};
+use polity_engine::decide::Rejection;
+use polity_engine::runtime::{EngineError, Parts, Runtime, load, orphans};
 use polity_engine::state::TaskState;
-use polity_model::event::{Event, Position, Sequence, StreamId};
+use polity_model::event::{Event, Position, Sequence, StreamId, ToolChange};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::Verdict;
+use polity_model::session::task_of_call;
+use polity_model::task::Task;
 use polity_store::{Access, Durability, MemoryStore, SqliteStore, Store, TaskFilter};
 use polity_testkit::faults::{Acknowledged, MortalStore, Side};
 use polity_testkit::lives::instance_id;
-use polity_testkit::runtime::{Act, ActingModels, Register, create_task, parts};
+use polity_testkit::runtime::{Act, ActingModels, Register, boss, create_task, parts};
 use polity_testkit::tools::{ActingTools, ToolAct, World};
 use proptest::prelude::*;
+use serde_json::Value;
 
 #[derive(Debug, Clone)]
 enum Order {
     Create,
+    /// For an agent that hands work to others.
+    CreateForBoss,
     Cancel(usize),
     Pause(u64),
     /// A person decides what a task waits for.
@@ -43,6 +49,7 @@ struct Process {
 fn order() -> impl Strategy<Value = Order> {
     prop_oneof![
         3 => Just(Order::Create),
+        3 => Just(Order::CreateForBoss),
         1 => (0usize..4).prop_map(Order::Cancel),
         1 => (0u64..3000).prop_map(Order::Pause),
         2 => (0usize..4, verdict()).prop_map(|(index, verdict)| Order::Decide(index, verdict)),
@@ -68,6 +75,9 @@ fn act() -> impl Strategy<Value = Act> {
         2 => Just(Act::Ask(&["files/write", "files/delete"])),
         1 => Just(Act::Ask(&["nowhere/nothing", "write"])),
         1 => Just(Act::TooLong),
+        2 => Just(Act::Ask(&["agent/helper", "agent/deputy", "files/write"])),
+        2 => Just(Act::Ask(&["agent/deputy"])),
+        2 => Just(Act::Ask(&["agent/helper", "agent/helper"])),
         1 => Just(Act::Hang),
     ]
 }
@@ -175,6 +185,11 @@ async fn live(
                     known.push(handle.id);
                 }
             }
+            Order::CreateForBoss => {
+                if let Ok(handle) = runtime.create(CreateTask::new(boss(), "a")).await {
+                    known.push(handle.id);
+                }
+            }
             Order::Cancel(index) => {
                 if let Some(id) = known.get(*index) {
                     let _ = runtime.cancel(*id).await;
@@ -215,10 +230,22 @@ async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<W
     for _ in 0..20 {
         let mut handles = Vec::new();
         for row in orphans(&**journal, &**owners).unwrap() {
-            handles.push(runtime.adopt(row.id).await.unwrap());
+            match runtime.adopt(row.id).await {
+                Ok(handle) => handles.push(handle),
+                // One of its sub-agents is left, and it waits for a person itself; or its parent
+                // has ended, and it with that.
+                Err(EngineError::Rejected(
+                    Rejection::AwaitingHuman { .. } | Rejection::Finished { .. },
+                )) => {}
+                Err(error) => panic!("{error}"),
+            }
         }
         for handle in &mut handles {
-            handle.wait().await.unwrap();
+            let patience = Duration::from_hours(1);
+            let Ok(outcome) = tokio::time::timeout(patience, handle.wait()).await else {
+                panic!("{} is never left: {}", handle.id, told(&**journal));
+            };
+            outcome.unwrap();
         }
         let waiting =
             TaskFilter { statuses: vec![TaskStatus::AwaitingHuman], ..TaskFilter::default() };
@@ -232,6 +259,17 @@ async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<W
     }
 }
 
+/// Every task with its last events, for a case that went wrong.
+fn told(journal: &dyn Store) -> String {
+    let told = journal.task_rows(&TaskFilter::default()).unwrap().into_iter().map(|row| {
+        let events = journal.events(&StreamId::Task(row.id), Sequence(0)).unwrap();
+        let last: Vec<_> = events.iter().rev().take(8).map(|recorded| &recorded.event).collect();
+        let (id, parent, status) = (row.id, row.parent_task_id, row.status);
+        format!("\n{id} of {parent:?} is {status}, newest first: {last:?}")
+    });
+    told.collect()
+}
+
 /// What may not be repeated was done at most once, and once more each time that a person said so.
 fn check_effects(journal: &dyn Store, world: &World) {
     let mut allowed: BTreeMap<u64, u32> = BTreeMap::new();
@@ -243,7 +281,10 @@ fn check_effects(journal: &dyn Store, world: &World) {
             match &recorded.event {
                 Event::ModelAnswered { message, .. } => {
                     for call in message.tool_calls() {
-                        let number = call.arguments["n"].as_u64().unwrap();
+                        let Some(number) = call.arguments.get("n").and_then(Value::as_u64) else {
+                            assert_eq!(call.server, "agent");
+                            continue;
+                        };
                         numbers.insert(call.id, number);
                         allowed.insert(number, 1);
                     }
@@ -286,8 +327,23 @@ fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &[TaskId]) {
         let Event::TaskCreated(created) = &events[0].event else { panic!("{:?}", events[0]) };
         let closure = Closure::load(journal, &created.assigned_agent, &created.pins).unwrap();
         let folded = TaskState::load(&closure, events).unwrap().snapshot();
+        let total_usage = journal.usage_of_tree(row.id).unwrap().report();
+        let folded = Task { total_usage, ..folded };
         assert_eq!(journal.task(&row).unwrap(), folded, "the rows say what the events say");
+        if let Some(parent) = row.parent_task_id {
+            check_part(journal, parent, row.id);
+        }
     }
+}
+
+/// A sub-agent's task belongs to a call of its parent, which has one answer.
+fn check_part(journal: &dyn Store, parent: TaskId, part: TaskId) {
+    let events = journal.events(&StreamId::Task(parent), Sequence(0)).unwrap();
+    let answers = events.iter().filter(|recorded| {
+        matches!(&recorded.event, Event::ToolChanged { call_id, change: ToolChange::Answer { .. } }
+            if task_of_call(*call_id) == part)
+    });
+    assert_eq!(answers.count(), 1);
 }
 
 fn is_end(event: &Event) -> bool {

@@ -5,4 +5,5 @@ mod faults;
 mod lives;
 mod processes;
 mod queue;
+mod sub_agents;
 mod tools;

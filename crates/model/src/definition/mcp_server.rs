@@ -13,7 +13,7 @@ use super::nonzero_u64;
 use super::ordered::Ordered;
 use super::path::Path;
 use super::problem::{Finding, Problem};
-use super::value::{EnvName, HttpUrl, Text, ToolName, is_tool_part};
+use super::value::{EnvName, HttpUrl, SUB_AGENT_SERVER, Text, ToolName, is_tool_part};
 use crate::name::Name;
 
 const TOOL_TIMEOUT_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);
@@ -160,6 +160,13 @@ impl McpServersFile {
             if let Some(name) = &file.name {
                 if names.contains(name) {
                     let message = format!("two servers have the name \"{name}\"");
+                    let finding = Finding::new(message).found(name.as_str());
+                    checker.report(&place.field("name"), finding);
+                }
+                if name.as_str() == SUB_AGENT_SERVER {
+                    let message = format!(
+                        "the name \"{name}\" stands for sub-agents, and no server can have it"
+                    );
                     let finding = Finding::new(message).found(name.as_str());
                     checker.report(&place.field("name"), finding);
                 }

@@ -19,6 +19,7 @@ const CONCURRENT_TASKS_DEFAULT: NonZeroU32 = nonzero_u32(64);
 const INPUT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(10 << 20);
 const OUTPUT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(100 << 20);
 const SUB_AGENT_DEPTH_DEFAULT: NonZeroU32 = nonzero_u32(4);
+const SUB_AGENT_FAN_OUT_DEFAULT: NonZeroU32 = nonzero_u32(16);
 
 /// The settings of a home.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -133,6 +134,9 @@ struct LimitsFile {
     /// How deep agents may hand work to sub-agents of sub-agents.
     #[schemars(extend("default" = SUB_AGENT_DEPTH_DEFAULT))]
     sub_agent_depth: Option<NonZeroU32>,
+    /// The most sub-agents that one answer of a model may hand work to.
+    #[schemars(extend("default" = SUB_AGENT_FAN_OUT_DEFAULT))]
+    sub_agent_fan_out: Option<NonZeroU32>,
 }
 
 /// What is masked besides known secrets.
@@ -204,6 +208,8 @@ pub struct Limits {
     pub output_bytes: NonZeroU64,
     /// How deep agents may hand work to sub-agents of sub-agents.
     pub sub_agent_depth: NonZeroU32,
+    /// The most sub-agents that one answer of a model may hand work to.
+    pub sub_agent_fan_out: NonZeroU32,
 }
 
 /// What is masked besides known secrets.
@@ -270,6 +276,7 @@ impl SettingsFile {
                 input_bytes: limits.input_bytes.unwrap_or(INPUT_BYTES_DEFAULT),
                 output_bytes: limits.output_bytes.unwrap_or(OUTPUT_BYTES_DEFAULT),
                 sub_agent_depth: limits.sub_agent_depth.unwrap_or(SUB_AGENT_DEPTH_DEFAULT),
+                sub_agent_fan_out: limits.sub_agent_fan_out.unwrap_or(SUB_AGENT_FAN_OUT_DEFAULT),
             },
             redaction: Redaction { emails: redaction.emails.unwrap_or(false), patterns },
             on_review: self.notify.and_then(|notify| notify.on_review).unwrap_or_default(),

@@ -265,7 +265,20 @@ fn check_json_pointer(text: &str) -> Result<(), String> {
     }
 }
 
+/// The server whose tools are an agent's sub-agents. No MCP server has this name.
+pub const SUB_AGENT_SERVER: &str = "agent";
+
 impl ToolName {
+    /// The tool that a sub-agent is to the agent that hands work to it.
+    pub fn of_sub_agent(name: &Name) -> Self {
+        Self(format!("{SUB_AGENT_SERVER}/{name}").into())
+    }
+
+    /// The sub-agent that this tool is, if it is one.
+    pub fn sub_agent(&self) -> Option<Name> {
+        (self.server() == SUB_AGENT_SERVER).then(|| self.tool().parse().ok()).flatten()
+    }
+
     /// The name of the MCP server.
     pub fn server(&self) -> &str {
         self.0.split_once('/').map_or("", |(server, _)| server)

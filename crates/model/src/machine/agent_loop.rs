@@ -29,7 +29,7 @@ pub enum LoopState {
     BackingOff,
     /// Tools are at work.
     Acting,
-    /// A person decides about a tool call.
+    /// A person decides about a tool call, or about one of a sub-agent.
     Asking,
     /// The loop has ended.
     Over,

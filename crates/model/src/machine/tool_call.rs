@@ -6,7 +6,9 @@
 //! held      allow   asked      a person has approved it
 //! running   call    running    it may be repeated, and the process that made it is gone
 //! running   fail    failed
+//! running   wait    waiting    its sub-agent waits for a person
 //! running   doubt   in_doubt   it may not be repeated, and the process that made it is gone
+//! waiting   call    running    a person has decided, and the sub-agent goes on
 //! failed    call    running    the same tool again, or one that stands in for it
 //! in_doubt  allow   asked      a person says that it is to be made again
 //! any but answered  answer  answered
@@ -27,6 +29,8 @@ pub enum CallState {
     Running,
     /// An attempt failed, and another will follow.
     Failed,
+    /// The sub-agent that was called waits for a person.
+    Waiting,
     /// It was being made when the process ended: no one knows whether it had its effect.
     InDoubt,
     /// The model has its answer.
@@ -44,6 +48,8 @@ pub enum CallEvent {
     Call,
     /// The attempt failed.
     Fail,
+    /// Its sub-agent waits for a person.
+    Wait,
     /// No one knows whether it had its effect.
     Doubt,
     /// It was answered: by the tool, by a person, or with the reason why it was not made.
@@ -54,13 +60,21 @@ impl Machine for CallState {
     type Event = CallEvent;
     const SUBJECT: &'static str = "tool call";
     const INITIAL: Self = Self::Asked;
-    const STATES: &'static [Self] =
-        &[Self::Asked, Self::Held, Self::Running, Self::Failed, Self::InDoubt, Self::Answered];
+    const STATES: &'static [Self] = &[
+        Self::Asked,
+        Self::Held,
+        Self::Running,
+        Self::Failed,
+        Self::Waiting,
+        Self::InDoubt,
+        Self::Answered,
+    ];
     const EVENTS: &'static [CallEvent] = &[
         CallEvent::Hold,
         CallEvent::Allow,
         CallEvent::Call,
         CallEvent::Fail,
+        CallEvent::Wait,
         CallEvent::Doubt,
         CallEvent::Answer,
     ];
@@ -71,20 +85,31 @@ impl Machine for CallState {
         match (self, event) {
             (Self::Asked, On::Hold) => Some(Self::Held),
             (Self::Held | Self::InDoubt, On::Allow) => Some(Self::Asked),
-            (Self::Asked | Self::Running | Self::Failed, On::Call) => Some(Self::Running),
+            (Self::Asked | Self::Running | Self::Failed | Self::Waiting, On::Call) => {
+                Some(Self::Running)
+            }
             (Self::Running, On::Fail) => Some(Self::Failed),
+            (Self::Running, On::Wait) => Some(Self::Waiting),
             (Self::Running, On::Doubt) => Some(Self::InDoubt),
             (
-                Self::Asked | Self::Held | Self::Running | Self::Failed | Self::InDoubt,
+                Self::Asked
+                | Self::Held
+                | Self::Running
+                | Self::Failed
+                | Self::Waiting
+                | Self::InDoubt,
                 On::Answer,
             ) => Some(Self::Answered),
-            (Self::Asked, On::Allow | On::Fail | On::Doubt)
-            | (Self::Held | Self::InDoubt, On::Hold | On::Call | On::Fail | On::Doubt)
+            (Self::Asked, On::Allow | On::Fail | On::Wait | On::Doubt)
+            | (Self::Held | Self::InDoubt, On::Hold | On::Call | On::Fail | On::Wait | On::Doubt)
             | (Self::Running, On::Hold | On::Allow)
-            | (Self::Failed, On::Hold | On::Allow | On::Fail | On::Doubt)
+            | (
+                Self::Failed | Self::Waiting,
+                On::Hold | On::Allow | On::Fail | On::Wait | On::Doubt,
+            )
             | (
                 Self::Answered,
-                On::Hold | On::Allow | On::Call | On::Fail | On::Doubt | On::Answer,
+                On::Hold | On::Allow | On::Call | On::Fail | On::Wait | On::Doubt | On::Answer,
             ) => None,
         }
     }
@@ -95,6 +120,7 @@ impl Machine for CallState {
             Self::Held => "held",
             Self::Running => "running",
             Self::Failed => "failed",
+            Self::Waiting => "waiting",
             Self::InDoubt => "in_doubt",
             Self::Answered => "answered",
         }
@@ -106,6 +132,7 @@ impl Machine for CallState {
             CallEvent::Allow => "allow",
             CallEvent::Call => "call",
             CallEvent::Fail => "fail",
+            CallEvent::Wait => "wait",
             CallEvent::Doubt => "doubt",
             CallEvent::Answer => "answer",
         }
@@ -120,8 +147,8 @@ impl fmt::Display for CallState {
 
 #[cfg(test)]
 mod tests {
-    use super::CallEvent::{Allow, Answer, Call, Doubt, Fail, Hold};
-    use super::CallState::{Answered, Asked, Failed, Held, InDoubt, Running};
+    use super::CallEvent::{Allow, Answer, Call, Doubt, Fail, Hold, Wait};
+    use super::CallState::{Answered, Asked, Failed, Held, InDoubt, Running, Waiting};
     use super::*;
     use crate::machine::testing::{check_reachable, check_table};
 
@@ -135,10 +162,13 @@ mod tests {
             (Held, Answer, Answered),
             (Running, Call, Running),
             (Running, Fail, Failed),
+            (Running, Wait, Waiting),
             (Running, Doubt, InDoubt),
             (Running, Answer, Answered),
             (Failed, Call, Running),
             (Failed, Answer, Answered),
+            (Waiting, Call, Running),
+            (Waiting, Answer, Answered),
             (InDoubt, Allow, Asked),
             (InDoubt, Answer, Answered),
         ]);

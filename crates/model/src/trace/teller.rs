@@ -99,10 +99,16 @@ impl TraceTeller {
                 self.step(at, "released", Warning, message.to_owned());
             }
             Event::TaskStarted => self.step(at, "started", Info, String::new()),
+            Event::TaskPaused => {
+                self.was_answered = true;
+                let message = "a sub-agent waits for a person";
+                self.step(at, "paused", Warning, message.to_owned());
+            }
             Event::TaskResumed => self.resumed(at),
             Event::CancelRequested => self.step(at, "cancel_requested", Info, String::new()),
             Event::TaskCompleted { .. } => self.step(at, "completed", Info, String::new()),
             Event::TaskFailed { code, error, .. } => {
+                self.call_since = None;
                 self.step(at, "failed", Error, format!("{code}: {error}"));
             }
             Event::TaskCancelled => {
@@ -184,8 +190,8 @@ impl TraceTeller {
         use StepStatus::{Error, Info, Warning};
         let Some(call) = self.calls.find(id) else { return };
         match change {
-            // The review that follows tells of it.
-            ToolChange::Hold { .. } => {}
+            // The review, or the pause, that follows tells of it.
+            ToolChange::Hold { .. } | ToolChange::Wait => {}
             ToolChange::Call { tool, arguments, .. } => {
                 if let Some((record, since)) = call.called(at, tool, arguments.as_ref()) {
                     let lost = "called; the process ended before the answer came";

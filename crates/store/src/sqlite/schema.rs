@@ -11,7 +11,7 @@ pub(super) const APPLICATION_ID: u32 = 0x504f_4c49;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Each entry leads from its index to the next version.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     r"
     -- What happened. Everything below is derived from it.
     CREATE TABLE events (
@@ -106,6 +106,10 @@ const MIGRATIONS: [&str; 2] = [
         FROM events JOIN tasks ON substr(events.stream, 2) = tasks.task_id
         WHERE substr(events.stream, 1, 1) = x'74' AND body ->> '$.type' = 'model_answered'
         GROUP BY 1, 2;
+",
+    r"
+    -- The parts of a task are found by the task.
+    CREATE INDEX tasks_by_parent ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL;
 ",
 ];
 

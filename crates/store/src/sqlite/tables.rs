@@ -57,6 +57,16 @@ pub(super) fn task_rows(
         sql.push_str(" AND assigned_agent = ?");
         values.push(Value::from(agent.clone()));
     }
+    if let Some(parent) = &filter.parent {
+        sql.push_str(" AND parent_task_id = ?");
+        values.push(Value::from(parent.as_bytes().to_vec()));
+    }
+    if filter.roots_only {
+        sql.push_str(" AND parent_task_id IS NULL");
+    }
+    if filter.parts_only {
+        sql.push_str(" AND parent_task_id IS NOT NULL");
+    }
     sql.push_str(" ORDER BY created_position DESC");
     if let Some(limit) = filter.limit {
         sql.push_str(" LIMIT ?");
@@ -75,10 +85,36 @@ pub(super) fn next_pending(
             "SELECT ",
             task_columns!(),
             " FROM tasks WHERE status = 'pending' AND owner = ?1 AND created_position > ?2 \
-             ORDER BY created_position LIMIT 1"
+             AND parent_task_id IS NULL ORDER BY created_position LIMIT 1"
         ))?
         .query_row(params![owner.as_bytes(), after.0], decode_task)
         .optional()
+}
+
+/// What a task and all that are parts of it have used.
+pub(super) fn usage_of_tree(connection: &Connection, task: TaskId) -> rusqlite::Result<Usage> {
+    let mut sum = Usage::default();
+    let mut statement = connection.prepare_cached(
+        "WITH RECURSIVE tree (task_id) AS ( \
+           SELECT ?1 UNION \
+           SELECT tasks.task_id FROM tasks JOIN tree ON tasks.parent_task_id = tree.task_id) \
+         SELECT input_tokens, output_tokens, cost_pico_usd \
+         FROM tree JOIN tasks ON tasks.task_id = tree.task_id",
+    )?;
+    let mut rows = statement.query([task.as_bytes()])?;
+    while let Some(row) = rows.next()? {
+        sum += usage(row, 0)?;
+    }
+    Ok(sum)
+}
+
+/// Tokens and money, in three columns from this one on.
+fn usage(row: &Row<'_>, column: usize) -> rusqlite::Result<Usage> {
+    Ok(Usage {
+        input_tokens: row.get(column)?,
+        output_tokens: row.get(column + 1)?,
+        cost: Cost::from_pico_usd(row.get(column + 2)?),
+    })
 }
 
 fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
@@ -108,11 +144,7 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         class: row.get(10)?,
         retention_days: row.get(11)?,
         parent_task_id: row.get::<_, Option<[u8; 16]>>(12)?.map(TaskId::from_bytes),
-        usage: Usage {
-            input_tokens: row.get(13)?,
-            output_tokens: row.get(14)?,
-            cost: Cost::from_pico_usd(row.get(15)?),
-        },
+        usage: usage(row, 13)?,
         message_count: row.get(16)?,
         checkpoint_count: row.get(17)?,
         answer_position: position(18)?,
@@ -263,11 +295,7 @@ pub(super) fn spending(connection: &Connection) -> rusqlite::Result<Vec<Spending
                     unreadable(1, Type::Text, error.to_string())
                 })?,
                 calls: row.get(2)?,
-                usage: Usage {
-                    input_tokens: row.get(3)?,
-                    output_tokens: row.get(4)?,
-                    cost: Cost::from_pico_usd(row.get(5)?),
-                },
+                usage: usage(row, 3)?,
             })
         })?
         .collect()

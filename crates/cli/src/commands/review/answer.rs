@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polity_engine::commands::AnswerReview;
 use polity_engine::decide::Rejection;
-use polity_engine::runtime::EngineError;
+use polity_engine::runtime::{EngineError, top_of};
 use polity_model::ids::TaskId;
 use polity_model::review::Verdict;
 use polity_store::Store;
@@ -55,26 +55,27 @@ fn answer(
     let row = app.task_row(&*reader, &args.id)?;
     let home = app.definitions()?;
     let DecideArgs { message, detach, checkpoint, tape, .. } = args;
-    let agent = row.assigned_agent.as_str();
-    let file = TapeFile::find(&tape, agent, Part::Rest)?;
-    let input = app.task(&*reader, &row)?.description;
     block_on(async {
-        let Some(review) = super::open(&reader, row.id).await? else {
-            let message = format!("task {} waits for no decision", row.id);
-            return Err(CliError::conflict(message).hint("`polity review list` shows what waits"));
-        };
+        let review = super::asked(&reader, row.id).await?;
+        let id = review.task_id;
+        // A sub-agent goes on with the task that it is a part of.
+        let row = app.task_row(&*reader, &id.to_string())?;
+        let row = top_of(&*reader, row)?;
+        let (top, agent) = (row.id, row.assigned_agent.as_str());
+        let file = TapeFile::find(&tape, agent, Part::Rest)?;
+        let input = app.task(&*reader, &row)?.description;
         let verdict = verdict(&review.arguments)?;
         let checkpoint_id = checkpoint.unwrap_or(review.checkpoint_id);
         let (drivers, tape) = Tape::open(file, app, &home, agent, &input)?;
         let workshop = Workshop::open_with(app, &home, drivers)?;
         if !detach {
             // An answer whose consequences could not be carried out is not recorded.
-            workshop.runtime.ready(row.id).await?;
+            workshop.runtime.ready(top).await?;
         }
         let answer = AnswerReview { checkpoint_id, verdict, message, by: person() };
-        let answered = workshop.runtime.answer(row.id, answer).await;
+        let answered = workshop.runtime.answer(id, answer).await;
         let outcome = match answered {
-            Ok(()) => go_on(app, &workshop, &tape, row.id, detach).await,
+            Ok(()) => go_on(app, &workshop, &tape, top, detach).await,
             Err(error) => Err(error.into()),
         };
         workshop.close().await;

@@ -1,14 +1,16 @@
 //! Following a task that this process runs, until it ends.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::decide::Rejection;
 use polity_engine::runtime::{EngineError, Live, TaskHandle};
-use polity_model::event::StreamId;
+use polity_model::event::{Recorded, StreamId};
 use polity_model::ids::TaskId;
 use polity_model::task::Task;
+use polity_store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 
@@ -30,19 +32,18 @@ pub(crate) async fn follow(
 ) -> Result<Task, CliError> {
     let id = handle.id;
     let mut signals = Signals::listen()?;
-    let mut view = LiveView::new(app);
+    let mut views = Views::new(app, workshop, id);
     if app.shows_progress() {
         note!("{} {id}", style::label("task"));
     }
     let mut tick = tokio::time::interval(TICK);
     let mut asked_to_stop = false;
-    let stream = StreamId::Task(id);
-    show_written(workshop, &stream, &mut view)?;
+    views.catch_up()?;
     let outcome = loop {
         tokio::select! {
             biased;
             signal = signals.next() => {
-                view.clear();
+                views.top.clear();
                 if asked_to_stop || signal == Stop::Terminate {
                     quit(app, id);
                 }
@@ -55,20 +56,20 @@ pub(crate) async fn follow(
                 }
             }
             event = live.recv() => match event {
-                Ok(Live::Event(event)) if event.stream == stream => view.see(&event),
-                Ok(Live::Text { task, piece }) if task == id => view.hear(&piece),
-                Ok(Live::Event(_) | Live::Text { .. }) => {}
+                Ok(Live::Event(event)) => views.see(&event)?,
+                Ok(Live::Text { task, piece }) if task == id => views.top.hear(&piece),
+                Ok(Live::Text { .. }) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => {
-                    show_written(workshop, &stream, &mut view)?;
+                    views.catch_up()?;
                 }
                 Err(broadcast::error::RecvError::Closed) => break handle.wait().await,
             },
             outcome = handle.wait() => break outcome,
-            _ = tick.tick() => view.tick(SystemClock.now()),
+            _ = tick.tick() => views.top.tick(SystemClock.now()),
         }
     };
-    show_written(workshop, &stream, &mut view)?;
-    view.clear();
+    views.catch_up()?;
+    views.top.clear();
     outcome?;
     workshop.task(app, id)
 }
@@ -82,16 +83,65 @@ fn quit(app: &App, id: TaskId) -> ! {
     std::process::exit(left.exit().code().into())
 }
 
-/// Shows what the journal has of the task beyond what was shown.
-fn show_written(
-    workshop: &Workshop,
-    stream: &StreamId,
-    view: &mut LiveView,
-) -> Result<(), CliError> {
-    for recorded in workshop.store.events(stream, view.seen())? {
-        view.see(&recorded);
+/// What is seen of a task and of its sub-agents.
+struct Views<'a> {
+    app: &'a App,
+    store: &'a dyn Store,
+    id: TaskId,
+    top: LiveView,
+    /// The sub-agents' tasks, each with how far below the top it is.
+    nested: HashMap<TaskId, (usize, LiveView)>,
+    /// Tasks that this process works on, and that are no part of the one that is followed.
+    others: HashSet<TaskId>,
+}
+
+impl<'a> Views<'a> {
+    fn new(app: &'a App, workshop: &'a Workshop, id: TaskId) -> Self {
+        let (top, store) = (LiveView::new(app), &*workshop.store);
+        Self { app, store, id, top, nested: HashMap::new(), others: HashSet::new() }
     }
-    Ok(())
+
+    /// Shows what the journal has of the task and its sub-agents beyond what was shown.
+    fn catch_up(&mut self) -> Result<(), CliError> {
+        for recorded in self.store.events(&StreamId::Task(self.id), self.top.seen())? {
+            self.top.see(&recorded);
+        }
+        for (task, (_, view)) in &mut self.nested {
+            for recorded in self.store.events(&StreamId::Task(*task), view.seen())? {
+                self.top.clear();
+                view.see(&recorded);
+            }
+        }
+        Ok(())
+    }
+
+    fn see(&mut self, recorded: &Recorded) -> Result<(), CliError> {
+        let StreamId::Task(task) = recorded.stream else { return Ok(()) };
+        if task == self.id {
+            self.top.see(recorded);
+            return Ok(());
+        }
+        if let Some((_, view)) = self.nested.get_mut(&task) {
+            self.top.clear();
+            view.see(recorded);
+            return Ok(());
+        }
+        if self.others.contains(&task) {
+            return Ok(());
+        }
+        let Some(row) = self.store.task_row(task)? else { return Ok(()) };
+        let above = row.parent_task_id.and_then(|parent| {
+            let of_top = (parent == self.id).then_some(0);
+            of_top.or_else(|| self.nested.get(&parent).map(|(depth, _)| *depth))
+        });
+        let Some(above) = above else {
+            self.others.insert(task);
+            return Ok(());
+        };
+        let view = LiveView::nested(self.app, above + 1, &row.assigned_agent);
+        self.nested.insert(task, (above + 1, view));
+        self.catch_up()
+    }
 }
 
 /// What a person or a machine can ask of a running process.

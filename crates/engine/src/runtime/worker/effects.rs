@@ -12,35 +12,39 @@ use super::{Interrupted, Worker, interruption};
 use crate::closure::Closure;
 use crate::commands::{
     FailureCause, RecordAnswer, RecordFailure, RecordToolFailure, RecordToolReply, RetryExecution,
-    RetryTool,
+    RetryTool, charged,
 };
 use crate::decide::Command;
 use crate::driver::{
-    ModelFailure, ModelReply, ModelRequest, Place, Progress, ToolFailure, ToolReply, ToolRequest,
-    Toolbox, ToolsUnavailable,
+    ModelFailure, ModelReply, ModelRequest, Place, Progress, Tool, ToolFailure, ToolReply,
+    ToolRequest, Toolbox, ToolsUnavailable,
 };
 use crate::runtime::Shared;
+use crate::runtime::session::{self, SessionOrder};
 
 type Awaited = Result<Command, Interrupted>;
 
 impl Worker {
     /// Calls the model with the conversation as it is, which is borrowed for as long as that takes.
     pub(super) async fn call_model(&mut self) -> Awaited {
-        let Self { shared, closure, session, state, signals, toolbox, .. } = self;
+        let Self {
+            shared, closure, session, state, signals, toolbox, sub_agents, allowance, ..
+        } = self;
         let limit = closure
             .llm()
             .map_or(Duration::MAX, |llm| Duration::from_secs(llm.llm_config.timeout_seconds.get()));
         let mut began = shared.parts.clock.now();
         let call = async {
             match tools_of(shared, closure, Place { session, turn: state.turn() }).await {
-                Ok(listed) => *toolbox = listed,
+                Ok(listed) => *toolbox = with_sub_agents(listed, sub_agents),
                 // The model goes on with what it had: a server that is gone shows when it is
                 // called, and the others are still there.
                 Err(error) if !toolbox.offered().is_empty() => {
                     tracing::warn!(%error, "the tools could not be listed again");
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(NotCalled::Tools(error)),
             }
+            let permit = allowance.permit().await.map_err(NotCalled::Budget)?;
             // Servers that had to be started first are not the model's doing.
             began = shared.parts.clock.now();
             let request = ModelRequest {
@@ -52,7 +56,11 @@ impl Worker {
                 progress: &LiveText { shared, task: state.id() },
             };
             let call = shared.parts.models.call(request);
-            Ok(tokio::time::timeout(limit, call).await)
+            let answer = tokio::time::timeout(limit, call).await;
+            if let (Ok(Ok(reply)), Some(llm)) = (&answer, closure.llm()) {
+                permit.settle(charged(reply.usage, llm));
+            }
+            Ok(answer)
         };
         let answer = tokio::select! {
             answer = call => answer,
@@ -80,7 +88,7 @@ impl Worker {
             interrupted = interruption(shared, state, signals) => return Some(interrupted),
         };
         match listed {
-            Ok(toolbox) => self.toolbox = toolbox,
+            Ok(toolbox) => self.toolbox = with_sub_agents(toolbox, &self.sub_agents),
             Err(error) => {
                 tracing::warn!(task = %self.state.id(), %error, "the tools could not be listed");
             }
@@ -103,8 +111,35 @@ impl Worker {
             let began = shared.parts.clock.now();
             let answer = shared.parts.tools.call(request).await;
             let duration_ms = elapsed_ms(began, shared.parts.clock.now());
-            tool_outcome(call_id, answer, duration_ms)
+            Ok(tool_outcome(call_id, answer, duration_ms))
         });
+    }
+
+    /// Has a sub-agent work on the side.
+    pub(super) fn open_session(&mut self, call_id: ToolCallId) {
+        let Some(order) = self.session_order(call_id) else { return };
+        self.tools.spawn(session::hold(Arc::clone(&self.shared), order));
+    }
+
+    fn session_order(&self, call_id: ToolCallId) -> Option<SessionOrder> {
+        let calls = self.state.calls();
+        let (index, call) = calls.index(call_id).zip(calls.get(call_id))?;
+        let agent = call.tool.as_ref()?.sub_agent()?;
+        let order = self.state.task().order();
+        Some(SessionOrder {
+            call_id,
+            parent: order.id,
+            closure: self.closure.sub_agent(&agent)?,
+            session: format!("{}/{}.{}/{agent}", self.session, self.state.turn(), index + 1).into(),
+            description: session::description(call.arguments()),
+            class: order.class.clone(),
+            retention_days: order.retention_days,
+        })
+    }
+
+    /// Looks on the side after a sub-agent that waits for a person.
+    pub(super) fn watch_session(&mut self, call_id: ToolCallId) {
+        self.tools.spawn(session::watch(Arc::clone(&self.shared), call_id));
     }
 
     /// Waits on the side for the time of a call's next attempt.
@@ -112,9 +147,21 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         self.tools.spawn(async move {
             sleep_until(&shared, until).await;
-            Command::RetryTool(RetryTool { call_id })
+            Ok(Command::RetryTool(RetryTool { call_id }))
         });
     }
+}
+
+/// Why a model was not even called.
+enum NotCalled {
+    /// The agent's tools could not be listed.
+    Tools(ToolsUnavailable),
+    /// What the task may spend is used up.
+    Budget(String),
+}
+
+fn with_sub_agents(listed: Arc<Toolbox>, sub_agents: &[Arc<Tool>]) -> Arc<Toolbox> {
+    if sub_agents.is_empty() { listed } else { Arc::new(listed.joined(sub_agents)) }
 }
 
 /// The tools that the agent may use. An agent without tools asks no one.
@@ -151,7 +198,7 @@ fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 {
 }
 
 fn model_outcome(
-    answer: Result<Result<Result<ModelReply, ModelFailure>, Elapsed>, ToolsUnavailable>,
+    answer: Result<Result<Result<ModelReply, ModelFailure>, Elapsed>, NotCalled>,
     limit: Duration,
     duration_ms: u64,
 ) -> Command {
@@ -169,7 +216,13 @@ fn model_outcome(
             let failure = Failure { category: ErrorCategory::Transient, message };
             (ModelFailure::new(failure), FailureCause::Timeout)
         }
-        Err(ToolsUnavailable { failure }) => (ModelFailure::new(failure), FailureCause::Tools),
+        Err(NotCalled::Tools(ToolsUnavailable { failure })) => {
+            (ModelFailure::new(failure), FailureCause::Tools)
+        }
+        Err(NotCalled::Budget(message)) => {
+            let failure = Failure { category: ErrorCategory::Permanent, message };
+            (ModelFailure::new(failure), FailureCause::Budget)
+        }
     };
     Command::RecordFailure(RecordFailure { failure, cause, duration_ms })
 }

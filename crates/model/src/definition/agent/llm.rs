@@ -12,7 +12,7 @@ use crate::definition::checker::{Checker, Reference};
 use crate::definition::number::{Temperature, Usd, UsdLimit};
 use crate::definition::path::Path;
 use crate::definition::problem::Finding;
-use crate::definition::value::{EnvName, HttpUrl, Text, ToolPattern};
+use crate::definition::value::{EnvName, HttpUrl, SUB_AGENT_SERVER, Text, ToolName, ToolPattern};
 use crate::definition::{nonzero_u32, nonzero_u64};
 use crate::name::Name;
 
@@ -48,12 +48,12 @@ pub(crate) struct LlmAgentFile {
     /// The agents it may hand parts of its work to.
     #[schemars(extend("default" = [], "uniqueItems" = true))]
     sub_agents: Option<Vec<Name>>,
-    /// The tools that wait for a person's approval before each call.
+    /// The tools that wait for a person's approval before each call; `agent/NAME` is a sub-agent.
     #[schemars(extend("default" = [], "uniqueItems" = true))]
     approval: Option<Vec<ToolPattern>>,
     /// A JSON Schema that the final answer must satisfy.
     output_schema: Option<Map<String, Value>>,
-    /// What one task may spend.
+    /// What one task may spend, together with its sub-agents.
     budget: Option<Budget>,
     /// How often a model call that failed for a passing reason is repeated.
     #[schemars(extend("default" = MAX_RETRIES_DEFAULT))]
@@ -196,6 +196,14 @@ impl LlmAgentFile {
         let sub_agents = self.sub_agents.unwrap_or_default();
         checker.refuse_repeats(&root.field("sub_agents"), &sub_agents);
         for (index, tool) in tools.iter().enumerate() {
+            if tool.server() == SUB_AGENT_SERVER {
+                let message = format!("tools: \"{tool}\" is no tool; name agents in sub_agents");
+                checker.report(
+                    &root.field("tools").index(index),
+                    Finding::new(message).found(tool.as_str()),
+                );
+                continue;
+            }
             let server = Reference::Server(tool.server().to_owned());
             checker.refer(root.field("tools").index(index), server);
         }
@@ -204,7 +212,8 @@ impl LlmAgentFile {
             checker.refer(path, Reference::Agent(name.clone()));
         }
         let approval = self.approval.unwrap_or_default();
-        check_approval(&approval, &tools, checker);
+        check_approval(&approval, &tools, &sub_agents, checker);
+        check_budget(self.budget, checker);
         Some(LlmAgent {
             identity: AgentIdentity {
                 name: self.name?,
@@ -225,18 +234,35 @@ impl LlmAgentFile {
 }
 
 /// A slip in `approval` would let a tool run unasked, so each entry must cover a tool of the agent.
-fn check_approval(approval: &[ToolPattern], tools: &[ToolPattern], checker: &mut Checker) {
+fn check_approval(
+    approval: &[ToolPattern],
+    tools: &[ToolPattern],
+    sub_agents: &[Name],
+    checker: &mut Checker,
+) {
     let path = Path::root().field("approval");
     checker.refuse_repeats(&path, approval);
     if checker.has_wrong_items(&Path::root().field("tools")) {
         return;
     }
     for (index, wanted) in approval.iter().enumerate() {
-        if !tools.iter().any(|tool| tool.overlaps(wanted)) {
+        let covers_sub_agent =
+            sub_agents.iter().any(|name| wanted.covers(&ToolName::of_sub_agent(name)));
+        if !covers_sub_agent && !tools.iter().any(|tool| tool.overlaps(wanted)) {
             let message = format!("approval: \"{wanted}\" is none of the agent's tools");
             checker
                 .report(&path.index(index), Finding::new(message).one_of(wanted.as_str(), tools));
         }
+    }
+}
+
+/// A budget without a limit would look like one.
+fn check_budget(budget: Option<Budget>, checker: &mut Checker) {
+    let path = Path::root().field("budget");
+    // One with a slip in it limits nothing either, and the slip is told already.
+    if budget.is_some() && checker.is_empty(&path) {
+        let message = "budget limits nothing: give max_cost_usd or max_tokens";
+        checker.report(&path, Finding::new(message.to_owned()));
     }
 }
 

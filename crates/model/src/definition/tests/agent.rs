@@ -113,6 +113,11 @@ fn each_field_says_what_it_allows() {
             "7:12: approval: \"files/red\" is none of the agent's tools, did you mean \"files/read\"?",
         ),
         ("output_schema: text\n", "6:16: output_schema must be a mapping, found the text \"text\""),
+        ("budget: {}\n", "6:9: budget limits nothing: give max_cost_usd or max_tokens"),
+        (
+            "tools: [agent/writer]\n",
+            "6:9: tools: \"agent/writer\" is no tool; name agents in sub_agents",
+        ),
         ("budget: {max_cost_usd: 0}\n", "6:24: budget.max_cost_usd must be above 0, found 0"),
         (
             "budget: {max_tokens: 0}\n",

@@ -1,0 +1,145 @@
+//! The events of all tasks, told as spans. It keeps the tasks that someone works on; what it must
+//! know of any other it reads from the journal.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use opentelemetry::trace::SpanId;
+use opentelemetry_sdk::trace::SpanData;
+use polity_model::event::{Event, Recorded, Sequence, StreamId, TaskCreated, ToolChange};
+use polity_model::ids::{TaskId, ToolCallId};
+use polity_store::{Store, StoreError};
+
+use super::model::ModelFacts;
+use super::span::{Operation, span_id, trace_id};
+use super::task::{Origin, TaskSpans};
+
+/// How many tasks may stand above one another before a journal is taken to be broken.
+const PARENTS_MAX: u32 = 64;
+
+/// Tells events as spans, as they come.
+pub(super) struct Teller {
+    store: Arc<dyn Store>,
+    open: BTreeMap<TaskId, TaskSpans>,
+}
+
+impl Teller {
+    /// A teller that knows of no task yet.
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, open: BTreeMap::new() }
+    }
+
+    /// The spans that end with this event. Where the journal cannot be read there are none: the
+    /// task itself will have more to say about that.
+    pub(super) fn tell(&mut self, recorded: &Recorded) -> Vec<SpanData> {
+        let mut ended = Vec::new();
+        if let StreamId::Task(id) = recorded.stream
+            && let Err(error) = self.tell_task(id, recorded, &mut ended)
+        {
+            tracing::debug!(%id, %error, "the spans of a task cannot be told");
+        }
+        ended
+    }
+
+    /// The spans that ended with events that were missed.
+    pub(super) fn catch_up(&mut self) -> Vec<SpanData> {
+        let mut ended = Vec::new();
+        let ids: Vec<_> = self.open.keys().copied().collect();
+        for id in ids {
+            let Some(task) = self.open.get(&id) else { continue };
+            match self.store.events(&StreamId::Task(id), task.seen()) {
+                Ok(missed) => missed.iter().for_each(|recorded| ended.extend(self.tell(recorded))),
+                Err(error) => {
+                    tracing::debug!(%id, %error, "the spans of a task cannot be told");
+                }
+            }
+        }
+        ended
+    }
+
+    fn tell_task(
+        &mut self,
+        id: TaskId,
+        recorded: &Recorded,
+        ended: &mut Vec<SpanData>,
+    ) -> Result<(), StoreError> {
+        let known = match self.open.remove(&id) {
+            Some(task) => Some(task),
+            None => self.recall(id, recorded)?,
+        };
+        let Some(mut task) = known else { return Ok(()) };
+        if recorded.sequence > task.seen() {
+            if recorded.sequence > task.seen().plus(1) {
+                let missed = self.store.events(&recorded.stream, task.seen())?;
+                let before = missed.iter().filter(|event| event.sequence < recorded.sequence);
+                before.for_each(|recorded| task.tell(recorded, ended));
+            }
+            task.tell(recorded, ended);
+        }
+        if task.is_open() {
+            self.open.insert(id, task);
+        }
+        Ok(())
+    }
+
+    /// A task as it was before this event. The spans that ended before are not told again: whoever
+    /// performed the task then has told them.
+    fn recall(&self, id: TaskId, next: &Recorded) -> Result<Option<TaskSpans>, StoreError> {
+        if let Event::TaskCreated(created) = &next.event {
+            return self.begin(id, created).map(Some);
+        }
+        let events = self.store.events(&next.stream, Sequence::default())?;
+        let Some(Event::TaskCreated(created)) = events.first().map(|first| &first.event) else {
+            return Ok(None);
+        };
+        let mut task = self.begin(id, created)?;
+        let mut told_before = Vec::new();
+        for recorded in events.iter().take_while(|recorded| recorded.sequence < next.sequence) {
+            task.tell(recorded, &mut told_before);
+            told_before.clear();
+        }
+        Ok(Some(task))
+    }
+
+    fn begin(&self, id: TaskId, created: &TaskCreated) -> Result<TaskSpans, StoreError> {
+        let origin = self.origin(id, created, PARENTS_MAX)?;
+        let model = ModelFacts::of(created, &*self.store);
+        Ok(TaskSpans::new(id, origin, created.assigned_agent.clone(), model))
+    }
+
+    /// A task that is part of another has the id of the tool call that opened it, and is told below
+    /// the newest attempt of that call.
+    fn origin(
+        &self,
+        id: TaskId,
+        created: &TaskCreated,
+        parents_max: u32,
+    ) -> Result<Origin, StoreError> {
+        let call = ToolCallId::from_bytes(*id.as_bytes());
+        let alone = Origin { trace: trace_id(id), parent: SpanId::INVALID };
+        let (Some(parent), Some(parents_max)) =
+            (created.parent_task_id, parents_max.checked_sub(1))
+        else {
+            return Ok(alone);
+        };
+        if let Some(origin) = self.open.get(&parent).and_then(|task| task.origin_below(call)) {
+            return Ok(origin);
+        }
+        let events = self.store.events(&StreamId::Task(parent), Sequence::default())?;
+        let Some(Event::TaskCreated(created)) = events.first().map(|first| &first.event) else {
+            return Ok(alone);
+        };
+        let trace = self.origin(parent, created, parents_max)?.trace;
+        let attempt = events.iter().rev().find(|recorded| is_attempt(&recorded.event, call));
+        let span = attempt.map(|called| span_id(Operation::ExecuteTool, parent, called.sequence));
+        Ok(Origin { trace, parent: span.unwrap_or(SpanId::INVALID) })
+    }
+}
+
+fn is_attempt(event: &Event, call: ToolCallId) -> bool {
+    matches!(event, Event::ToolChanged { call_id, change: ToolChange::Call { .. } } if *call_id == call)
+}
+
+#[cfg(test)]
+#[path = "teller_tests.rs"]
+mod tests;

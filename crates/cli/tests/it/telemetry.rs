@@ -1,0 +1,307 @@
+//! Spans over OTLP, as a collector that others wrote receives them from the real program.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use polity_testkit::peers::collector;
+use serde_json::json;
+
+use crate::sandbox::{Said, Sandbox, said};
+use crate::tools::{calls, home};
+
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// The collector Rotel, which writes down what it receives.
+struct Collector {
+    process: Child,
+    port: u16,
+    log: PathBuf,
+}
+
+/// A span as the collector tells of it.
+#[derive(Debug, Default)]
+struct Span {
+    fields: BTreeMap<String, String>,
+    attributes: BTreeMap<String, String>,
+}
+
+impl Collector {
+    fn start(sandbox: &Sandbox) -> Self {
+        let port = free_port();
+        let log = sandbox.file("collector.log");
+        let process = Command::new(collector())
+            .args(["start", "--exporter", "blackhole", "--disable-batching"])
+            .args(["--debug-log", "traces", "--debug-log-verbosity", "detailed"])
+            .args(["--otlp-http-endpoint", &format!("127.0.0.1:{port}")])
+            .args(["--otlp-grpc-endpoint", "127.0.0.1:0", "--pid-file"])
+            .arg(sandbox.file("collector.pid"))
+            .stdin(Stdio::null())
+            .stdout(File::create(&log).unwrap())
+            .stderr(File::create(sandbox.file("collector.err")).unwrap())
+            .spawn()
+            .unwrap();
+        let collector = Self { process, port, log };
+        sandbox.wait_until("the collector listens", || {
+            TcpStream::connect(("127.0.0.1", port)).ok().map(drop)
+        });
+        collector
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    fn polity(&self, sandbox: &Sandbox, args: &[&str]) -> Said {
+        said(&sandbox.command(args).env(ENDPOINT, self.url()).output().unwrap())
+    }
+
+    /// What it has received, once there are as many spans as there should be and it writes no more.
+    fn spans(&self, sandbox: &Sandbox, count: usize) -> Vec<Span> {
+        let mut written = 0;
+        sandbox.wait_until(&format!("the collector has {count} spans"), || {
+            let before = std::mem::replace(&mut written, fs::metadata(&self.log).unwrap().len());
+            let spans = self.received();
+            (before == written && spans.len() >= count).then_some(spans)
+        })
+    }
+
+    fn received(&self) -> Vec<Span> {
+        let log = fs::read_to_string(&self.log).unwrap();
+        let mut spans = Vec::new();
+        for line in log.lines() {
+            if line.starts_with("Span #") {
+                spans.push(Span::default());
+            }
+            let Some(span) = spans.last_mut() else { continue };
+            if let Some((key, value)) = attribute(line) {
+                span.attributes.insert(key, value);
+            } else if let Some((field, value)) = line.split_once(':') {
+                span.fields.insert(field.trim().to_owned(), value.trim().to_owned());
+            }
+        }
+        spans
+    }
+
+    /// What it has received about the program that sent it.
+    fn resource(&self) -> BTreeMap<String, String> {
+        let log = fs::read_to_string(&self.log).unwrap();
+        let resource = log.lines().skip_while(|line| !line.starts_with("Resource attributes"));
+        resource.skip(1).map_while(attribute).collect()
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Span {
+    fn name(&self) -> &str {
+        &self.fields["Name"]
+    }
+
+    fn is_below(&self, parent: &Span) -> bool {
+        self.fields["Parent ID"] == parent.fields["ID"]
+            && self.fields["Trace ID"] == parent.fields["Trace ID"]
+    }
+
+    fn status(&self) -> &str {
+        self.fields["Status code"].strip_prefix("STATUS_CODE_").unwrap()
+    }
+
+    #[track_caller]
+    fn says(&self, attributes: &[(&str, &str)]) {
+        for (name, value) in attributes {
+            assert_eq!(self.attributes.get(*name).map(String::as_str), Some(*value), "{self:?}");
+        }
+    }
+}
+
+/// An attribute as the collector writes it: `     -> name: Str(value)`.
+fn attribute(line: &str) -> Option<(String, String)> {
+    let (name, value) = line.trim().strip_prefix("-> ")?.split_once(": ")?;
+    Some((name.to_owned(), value.to_owned()))
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn names(spans: &[Span]) -> Vec<&str> {
+    spans.iter().map(Span::name).collect()
+}
+
+#[test]
+fn a_run_is_a_trace_with_its_model_and_tool_calls() {
+    let sandbox = home("temperature: 0.5\n", "{}", &[]);
+    calls(
+        &sandbox,
+        &json!([{"tool": "kit/echo", "arguments": {"text": "whisper"}}, {"tool": "kit/fail"}]),
+    );
+    let collector = Collector::start(&sandbox);
+    let mut run = sandbox.command(&["run", "worker", "go"]);
+    run.env(ENDPOINT, collector.url());
+    run.env("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test");
+    let said = said(&run.output().unwrap());
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(!said.err.contains("telemetry"), "{said:?}");
+    let spans = collector.spans(&sandbox, 5);
+    let mut sorted = names(&spans);
+    sorted.sort_unstable();
+    let (tool, failing) = ("execute_tool kit/echo", "execute_tool kit/fail");
+    assert_eq!(sorted, ["chat worker", "chat worker", tool, failing, "invoke_agent worker"]);
+    let named = |name| spans.iter().find(|span| span.name() == name).unwrap();
+    let root = named("invoke_agent worker");
+    let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(root.fields["Trace ID"], id.replace('-', ""));
+    assert_eq!((root.fields["Parent ID"].as_str(), root.status()), ("", "UNSET"));
+    assert_eq!(root.fields["Kind"], "SPAN_KIND_INTERNAL");
+    root.says(&[
+        ("gen_ai.operation.name", "Str(invoke_agent)"),
+        ("gen_ai.agent.name", "Str(worker)"),
+        ("gen_ai.conversation.id", &format!("Str({id})")),
+        ("polity.task.status", "Str(completed)"),
+    ]);
+    assert!(spans.iter().all(|span| span.name() == root.name() || span.is_below(root)));
+    let chat = named("chat worker");
+    assert_eq!((chat.fields["Kind"].as_str(), chat.status()), ("SPAN_KIND_CLIENT", "UNSET"));
+    chat.says(&[
+        ("gen_ai.operation.name", "Str(chat)"),
+        ("gen_ai.provider.name", "Str(scripted)"),
+        ("gen_ai.request.model", "Str(worker)"),
+        ("gen_ai.request.temperature", "Double(0.5)"),
+        ("gen_ai.response.finish_reasons", "Slice(Str(tool_call))"),
+    ]);
+    assert!(chat.attributes.contains_key("gen_ai.usage.input_tokens"), "{chat:?}");
+    let echo = named(tool);
+    assert_eq!((echo.fields["Kind"].as_str(), echo.status()), ("SPAN_KIND_INTERNAL", "UNSET"));
+    echo.says(&[("gen_ai.tool.name", "Str(kit/echo)"), ("gen_ai.tool.type", "Str(function)")]);
+    assert!(echo.attributes.contains_key("gen_ai.tool.call.id"), "{echo:?}");
+    assert_eq!(named(failing).status(), "ERROR");
+    named(failing).says(&[("error.type", "Str(tool_error)")]);
+    let resource = collector.resource();
+    assert_eq!(resource["service.name"], "Str(polity)");
+    assert_eq!(resource["deployment.environment.name"], "Str(test)");
+    let log = fs::read_to_string(&collector.log).unwrap();
+    assert!(!log.contains("whisper"), "what was said stays in the home: {log}");
+}
+
+#[test]
+fn a_run_that_fails_has_spans_that_say_so() {
+    let sandbox = Sandbox::new();
+    let collector = Collector::start(&sandbox);
+    let said = collector.polity(&sandbox, &["run", "greeter", "forbidden"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    let spans = collector.spans(&sandbox, 2);
+    assert_eq!(names(&spans), ["chat greeter", "invoke_agent greeter"]);
+    assert_eq!((spans[0].status(), spans[1].status()), ("ERROR", "ERROR"));
+    spans[0].says(&[("error.type", "Str(permanent)")]);
+    spans[1].says(&[("error.type", "Str(model_rejected)"), ("polity.task.status", "Str(failed)")]);
+}
+
+#[test]
+fn a_task_that_waited_for_a_person_stays_one_trace() {
+    let sandbox = home("approval: [kit/echo]\n", "{}", &[]);
+    calls(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "x"}}]));
+    let collector = Collector::start(&sandbox);
+    assert_eq!(collector.polity(&sandbox, &["run", "worker", "go"]).code, 3);
+    assert_eq!(collector.polity(&sandbox, &["review", "approve", "last"]).code, 0);
+    let spans = collector.spans(&sandbox, 5);
+    let (agent, chat) = ("invoke_agent worker", "chat worker");
+    assert_eq!(names(&spans), [chat, agent, "execute_tool kit/echo", chat, agent]);
+    spans[1].says(&[("polity.task.status", "Str(awaiting_human)")]);
+    spans[4].says(&[("polity.task.status", "Str(completed)")]);
+    assert!(spans[0].is_below(&spans[1]));
+    assert!(spans[2].is_below(&spans[4]) && spans[3].is_below(&spans[4]));
+    assert_eq!(spans[1].fields["Trace ID"], spans[4].fields["Trace ID"]);
+    assert_ne!(spans[1].fields["ID"], spans[4].fields["ID"]);
+}
+
+#[test]
+fn a_task_that_was_killed_and_resumed_is_one_span() {
+    let sandbox = Sandbox::new();
+    let collector = Collector::start(&sandbox);
+    let slow = "default: {reply: done, delay_ms: 2000}";
+    sandbox.write("scripts/greeter.yaml", slow);
+    let mut run = sandbox.command(&["run", "greeter", "Ada"]);
+    let mut child = run.env(ENDPOINT, collector.url()).spawn().unwrap();
+    sandbox.wait_for_status("running");
+    std::thread::sleep(Duration::from_millis(200));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let resumed = collector.polity(&sandbox, &["task", "resume", "last"]);
+    assert_eq!(resumed.code, 0, "{resumed:?}");
+    let spans = collector.spans(&sandbox, 3);
+    assert_eq!(names(&spans), ["chat greeter", "chat greeter", "invoke_agent greeter"]);
+    spans[0].says(&[("error.type", "Str(interrupted)")]);
+    assert_eq!((spans[1].status(), spans[2].status()), ("UNSET", "UNSET"));
+    assert!(spans[0].is_below(&spans[2]) && spans[1].is_below(&spans[2]));
+    assert_eq!(spans[0].fields["Parent ID"], spans[1].fields["Parent ID"]);
+    let nanoseconds = |span: &Span, field| span.fields[field].parse::<u64>().unwrap();
+    assert!(nanoseconds(&spans[2], "Start time") <= nanoseconds(&spans[0], "Start time"));
+}
+
+#[test]
+fn a_receiver_that_is_down_changes_nothing_but_a_warning() {
+    let sandbox = Sandbox::new();
+    let down = format!("http://user:secret@127.0.0.1:{}", free_port());
+    for (input, code, out) in [("Ada", 0, "Hello, Ada.\n"), ("forbidden", 1, "")] {
+        let mut run = sandbox.command(&["run", "greeter", input]);
+        let said = said(&run.env(ENDPOINT, &down).output().unwrap());
+        assert_eq!((said.code, said.out.as_str()), (code, out), "{said:?}");
+        let warning = "warning: telemetry: 2 spans were not sent to http://127.0.0.1:";
+        assert!(said.err.contains(warning) && !said.err.contains("secret"), "{said:?}");
+    }
+    let mut run = sandbox.command(&["run", "greeter", "Ada", "--json"]);
+    let said = said(&run.env(ENDPOINT, &down).output().unwrap());
+    assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+}
+
+#[test]
+fn what_cannot_be_sent_to_is_said_at_once() {
+    let sandbox = Sandbox::new();
+    for (variables, warning) in [
+        (vec![(ENDPOINT, "localhost:4318")], "OTEL_EXPORTER_OTLP_ENDPOINT is not an address"),
+        (
+            vec![(ENDPOINT, "http://127.0.0.1:4317"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")],
+            "OTEL_EXPORTER_OTLP_PROTOCOL asks for grpc",
+        ),
+    ] {
+        let mut run = sandbox.command(&["run", "greeter", "Ada"]);
+        let said = said(&run.envs(variables).output().unwrap());
+        assert_eq!((said.code, said.out.as_str()), (0, "Hello, Ada.\n"), "{said:?}");
+        assert!(said.err.starts_with("warning: telemetry: no spans are sent"), "{said:?}");
+        assert!(said.err.contains(warning), "{said:?}");
+    }
+}
+
+/// A receiver that takes the request and then says nothing any more.
+#[test]
+fn a_receiver_that_hangs_is_not_waited_for() {
+    let sandbox = Sandbox::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/otlp", listener.local_addr().unwrap());
+    let receiver = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let lines = BufReader::new(&stream).lines().map(Result::unwrap);
+        let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+        (head, stream)
+    });
+    let mut run = sandbox.command(&["run", "greeter", "Ada"]);
+    run.env(ENDPOINT, &url).env("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20token");
+    let said = said(&run.output().unwrap());
+    assert_eq!((said.code, said.out.as_str()), (0, "Hello, Ada.\n"), "{said:?}");
+    assert!(said.err.contains("did not take the last spans within 2 seconds"), "{said:?}");
+    let (head, _stream) = receiver.join().unwrap();
+    assert_eq!(head[0], "POST /otlp/v1/traces HTTP/1.1");
+    for header in ["authorization: Bearer token", "content-type: application/x-protobuf"] {
+        assert!(head.iter().any(|line| line == header), "{header} is not in {head:?}");
+    }
+}

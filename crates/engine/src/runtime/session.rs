@@ -1,0 +1,296 @@
+//! Sub-agents: tasks that another task's agent hands out, waits for, and gets a summary of.
+//!
+//! A sub-agent's task has the id of the call that opened it, so whoever makes the call again after a
+//! crash finds the task that is there. It runs in the process of its parent, and never outlives it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use polity_model::definition::{Budget, ToolName};
+use polity_model::ids::{TaskId, ToolCallId};
+use polity_model::machine::task::TaskStatus;
+use polity_model::session::task_of_call;
+use polity_model::task::Task;
+use polity_store::CommitError;
+use serde_json::{Map, Value, json};
+
+use super::load;
+use super::steer::{self, living_sub_agents};
+use super::{EngineError, Shared};
+use crate::budget::{Allowance, Purse};
+use crate::closure::Closure;
+use crate::commands::{CreateTask, Origin, RecordSessionWait, RecordToolReply, ReopenSession};
+use crate::decide::{Command, Rejection};
+use crate::driver::{Tool, ToolReply};
+use crate::state::TaskState;
+
+/// The argument that says what a sub-agent is to do.
+const DESCRIPTION: &str = "task_description";
+
+/// How often a sub-agent is looked at that another process runs, or that waits for a person.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What a sub-agent is to do, and for whom.
+pub(super) struct SessionOrder {
+    /// The call that asks for it.
+    pub(super) call_id: ToolCallId,
+    /// The task that asks.
+    pub(super) parent: TaskId,
+    /// The sub-agent with everything it needs.
+    pub(super) closure: Closure,
+    /// The name of its conversation.
+    pub(super) session: Arc<str>,
+    /// What it is to do. It learns nothing else of its parent.
+    pub(super) description: String,
+    /// The parent's class of the retention policy, which holds for its parts too.
+    pub(super) class: Option<String>,
+    /// How long the parent is kept, and its parts with it.
+    pub(super) retention_days: Option<u32>,
+}
+
+/// What became of a sub-agent.
+enum Held {
+    /// It has ended, or was never given the work: this is what its parent learns.
+    Answered(ToolReply),
+    /// It waits for a person.
+    Waits,
+}
+
+/// An agent's sub-agents, as the tools that they are to its model.
+pub(super) fn sub_agent_tools(closure: &Closure) -> Vec<Arc<Tool>> {
+    let Value::Object(schema) = json!({
+        "type": "object",
+        "properties": {
+            DESCRIPTION: {
+                "type": "string",
+                "minLength": 1,
+                "description": "What to do, with all that must be known for it: the agent sees \
+                                nothing of this conversation.",
+            },
+        },
+        "required": [DESCRIPTION],
+        "additionalProperties": false,
+    }) else {
+        return Vec::new();
+    };
+    closure
+        .sub_agents()
+        .map(|sub_agent| {
+            let name = ToolName::of_sub_agent(&sub_agent.agent.name);
+            let role = sub_agent.llm().map(|llm| llm.identity.role.as_str()).unwrap_or_default();
+            let text = format!("Hands work to the agent {}: {role}", sub_agent.agent.name);
+            let (schema, forever) = (schema.clone(), Duration::MAX);
+            Arc::new(Tool::new(name, text, schema, None, true, forever, Vec::new()))
+        })
+        .collect()
+}
+
+/// What a call of a sub-agent asks for.
+pub(super) fn description(arguments: &Map<String, Value>) -> String {
+    arguments.get(DESCRIPTION).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Has a sub-agent do its work, and tells what came of it.
+pub(super) async fn hold(shared: Arc<Shared>, order: SessionOrder) -> Result<Command, EngineError> {
+    let began = shared.parts.clock.now();
+    let call_id = order.call_id;
+    let reply = match shared.hold_session(order).await? {
+        Held::Waits => return Ok(Command::RecordSessionWait(RecordSessionWait { call_id })),
+        Held::Answered(reply) => reply,
+    };
+    let duration_ms = elapsed_ms(began, shared.parts.clock.now());
+    Ok(Command::RecordToolReply(RecordToolReply { call_id, reply, duration_ms }))
+}
+
+/// Looks after a sub-agent that waits for a person, until it does no longer.
+pub(super) async fn watch(
+    shared: Arc<Shared>,
+    call_id: ToolCallId,
+) -> Result<Command, EngineError> {
+    let task = task_of_call(call_id);
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let row = load::blocking(&shared.parts.store, move |store| store.task_row(task)).await?;
+        if row.is_none_or(|row| row.status != TaskStatus::AwaitingHuman) {
+            return Ok(Command::ReopenSession(ReopenSession { call_id }));
+        }
+    }
+}
+
+/// All that the parent gets of a sub-agent's work.
+fn summary(task: Task) -> ToolReply {
+    let Task { assigned_agent, status, result, error, error_code, .. } = task;
+    match status {
+        TaskStatus::Completed => {
+            ToolReply { content: result.unwrap_or_default(), ..ToolReply::default() }
+        }
+        TaskStatus::Cancelled => failed(format!("error: {assigned_agent} was cancelled")),
+        TaskStatus::Failed
+        | TaskStatus::Pending
+        | TaskStatus::Running
+        | TaskStatus::AwaitingHuman => {
+            let code = error_code.map(|code| format!(" ({code})")).unwrap_or_default();
+            let error = error.unwrap_or_else(|| "it did not end".to_owned());
+            let so_far = result.map(|result| format!("; its last words: {result}"));
+            let so_far = so_far.unwrap_or_default();
+            failed(format!("error: {assigned_agent} failed{code}: {error}{so_far}"))
+        }
+    }
+}
+
+fn failed(content: String) -> ToolReply {
+    ToolReply { content, is_error: true, ..ToolReply::default() }
+}
+
+fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 {
+    u64::try_from(ended.duration_since(began).as_millis()).unwrap_or(0)
+}
+
+impl Shared {
+    /// Sees to it that someone works on a sub-agent's task, and waits until no one does.
+    async fn hold_session(self: &Arc<Self>, order: SessionOrder) -> Result<Held, EngineError> {
+        let id = task_of_call(order.call_id);
+        loop {
+            let found = load::blocking(&self.parts.store, move |store| {
+                let Some(row) = store.task_row(id)? else { return Ok(None) };
+                let ended = if row.status.is_final() { Some(store.task(&row)?) } else { None };
+                Ok(Some(ended))
+            })
+            .await?;
+            let loaded = match found {
+                Some(Some(ended)) => return Ok(Held::Answered(summary(ended))),
+                Some(None) => self.claim(id).await,
+                None => self.create(new_task(&order)).await,
+            };
+            let status = match loaded {
+                Ok(loaded) => {
+                    let session = Some(Arc::clone(&order.session));
+                    self.enqueue(loaded, session).await.wait().await
+                }
+                Err(error) => Err(error),
+            };
+            match status {
+                Ok(TaskStatus::AwaitingHuman)
+                | Err(EngineError::Rejected(Rejection::AwaitingHuman { .. })) => {
+                    return Ok(Held::Waits);
+                }
+                Ok(TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled)
+                | Err(
+                    EngineError::Rejected(Rejection::Finished { .. })
+                    // Someone else has opened it in the same moment.
+                    | EngineError::Commit(CommitError::Conflict { .. }),
+                ) => {}
+                // Another process has it: what it makes of it counts.
+                Ok(TaskStatus::Pending | TaskStatus::Running)
+                | Err(
+                    EngineError::Rejected(Rejection::OwnerAlive { .. })
+                    | EngineError::TakenOver(_),
+                ) => tokio::time::sleep(LOOK_EVERY).await,
+                Err(EngineError::Rejected(why)) => {
+                    let why = format!("error: the sub-agent was not called: {why}");
+                    return Ok(Held::Answered(failed(why)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Ends the sub-agents of a task that has ended, and waits until they have.
+    pub(super) async fn end_sub_agents(&self, parent: TaskId) -> Result<(), EngineError> {
+        let parts = &self.parts;
+        let living =
+            load::blocking(&parts.store, move |store| living_sub_agents(store, parent)).await?;
+        for row in living {
+            if let Some(done) = self.desk.end(row.id) {
+                // A worker that was dropped has left its task as it is, for the next look.
+                let _ = done.await;
+                continue;
+            }
+            match steer::cancel(&parts.store, &*parts.owners, &*parts.clock, row.id).await {
+                Ok(_) | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// A sub-agent whose parent has ended is ended too: no one waits for it.
+    pub(super) async fn refuse_stray(&self, state: &TaskState) -> Result<(), EngineError> {
+        let Some(parent) = state.task().order().parent_task_id else { return Ok(()) };
+        let parts = &self.parts;
+        let row = load::blocking(&parts.store, move |store| store.task_row(parent)).await?;
+        if !row.is_some_and(|parent| parent.status.is_final()) {
+            return Ok(());
+        }
+        let task = state.id();
+        steer::cancel(&parts.store, &*parts.owners, &*parts.clock, task).await?;
+        Err(Rejection::Finished { task, status: TaskStatus::Cancelled }.into())
+    }
+
+    /// What a task may spend: its own budget, and those of the tasks that it is a part of.
+    pub(super) async fn open_allowance(
+        &self,
+        closure: &Closure,
+        state: &TaskState,
+    ) -> Result<Allowance, EngineError> {
+        let order = state.task().order();
+        let mut tasks = Vec::new();
+        if let Some(budget) = budget_of(closure, order.budget) {
+            self.open_account(order.id, closure, budget).await?;
+            tasks.push(order.id);
+        }
+        let mut parent = order.parent_task_id;
+        while let Some(id) = parent {
+            if let Some(above) = self.ledger.allowance(id) {
+                tasks.extend(above.iter());
+                break;
+            }
+            let above = load::load(&self.parts.store, id).await?;
+            let order = above.state.task().order();
+            if let Some(budget) = budget_of(&above.closure, order.budget) {
+                self.open_account(id, &above.closure, budget).await?;
+                tasks.push(id);
+            }
+            parent = order.parent_task_id;
+        }
+        Ok(Allowance::new(&self.ledger, order.id, tasks))
+    }
+
+    async fn open_account(
+        &self,
+        task: TaskId,
+        closure: &Closure,
+        budget: Budget,
+    ) -> Result<(), EngineError> {
+        let spent =
+            load::blocking(&self.parts.store, move |store| store.usage_of_tree(task)).await?;
+        self.ledger.open(task, Purse { agent: closure.agent.name.clone(), budget, spent });
+        Ok(())
+    }
+}
+
+/// The tighter of both limits, where an agent and a task have one.
+fn budget_of(closure: &Closure, of_task: Option<Budget>) -> Option<Budget> {
+    let of_agent = closure.llm().and_then(|llm| llm.budget);
+    let (Some(one), Some(other)) = (of_agent, of_task) else { return of_agent.or(of_task) };
+    let tokens = [one.max_tokens, other.max_tokens].into_iter().flatten().min();
+    let usd = match (one.max_cost_usd, other.max_cost_usd) {
+        (Some(one), Some(other)) => Some(if one <= other { one } else { other }),
+        (one, other) => one.or(other),
+    };
+    Some(Budget { max_cost_usd: usd, max_tokens: tokens })
+}
+
+fn new_task(order: &SessionOrder) -> CreateTask {
+    CreateTask {
+        closure: order.closure.clone(),
+        origin: Origin::SubAgentCall { parent: order.parent, call: order.call_id },
+        description: order.description.clone(),
+        // What the parent was given besides its input is not the sub-agent's.
+        parameters: Map::new(),
+        class: order.class.clone(),
+        retention_days: order.retention_days,
+        budget: None,
+    }
+}

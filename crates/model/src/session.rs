@@ -1,0 +1,74 @@
+//! A sub-agent's session: a task of its own, told as the conversation that it is.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::ids::{SessionId, TaskId, ToolCallId};
+use crate::machine::task::TaskStatus;
+use crate::message::Message;
+use crate::name::Name;
+
+/// A sub-agent's conversation, which neither sees that of its parent nor is seen by it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SubAgentSession {
+    /// The session, which is the id of the sub-agent's task too.
+    pub session_id: SessionId,
+    /// The task of the agent that handed out the work.
+    pub parent_task_id: TaskId,
+    /// The sub-agent.
+    pub agent_name: Name,
+    /// What it was given to do.
+    pub task_description: String,
+    /// What was said in it.
+    pub message_history: Vec<Message>,
+    /// What its parent gets of it, once there is something.
+    pub summary: Option<String>,
+    /// Where it is in its life.
+    pub status: SessionStatus,
+    /// When it was opened.
+    pub created_at: Timestamp,
+}
+
+/// Where a session is in its life, in fewer words than a task has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionStatus {
+    /// The sub-agent is at work, or waits for its turn or for a person.
+    Running,
+    /// Its parent has a summary.
+    Completed,
+    /// There will be no summary.
+    Failed,
+}
+
+impl SessionStatus {
+    /// The status as JSON has it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl From<TaskStatus> for SessionStatus {
+    fn from(status: TaskStatus) -> Self {
+        match status {
+            TaskStatus::Pending | TaskStatus::Running | TaskStatus::AwaitingHuman => Self::Running,
+            TaskStatus::Completed => Self::Completed,
+            TaskStatus::Failed | TaskStatus::Cancelled => Self::Failed,
+        }
+    }
+}
+
+/// The task of the sub-agent that a tool call opens. A call that is made again after a crash finds
+/// the task that it opened before, because both have one id.
+pub fn task_of_call(call: ToolCallId) -> TaskId {
+    TaskId::from_bytes(*call.as_bytes())
+}
+
+/// The session that a sub-agent's task is.
+pub fn session_of_task(task: TaskId) -> SessionId {
+    SessionId::from_bytes(*task.as_bytes())
+}
