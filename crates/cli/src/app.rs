@@ -9,7 +9,7 @@ use polity_drivers::llm::LanguageModels;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::Launcher;
 use polity_engine::clock::SystemClock;
-use polity_engine::driver::Tools;
+use polity_engine::driver::{Models, Tools};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_engine::runtime::{Parts, Runtime};
 use polity_model::definition::{Durability as DurabilitySetting, Home, is_servers, is_settings};
@@ -157,20 +157,44 @@ impl App {
     }
 }
 
+/// Who answers for models and tools.
+pub(crate) struct Drivers {
+    /// Answers for models.
+    pub(crate) models: Arc<dyn Models>,
+    /// Answers for tools.
+    pub(crate) tools: Arc<dyn Tools>,
+    /// The servers behind the tools, which are ended with the work.
+    pub(crate) servers: Option<Arc<McpTools>>,
+}
+
+impl Drivers {
+    /// The real ones.
+    pub(crate) fn live(app: &App, home: &Home) -> Result<Self, CliError> {
+        let servers = Arc::new(app.tools(home)?);
+        let models = Arc::new(LanguageModels::new(environment()));
+        Ok(Self { models, tools: servers.clone(), servers: Some(servers) })
+    }
+}
+
 /// A process that performs work: it shows that it is alive for as long as this is kept.
 pub(crate) struct Workshop {
     /// Runs tasks.
     pub(crate) runtime: Runtime,
     /// The store that it runs them on.
     pub(crate) store: Arc<dyn Store>,
-    tools: Arc<McpTools>,
+    servers: Option<Arc<McpTools>>,
     telemetry: Telemetry,
     _alive: Instance,
 }
 
 impl Workshop {
-    /// Opens for work. Must be called within a Tokio runtime.
+    /// Opens for work with the real models and tools. Must be called within a Tokio runtime.
     pub(crate) fn open(app: &App, home: &Home) -> Result<Self, CliError> {
+        Self::open_with(app, home, Drivers::live(app, home)?)
+    }
+
+    /// Opens for work with these models and tools. Must be called within a Tokio runtime.
+    pub(crate) fn open_with(app: &App, home: &Home, drivers: Drivers) -> Result<Self, CliError> {
         let store: Arc<dyn Store> = Arc::new(app.writer(home)?);
         let instances = app.instances();
         let io = |error| CliError::io("write", &app.folder.instances(), &error);
@@ -180,11 +204,11 @@ impl Workshop {
         }
         let id = InstanceId::from_random_bytes(SystemEntropy.seed());
         let alive = instances.register(id).map_err(io)?;
-        let tools = Arc::new(app.tools(home)?);
+        let Drivers { models, tools, servers } = drivers;
         let runtime = Runtime::start(Parts {
             store: Arc::clone(&store),
-            models: Arc::new(LanguageModels::new(environment())),
-            tools: Arc::clone(&tools) as Arc<dyn Tools>,
+            models,
+            tools,
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             owners: Arc::new(instances),
@@ -192,14 +216,19 @@ impl Workshop {
             limits: home.settings.limits,
         })?;
         let telemetry = Telemetry::start(app, &runtime, &store, &environment());
-        Ok(Self { runtime, store, tools, telemetry, _alive: alive })
+        Ok(Self { runtime, store, servers, telemetry, _alive: alive })
     }
 
     /// Ends what was started for the work, and waits until it is gone.
     pub(crate) async fn close(self) {
-        let Self { runtime, store, tools, telemetry, _alive } = self;
+        let Self { runtime, store, servers, telemetry, _alive } = self;
         drop(runtime);
-        tokio::join!(tools.shutdown(), telemetry.close());
+        let shutdown = async {
+            if let Some(servers) = servers {
+                servers.shutdown().await;
+            }
+        };
+        tokio::join!(shutdown, telemetry.close());
         drop(store);
     }
 
@@ -213,7 +242,7 @@ impl Workshop {
 }
 
 /// The environment of this process. A value that is no text counts as unset.
-fn environment() -> Environment {
+pub(crate) fn environment() -> Environment {
     Environment::new(|name| std::env::var_os(name)?.into_string().ok())
 }
 

@@ -130,7 +130,7 @@ pub(crate) struct SchemaArgs {
 pub(crate) struct RunArgs {
     /// The agent
     pub(crate) name: String,
-    /// What to do; - reads it from stdin
+    /// What to do; - reads it from stdin. With --replay it may be left out: the cassette knows it
     pub(crate) input: Option<String>,
     /// Print the task's id and go on in the background
     #[arg(long)]
@@ -150,6 +150,19 @@ pub(crate) struct RunArgs {
     /// The most tokens that the task and its sub-agents may use, read and written together
     #[arg(long, value_name = "TOKENS")]
     pub(crate) max_tokens: Option<NonZeroU64>,
+    #[command(flatten)]
+    pub(crate) tape: TapeArgs,
+}
+
+/// Whether what models and tools answer is recorded, or comes from a recording.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub(crate) struct TapeArgs {
+    /// Write what models and tools answer to this file, a cassette, which holds no secrets
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    pub(crate) record: Option<PathBuf>,
+    /// Take all answers from this cassette: no model is called, and no tool
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -192,12 +205,21 @@ pub(crate) struct TaskListArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[group(required = true, multiple = false)]
 pub(crate) struct ResumeArgs {
+    #[command(flatten)]
+    pub(crate) which: ResumeWhich,
+    #[command(flatten)]
+    pub(crate) tape: TapeArgs,
+}
+
+/// One task or all.
+#[derive(Debug, ClapArgs)]
+#[group(required = true, multiple = false)]
+pub(crate) struct ResumeWhich {
     /// The task's id, or as much of its beginning as tells it from others; or "last"
     pub(crate) id: Option<String>,
     /// All tasks whose process is gone
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["record", "replay"])]
     pub(crate) all: bool,
 }
 
@@ -266,8 +288,10 @@ pub(crate) struct DecideArgs {
     #[arg(long, value_name = "CHECKPOINT_ID")]
     pub(crate) checkpoint: Option<CheckpointId>,
     /// Only record the decision; the task goes on when it is resumed
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["record", "replay"])]
     pub(crate) detach: bool,
+    #[command(flatten)]
+    pub(crate) tape: TapeArgs,
 }
 
 #[derive(Debug, ClapArgs)]

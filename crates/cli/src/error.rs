@@ -70,6 +70,11 @@ impl CliError {
         Self::new("unsupported", Exit::Usage, message)
     }
 
+    /// A cassette cannot be used.
+    pub(crate) fn cassette(message: impl Display) -> Self {
+        Self::new("cassette", Exit::Usage, message)
+    }
+
     /// A tool could not be called, or its server could not be reached.
     pub(crate) fn tool_failed(message: impl Display) -> Self {
         Self::new("tool_failed", Exit::Failed, message)

@@ -8,6 +8,7 @@ mod error;
 mod exit;
 mod home;
 mod logging;
+mod tape;
 mod telemetry;
 mod view;
 

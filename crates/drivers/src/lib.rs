@@ -1,10 +1,13 @@
 //! Who does the work. Each driver performs one effect and knows nothing of tasks, queues or the
 //! journal: the engine tells it what to do and records what came of it.
 
+pub mod cassette;
 mod environment;
 pub mod http;
 pub mod llm;
 pub mod mcp;
 pub mod process;
+mod secrets;
 
 pub use environment::Environment;
+pub use secrets::Secrets;

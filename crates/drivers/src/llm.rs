@@ -101,6 +101,16 @@ impl Models for LanguageModels {
     }
 }
 
+/// The keys that an agent's calls may be made with, as far as they are set.
+pub(crate) fn keys_of(llm: &LlmAgent, environment: &Environment) -> Vec<String> {
+    target::key_variables(&llm.llm_config)
+        .into_iter()
+        // A key that cannot be used is sent to no one.
+        .filter_map(|variable| keys::key(environment, variable).ok().flatten())
+        .map(|key| key.expose().to_owned())
+        .collect()
+}
+
 fn refused(message: String) -> ModelFailure {
     let failure = Failure { category: ErrorCategory::Permanent, message };
     ModelFailure::new(failure)

@@ -17,7 +17,6 @@ mod http;
 mod lenient;
 mod link;
 mod listing;
-mod secrets;
 mod server;
 mod sse;
 mod stdio;
@@ -32,7 +31,7 @@ use polity_engine::driver::{
     BoxFuture, NotReady, Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
     ToolsUnavailable,
 };
-use polity_model::definition::{McpServerDefinition, ToolPattern, nearest};
+use polity_model::definition::{McpServerDefinition, McpTransport, ToolPattern, nearest};
 use polity_model::failure::{ErrorCategory, Failure};
 
 use server::Server;
@@ -172,6 +171,14 @@ impl Tools for McpTools {
                 Err(ToolFailure { failure: transient(message), maybe_done: true, timed_out: true })
             })
         })
+    }
+}
+
+/// What a server is given that may be secret.
+pub(crate) fn secrets_of(server: &McpServerDefinition, environment: &Environment) -> Vec<String> {
+    match &server.transport {
+        McpTransport::Stdio { env, .. } => environment::secrets_of(env, environment),
+        McpTransport::Sse { .. } | McpTransport::StreamableHttp { .. } => Vec::new(),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::app::{App, Workshop, block_on};
 use crate::args::RunArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
+use crate::tape::{Part, Tape, TapeFile};
 use crate::view::{harmless, note, print_bytes, print_json, print_text, style};
 
 pub(crate) use follow::follow;
@@ -37,32 +38,47 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
     }
     let home = app.definitions()?;
     let agent = resolve(app, &home, &args.name)?;
+    let file = TapeFile::find(&args.tape, &args.name, Part::Whole)?;
+    let recorded = file.as_ref().and_then(TapeFile::input).map(str::to_owned);
+    let description = match (args.input, recorded) {
+        (None, Some(recorded)) => recorded,
+        (input, _) => read_input(input.as_deref(), home.settings.limits.input_bytes.get())?,
+    };
+    let (drivers, tape) = Tape::open(file, app, &home, &args.name, &description)?;
     let create = CreateTask {
         closure: closure(&home, agent)?,
         origin: Origin::Outside,
         parameters: parameters(&args.params)?,
-        description: read_input(args.input.as_deref(), home.settings.limits.input_bytes.get())?,
+        description,
         class: args.class,
         retention_days: args.retention_days,
         budget: budget(args.max_cost_usd, args.max_tokens),
     };
     block_on(async {
-        let workshop = Workshop::open(app, &home)?;
-        let outcome = work(app, &workshop, create, background).await;
+        let workshop = Workshop::open_with(app, &home, drivers)?;
+        let outcome = work(app, &workshop, create, &tape, background).await;
         workshop.close().await;
         outcome
     })
 }
 
-async fn work(app: &App, workshop: &Workshop, create: CreateTask, background: bool) -> CliResult {
+async fn work(
+    app: &App,
+    workshop: &Workshop,
+    create: CreateTask,
+    tape: &Tape,
+    background: bool,
+) -> CliResult {
     if background {
         let handle = workshop.runtime.create(create).await?;
-        return detach::work(app, workshop, handle).await;
+        return detach::work(app, workshop, handle, tape).await;
     }
     let live = workshop.runtime.subscribe();
     let handle = workshop.runtime.create(create).await?;
     let task = follow(app, workshop, handle, live).await?;
-    present(app, &task)
+    let exit = present(app, &task)?;
+    tape.finish(app, &task)?;
+    Ok(exit)
 }
 
 /// The agent that a name stands for.

@@ -171,7 +171,7 @@ fn address(config: &LlmConfig, wire: Wire, model: &str) -> Result<Url, String> {
 
 /// The variables that may hold the key, in the order in which they are tried. Whoever needs no key
 /// by nature is given one only if the agent names it.
-fn key_variables(config: &LlmConfig) -> Vec<&str> {
+pub(super) fn key_variables(config: &LlmConfig) -> Vec<&str> {
     if let Some(variable) = &config.api_key_env {
         return vec![variable.as_str()];
     }

@@ -9,7 +9,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
 
-use super::secrets::Secrets;
+use crate::secrets::Secrets;
 
 /// The client of one connection. It offers nothing: requests for sampling and roots are refused,
 /// requests for input declined. Both are how `ClientHandler` begins, but for the roots.

@@ -20,13 +20,13 @@ use tokio::time::Instant;
 use super::client::{Changed, Client};
 use super::http::with_causes;
 use super::link::{LateAnswer, Link, PROBE_TIMEOUT};
-use super::secrets::Secrets;
 use super::sse::Sse;
 use super::stdio::{Garbage, Stdio};
 use super::streamable::Streamable;
 use super::{McpOptions, environment, permanent, transient};
 use crate::http;
 use crate::process::{Child, Program};
+use crate::secrets::Secrets;
 
 /// A connection that was not used for so long is tried with a ping before it is used again.
 const PING_AFTER_IDLE: Duration = Duration::from_secs(30);

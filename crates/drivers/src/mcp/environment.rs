@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use polity_model::definition::EnvName;
 use polity_model::failure::Failure;
 
-use super::secrets::Secrets;
 use super::{McpOptions, permanent};
 use crate::environment::Environment;
 use crate::process::Program;
+use crate::secrets::Secrets;
 
 /// What every server gets of Polity's own environment, as far as it is set. Everything else may be
 /// a secret of someone else, and is passed only where `env` names it.
@@ -50,6 +50,19 @@ pub(super) fn program(
     let env = all.into_iter().collect();
     let program = Program { path, args: args.to_vec(), env, folder: options.home.clone() };
     Ok((program, Secrets::new(filled_in.iter().map(String::as_str))))
+}
+
+/// What is filled into a server's environment, as far as it is set.
+pub(super) fn secrets_of(
+    env: &BTreeMap<EnvName, String>,
+    environment: &Environment,
+) -> Vec<String> {
+    let mut filled_in = Vec::new();
+    for value in env.values() {
+        // A server whose variables are not all set is never started.
+        let _ = filled(value, environment, &mut filled_in);
+    }
+    filled_in
 }
 
 /// The value with each `${NAME}` replaced; or the name of a variable that is not set. Whatever is

@@ -13,9 +13,9 @@ use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::secrets::Secrets;
 use super::{MESSAGE_BYTES_MAX, lenient};
 use crate::process::{Child, Started};
+use crate::secrets::Secrets;
 
 /// How much is read at once, in bytes.
 const READ_BYTES: usize = 64 * 1024;

@@ -101,6 +101,11 @@ impl Toolbox {
         &self.offered
     }
 
+    /// The tools that may only stand in for others.
+    pub fn in_reserve(&self) -> &[Arc<Tool>] {
+        &self.in_reserve
+    }
+
     /// With more tools that the agent may ask for.
     pub fn joined(&self, more: &[Arc<Tool>]) -> Self {
         let offered = self.offered.iter().chain(more).cloned().collect();

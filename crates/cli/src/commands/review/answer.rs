@@ -15,6 +15,7 @@ use crate::args::{ApproveArgs, DecideArgs, ModifyArgs};
 use crate::commands::run::{follow, present};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
+use crate::tape::{Part, Tape, TapeFile};
 use crate::view::{print_json, say};
 
 pub(super) fn approve(app: &App, args: ApproveArgs) -> CliResult {
@@ -53,16 +54,20 @@ fn answer(
     let reader: Arc<dyn Store> = Arc::new(app.reader()?);
     let row = app.task_row(&*reader, &args.id)?;
     let home = app.definitions()?;
-    let DecideArgs { message, detach, checkpoint, .. } = args;
+    let DecideArgs { message, detach, checkpoint, tape, .. } = args;
     block_on(async {
         let review = super::asked(&reader, row.id).await?;
         let id = review.task_id;
         // A sub-agent goes on with the task that it is a part of.
         let row = app.task_row(&*reader, &id.to_string())?;
-        let top = top_of(&*reader, row)?.id;
+        let row = top_of(&*reader, row)?;
+        let (top, agent) = (row.id, row.assigned_agent.as_str());
+        let file = TapeFile::find(&tape, agent, Part::Rest)?;
+        let input = app.task(&*reader, &row)?.description;
         let verdict = verdict(&review.arguments)?;
         let checkpoint_id = checkpoint.unwrap_or(review.checkpoint_id);
-        let workshop = Workshop::open(app, &home)?;
+        let (drivers, tape) = Tape::open(file, app, &home, agent, &input)?;
+        let workshop = Workshop::open_with(app, &home, drivers)?;
         if !detach {
             // An answer whose consequences could not be carried out is not recorded.
             workshop.runtime.ready(top).await?;
@@ -70,7 +75,7 @@ fn answer(
         let answer = AnswerReview { checkpoint_id, verdict, message, by: person() };
         let answered = workshop.runtime.answer(id, answer).await;
         let outcome = match answered {
-            Ok(()) => go_on(app, &workshop, top, detach).await,
+            Ok(()) => go_on(app, &workshop, &tape, top, detach).await,
             Err(error) => Err(error.into()),
         };
         workshop.close().await;
@@ -78,7 +83,7 @@ fn answer(
     })
 }
 
-async fn go_on(app: &App, workshop: &Workshop, id: TaskId, detach: bool) -> CliResult {
+async fn go_on(app: &App, workshop: &Workshop, tape: &Tape, id: TaskId, detach: bool) -> CliResult {
     let task = workshop.task(app, id)?;
     if task.status.is_final() {
         return present(app, &task);
@@ -95,7 +100,9 @@ async fn go_on(app: &App, workshop: &Workshop, id: TaskId, detach: bool) -> CliR
     match workshop.runtime.adopt(id).await {
         Ok(handle) => {
             let task = follow(app, workshop, handle, live).await?;
-            present(app, &task)
+            let exit = present(app, &task)?;
+            tape.finish(app, &task)?;
+            Ok(exit)
         }
         // Someone who adopts whatever is left was faster, and goes on with it.
         Err(EngineError::Rejected(Rejection::OwnerAlive { .. })) if app.json() => {

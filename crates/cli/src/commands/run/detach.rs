@@ -10,6 +10,7 @@ use polity_engine::runtime::TaskHandle;
 use crate::app::{App, Workshop};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
+use crate::tape::Tape;
 use crate::view::{print_bytes, print_json, say, tell};
 
 /// Set for the process in the background to the process that started it, so that none of its own
@@ -67,8 +68,15 @@ pub(super) fn detach(app: &App) -> CliResult {
 }
 
 /// What the process in the background does once it has the task.
-pub(super) async fn work(app: &App, workshop: &Workshop, mut handle: TaskHandle) -> CliResult {
+pub(super) async fn work(
+    app: &App,
+    workshop: &Workshop,
+    mut handle: TaskHandle,
+    tape: &Tape,
+) -> CliResult {
     print_bytes(format!("{}\n", handle.id).as_bytes())?;
     handle.wait().await?;
-    Ok(Exit::of_task(&workshop.task(app, handle.id)?))
+    let task = workshop.task(app, handle.id)?;
+    tape.finish(app, &task)?;
+    Ok(Exit::of_task(&task))
 }

@@ -7,36 +7,44 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 
 use crate::app::{App, Workshop, block_on};
-use crate::args::ResumeArgs;
+use crate::args::{ResumeArgs, TapeArgs};
 use crate::commands::run::{follow, present};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
+use crate::tape::{Part, Tape, TapeFile};
 use crate::view::{count, note, print_json, say, task as view};
 
 pub(crate) fn resume(app: &App, args: &ResumeArgs) -> CliResult {
-    match &args.id {
-        Some(id) => one(app, id),
+    match &args.which.id {
+        Some(id) => one(app, id, &args.tape),
         None => all(app),
     }
 }
 
-fn one(app: &App, id: &str) -> CliResult {
-    let row = app.task_row(&app.reader()?, id)?;
+fn one(app: &App, id: &str, tape: &TapeArgs) -> CliResult {
+    let reader = app.reader()?;
+    let row = app.task_row(&reader, id)?;
     let home = app.definitions()?;
+    let agent = row.assigned_agent.as_str();
+    let file = TapeFile::find(tape, agent, Part::Rest)?;
+    let input = app.task(&reader, &row)?.description;
     block_on(async {
-        let workshop = Workshop::open(app, &home)?;
-        let outcome = go_on(app, &workshop, row.id).await;
+        let (drivers, tape) = Tape::open(file, app, &home, agent, &input)?;
+        let workshop = Workshop::open_with(app, &home, drivers)?;
+        let outcome = go_on(app, &workshop, &tape, row.id).await;
         workshop.close().await;
         outcome
     })
 }
 
 /// Takes a task over, and follows it to its end.
-async fn go_on(app: &App, workshop: &Workshop, id: TaskId) -> CliResult {
+async fn go_on(app: &App, workshop: &Workshop, tape: &Tape, id: TaskId) -> CliResult {
     let live = workshop.runtime.subscribe();
     let handle = workshop.runtime.adopt(id).await?;
     let task = follow(app, workshop, handle, live).await?;
-    present(app, &task)
+    let exit = present(app, &task)?;
+    tape.finish(app, &task)?;
+    Ok(exit)
 }
 
 fn all(app: &App) -> CliResult {

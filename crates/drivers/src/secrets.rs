@@ -1,11 +1,15 @@
-//! Secrets that a server was given, which must not come back in what it says.
+//! Secrets that others were given, which must not come back in what they say, nor get into a file.
 
 use std::fmt;
 use std::sync::Arc;
 
 use polity_engine::driver::ToolReply;
+use polity_model::definition::{LlmAgent, McpServerDefinition};
 use polity_model::failure::Failure;
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use crate::environment::Environment;
+use crate::{llm, mcp};
 
 /// Values shorter than that, in bytes, are no secrets: they are part of too many other words.
 const SECRET_BYTES_MIN: usize = 4;
@@ -13,16 +17,29 @@ const SECRET_BYTES_MIN: usize = 4;
 /// What is shown in place of a secret.
 const MASK: &str = "***";
 
-/// The values that were filled into a server's environment. They are never shown.
+/// Values that are secret: keys, and what was filled into a server's environment. They are never
+/// shown.
 #[derive(Clone, Default)]
-pub(super) struct Secrets {
+pub struct Secrets {
     /// The longest first: a secret may be part of another.
     spellings: Arc<[String]>,
 }
 
 impl Secrets {
+    /// What these agents and servers are given of this environment.
+    pub fn known_to<'d>(
+        agents: impl IntoIterator<Item = &'d LlmAgent>,
+        servers: impl IntoIterator<Item = &'d McpServerDefinition>,
+        environment: &Environment,
+    ) -> Self {
+        let keys = agents.into_iter().flat_map(|agent| llm::keys_of(agent, environment));
+        let filled_in = servers.into_iter().flat_map(|server| mcp::secrets_of(server, environment));
+        let values: Vec<_> = keys.chain(filled_in).collect();
+        Self::new(values.iter().map(String::as_str))
+    }
+
     /// These values, in all spellings in which a server may repeat them.
-    pub(super) fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
+    pub(crate) fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Self {
         // Each line by itself, since what is shown of a text are some of its lines.
         let lines = values.into_iter().flat_map(str::lines).map(str::trim);
         let mut spellings: Vec<_> = lines
@@ -35,13 +52,13 @@ impl Secrets {
     }
 
     /// The text without the secrets.
-    pub(super) fn removed_from(&self, text: &str) -> String {
+    pub fn removed_from(&self, text: &str) -> String {
         let replaced = |text: String, secret: &String| text.replace(secret, MASK);
         self.spellings.iter().fold(text.to_owned(), replaced)
     }
 
     /// The text, which may have been cut off in the midst of a secret, without the secrets.
-    pub(super) fn removed_from_piece(&self, text: &str) -> String {
+    pub(crate) fn removed_from_piece(&self, text: &str) -> String {
         let text = self.removed_from(text);
         let end = self.longest_part(|secret, at| text.strip_prefix(secret.get(at..)?));
         let text = end.map_or_else(|| text.clone(), |rest| format!("{MASK}{rest}"));
@@ -51,7 +68,7 @@ impl Secrets {
     }
 
     /// The reply without the secrets. One without any is passed on as it is.
-    pub(super) fn removed_from_reply(&self, reply: ToolReply) -> ToolReply {
+    pub(crate) fn removed_from_reply(&self, reply: ToolReply) -> ToolReply {
         let is_in = |text: &str| self.spellings.iter().any(|secret| text.contains(secret));
         let content =
             if is_in(&reply.content) { self.removed_from(&reply.content) } else { reply.content };
@@ -59,22 +76,27 @@ impl Secrets {
         ToolReply { content, structured, ..reply }
     }
 
-    fn removed_from_json(&self, json: Value) -> Value {
+    /// The fields without the secrets.
+    pub(crate) fn removed_from_fields(&self, fields: Map<String, Value>) -> Map<String, Value> {
+        fields
+            .into_iter()
+            .map(|(name, value)| (self.removed_from(&name), self.removed_from_json(value)))
+            .collect()
+    }
+
+    pub(crate) fn removed_from_json(&self, json: Value) -> Value {
         match json {
             Value::String(text) => Value::String(self.removed_from(&text)),
             Value::Array(items) => {
                 items.into_iter().map(|item| self.removed_from_json(item)).collect()
             }
-            Value::Object(fields) => fields
-                .into_iter()
-                .map(|(name, value)| (self.removed_from(&name), self.removed_from_json(value)))
-                .collect(),
+            Value::Object(fields) => Value::Object(self.removed_from_fields(fields)),
             Value::Null | Value::Bool(_) | Value::Number(_) => json,
         }
     }
 
     /// The failure without the secrets.
-    pub(super) fn removed_from_failure(&self, failure: &Failure) -> Failure {
+    pub(crate) fn removed_from_failure(&self, failure: &Failure) -> Failure {
         Failure { category: failure.category, message: self.removed_from(&failure.message) }
     }
 

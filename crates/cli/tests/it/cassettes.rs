@@ -1,0 +1,427 @@
+//! `--record` and `--replay`: runs that need neither a model nor a tool any more.
+
+use std::fs;
+use std::process::Command;
+
+use polity_testkit::mcp::fixture;
+use polity_testkit::model_server::{Call, ModelServer, Turn};
+use serde_json::{Value, json};
+
+use crate::sandbox::{Said, Sandbox, said};
+use crate::tools::{calls, home};
+
+const TAPE: &str = "tape.json";
+
+fn tape(sandbox: &Sandbox) -> String {
+    fs::read_to_string(sandbox.file(TAPE)).unwrap()
+}
+
+/// The conversation of the newest task, without what differs from run to run.
+fn messages(sandbox: &Sandbox) -> Value {
+    let (mut checkpoints, _) = sandbox.json(&["task", "checkpoints", "last"]);
+    let mut messages =
+        checkpoints.as_array_mut().unwrap().pop().unwrap()["state"]["messages"].take();
+    for message in messages.as_array_mut().unwrap() {
+        let message = message.as_object_mut().unwrap();
+        message.remove("timestamp");
+        message.remove("tool_call_id");
+        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+        for call in calls.into_iter().flatten() {
+            call.as_object_mut().unwrap().remove("id");
+        }
+    }
+    messages
+}
+
+/// Takes away everything that the agent of [`home`] needs to run: only its definition is left.
+fn break_everything(sandbox: &Sandbox) {
+    sandbox.write("scripts/worker.yaml", "default: {reply: \"this is not what was recorded\"}");
+    let gone = json!({"name": "kit", "transport": "stdio", "config": {"command": "./gone"}});
+    sandbox.write("config/mcp_servers.yaml", &json!({"servers": [gone]}).to_string());
+}
+
+/// A home whose agent calls two tools at once and says what the last one said.
+fn working_home() -> Sandbox {
+    let sandbox = home("", "{}", &[]);
+    calls(
+        &sandbox,
+        &json!([
+            {"tool": "kit/echo", "arguments": {"text": "one\ntwo\n"}},
+            {"tool": "kit/nothing"},
+            {"tool": "kit/add", "arguments": {"a": 0.1, "b": 0.2}},
+        ]),
+    );
+    sandbox
+}
+
+fn record(sandbox: &Sandbox) -> Said {
+    let said = sandbox.polity(&["run", "worker", "go", "--record", TAPE]);
+    assert_eq!(said.code, 0, "{said:?}");
+    said
+}
+
+#[test]
+fn a_replay_says_what_was_said_without_model_and_tools() {
+    let sandbox = working_home();
+    let live = record(&sandbox);
+    assert!(live.err.contains("recorded 2 model calls and 2 tool calls in tape.json"), "{live:?}");
+    let said_live = messages(&sandbox);
+    break_everything(&sandbox);
+    for input in [&["go"][..], &[]] {
+        let args = [&["run", "worker"], input, &["--replay", TAPE]].concat();
+        let replayed = sandbox.polity(&args);
+        assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
+        assert_eq!(messages(&sandbox), said_live);
+        assert!(!replayed.err.contains("no one asked for"), "{replayed:?}");
+    }
+    let before = tape(&sandbox);
+    let (task, code) = sandbox.json(&["run", "worker", "go", "--replay", TAPE]);
+    assert_eq!((code, &task["status"]), (0, &"completed".into()), "{task}");
+    assert_eq!(tape(&sandbox), before, "a replay changes nothing");
+}
+
+#[test]
+fn recording_again_gives_the_same_file_and_replaces_an_older_one() {
+    let sandbox = working_home();
+    record(&sandbox);
+    let first = tape(&sandbox);
+    record(&sandbox);
+    assert_eq!(tape(&sandbox), first);
+    for random in ["timestamp", "\"id\"", sandbox.tasks()[0]["id"].as_str().unwrap()] {
+        assert!(!first.contains(random), "{random} in {first}");
+    }
+    calls(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "three"}}]));
+    record(&sandbox);
+    assert!(tape(&sandbox).contains("three") && !tape(&sandbox).contains("kit/add\",\n \"arg"));
+    let left = fs::read_dir(sandbox.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("tape")).collect();
+    assert_eq!(left, [TAPE], "nothing is left beside it");
+}
+
+#[test]
+fn many_replays_of_one_cassette_go_on_at_once() {
+    let sandbox = working_home();
+    let live = record(&sandbox);
+    break_everything(&sandbox);
+    let args = ["run", "worker", "--replay", TAPE, "--quiet"];
+    let running: Vec<_> = (0..12).map(|_| sandbox.start(&args)).collect();
+    for child in running {
+        let replayed = said(&child.wait_with_output().unwrap());
+        assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
+    }
+}
+
+#[test]
+fn a_difference_fails_the_task_and_is_shown() {
+    let sandbox = working_home();
+    record(&sandbox);
+    let agent = fs::read_to_string(sandbox.file("agents/worker.yaml")).unwrap();
+    for (args, agent, shown) in [
+        (
+            &["run", "worker", "stop", "--replay", TAPE],
+            agent.clone(),
+            "  - user: go\n  + user: stop",
+        ),
+        (
+            &["run", "worker", "go", "--replay", TAPE],
+            agent.replace("system_prompt: Work.", "system_prompt: Work hard."),
+            "  - system_prompt: Work.\n  + system_prompt: Work hard.",
+        ),
+        (
+            &["run", "worker", "go", "--replay", TAPE],
+            agent.replace("tools: [kit/*]", "tools: [kit/echo]"),
+            "  - tools: kit/*\n  + tools: kit/echo",
+        ),
+    ] {
+        sandbox.write("agents/worker.yaml", &agent);
+        let failed = sandbox.polity(args);
+        assert_eq!(failed.code, 1, "{failed:?}");
+        assert!(failed.err.contains(shown), "{failed:?}");
+        assert!(failed.err.contains("in turn 1 of session \"worker\""), "{failed:?}");
+        assert!(failed.err.contains("record it again with --record"), "{failed:?}");
+    }
+}
+
+/// Changes the cassette as a person would.
+fn edit(sandbox: &Sandbox, change: impl FnOnce(&mut Value)) {
+    let mut cassette: Value = serde_json::from_str(&tape(sandbox)).unwrap();
+    change(&mut cassette);
+    sandbox.write(TAPE, &cassette.to_string());
+}
+
+#[test]
+fn a_cassette_that_ends_early_or_has_too_much_is_told_of() {
+    let sandbox = working_home();
+    record(&sandbox);
+    let whole = tape(&sandbox);
+    edit(&sandbox, |cassette| {
+        cassette["sessions"]["worker"]["turns"].as_array_mut().unwrap().pop();
+    });
+    let ended = sandbox.polity(&["run", "worker", "--replay", TAPE]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    let expected = "the cassette has no answer for turn 2 of session \"worker\": its last answer \
+                    there is that of turn 1";
+    assert!(ended.err.contains(expected), "{ended:?}");
+    sandbox.write(TAPE, &whole);
+    edit(&sandbox, |cassette| {
+        let turns = cassette["sessions"]["worker"]["turns"].as_array_mut().unwrap();
+        let mut more = turns[1].clone();
+        more["turn"] = json!(3);
+        turns.push(more);
+    });
+    let left = sandbox.polity(&["run", "worker", "--replay", TAPE]);
+    assert_eq!(left.code, 0, "{left:?}");
+    let expected = "the cassette has 1 answer that no one asked for:\n  the model in turn 3 of \
+                    session \"worker\"";
+    assert!(left.err.contains(expected), "{left:?}");
+}
+
+#[test]
+fn what_cannot_be_used_is_told_before_there_is_a_task() {
+    let sandbox = working_home();
+    record(&sandbox);
+    let before = sandbox.tasks().len();
+    let whole = tape(&sandbox);
+    sandbox.write("cut.json", &whole[..whole.len() / 2]);
+    sandbox.write(
+        "other.json",
+        &whole.replace("\"agent\": \"worker\",\n  \"input\"", "\"agent\": \"poet\",\n  \"input\""),
+    );
+    sandbox.write("newer.json", &whole.replace("\"cassette\": 1", "\"cassette\": 99"));
+    sandbox.write("notes.txt", "dear diary");
+    sandbox.write("list.json", "[1, 2]");
+    sandbox.write("wrong.json", &whole.replace("\"turn\": 1", "\"turn\": \"one\""));
+    fs::write(sandbox.file("binary"), [0xff, 0xfe, 0]).unwrap();
+    for (option, file, expected) in [
+        ("--replay", "missing.json", "there is no cassette missing.json"),
+        ("--replay", "cut.json", "cannot use cut.json: it is cut short: it ends at line "),
+        ("--replay", "other.json", "recorded with agent \"poet\", and this is agent \"worker\""),
+        ("--replay", "newer.json", "it is a cassette of version 99"),
+        ("--replay", "notes.txt", "cannot use notes.txt: line 1, column 1: it is not JSON"),
+        ("--replay", "list.json", "cannot use list.json: it is not a cassette"),
+        ("--replay", "binary", "cannot use binary: it is not a cassette"),
+        ("--replay", "wrong.json", "invalid type: string \"one\", expected u32"),
+        ("--replay", "config", "config is a folder"),
+        ("--record", "notes.txt", "cannot use notes.txt"),
+        ("--record", "cut.json", "cannot use cut.json"),
+        ("--record", "newer.json", "cannot use newer.json"),
+        ("--record", "config", "config is a folder"),
+        ("--record", "no/such/tape.json", "there is no folder no/such"),
+        ("--record", "notes.txt/tape.json", "there is no folder notes.txt"),
+    ] {
+        let refused = sandbox.polity(&["run", "worker", "go", option, file]);
+        assert_eq!(refused.code, 2, "{option} {file}: {refused:?}");
+        assert!(refused.err.contains(expected), "{option} {file}: {refused:?}");
+        assert!(refused.err.contains("hint: "), "{option} {file}: {refused:?}");
+        let refused = sandbox.polity(&["run", "worker", "go", option, file, "--json"]);
+        assert_eq!(refused.error()["code"], "cassette", "{refused:?}");
+    }
+    let both = sandbox.polity(&["run", "worker", "go", "--record", TAPE, "--replay", TAPE]);
+    assert_eq!(both.code, 2, "{both:?}");
+    assert!(both.err.contains("cannot be used with"), "{both:?}");
+    assert_eq!(sandbox.tasks().len(), before);
+    assert_eq!(fs::read_to_string(sandbox.file("notes.txt")).unwrap(), "dear diary");
+    assert_eq!(tape(&sandbox), whole);
+}
+
+#[test]
+fn failures_are_recorded_and_retries_take_no_time() {
+    let sandbox = Sandbox::new();
+    let overloaded = sandbox.polity(&["run", "greeter", "overload", "--record", TAPE]);
+    assert_eq!(overloaded.code, 0, "{overloaded:?}");
+    assert!(!tape(&sandbox).contains("429"), "what was tried again is not kept");
+    let replayed = sandbox.polity(&["run", "greeter", "--replay", TAPE]);
+    assert_eq!((replayed.code, &replayed.out), (0, &overloaded.out), "{replayed:?}");
+    for input in ["always overloaded", "forbidden"] {
+        let failed = sandbox.polity(&["run", "greeter", input, "--record", TAPE]);
+        assert_eq!(failed.code, 1, "{failed:?}");
+        let (live, _) = sandbox.json(&["task", "show", "last"]);
+        sandbox.polity(&["run", "greeter", "--replay", TAPE]);
+        let (replayed, _) = sandbox.json(&["task", "show", "last"]);
+        for field in ["status", "error", "error_code", "result"] {
+            assert_eq!(replayed[field], live[field], "{input}");
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_run_does_not_replace_a_cassette() {
+    let sandbox = Sandbox::new();
+    let well = sandbox.polity(&["run", "greeter", "Ada", "--record", TAPE]);
+    assert_eq!(well.code, 0, "{well:?}");
+    let before = tape(&sandbox);
+    let child = sandbox.start(&["run", "greeter", "slow", "--record", TAPE]);
+    let id = sandbox.wait_for_status("running");
+    sandbox.polity(&["task", "cancel", &id]);
+    let cancelled = said(&child.wait_with_output().unwrap());
+    assert_eq!(cancelled.code, 4, "{cancelled:?}");
+    assert!(cancelled.err.contains("nothing was recorded in tape.json"), "{cancelled:?}");
+    assert_eq!(tape(&sandbox), before);
+}
+
+#[test]
+fn a_background_process_records_and_replays() {
+    let sandbox = working_home();
+    let started = sandbox.polity(&["run", "worker", "go", "--detach", "--record", TAPE]);
+    assert_eq!(started.code, 0, "{started:?}");
+    sandbox.wait_until("the cassette is there", || sandbox.file(TAPE).exists().then_some(()));
+    let (live, _) = sandbox.json(&["task", "show", "last"]);
+    break_everything(&sandbox);
+    let started = sandbox.polity(&["run", "worker", "--detach", "--replay", TAPE]);
+    assert_eq!(started.code, 0, "{started:?}");
+    assert_eq!(sandbox.polity(&["task", "wait", "last"]).code, 0);
+    let (replayed, _) = sandbox.json(&["task", "show", "last"]);
+    assert_eq!(replayed["result"], live["result"]);
+    let refused = sandbox.polity(&["run", "worker", "go", "--detach", "--replay", "missing.json"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.err.contains("there is no cassette missing.json"), "{refused:?}");
+}
+
+#[test]
+fn a_task_that_a_person_lets_go_on_is_recorded_to_its_end() {
+    let sandbox = home("approval: [kit/echo]\n", "{}", &[]);
+    calls(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "hi"}}]));
+    let waits = sandbox.polity(&["run", "worker", "go", "--record", TAPE]);
+    assert_eq!(waits.code, 3, "{waits:?}");
+    let lost = ["review", "approve", "last", "--record", "missing.json"];
+    let refused = sandbox.polity(&lost);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    let live = sandbox.polity(&["review", "approve", "last", "--record", TAPE]);
+    assert_eq!((live.code, live.out.as_str()), (0, "it said: hi\n"), "{live:?}");
+    break_everything(&sandbox);
+    let waits = sandbox.polity(&["run", "worker", "--replay", TAPE]);
+    assert_eq!(waits.code, 3, "{waits:?}");
+    let replayed = sandbox.polity(&["review", "approve", "last", "--replay", TAPE]);
+    assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
+    let waits = sandbox.polity(&["run", "worker", "--replay", TAPE]);
+    assert_eq!(waits.code, 3, "{waits:?}");
+    assert_eq!(sandbox.polity(&["review", "approve", "last", "--detach"]).code, 0);
+    let resumed = sandbox.polity(&["task", "resume", "last", "--replay", TAPE]);
+    assert_eq!((resumed.code, &resumed.out), (0, &live.out), "{resumed:?}");
+}
+
+const KEY: &str = "sk-canary-0123456789";
+const TOKEN: &str = "token-canary-987654321";
+
+fn with_secrets(mut command: Command) -> Said {
+    said(&command.env("TEST_MODEL_KEY", KEY).env("TEST_SERVER_TOKEN", TOKEN).output().unwrap())
+}
+
+/// The model repeats both secrets, in its text and in what it calls a tool with; so does the tool.
+#[test]
+fn no_secret_gets_into_a_cassette() {
+    let saying = format!("I was given {KEY} and {TOKEN}.");
+    let arguments = json!({"text": format!("{KEY}\n{TOKEN}")}).to_string();
+    let server = ModelServer::with([
+        Turn::calls([Call::new("kit__echo", &arguments)]).saying(&saying),
+        Turn::text(&saying),
+    ]);
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "");
+    sandbox.write(
+        "agents/caller.yaml",
+        &format!(
+            "kind: llm\nname: caller\nrole: Calls\nsystem_prompt: Answer.\ntools: [kit/*]\n\
+             llm_config: {{provider: openai, model: m-1, endpoint: \"{}\", \
+             api_key_env: TEST_MODEL_KEY}}\n",
+            server.url()
+        ),
+    );
+    let kit = json!({"name": "kit", "transport": "stdio", "config": {"command": "python3",
+        "args": [fixture()], "env": {"SECRET": "${TEST_SERVER_TOKEN}"}}});
+    sandbox.write("config/mcp_servers.yaml", &json!({"servers": [kit]}).to_string());
+    let input = format!("Say {TOKEN}");
+    let live = with_secrets(sandbox.command(&["run", "caller", &input, "--record", TAPE]));
+    assert_eq!(live.code, 0, "{live:?}");
+    let recorded = tape(&sandbox);
+    assert!(!recorded.contains("canary"), "{recorded}");
+    assert!(recorded.contains("I was given *** and ***."), "{recorded}");
+    drop(server);
+    // With the secrets at hand the same input is the same; without them the recorded one is.
+    let replayed = with_secrets(sandbox.command(&["run", "caller", &input, "--replay", TAPE]));
+    assert_eq!(
+        (replayed.code, replayed.out.as_str()),
+        (0, "I was given *** and ***.\n"),
+        "{replayed:?}"
+    );
+    let replayed = sandbox.polity(&["run", "caller", "--replay", TAPE]);
+    assert_eq!(
+        (replayed.code, replayed.out.as_str()),
+        (0, "I was given *** and ***.\n"),
+        "{replayed:?}"
+    );
+}
+
+/// The folder goes away while the model is asked. The result is still told, and so is the failure.
+#[test]
+fn a_cassette_that_cannot_be_written_leaves_the_old_one() {
+    let sandbox = Sandbox::empty();
+    let (folder, moved) = (sandbox.file("tapes"), sandbox.file("moved"));
+    fs::create_dir(&folder).unwrap();
+    let (from, to) = (folder.clone(), moved.clone());
+    let server = ModelServer::answering(move |_| {
+        if from.join(TAPE).exists() {
+            fs::rename(&from, &to).unwrap();
+        }
+        Turn::text("Said.")
+    });
+    sandbox.write("polity.yaml", "");
+    sandbox.write(
+        "agents/caller.yaml",
+        &format!(
+            "kind: llm\nname: caller\nrole: Calls\nsystem_prompt: Answer.\n\
+             llm_config: {{provider: openai_compatible, model: m-1, endpoint: \"{}\"}}\n",
+            server.url()
+        ),
+    );
+    let args = ["run", "caller", "Hi", "--record", "tapes/tape.json"];
+    let recorded = sandbox.polity(&args);
+    assert_eq!(recorded.code, 0, "{recorded:?}");
+    let old = fs::read_to_string(folder.join(TAPE)).unwrap();
+    let failed = sandbox.polity(&args);
+    assert_eq!((failed.code, failed.out.as_str()), (1, "Said.\n"), "{failed:?}");
+    assert!(failed.err.contains("cannot write tapes/tape.json"), "{failed:?}");
+    assert_eq!(fs::read_to_string(moved.join(TAPE)).unwrap(), old);
+    assert_eq!(fs::read_dir(moved).unwrap().count(), 1);
+}
+
+#[test]
+fn sub_agents_that_work_side_by_side_are_recorded_and_replayed() {
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "");
+    let agent = |name: &str, prompt: &str, more: &str| {
+        let file = format!(
+            "name: {name}\nkind: llm\nrole: Works\nsystem_prompt: {prompt}\n{more}\
+             llm_config: {{provider: scripted, script: {name}}}\n"
+        );
+        sandbox.write(&format!("agents/{name}.yaml"), &file);
+    };
+    agent("editor", "Edit.", "sub_agents: [writer]\n");
+    agent("writer", "Write.", "");
+    let parts = ["one", "two", "three", "four"];
+    let calls =
+        parts.map(|part| json!({"tool": "agent/writer", "arguments": {"task_description": part}}));
+    sandbox.write(
+        "scripts/editor.yaml",
+        &json!({"rules": [{"when": "^go$", "role": "user", "tool_calls": calls},
+            {"when": "(?s)(.*)", "role": "tool", "reply": "got $1"}]})
+        .to_string(),
+    );
+    sandbox.write("scripts/writer.yaml", "default: {reply: \"written $input\", delay_ms: 20}");
+    let record = || sandbox.polity(&["run", "editor", "go", "--record", TAPE]);
+    let live = record();
+    assert_eq!((live.code, live.out.as_str()), (0, "got written four\n"), "{live:?}");
+    let first = tape(&sandbox);
+    record();
+    assert_eq!(tape(&sandbox), first, "whoever is done first");
+    for script in ["editor", "writer"] {
+        sandbox.write(&format!("scripts/{script}.yaml"), "default: {reply: \"not recorded\"}");
+    }
+    let replayed = sandbox.polity(&["run", "editor", "--replay", TAPE]);
+    assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
+    assert!(!replayed.err.contains("no one asked for"), "{replayed:?}");
+    agent("writer", "Write well.", "");
+    let differs = sandbox.polity(&["run", "editor", "--replay", TAPE]);
+    assert_eq!(differs.code, 1, "{differs:?}");
+    assert!(differs.err.contains("  - system_prompt: Write.\n  + system_prompt: Write well."));
+}

@@ -1,0 +1,469 @@
+//! Recording and playing, without a file and without a runtime of tasks.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use polity_engine::closure::{Cast, Closure};
+use polity_engine::driver::{
+    AskedArguments, AskedTool, BoxFuture, History, ModelFailure, ModelReply, ModelRequest, Models,
+    NotReady, Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, Unheard,
+};
+use polity_model::definition::{AgentDefinition, ToolName, ToolPattern};
+use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::ids::ToolCallId;
+use polity_model::message::{Message, ToolCall};
+use polity_model::usage::Usage;
+use polity_testkit::tools::{ActingTools, ToolAct, World};
+use serde_json::{Map, Value, json};
+
+use super::{Cassette, CassetteError, Player, Recorder};
+use crate::secrets::Secrets;
+
+/// Models that answer what they are told to, in order.
+#[derive(Default)]
+struct Prompter(Mutex<VecDeque<Result<ModelReply, ModelFailure>>>);
+
+impl Models for Prompter {
+    fn ready(&self, _closure: &Closure) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    fn call<'a>(
+        &'a self,
+        _request: ModelRequest<'a>,
+    ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
+        let next = self.0.lock().unwrap().pop_front().unwrap();
+        Box::pin(async { next })
+    }
+}
+
+fn answer(content: &str, calls: &[(&str, Value)]) -> ModelReply {
+    let asked = |(name, arguments): &(&str, Value)| {
+        let (server, tool) = name.split_once('/').unwrap();
+        AskedTool {
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            arguments: match arguments {
+                Value::Object(fields) => AskedArguments::Object(fields.clone()),
+                other => AskedArguments::Unreadable {
+                    text: other.to_string(),
+                    reason: "no object".to_owned(),
+                },
+            },
+            signature: None,
+        }
+    };
+    ModelReply {
+        content: content.to_owned(),
+        tool_calls: calls.iter().map(asked).collect(),
+        usage: Usage { input_tokens: 3, output_tokens: 1, ..Usage::default() },
+        is_cut: false,
+        mark: Some(7),
+    }
+}
+
+fn failure(category: ErrorCategory, message: &str) -> ModelFailure {
+    ModelFailure::new(Failure { category, message: message.to_owned() })
+}
+
+fn closure(prompt: &str) -> Closure {
+    let agent = json!({
+        "kind": "llm", "name": "editor", "role": "Edits", "system_prompt": prompt,
+        "tools": ["files/*"],
+        "llm_config": {"provider": "openai", "model": "m-1"},
+    });
+    let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
+    Closure { agent: Arc::new(agent), script: None, cast: Arc::new(Cast::default()) }
+}
+
+/// One conversation, as a task would hold it. Ids and times are those of the run.
+struct Talk {
+    session: &'static str,
+    turn: u32,
+    run: u8,
+    messages: Vec<Message>,
+    sent_from: usize,
+    closure: Closure,
+}
+
+impl Talk {
+    fn new(session: &'static str, run: u8, input: &str) -> Self {
+        let closure = closure("You edit.\nYou are brief.");
+        let mut talk = Self { session, turn: 1, run, messages: Vec::new(), sent_from: 0, closure };
+        let timestamp = talk.now();
+        talk.messages.push(Message::User { content: input.to_owned(), timestamp });
+        talk
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        jiff::Timestamp::from_second(i64::from(self.run) * 1000 + i64::from(self.turn)).unwrap()
+    }
+
+    fn place(&self) -> Place<'static> {
+        Place { session: self.session, turn: self.turn }
+    }
+
+    /// Asks the model once, with the tools that there are.
+    async fn ask(
+        &self,
+        models: &dyn Models,
+        tools: &dyn Tools,
+    ) -> Result<ModelReply, ModelFailure> {
+        let patterns: [ToolPattern; 1] = ["files/*".parse().unwrap()];
+        let toolbox = tools.toolbox(&patterns, self.place()).await;
+        let toolbox = toolbox.map_err(|error| ModelFailure::new(error.failure))?;
+        self.ask_with(models, &toolbox).await
+    }
+
+    async fn ask_with(
+        &self,
+        models: &dyn Models,
+        toolbox: &Toolbox,
+    ) -> Result<ModelReply, ModelFailure> {
+        let request = ModelRequest {
+            closure: &self.closure,
+            history: History::shortened(&self.messages, self.sent_from),
+            toolbox,
+            marks: &[],
+            place: self.place(),
+            progress: &Unheard,
+        };
+        models.call(request).await
+    }
+
+    /// Makes the calls that an answer asks for, all at once, and goes on to the next turn.
+    async fn act(&mut self, reply: &ModelReply, tools: &dyn Tools) {
+        let timestamp = self.now();
+        let calls: Vec<ToolCall> = (0..)
+            .zip(&reply.tool_calls)
+            .map(|(number, asked)| ToolCall {
+                id: ToolCallId::from_random_bytes([self.run * 100 + number; 16]),
+                server: asked.server.clone(),
+                tool: asked.tool.clone(),
+                arguments: match &asked.arguments {
+                    AskedArguments::Object(fields) => fields.clone(),
+                    AskedArguments::Unreadable { .. } => Map::new(),
+                },
+                signature: None,
+            })
+            .collect();
+        let place = self.place();
+        let made = calls.iter().enumerate().map(|(index, call)| async move {
+            let tool: ToolName = call.name().parse().unwrap();
+            let limit = Duration::from_secs(1);
+            let request =
+                ToolRequest { tool: &tool, arguments: &call.arguments, limit, place, index };
+            tools.call(request).await
+        });
+        let outcomes = futures_util::future::join_all(made).await;
+        let content = reply.content.clone();
+        self.messages.push(Message::Assistant { content, tool_calls: calls.clone(), timestamp });
+        for (call, outcome) in calls.iter().zip(outcomes) {
+            let (content, is_error) = match outcome {
+                Ok(ToolReply { content, is_error, .. }) => (content, is_error),
+                Err(ToolFailure { failure, .. }) => (format!("error: {}", failure.message), true),
+            };
+            self.messages.push(Message::Tool {
+                tool_call_id: call.id,
+                content,
+                is_error,
+                timestamp,
+            });
+        }
+        self.turn += 1;
+    }
+}
+
+fn recorder(
+    answers: impl IntoIterator<Item = Result<ModelReply, ModelFailure>>,
+    acts: impl IntoIterator<Item = ToolAct>,
+    secrets: Secrets,
+    cassette: Cassette,
+) -> Recorder {
+    let models = Prompter(Mutex::new(answers.into_iter().collect()));
+    let tools = ActingTools::new(&Arc::new(World::default()), acts, Duration::ZERO);
+    Recorder::new(Arc::new(models), Arc::new(tools), secrets, cassette)
+}
+
+/// A run of two turns: two tools, one of which fails, then an answer.
+async fn two_turns(
+    run: u8,
+    models: &dyn Models,
+    tools: &dyn Tools,
+    input: &str,
+) -> Result<(Vec<String>, String), ModelFailure> {
+    let mut talk = Talk::new("editor", run, input);
+    let reply = talk.ask(models, tools).await?;
+    talk.act(&reply, tools).await;
+    let last = talk.ask(models, tools).await?;
+    let said = talk.messages.iter().map(|message| message.content().to_owned()).collect();
+    Ok((said, last.content))
+}
+
+fn answers() -> [Result<ModelReply, ModelFailure>; 3] {
+    [
+        Err(failure(ErrorCategory::Transient, "overloaded")),
+        Ok(answer("", &[("files/read", json!({"n": 0.1})), ("files/write", json!({"n": 2}))])),
+        Ok(answer("All\ndone.\n", &[])),
+    ]
+}
+
+async fn recorded(run: u8) -> (Cassette, (Vec<String>, String)) {
+    let acts = [ToolAct::Answer, ToolAct::Lost];
+    let recorder = recorder(answers(), acts, Secrets::default(), Cassette::new("editor", "Hi"));
+    let talk = Talk::new("editor", run, "Hi");
+    talk.ask(&recorder, &recorder).await.unwrap_err();
+    let went = two_turns(run, &recorder, &recorder, "Hi").await.unwrap();
+    (recorder.cassette(), went)
+}
+
+#[tokio::test]
+async fn a_run_is_played_as_it_was_recorded() {
+    let (cassette, went) = recorded(1).await;
+    let text = cassette.to_text().unwrap();
+    let read = Cassette::parse(&text).unwrap();
+    assert_eq!(read, cassette);
+    assert_eq!(read.to_text().unwrap(), text);
+    let player = Player::new(read, Secrets::default());
+    assert_eq!(two_turns(2, &player, &player, "Hi").await.unwrap(), went);
+    assert_eq!(player.never_asked_for(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_cassette_is_the_same_for_every_run_and_repeats_nothing() {
+    let (cassette, _) = recorded(1).await;
+    let text = cassette.to_text().unwrap();
+    assert_eq!(recorded(2).await.0.to_text().unwrap(), text);
+    assert!(!text.contains("overloaded"), "what was tried again is not kept: {text}");
+    assert!(!text.contains("timestamp") && !text.contains("\"id\""), "{text}");
+    let session: Value = serde_json::from_str(&text).unwrap();
+    let session = &session["sessions"]["editor"];
+    assert_eq!(session["listings"].as_array().unwrap().len(), 1, "{text}");
+    assert_eq!(
+        session["turns"][1]["exchanges"][0],
+        json!({
+            "messages": [
+                {"role": "tool", "call": 0},
+                {
+                    "role": "tool", "call": 1, "is_error": true,
+                    "content": "error: the connection was lost",
+                },
+            ],
+            "answer": {
+                "content": ["All", "done.", ""],
+                "usage": {"input_tokens": 3, "output_tokens": 1, "cost_pico_usd": 0},
+            },
+        }),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn what_differs_is_shown_and_nothing_is_answered_after_that() {
+    let (cassette, _) = recorded(1).await;
+    let player = Player::new(cassette.clone(), Secrets::default());
+    let differs = two_turns(2, &player, &player, "Ho").await.unwrap_err().failure;
+    assert_eq!(differs.category, ErrorCategory::Permanent);
+    assert_eq!(
+        differs.message,
+        "the model is asked something else in turn 1 of session \"editor\" than when the cassette \
+         was recorded (-):\n    …\n    tool offered: files/write\n    tool offered: files/delete\n  \
+         - user: Hi\n  + user: Ho\nif the run of now is right, record it again with --record"
+    );
+    let again = two_turns(2, &player, &player, "Hi").await.unwrap_err().failure;
+    assert_eq!(again.message, differs.message);
+    let player = Player::new(cassette.clone(), Secrets::default());
+    let mut talk = Talk::new("editor", 2, "Hi");
+    talk.closure = closure("You edit.\nYou are verbose.");
+    let differs = talk.ask(&player, &player).await.unwrap_err().failure.message;
+    assert!(differs.contains("  -   You are brief.\n  +   You are verbose.\n"), "{differs}");
+    let player = Player::new(cassette, Secrets::default());
+    let mut talk = Talk::new("editor", 2, "Hi");
+    talk.turn = 3;
+    let ends = talk.ask(&player, &player).await.unwrap_err().failure.message;
+    assert!(ends.contains("no answer for turn 3 of session \"editor\""), "{ends}");
+    assert!(ends.contains("its last answer there is that of turn 2"), "{ends}");
+    assert_eq!(
+        Player::new(Cassette::new("editor", ""), Secrets::default()).never_asked_for().len(),
+        0
+    );
+}
+
+#[tokio::test]
+async fn other_arguments_of_a_tool_end_the_run_with_the_next_question() {
+    let (cassette, _) = recorded(1).await;
+    let player = Player::new(cassette, Secrets::default());
+    let mut talk = Talk::new("editor", 2, "Hi");
+    let mut reply = talk.ask(&player, &player).await.unwrap();
+    reply.tool_calls[1].arguments =
+        AskedArguments::Object(Map::from_iter([("n".to_owned(), json!(3))]));
+    talk.act(&reply, &player).await;
+    let differs = talk.ask(&player, &player).await.unwrap_err().failure.message;
+    assert!(
+        differs.starts_with("files/write is called with other arguments in turn 1"),
+        "{differs}"
+    );
+    assert!(differs.contains("  -   \"n\": 2\n  +   \"n\": 3\n"), "{differs}");
+    assert_eq!(player.never_asked_for(), Vec::<String>::new(), "the difference is told already");
+}
+
+#[tokio::test]
+async fn what_no_one_asks_for_is_known() {
+    let (cassette, _) = recorded(1).await;
+    let player = Player::new(cassette, Secrets::default());
+    Talk::new("editor", 2, "Hi").ask(&player, &player).await.unwrap();
+    assert_eq!(
+        player.never_asked_for(),
+        [
+            "files/read in turn 1 of session \"editor\"",
+            "files/write in turn 1 of session \"editor\"",
+            "the model in turn 2 of session \"editor\"",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_conversation_without_its_middle_is_another_question_in_the_same_turn() {
+    let full = || {
+        Err(ModelFailure { context_full: true, ..failure(ErrorCategory::Permanent, "too long") })
+    };
+    let read = || Ok(answer("look", &[("files/read", json!({"n": 1}))]));
+    let script = [read(), read(), read(), full(), full(), Ok(answer("short", &[])), read()];
+    let recorder = recorder(script, [], Secrets::default(), Cassette::new("editor", "Hi"));
+    for (run, models) in [(1, None), (2, Some(()))] {
+        let player = Player::new(recorder.cassette(), Secrets::default());
+        let (models, tools): (&dyn Models, &dyn Tools) = match models {
+            None => (&recorder, &recorder),
+            Some(()) => (&player, &player),
+        };
+        let mut talk = Talk::new("editor", run, "Hi");
+        for _ in 0..3 {
+            let reply = talk.ask(models, tools).await.unwrap();
+            talk.act(&reply, tools).await;
+        }
+        for sent_from in [0, 3] {
+            talk.sent_from = sent_from;
+            let failed = talk.ask(models, tools).await.unwrap_err();
+            assert!(failed.context_full, "{failed:?}");
+        }
+        talk.sent_from = 5;
+        let reply = talk.ask(models, tools).await.unwrap();
+        assert_eq!(reply.content, "short");
+        talk.act(&reply, tools).await;
+        assert_eq!(talk.ask(models, tools).await.unwrap().content, "look");
+    }
+    let cassette: Value = serde_json::from_str(&recorder.cassette().to_text().unwrap()).unwrap();
+    let turns = cassette["sessions"]["editor"]["turns"].as_array().unwrap();
+    let left_out: Vec<_> = turns[3]["exchanges"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|exchange| exchange["left_out"].as_u64().unwrap_or(0))
+        .collect();
+    assert_eq!(left_out, [0, 2, 4], "{cassette:#}");
+}
+
+#[tokio::test]
+async fn sessions_that_ask_at_the_same_time_do_not_get_in_each_others_way() {
+    const SESSIONS: [&str; 3] = ["editor", "editor/1.0/writer", "editor/1.1/writer"];
+    let recorder = Arc::new(Recorder::new(
+        Arc::new(Echo),
+        Arc::new(ActingTools::default()),
+        Secrets::default(),
+        Cassette::new("editor", "Hi"),
+    ));
+    let run = |number: u8, models: Arc<dyn Models>, tools: Arc<dyn Tools>| async move {
+        let talks = SESSIONS.map(|session| {
+            let (models, tools) = (Arc::clone(&models), Arc::clone(&tools));
+            async move {
+                let mut talk = Talk::new(session, number, session);
+                let reply = talk.ask(&*models, &*tools).await.unwrap();
+                talk.act(&reply, &*tools).await;
+                talk.ask(&*models, &*tools).await.unwrap().content
+            }
+        });
+        futures_util::future::join_all(talks).await
+    };
+    let live = run(1, recorder.clone(), recorder.clone()).await;
+    let player = Arc::new(Player::new(recorder.cassette(), Secrets::default()));
+    assert_eq!(run(2, player.clone(), player).await, live);
+}
+
+/// Asks for a tool first, and then says which session it is in.
+struct Echo;
+
+impl Models for Echo {
+    fn ready(&self, _closure: &Closure) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+    ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let calls = [("files/read", json!({"n": request.place.session.len()}))];
+            Ok(match request.place.turn {
+                1 => answer("", &calls),
+                _ => answer(request.place.session, &[]),
+            })
+        })
+    }
+}
+
+#[tokio::test]
+async fn secrets_are_in_no_cassette_and_do_not_keep_a_run_from_matching() {
+    let secrets = || Secrets::new(["canary-1234"]);
+    let calls = [("files/read", json!({"n": 1, "canary-1234": "a canary-1234"}))];
+    let script = [
+        Ok(answer("my key is canary-1234", &calls)),
+        Ok(answer("done", &[("files/canary-1234", json!("canary-1234"))])),
+    ];
+    let cassette = Cassette::new("editor", "use canary-1234");
+    let recorder = recorder(script, [], secrets(), cassette);
+    two_turns(1, &recorder, &recorder, "use canary-1234").await.unwrap();
+    let cassette = recorder.cassette();
+    let text = cassette.to_text().unwrap();
+    assert!(text.contains("use ***") && !text.contains("canary"), "{text}");
+    let player = Player::new(cassette, secrets());
+    let (_, last) = two_turns(2, &player, &player, "use canary-1234").await.unwrap();
+    assert_eq!(last, "done");
+    let differs = two_turns(3, &player, &player, "use canary-1234 now").await.unwrap_err();
+    assert!(differs.failure.message.contains("  - user: use ***\n  + user: use *** now\n"));
+}
+
+#[tokio::test]
+async fn failures_are_played_without_waiting() {
+    let script = [Err(failure(ErrorCategory::Transient, "overloaded"))];
+    let recorder = recorder(script, [], Secrets::default(), Cassette::new("editor", "Hi"));
+    let talk = Talk::new("editor", 1, "Hi");
+    talk.ask(&recorder, &recorder).await.unwrap_err();
+    let player = Player::new(recorder.cassette(), Secrets::default());
+    let failed = talk.ask(&player, &player).await.unwrap_err();
+    assert_eq!(failed.retry_after, Some(Duration::ZERO));
+    assert_eq!(failed.failure.category, ErrorCategory::Transient);
+}
+
+#[test]
+fn what_is_no_cassette_is_refused_with_the_reason() {
+    let whole = Cassette::new("editor", "Hi").to_text().unwrap();
+    for end in 0..whole.trim_end().len() {
+        let cut = Cassette::parse(&whole[..end]).unwrap_err();
+        assert!(matches!(cut, CassetteError::CutShort { .. }), "{end}: {cut}");
+    }
+    for (text, expected) in [
+        ("[]", "it is not a cassette"),
+        ("{\"name\": 1}", "it is not a cassette"),
+        ("name: editor", "line 1, column 2: it is not JSON: expected ident"),
+        ("{\"cassette\": 2}", "it is a cassette of version 2, and this Polity knows version 1"),
+        (
+            "{\n  \"cassette\": 1,\n  \"agent\": 7\n}",
+            "line 3, column 12: invalid type: integer `7`, expected a string",
+        ),
+        ("{\"cassette\": 1}", "line 1, column 15: missing field `agent`"),
+    ] {
+        assert_eq!(Cassette::parse(text).unwrap_err().to_string(), expected);
+    }
+}
