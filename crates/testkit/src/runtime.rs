@@ -184,6 +184,10 @@ impl Models for ActingModels {
         Ok(())
     }
 
+    fn knows_price(&self, _closure: &Closure) -> bool {
+        true
+    }
+
     fn call<'a>(
         &'a self,
         request: ModelRequest<'a>,

@@ -79,6 +79,10 @@ impl Models for Unlistening {
         Ok(())
     }
 
+    fn knows_price(&self, _closure: &Closure) -> bool {
+        true
+    }
+
     fn call<'a>(
         &'a self,
         _request: ModelRequest<'a>,

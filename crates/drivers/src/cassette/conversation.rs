@@ -102,7 +102,7 @@ impl Question {
 
 fn settings(llm: &LlmAgent, secrets: &Secrets) -> Settings {
     let model = llm.llm_config.model.as_ref();
-    let schema = llm.output_schema.clone();
+    let schema = llm.output_schema.as_ref().map(|schema| schema.json().clone());
     Settings {
         provider: llm.llm_config.provider,
         model: model.map(|model| secrets.removed_from(model.as_ref())),

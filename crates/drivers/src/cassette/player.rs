@@ -301,6 +301,11 @@ impl Models for Player {
         Ok(())
     }
 
+    /// What was paid is on the cassette.
+    fn knows_price(&self, _closure: &Closure) -> bool {
+        true
+    }
+
     fn call<'a>(
         &'a self,
         request: ModelRequest<'a>,

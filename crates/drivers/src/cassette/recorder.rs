@@ -190,6 +190,10 @@ impl Models for Recorder {
         self.models.ready(closure)
     }
 
+    fn knows_price(&self, closure: &Closure) -> bool {
+        self.models.knows_price(closure)
+    }
+
     fn call<'a>(
         &'a self,
         request: ModelRequest<'a>,

@@ -29,6 +29,10 @@ impl Models for Prompter {
         Ok(())
     }
 
+    fn knows_price(&self, _closure: &Closure) -> bool {
+        true
+    }
+
     fn call<'a>(
         &'a self,
         _request: ModelRequest<'a>,
@@ -396,6 +400,10 @@ struct Echo;
 impl Models for Echo {
     fn ready(&self, _closure: &Closure) -> Result<(), NotReady> {
         Ok(())
+    }
+
+    fn knows_price(&self, _closure: &Closure) -> bool {
+        true
     }
 
     fn call<'a>(

@@ -138,9 +138,7 @@ pub trait Models: Send + Sync {
     fn ready(&self, closure: &Closure) -> Result<(), NotReady>;
 
     /// Whether it is known what the agent's model costs, so that a budget in money can be kept.
-    fn knows_price(&self, _closure: &Closure) -> bool {
-        true
-    }
+    fn knows_price(&self, closure: &Closure) -> bool;
 
     /// Makes one call. Dropping the future abandons the call.
     fn call<'a>(

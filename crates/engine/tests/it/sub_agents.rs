@@ -69,6 +69,10 @@ impl Models for Cast {
         Ok(())
     }
 
+    fn knows_price(&self, _closure: &Closure) -> bool {
+        true
+    }
+
     fn call<'a>(
         &'a self,
         request: ModelRequest<'a>,
