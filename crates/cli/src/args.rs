@@ -117,6 +117,8 @@ pub(crate) struct InitArgs {
 pub(crate) enum Example {
     /// One agent that greets
     Hello,
+    /// An agent that hands work to two others
+    Supervisor,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -23,16 +23,41 @@ const HELLO: Files = &[
     (".gitignore", "/data/\n"),
 ];
 
+const SUPERVISOR: Files = &[
+    ("polity.yaml", include_str!("../../../../examples/05-supervisor/polity.yaml")),
+    (
+        "agents/supervisor.yaml",
+        include_str!("../../../../examples/05-supervisor/agents/supervisor.yaml"),
+    ),
+    (
+        "agents/researcher.yaml",
+        include_str!("../../../../examples/05-supervisor/agents/researcher.yaml"),
+    ),
+    ("agents/writer.yaml", include_str!("../../../../examples/05-supervisor/agents/writer.yaml")),
+    (
+        "scripts/supervisor.yaml",
+        include_str!("../../../../examples/05-supervisor/scripts/supervisor.yaml"),
+    ),
+    (
+        "scripts/researcher.yaml",
+        include_str!("../../../../examples/05-supervisor/scripts/researcher.yaml"),
+    ),
+    ("scripts/writer.yaml", include_str!("../../../../examples/05-supervisor/scripts/writer.yaml")),
+    (".gitignore", "/data/\n"),
+];
+
 impl Example {
     fn files(self) -> Files {
         match self {
             Self::Hello => HELLO,
+            Self::Supervisor => SUPERVISOR,
         }
     }
 
     fn try_it(self) -> &'static str {
         match self {
             Self::Hello => "polity run greeter \"Ada\"",
+            Self::Supervisor => "polity run supervisor \"A report on rain and snow\"",
         }
     }
 }

@@ -97,7 +97,13 @@ impl LiveView {
 
     fn show_finished(&mut self) {
         let Some(teller) = &self.teller else { return };
-        let new: Vec<String> = teller.steps()[self.shown..].iter().map(steps::line).collect();
+        let is_nested = !self.indent.is_empty();
+        let new: Vec<String> = teller.steps()[self.shown..]
+            .iter()
+            // That a sub-agent is at work, its parent's call tells.
+            .filter(|step| !(is_nested && steps::is_beginning(step)))
+            .map(steps::line)
+            .collect();
         self.shown = teller.steps().len();
         if self.show == Show::Nothing || new.is_empty() {
             return;

@@ -36,6 +36,11 @@ pub(crate) fn line(step: &StepRecord) -> String {
     line
 }
 
+/// Whether the step only tells that a task is there and at work.
+pub(crate) fn is_beginning(step: &StepRecord) -> bool {
+    ["created", "started"].contains(&step.step_name.as_str())
+}
+
 /// What went wrong may have many lines, and a step has one.
 fn one_line(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")
