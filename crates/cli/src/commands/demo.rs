@@ -8,16 +8,15 @@ use polity_model::definition::Home;
 use polity_model::review::Verdict;
 use polity_model::task::Task;
 
-use super::init::{Files, write_home};
-use super::review;
+use super::init::{Files, SUPERVISOR, write_home};
 use super::run::{closure, follow, present, resolve};
-use super::task::trace_of;
+use super::{review, task};
 use crate::app::{App, Workshop, block_on};
 use crate::args::Options;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::home::is_home;
-use crate::view::{note, print_json, say, steps, style};
+use crate::view::{note, print_json, say, style};
 
 const FILES: Files = &[
     ("polity.yaml", include_str!("../../../../examples/02-retries/polity.yaml")),
@@ -50,7 +49,7 @@ pub(crate) fn demo(options: &Options) -> CliResult {
         return Err(CliError::conflict(format!("{} is a home already", folder.display()))
             .hint("nothing was changed; without --home the demo makes a folder of its own"));
     }
-    write_home(&folder, FILES)?;
+    write_home(&folder, &[FILES, SUPERVISOR].concat())?;
     let app = App::new(Options { home: Some(folder.clone()), ..options.clone() })?;
     tell(&app, &style::dim(&format!("a new home in {}", folder.display())));
     let home = app.definitions()?;
@@ -79,14 +78,20 @@ async fn show(app: &App, workshop: &Workshop, home: &Home) -> Result<Vec<Task>, 
     let forecast =
         run(app, workshop, home, "forecaster", "What will the weather be in Oslo?").await?;
     let mut tasks = vec![told(app, workshop, forecast)?];
+    tell(
+        app,
+        "\n2. an agent has two others find facts at the same time, and a third write them up\n",
+    );
+    let report = run(app, workshop, home, "supervisor", "A report on rain and snow").await?;
+    tasks.push(told(app, workshop, report)?);
     if !has_python() {
-        tell(app, "\n2. an agent with tools needs python3 here, which was not found");
+        tell(app, "\n3. an agent with tools needs python3 here, which was not found");
         return Ok(tasks);
     }
-    tell(app, "\n2. an agent keeps a note with a tool of an MCP server\n");
+    tell(app, "\n3. an agent keeps a note with a tool of an MCP server\n");
     let noted = run(app, workshop, home, "librarian", "note rain: It rains in Oslo.").await?;
     tasks.push(told(app, workshop, noted)?);
-    tell(app, "\n3. it is to delete the note, and that waits for a person\n");
+    tell(app, "\n4. it is to delete the note, and that waits for a person\n");
     let waiting = run(app, workshop, home, "librarian", "forget rain").await?;
     let Some(review) = review::open(&workshop.store, waiting.id).await? else {
         tasks.push(told(app, workshop, waiting)?);
@@ -127,7 +132,7 @@ fn told(app: &App, workshop: &Workshop, task: Task) -> Result<Task, CliError> {
         .store
         .task_row(task.id)?
         .ok_or_else(|| CliError::not_found(format!("task {} is not in the store", task.id)))?;
-    say!("\n{}", steps::tree(&task, &trace_of(&*workshop.store, &row)?))?;
+    say!("\n{}", task::told(app, &*workshop.store, &row)?)?;
     Ok(task)
 }
 

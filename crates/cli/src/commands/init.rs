@@ -20,11 +20,10 @@ const HELLO: Files = &[
     ("polity.yaml", include_str!("../../../../examples/01-hello/polity.yaml")),
     ("agents/greeter.yaml", include_str!("../../../../examples/01-hello/agents/greeter.yaml")),
     ("scripts/greeter.yaml", include_str!("../../../../examples/01-hello/scripts/greeter.yaml")),
-    (".gitignore", "/data/\n"),
 ];
 
-const SUPERVISOR: Files = &[
-    ("polity.yaml", include_str!("../../../../examples/05-supervisor/polity.yaml")),
+/// What all but the settings of the supervisor's home is.
+pub(super) const SUPERVISOR: Files = &[
     (
         "agents/supervisor.yaml",
         include_str!("../../../../examples/05-supervisor/agents/supervisor.yaml"),
@@ -43,14 +42,23 @@ const SUPERVISOR: Files = &[
         include_str!("../../../../examples/05-supervisor/scripts/researcher.yaml"),
     ),
     ("scripts/writer.yaml", include_str!("../../../../examples/05-supervisor/scripts/writer.yaml")),
-    (".gitignore", "/data/\n"),
 ];
 
+/// The file that marks the supervisor's folder as a home.
+const SUPERVISOR_SETTINGS: (&str, &str) =
+    ("polity.yaml", include_str!("../../../../examples/05-supervisor/polity.yaml"));
+
+/// What every new home has besides its own files.
+const IGNORED: (&str, &str) = (".gitignore", "/data/\n");
+
 impl Example {
-    fn files(self) -> Files {
+    fn files(self) -> Vec<(&'static str, &'static str)> {
         match self {
-            Self::Hello => HELLO,
-            Self::Supervisor => SUPERVISOR,
+            Self::Hello => HELLO.iter().copied().chain([IGNORED]).collect(),
+            Self::Supervisor => {
+                let own = [SUPERVISOR_SETTINGS].into_iter().chain(SUPERVISOR.iter().copied());
+                own.chain([IGNORED]).collect()
+            }
         }
     }
 
@@ -82,13 +90,13 @@ pub(crate) fn init(options: &Options, args: &InitArgs) -> CliResult {
         return Err(CliError::conflict(format!("{} exists already", dir.join(path).display()))
             .hint("nothing was changed; name another folder"));
     }
-    write_home(dir, files)?;
+    write_home(dir, &files)?;
     if options.json {
         let paths: Vec<_> = files.iter().map(|(path, _)| path).collect();
         print_json(&json!({"home": dir, "files": paths}))?;
     } else if !options.quiet {
         say!("made {}", dir.display())?;
-        for (path, _) in files {
+        for (path, _) in &files {
             say!("  {path}")?;
         }
         let enter = if dir == here { String::new() } else { format!("cd {} && ", quoted(dir)) };
@@ -106,7 +114,7 @@ fn quoted(path: &Path) -> String {
 
 /// Writes the files of a new home. The file that marks it as one comes last, so that a home that
 /// could not be finished is not taken for one.
-pub(super) fn write_home(dir: &Path, files: Files) -> Result<(), CliError> {
+pub(super) fn write_home(dir: &Path, files: &[(&str, &str)]) -> Result<(), CliError> {
     let (marks, others): (Vec<_>, Vec<_>) =
         files.iter().partition(|(path, _)| *path == SETTINGS_FILE);
     let mut written = Vec::new();

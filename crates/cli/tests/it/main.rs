@@ -14,6 +14,7 @@ mod reviews;
 mod run;
 mod sandbox;
 mod store;
+mod sub_agents;
 mod supervise;
 mod tasks;
 #[cfg(feature = "otel")]

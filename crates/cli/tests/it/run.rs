@@ -264,8 +264,15 @@ fn the_demo_does_the_main_job_in_an_empty_folder() {
     let home = sandbox.file("demo");
     let said = sandbox.polity(&["demo", "--home", home.to_str().unwrap()]);
     assert_eq!(said.code, 0, "{said:?}");
-    for told in ["It will be sunny in Oslo", "retry", "└─", "It is forgotten", "Where to look next"]
-    {
+    for told in [
+        "It will be sunny in Oslo",
+        "retry",
+        "snow is water",
+        "   └─",
+        "└─",
+        "It is forgotten",
+        "Where to look next",
+    ] {
         assert!(said.out.contains(told), "{said:?}");
     }
 }

@@ -1,0 +1,307 @@
+//! Agents that hand work to others, and what they may spend, from the outside.
+
+use std::time::Duration;
+
+use polity_testkit::model_server::{Call, ModelServer, Turn};
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+
+/// A home with a boss over a worker, whose scripts are given.
+fn home(boss_fields: &str, boss_script: &str, worker_script: &str) -> Sandbox {
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "");
+    agent(&sandbox, "boss", &format!("sub_agents: [worker]\n{boss_fields}"));
+    agent(&sandbox, "worker", "");
+    sandbox.write("scripts/boss.yaml", boss_script);
+    sandbox.write("scripts/worker.yaml", worker_script);
+    sandbox
+}
+
+fn agent(sandbox: &Sandbox, name: &str, fields: &str) {
+    let text = format!(
+        "name: {name}\nkind: llm\nrole: {name}\nsystem_prompt: I am the {name}.\n{fields}\n\
+         llm_config: {{provider: scripted, script: {name}}}\n"
+    );
+    sandbox.write(&format!("agents/{name}.yaml"), &text);
+}
+
+/// A boss that hands out one thing, and says what came of it.
+const ONE: &str = r#"
+rules:
+  - when: "^go$"
+    role: user
+    tool_calls: [{tool: agent/worker, arguments: {task_description: "dig"}}]
+    usage: {input_tokens: 9, output_tokens: 1}
+  - {when: "(?s)(.*)", role: tool, reply: "it said: $1", usage: {input_tokens: 9, output_tokens: 1}}
+"#;
+
+const DIGS: &str = "default: {reply: dug, usage: {input_tokens: 9, output_tokens: 1}}";
+
+#[test]
+fn a_session_is_shown_as_its_parent_sees_it_and_as_a_task() {
+    let sandbox = home("", ONE, DIGS);
+    let (task, code) = sandbox.json(&["run", "boss", "go"]);
+    assert_eq!((code, &task["result"]), (0, &json!("it said: dug")));
+    let tokens = |usage: &Value| usage["input_tokens"].as_u64().unwrap();
+    assert_eq!((tokens(&task["usage"]), tokens(&task["total_usage"])), (18, 27));
+    let (trace, _) = sandbox.json(&["task", "trace", "last"]);
+    assert_eq!(trace["task_id"], task["id"]);
+    let sessions = trace["sub_agent_sessions"].as_object().unwrap();
+    let (id, info) = sessions.iter().next().unwrap();
+    let expected =
+        json!({"session_id": id, "agent": "worker", "message_count": 2, "status": "completed"});
+    assert_eq!((sessions.len(), info), (1, &expected));
+    let (session, _) = sandbox.json(&["session", "show", &id[..8]]);
+    let names: Vec<&str> = session.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut fields = [
+        "session_id",
+        "parent_task_id",
+        "agent_name",
+        "task_description",
+        "message_history",
+        "summary",
+        "status",
+        "created_at",
+    ];
+    fields.sort_unstable();
+    assert_eq!(names, fields);
+    assert_eq!((&session["parent_task_id"], &session["summary"]), (&task["id"], &json!("dug")));
+    let said: Vec<_> = session["message_history"].as_array().unwrap().iter().collect();
+    assert_eq!((&said[0]["content"], &said[1]["content"]), (&json!("dig"), &json!("dug")));
+    let (listed, _) = sandbox.json(&["session", "list", "--task", "last"]);
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["session_id"]), (1, &json!(id)));
+    // The newest task that someone asked for is still the last one.
+    assert_eq!(sandbox.json(&["task", "show", "last"]).0["id"], task["id"]);
+    assert_eq!(sandbox.json(&["task", "show", id]).0["parent_task_id"], task["id"]);
+    let text = sandbox.polity(&["task", "trace", "last"]).out;
+    assert!(text.contains("   ") && text.contains("worker completed"), "{text}");
+    for (args, told) in [
+        (["session", "show", "ffffffff"], "there is no session ffffffff"),
+        (["session", "show", task["id"].as_str().unwrap()], "there is no session"),
+    ] {
+        let refused = sandbox.polity(&args);
+        assert!(refused.code == 1 && refused.err.contains(told), "{refused:?}");
+    }
+}
+
+#[test]
+fn real_requests_show_nothing_of_the_other_conversation() {
+    let server = ModelServer::with([
+        Turn::calls([Call::new("agent__worker", r#"{"task_description": "CANARY-TASK"}"#)]),
+        Turn::text("CANARY-SUMMARY"),
+        Turn::text("all done"),
+    ]);
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "");
+    for (name, fields) in [("boss", "sub_agents: [worker]"), ("worker", "")] {
+        let text = format!(
+            "name: {name}\nkind: llm\nrole: {name}\nsystem_prompt: PROMPT-OF-{name}\n{fields}\n\
+             llm_config: {{provider: openai_compatible, model: m, endpoint: \"{}/v1\"}}\n",
+            server.url()
+        );
+        sandbox.write(&format!("agents/{name}.yaml"), &text);
+    }
+    let args = ["run", "boss", "CANARY-INPUT", "--param", "k=CANARY-PARAM"];
+    let said = sandbox.polity(&args);
+    assert_eq!((said.code, said.out.as_str()), (0, "all done\n"), "{said:?}");
+    let bodies: Vec<String> =
+        server.requests().iter().map(|request| request.body.to_string()).collect();
+    assert_eq!(bodies.len(), 3);
+    let shows = |body: &str, canary: &str| body.contains(canary);
+    for canary in ["CANARY-INPUT", "CANARY-PARAM", "PROMPT-OF-boss", "CANARY-SUMMARY"] {
+        assert!(!shows(&bodies[1], canary), "the worker was shown {canary}: {}", bodies[1]);
+    }
+    assert!(shows(&bodies[1], "CANARY-TASK") && shows(&bodies[1], "PROMPT-OF-worker"));
+    assert!(!shows(&bodies[2], "PROMPT-OF-worker"), "{}", bodies[2]);
+    assert!(shows(&bodies[2], "CANARY-SUMMARY") && shows(&bodies[2], "CANARY-INPUT"));
+}
+
+#[test]
+fn cancelling_a_parent_from_another_process_cancels_its_sub_agents() {
+    let sandbox = home("", ONE, "default: {reply: late, delay_ms: 60000}");
+    let mut run = sandbox.start(&["run", "boss", "go"]);
+    let running = || sandbox.tasks().iter().filter(|task| task["status"] == "running").count();
+    sandbox.wait_until("both are at work", || (running() == 2).then_some(()));
+    let said = sandbox.polity(&["task", "cancel", "last"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(run.wait().unwrap().code(), Some(4));
+    for task in sandbox.tasks() {
+        assert_eq!(task["status"], "cancelled", "{task}");
+    }
+}
+
+#[test]
+fn a_killed_parent_and_its_sub_agent_are_resumed_together() {
+    let sandbox = home("", ONE, "default: {reply: dug, delay_ms: 300}");
+    for delay in [20, 60, 120, 200, 320] {
+        let mut run = sandbox.start(&["run", "boss", "go"]);
+        std::thread::sleep(Duration::from_millis(delay));
+        run.kill().unwrap();
+        run.wait().unwrap();
+        let resumed = sandbox.polity(&["task", "resume", "--all"]);
+        assert_eq!(resumed.code, 0, "{resumed:?}");
+    }
+    for task in sandbox.tasks() {
+        assert_eq!(task["status"], "completed", "{task}");
+        if task["parent_task_id"].is_null() {
+            assert_eq!(task["result"], "it said: dug");
+            let id = task["id"].as_str().unwrap();
+            let (sessions, _) = sandbox.json(&["session", "list", "--task", id]);
+            assert_eq!(sessions.as_array().unwrap().len(), 1, "a session is opened once");
+        }
+    }
+}
+
+#[test]
+fn a_review_of_a_sub_agent_is_answered_by_either_id_and_the_whole_goes_on() {
+    for by_parent in [true, false] {
+        let sandbox = home("approval: [agent/worker]", ONE, DIGS);
+        agent(&sandbox, "top", "sub_agents: [boss]");
+        sandbox.write(
+            "scripts/top.yaml",
+            &ONE.replace("agent/worker", "agent/boss").replace("dig", "go"),
+        );
+        let said = sandbox.polity(&["run", "top", "go"]);
+        assert_eq!(said.code, 3, "{said:?}");
+        let tasks = sandbox.tasks();
+        assert!(tasks.iter().all(|task| task["status"] == "awaiting_human"), "{tasks:?}");
+        assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
+        let (reviews, _) = sandbox.json(&["review", "list"]);
+        assert_eq!(reviews.as_array().unwrap().len(), 1);
+        let question = "boss wants to call agent/worker with {\"task_description\":\"dig\"}";
+        assert_eq!(reviews[0]["question"], question);
+        let child = reviews[0]["task_id"].as_str().unwrap().to_owned();
+        let id = if by_parent { "last" } else { &child };
+        let shown = sandbox.polity(&["review", "show", id]);
+        assert!(shown.out.contains("agent/worker"), "{shown:?}");
+        let said = sandbox.polity(&["review", "approve", id]);
+        let expected = (0, "it said: it said: dug\n");
+        assert_eq!((said.code, said.out.as_str()), expected, "{said:?}");
+        let tasks = sandbox.tasks();
+        assert_eq!(tasks.len(), 3);
+        assert!(tasks.iter().all(|task| task["status"] == "completed"), "{tasks:?}");
+    }
+}
+
+#[test]
+fn a_sub_agent_that_never_ends_is_stopped_and_its_parent_told() {
+    let again = "default: {reply: again, tool_calls: [{tool: agent/nobody, arguments: {}}]}";
+    let sandbox = home("", ONE, again);
+    let said = sandbox.polity(&["run", "boss", "go"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.starts_with("it said: error: worker failed (limit_"), "{said:?}");
+    assert!(said.out.ends_with("; its last words: again\n"), "{said:?}");
+}
+
+#[test]
+fn a_budget_ends_the_task_with_what_there_is() {
+    for (fields, args, spent) in [
+        ("budget: {max_tokens: 20}", &["run", "boss", "go"][..], 20),
+        ("", &["run", "boss", "go", "--max-tokens", "11"], 20),
+        ("budget: {max_tokens: 1000}", &["run", "boss", "go", "--max-tokens", "5"], 10),
+        ("", &["run", "boss", "go", "--max-tokens", "29"], 30),
+    ] {
+        let sandbox = home(fields, ONE, DIGS);
+        let (task, code) = sandbox.json(args);
+        assert_eq!((code, &task["error_code"]), (6, &json!("budget")), "{task}");
+        let total = &task["total_usage"];
+        let total =
+            total["input_tokens"].as_u64().unwrap() + total["output_tokens"].as_u64().unwrap();
+        assert_eq!(total, spent, "{task}");
+        assert!(task["error"].as_str().unwrap().contains(&format!("{spent} of")), "{task}");
+    }
+    let exact = home("", ONE, DIGS).json(&["run", "boss", "go", "--max-tokens", "30"]);
+    assert_eq!(exact.1, 0, "{exact:?}");
+    // The answer that went over the limit is kept.
+    let over = home("", ONE, DIGS).json(&["run", "boss", "go", "--max-tokens", "29"]).0;
+    assert_eq!(over["result"], "it said: dug");
+}
+
+#[test]
+fn a_budget_in_dollars_needs_a_price() {
+    let priced = "price: {input_per_million_usd: 1000, output_per_million_usd: 0}";
+    let sandbox = home("", ONE, DIGS);
+    for name in ["boss", "worker"] {
+        let path = format!("agents/{name}.yaml");
+        let text = std::fs::read_to_string(sandbox.file(&path)).unwrap();
+        sandbox.write(&path, &text.replace("script: ", &format!("{priced}, script: ")));
+    }
+    let (task, code) = sandbox.json(&["run", "boss", "go", "--max-cost-usd", "0.018"]);
+    assert_eq!((code, &task["error_code"]), (6, &json!("budget")), "{task}");
+    let told = "the budget of boss is used up: $0.0180 of $0.0180 (budget.max_cost_usd)";
+    assert_eq!(task["error"], told);
+    sandbox.write(
+        "agents/worker.yaml",
+        "{name: worker, kind: llm, role: r, system_prompt: p,
+          llm_config: {provider: openai_compatible, model: m, endpoint: 'http://127.0.0.1:1/v1'}}",
+    );
+    let refused = sandbox.polity(&["run", "boss", "go", "--max-cost-usd", "0.018"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.err.contains("the model of agent \"worker\" costs"), "{refused:?}");
+    for wrong in [["--max-tokens", "0"], ["--max-cost-usd", "0"], ["--max-cost-usd", "nan"]] {
+        let refused = sandbox.polity(&[&["run", "boss", "go"][..], &wrong].concat());
+        assert_eq!(refused.code, 2, "{refused:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_handed_out_is_refused_with_what_to_do() {
+    let sandbox = home("", ONE, DIGS);
+    let check = |expected: &str| {
+        let (report, code) = sandbox.json(&["check"]);
+        assert_eq!(code, 2, "{report}");
+        assert!(report.to_string().contains(expected), "{report}");
+        let run = sandbox.polity(&["run", "boss", "go"]);
+        assert_eq!(run.code, 2, "{run:?}");
+    };
+    agent(&sandbox, "worker", "sub_agents: [boss]");
+    check("agents hand their work round in a circle: boss -> worker -> boss");
+    agent(&sandbox, "worker", "");
+    agent(&sandbox, "boss", "sub_agents: [worker, boss]");
+    check("in a circle: boss -> boss");
+    agent(&sandbox, "boss", "sub_agents: [wroker]");
+    check("\"suggestion\":\"worker\"");
+    agent(&sandbox, "boss", "sub_agents: [worker]\nbudget: {max_tokens: 0}");
+    check("budget.max_tokens must be a whole number above 0");
+    agent(&sandbox, "boss", "sub_agents: [worker]\nbudget: {max_cost_usd: 0}");
+    check("budget.max_cost_usd must be above 0");
+    assert_eq!(sandbox.tasks().len(), 0);
+
+    agent(&sandbox, "boss", "sub_agents: [worker]");
+    agent(&sandbox, "worker", "sub_agents: [digger]");
+    agent(&sandbox, "digger", "");
+    sandbox.write("scripts/digger.yaml", DIGS);
+    sandbox.write("polity.yaml", "limits: {sub_agent_depth: 1}");
+    let deep = sandbox.polity(&["run", "boss", "go"]);
+    assert_eq!(deep.code, 2, "{deep:?}");
+    assert!(deep.err.contains("over 2 steps (boss -> worker -> digger)"), "{deep:?}");
+    assert!(deep.err.contains("limits.sub_agent_depth"), "{deep:?}");
+}
+
+#[test]
+fn more_sub_agents_than_allowed_are_left_out_and_the_model_is_told() {
+    let call = "{tool: agent/worker, arguments: {task_description: dig}}";
+    let boss = format!(
+        "rules:\n  - {{when: go, role: user, tool_calls: [{call}, {call}, {call}]}}\n  \
+         - {{when: '(.*)', role: tool, reply: '$1'}}\n"
+    );
+    let sandbox = home("", &boss, DIGS);
+    sandbox.write("polity.yaml", "limits: {sub_agent_fan_out: 2}");
+    let said = sandbox.polity(&["run", "boss", "go"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.contains("at most 2 sub-agents are called at once"), "{said:?}");
+    assert_eq!(sandbox.json(&["session", "list"]).0.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_supervisor_that_init_writes_works() {
+    let sandbox = Sandbox::empty();
+    let made = sandbox.polity(&["init", "reports", "--example", "supervisor"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let home = sandbox.file("reports");
+    let home = home.to_str().unwrap();
+    let said = sandbox.polity(&["--home", home, "run", "supervisor", "A report on rain and snow"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.contains("snow is water."), "{said:?}");
+}
