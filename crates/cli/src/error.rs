@@ -189,10 +189,12 @@ impl From<Rejection> for CliError {
                 Self::new("limit_input_bytes", Exit::OverLimit, &rejection)
                     .hint("shorten the input, or raise limits.input_bytes in polity.yaml")
             }
-            Rejection::TooDeep { .. } => Self::usage(&rejection).hint(
-                "let agents hand work on over fewer steps, or raise limits.sub_agent_depth in \
-                 polity.yaml",
-            ),
+            Rejection::TooDeep { .. } => {
+                Self::new("limit_sub_agent_depth", Exit::OverLimit, &rejection).hint(
+                    "let agents hand work on over fewer steps, or raise limits.sub_agent_depth in \
+                     polity.yaml",
+                )
+            }
             Rejection::KindNotRunnable { .. } => Self::unsupported(&rejection),
             Rejection::Finished { .. } => Self::conflict(&rejection),
             Rejection::AwaitingHuman { task } => {

@@ -21,7 +21,7 @@ mod wire;
 
 use polity_engine::closure::Closure;
 use polity_engine::driver::{BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady};
-use polity_model::definition::{LlmAgent, ScriptDefinition};
+use polity_model::definition::{LlmAgent, Price, ScriptDefinition};
 use polity_model::failure::{ErrorCategory, Failure};
 
 use crate::environment::Environment;
@@ -74,8 +74,8 @@ impl Models for LanguageModels {
         }
     }
 
-    fn knows_price(&self, closure: &Closure) -> bool {
-        closure.llm().is_none_or(|llm| price::is_known(&llm.llm_config))
+    fn price(&self, closure: &Closure) -> Option<Price> {
+        closure.llm().map_or(Some(Price::FREE), |llm| price::of(&llm.llm_config))
     }
 
     fn call<'a>(

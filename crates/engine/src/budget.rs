@@ -3,17 +3,26 @@
 //! A budget belongs to a task: its agent has one, or whoever gave the task said so. Everything that
 //! the task and its sub-agents use counts, and a sub-agent is also held to the budgets of those above
 //! it. A call is begun only while less than the limit is spent. Where several are under way at once,
-//! each is expected to use as much as the largest so far, and one that would not fit any more waits
-//! for the others: so calls go one by one near the limit, and it is overshot by no more than a call.
+//! each is expected to read what its conversation weighs and to write a good deal, and no less than
+//! the largest so far; one that would not fit any more waits for the others. So near the limit calls
+//! go one by one, and it is overshot by a call, unless several at once use far more than expected.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polity_model::definition::Budget;
+use polity_model::definition::{Budget, LlmAgent, Price};
 use polity_model::ids::TaskId;
 use polity_model::name::Name;
 use polity_model::usage::{Cost, Usage};
 use tokio::sync::Notify;
+
+use crate::driver::History;
+
+/// How many tokens a model is expected to answer with, as long as none has answered with more.
+const OUTPUT_TOKENS_EXPECTED: u64 = 1000;
+
+/// How much text is about one token.
+const BYTES_PER_TOKEN: usize = 4;
 
 /// What a decision knows of a task's budgets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -88,25 +97,41 @@ pub(crate) struct Ledger {
 #[derive(Debug)]
 struct Account {
     purse: Purse,
-    /// The calls that are under way.
+    /// The calls that are under way, and what they are expected to use.
     under_way: u32,
-    /// The most that one call has used.
+    expected: Usage,
+    /// The most that one call has read, written and cost.
     largest: Usage,
 }
 
 impl Account {
-    /// Whether one more call may begin.
-    fn admits(&self) -> bool {
+    /// Whether a call may begin besides those that are under way. Alone it always may.
+    fn has_room(&self) -> bool {
         if self.under_way == 0 {
             return true;
         }
-        let mut expected = self.purse.spent;
-        for _ in 0..self.under_way {
-            expected += self.largest;
-        }
-        let expected = Purse { spent: expected, ..self.purse.clone() };
-        expected.told(|spent, limit| spent >= limit).is_none()
+        let mut spent = self.purse.spent;
+        spent += self.expected;
+        Purse { spent, ..self.purse.clone() }.told(|spent, limit| spent >= limit).is_none()
     }
+
+    /// What a call is taken to use while it is under way: no less than any before it.
+    fn reserve(&self, estimate: Usage) -> Usage {
+        Usage {
+            input_tokens: estimate.input_tokens.max(self.largest.input_tokens),
+            output_tokens: estimate.output_tokens.max(self.largest.output_tokens),
+            cost: estimate.cost.max(self.largest.cost),
+        }
+    }
+}
+
+/// What is expected of a call before it is made.
+pub(crate) fn estimate(history: History<'_>, llm: &LlmAgent, price: Price) -> Usage {
+    let said: usize = history.iter().map(|message| message.content().len()).sum();
+    let bytes = said + llm.identity.system_prompt.as_str().len();
+    let input_tokens = (bytes / BYTES_PER_TOKEN) as u64;
+    let output_tokens = OUTPUT_TOKENS_EXPECTED;
+    Usage { input_tokens, output_tokens, cost: price.of(input_tokens, output_tokens) }
 }
 
 /// The budgets that a task is held to: those of the tasks above it, and its own.
@@ -120,6 +145,8 @@ pub(crate) struct Allowance {
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
     allowance: &'a Allowance,
+    /// What the call is expected to use, of each budget.
+    reserved: Vec<Usage>,
 }
 
 impl Ledger {
@@ -128,10 +155,14 @@ impl Ledger {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens an account, unless there is one.
+    /// Opens an account. One that is in use stays as it is: it knows of calls that the journal does
+    /// not know of yet.
     pub(crate) fn open(&self, task: TaskId, purse: Purse) {
-        let account = Account { purse, under_way: 0, largest: Usage::default() };
-        self.accounts().entry(task).or_insert(account);
+        let mut accounts = self.accounts();
+        if accounts.get(&task).is_none_or(|account| account.under_way == 0) {
+            let (expected, largest) = (Usage::default(), Usage::default());
+            accounts.insert(task, Account { purse, under_way: 0, expected, largest });
+        }
     }
 
     /// Closes the account of a task that is no longer worked on here.
@@ -172,33 +203,43 @@ impl Allowance {
         Spending::of(&purses)
     }
 
-    /// Waits until a call may be made. An error says what is used up.
-    pub(crate) async fn permit(&self) -> Result<Permit<'_>, String> {
+    /// Whether the task is held to any budget.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Waits until a call may be made that is expected to use so much. An error says what is used up.
+    pub(crate) async fn permit(&self, estimate: Usage) -> Result<Permit<'_>, String> {
         loop {
             // Registered before the look, so that a change between the two is not missed.
             let changed = self.ledger.changed.notified();
-            if let Some(over) = self.spending().reached() {
-                return Err(over.to_owned());
-            }
-            if self.begin() {
-                return Ok(Permit { allowance: self });
+            if let Some(permit) = self.begin(estimate)? {
+                return Ok(permit);
             }
             changed.await;
         }
     }
 
-    fn begin(&self) -> bool {
+    /// Leave to make a call, if there is room for one now.
+    fn begin(&self, estimate: Usage) -> Result<Option<Permit<'_>>, String> {
         let mut accounts = self.ledger.accounts();
-        let mut own = self.tasks.iter().filter_map(|task| accounts.get(task));
-        if !own.all(Account::admits) {
-            return false;
-        }
-        for task in &*self.tasks {
-            if let Some(account) = accounts.get_mut(task) {
-                account.under_way += 1;
+        for account in self.tasks.iter().filter_map(|task| accounts.get(task)) {
+            if let Some(over) = account.purse.told(|spent, limit| spent >= limit) {
+                return Err(over);
+            }
+            if !account.has_room() {
+                return Ok(None);
             }
         }
-        true
+        let mut reserved = Vec::with_capacity(self.tasks.len());
+        for task in &*self.tasks {
+            let Some(account) = accounts.get_mut(task) else { continue };
+            let expected = account.reserve(estimate);
+            account.under_way += 1;
+            account.expected += expected;
+            reserved.push(expected);
+        }
+        Ok(Some(Permit { allowance: self, reserved }))
     }
 }
 
@@ -207,13 +248,9 @@ impl Permit<'_> {
     pub(crate) fn settle(&self, used: Usage) {
         let mut accounts = self.allowance.ledger.accounts();
         for task in &*self.allowance.tasks {
-            if let Some(account) = accounts.get_mut(task) {
-                account.purse.spent += used;
-                account.largest.input_tokens = account.largest.input_tokens.max(used.input_tokens);
-                account.largest.output_tokens =
-                    account.largest.output_tokens.max(used.output_tokens);
-                account.largest.cost = account.largest.cost.max(used.cost);
-            }
+            let Some(account) = accounts.get_mut(task) else { continue };
+            account.purse.spent += used;
+            account.largest = account.reserve(used);
         }
     }
 }
@@ -226,9 +263,10 @@ impl Drop for Permit<'_> {
         }
         {
             let mut accounts = allowance.ledger.accounts();
-            for task in &*allowance.tasks {
+            for (task, expected) in allowance.tasks.iter().zip(&self.reserved) {
                 if let Some(account) = accounts.get_mut(task) {
                     account.under_way = account.under_way.saturating_sub(1);
+                    account.expected -= *expected;
                 }
             }
         }
@@ -273,17 +311,33 @@ mod tests {
         let ledger = Arc::new(Ledger::default());
         ledger.open(task(1), purse(json!({"max_tokens": 80}), 0));
         let allowance = Allowance::new(&ledger, task(2), vec![task(1)]);
-        // Nothing is known yet of how much a call uses.
-        let first = allowance.permit().await.unwrap();
+        let none = Usage::default();
+        let first = allowance.permit(none).await.unwrap();
         first.settle(Usage { input_tokens: 40, ..Usage::default() });
         drop(first);
-        let second = allowance.permit().await.unwrap();
-        let third = allowance.begin();
-        assert!(!third, "40 and another 40 are all there is");
+        let second = allowance.permit(none).await.unwrap();
+        assert!(allowance.begin(none).unwrap().is_none(), "40 and another 40 are all there is");
         drop(second);
-        let fourth = allowance.permit().await.unwrap();
-        fourth.settle(Usage { input_tokens: 60, ..Usage::default() });
-        let refused = allowance.permit().await.unwrap_err();
+        let third = allowance.permit(none).await.unwrap();
+        third.settle(Usage { input_tokens: 60, ..Usage::default() });
+        let refused = allowance.permit(none).await.unwrap_err();
         assert!(refused.contains("100 of 80 tokens"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn what_is_known_of_a_call_before_it_is_made_counts() {
+        let task = TaskId::from_random_bytes([1; 16]);
+        let ledger = Arc::new(Ledger::default());
+        ledger.open(task, purse(json!({"max_tokens": 5000}), 0));
+        let allowance = Allowance::new(&ledger, task, vec![task]);
+        let large = Usage { input_tokens: 2000, output_tokens: 1000, ..Usage::default() };
+        let first = allowance.permit(large).await.unwrap();
+        let second = allowance.permit(large).await.unwrap();
+        assert!(allowance.begin(large).unwrap().is_none(), "two are expected to use all");
+        drop((first, second));
+        let again = allowance.permit(large).await.unwrap();
+        assert_eq!(ledger.accounts()[&task].expected, large);
+        drop(again);
+        assert_eq!(ledger.accounts()[&task].expected, Usage::default());
     }
 }

@@ -277,7 +277,7 @@ impl Shared {
         if !budgets.any(|budget| budget.max_cost_usd.is_some()) {
             return Ok(());
         }
-        match everyone.iter().find(|closure| !self.parts.models.knows_price(closure)) {
+        match everyone.iter().find(|closure| self.parts.models.price(closure).is_none()) {
             None => Ok(()),
             Some(closure) => Err(NotReady {
                 message: format!(

@@ -1,7 +1,7 @@
 //! What a run has used: tokens and money.
 
 use std::fmt;
-use std::ops::AddAssign;
+use std::ops::{AddAssign, SubAssign};
 
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +113,14 @@ impl AddAssign for Usage {
         self.input_tokens = sum(self.input_tokens, other.input_tokens);
         self.output_tokens = sum(self.output_tokens, other.output_tokens);
         self.cost += other.cost;
+    }
+}
+
+impl SubAssign for Usage {
+    fn sub_assign(&mut self, other: Self) {
+        self.input_tokens = self.input_tokens.saturating_sub(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_sub(other.output_tokens);
+        self.cost.pico_usd = self.cost.pico_usd.saturating_sub(other.cost.pico_usd);
     }
 }
 

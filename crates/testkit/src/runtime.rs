@@ -18,7 +18,7 @@ use polity_engine::driver::{
 use polity_engine::entropy::EntropySource;
 use polity_engine::runtime::{Owners, Parts};
 use polity_model::definition::{
-    AgentDefinition, Home, Limits, ScriptDefinition, Settings, SourceFile,
+    AgentDefinition, Home, Limits, Price, ScriptDefinition, Settings, SourceFile,
 };
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{InstanceId, ToolCallId};
@@ -184,8 +184,8 @@ impl Models for ActingModels {
         Ok(())
     }
 
-    fn knows_price(&self, _closure: &Closure) -> bool {
-        true
+    fn price(&self, _closure: &Closure) -> Option<Price> {
+        Some(Price::FREE)
     }
 
     fn call<'a>(

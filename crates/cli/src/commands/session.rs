@@ -2,6 +2,7 @@
 //! sees it.
 
 use polity_model::ids::TaskId;
+use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 use polity_model::session::{SessionStatus, SubAgentSession, session_of_task};
 use polity_model::trace::{SubAgentSessionInfo, shorten};
@@ -108,7 +109,8 @@ fn show(app: &App, args: &SessionArgs) -> CliResult {
         agent_name: task.assigned_agent.clone(),
         task_description: task.description.clone(),
         message_history: store.messages(row.id)?,
-        summary: task.result.clone(),
+        // Of one that failed, its parent is told why, and gets no summary.
+        summary: task.result.clone().filter(|_| task.status == TaskStatus::Completed),
         status: task.status.into(),
         created_at: task.created_at,
     };

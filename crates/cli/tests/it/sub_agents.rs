@@ -274,7 +274,7 @@ fn what_cannot_be_handed_out_is_refused_with_what_to_do() {
     sandbox.write("scripts/digger.yaml", DIGS);
     sandbox.write("polity.yaml", "limits: {sub_agent_depth: 1}");
     let deep = sandbox.polity(&["run", "boss", "go"]);
-    assert_eq!(deep.code, 2, "{deep:?}");
+    assert_eq!(deep.code, 6, "{deep:?}");
     assert!(deep.err.contains("over 2 steps (boss -> worker -> digger)"), "{deep:?}");
     assert!(deep.err.contains("limits.sub_agent_depth"), "{deep:?}");
 }

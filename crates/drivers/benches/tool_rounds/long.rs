@@ -12,7 +12,7 @@ use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
-use polity_model::definition::ToolPattern;
+use polity_model::definition::{Price, ToolPattern};
 use polity_model::usage::Usage;
 use serde_json::json;
 
@@ -79,8 +79,8 @@ impl Models for Unlistening {
         Ok(())
     }
 
-    fn knows_price(&self, _closure: &Closure) -> bool {
-        true
+    fn price(&self, _closure: &Closure) -> Option<Price> {
+        Some(Price::FREE)
     }
 
     fn call<'a>(

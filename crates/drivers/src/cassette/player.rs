@@ -10,7 +10,7 @@ use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
-use polity_model::definition::{LlmAgent, ToolPattern};
+use polity_model::definition::{LlmAgent, Price, ToolPattern};
 use polity_model::failure::{ErrorCategory, Failure};
 use serde_json::{Map, Value};
 
@@ -301,9 +301,9 @@ impl Models for Player {
         Ok(())
     }
 
-    /// What was paid is on the cassette.
-    fn knows_price(&self, _closure: &Closure) -> bool {
-        true
+    /// What was paid is on the cassette, and nothing is paid now.
+    fn price(&self, _closure: &Closure) -> Option<Price> {
+        Some(Price::FREE)
     }
 
     fn call<'a>(

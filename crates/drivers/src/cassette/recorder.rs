@@ -9,7 +9,7 @@ use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
-use polity_model::definition::ToolPattern;
+use polity_model::definition::{Price, ToolPattern};
 use polity_model::failure::Failure;
 
 use super::conversation::{Question, tool_name};
@@ -190,8 +190,8 @@ impl Models for Recorder {
         self.models.ready(closure)
     }
 
-    fn knows_price(&self, closure: &Closure) -> bool {
-        self.models.knows_price(closure)
+    fn price(&self, closure: &Closure) -> Option<Price> {
+        self.models.price(closure)
     }
 
     fn call<'a>(

@@ -9,7 +9,7 @@ use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, History, ModelFailure, ModelReply, ModelRequest, Models,
     NotReady, Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, Unheard,
 };
-use polity_model::definition::{AgentDefinition, ToolName, ToolPattern};
+use polity_model::definition::{AgentDefinition, Price, ToolName, ToolPattern};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
@@ -29,8 +29,8 @@ impl Models for Prompter {
         Ok(())
     }
 
-    fn knows_price(&self, _closure: &Closure) -> bool {
-        true
+    fn price(&self, _closure: &Closure) -> Option<Price> {
+        Some(Price::FREE)
     }
 
     fn call<'a>(
@@ -402,8 +402,8 @@ impl Models for Echo {
         Ok(())
     }
 
-    fn knows_price(&self, _closure: &Closure) -> bool {
-        true
+    fn price(&self, _closure: &Closure) -> Option<Price> {
+        Some(Price::FREE)
     }
 
     fn call<'a>(

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use polity_model::definition::{LlmConfig, Provider};
-use polity_model::usage::{Cost, Usage};
+use polity_model::definition::{LlmConfig, Price, Provider, Usd};
+use polity_model::usage::Usage;
 
 /// US dollars for a million tokens, read and written.
 type PerMillion = (f64, f64);
@@ -59,16 +59,11 @@ pub(super) struct Prices {
 impl Prices {
     /// Puts the cost to what a call used. Tokens from a cache count like any others.
     pub(super) fn apply(&self, config: &LlmConfig, usage: &mut Usage) {
-        let (input, output) = self.per_million(config);
-        usage.cost = Cost::of_tokens(usage.input_tokens, input);
-        usage.cost += Cost::of_tokens(usage.output_tokens, output);
-    }
-
-    fn per_million(&self, config: &LlmConfig) -> PerMillion {
-        per_million(config).unwrap_or_else(|| {
+        let price = of(config).unwrap_or_else(|| {
             self.say_once(config.provider, model_of(config));
-            (0.0, 0.0)
-        })
+            Price::FREE
+        });
+        usage.cost = price.of(usage.input_tokens, usage.output_tokens);
     }
 
     fn say_once(&self, provider: Provider, model: &str) {
@@ -85,20 +80,20 @@ impl Prices {
     }
 }
 
-/// Whether it is known what calls cost.
-pub(super) fn is_known(config: &LlmConfig) -> bool {
-    per_million(config).is_some()
-}
-
-fn per_million(config: &LlmConfig) -> Option<PerMillion> {
-    if let Some(price) = config.price {
-        return Some((price.input_per_million_usd.get(), price.output_per_million_usd.get()));
+/// What calls cost, where that is known.
+pub(super) fn of(config: &LlmConfig) -> Option<Price> {
+    if config.price.is_some() {
+        return config.price;
     }
     match config.provider {
         // They cost their owner nothing by the token.
-        Provider::Scripted | Provider::Ollama => Some((0.0, 0.0)),
+        Provider::Scripted | Provider::Ollama => Some(Price::FREE),
         Provider::OpenAi | Provider::Anthropic | Provider::Gemini | Provider::OpenAiCompatible => {
-            known(config.provider, model_of(config))
+            let (input, output) = known(config.provider, model_of(config))?;
+            Some(Price {
+                input_per_million_usd: Usd::try_from(input).ok()?,
+                output_per_million_usd: Usd::try_from(output).ok()?,
+            })
         }
     }
 }
@@ -129,6 +124,7 @@ fn is_version(rest: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use polity_model::definition::{AgentDefinition, AgentKind};
+    use polity_model::usage::Cost;
     use serde_json::{Value, json};
 
     use super::*;

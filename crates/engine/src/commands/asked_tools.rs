@@ -1,5 +1,6 @@
 //! What a model asks for, held against what there is: the tool, its arguments, a person's approval.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use polity_model::definition::{LlmAgent, ToolName};
@@ -49,6 +50,36 @@ pub(super) fn fate(asked: &AskedTool, toolbox: &Toolbox, llm: &LlmAgent) -> Fate
         return Fate::Hold(name.clone());
     }
     Fate::Call(Arc::clone(tool))
+}
+
+/// Counts the sub-agents that one answer hands work to.
+pub(super) struct FanOut {
+    max: NonZeroU32,
+    called: u32,
+}
+
+impl FanOut {
+    pub(super) fn new(max: NonZeroU32) -> Self {
+        Self { max, called: 0 }
+    }
+
+    /// The same fate, unless it would be one sub-agent too many.
+    pub(super) fn limit(&mut self, fate: Fate) -> Fate {
+        let is_sub_agent = match &fate {
+            Fate::Call(tool) => tool.name.sub_agent().is_some(),
+            Fate::Hold(tool) => tool.sub_agent().is_some(),
+            Fate::Refuse(_) => false,
+        };
+        if is_sub_agent && self.called >= self.max.get() {
+            return Fate::Refuse(format!(
+                "error: at most {} sub-agents are called at once (limits.sub_agent_fan_out); ask \
+                 for this one again",
+                self.max
+            ));
+        }
+        self.called += u32::from(is_sub_agent);
+        fate
+    }
 }
 
 /// The tool that is meant. A model that names the wrong server, or none, means the one server that

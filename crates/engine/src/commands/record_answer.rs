@@ -13,7 +13,7 @@ use polity_model::message::{Message, ToolCall};
 use polity_model::usage::{Cost, Usage};
 
 use super::acting::{Acting, CallView};
-use super::asked_tools::{Fate, fate};
+use super::asked_tools::{FanOut, Fate, fate};
 use super::{cancel_with, end_execution, expect_reasoning, fail, output};
 use crate::decide::{Decision, Given, Rejection, llm};
 use crate::driver::ModelReply;
@@ -114,8 +114,7 @@ impl RecordAnswer {
         }
         let toolbox = Arc::clone(&acting.given().toolbox);
         let mut names = Vec::with_capacity(calls.len());
-        let fan_out_max = acting.given().limits.sub_agent_fan_out.get();
-        let mut sub_agents = 0;
+        let mut fan_out = FanOut::new(acting.given().limits.sub_agent_fan_out);
         for (index, (call, asked)) in calls.iter().zip(&self.reply.tool_calls).enumerate() {
             let fate = if index < TURN_CALLS_MAX {
                 fate(asked, &toolbox, llm)
@@ -124,20 +123,8 @@ impl RecordAnswer {
                     "error: at most {TURN_CALLS_MAX} tools are called at once; ask for this one again"
                 ))
             };
-            let fate = match fate {
-                Fate::Call(tool)
-                    if tool.name.sub_agent().is_some() && sub_agents >= fan_out_max =>
-                {
-                    Fate::Refuse(format!(
-                        "error: at most {fan_out_max} sub-agents are called at once \
-                         (limits.sub_agent_fan_out); ask for this one again"
-                    ))
-                }
-                Fate::Call(_) | Fate::Hold(_) | Fate::Refuse(_) => fate,
-            };
-            match fate {
+            match fan_out.limit(fate) {
                 Fate::Call(tool) => {
-                    sub_agents += u32::from(tool.name.sub_agent().is_some());
                     names.push(tool.name.to_string());
                     acting.call(index, call.id, &tool, None);
                 }
@@ -192,8 +179,7 @@ fn stop(
 pub(crate) fn charged(usage: Usage, llm: &LlmAgent) -> Usage {
     match &llm.llm_config.price {
         Some(price) if usage.cost == Cost::ZERO => {
-            let mut cost = Cost::of_tokens(usage.input_tokens, price.input_per_million_usd.get());
-            cost += Cost::of_tokens(usage.output_tokens, price.output_per_million_usd.get());
+            let cost = price.of(usage.input_tokens, usage.output_tokens);
             Usage { cost, ..usage }
         }
         Some(_) | None => usage,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polity_model::definition::Price;
 use polity_model::failure::Failure;
 use polity_model::ids::ToolCallId;
 use polity_model::message::ToolCall;
@@ -137,8 +138,8 @@ pub trait Models: Send + Sync {
     /// asked before a task is created, so that what is missing is said at once.
     fn ready(&self, closure: &Closure) -> Result<(), NotReady>;
 
-    /// Whether it is known what the agent's model costs, so that a budget in money can be kept.
-    fn knows_price(&self, closure: &Closure) -> bool;
+    /// What the agent's model costs, where that is known. A budget in money needs it.
+    fn price(&self, closure: &Closure) -> Option<Price>;
 
     /// Makes one call. Dropping the future abandons the call.
     fn call<'a>(

@@ -6,9 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use polity_model::definition::{Budget, ToolName};
-use polity_model::ids::{TaskId, ToolCallId};
+use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::session::task_of_call;
 use polity_model::task::Task;
@@ -16,7 +15,8 @@ use polity_store::CommitError;
 use serde_json::{Map, Value, json};
 
 use super::load;
-use super::steer::{self, living_sub_agents};
+use super::steer::{self, Owners, Steered, is_stalled, living_sub_agents};
+use super::worker::elapsed_ms;
 use super::{EngineError, Shared};
 use crate::budget::{Allowance, Purse};
 use crate::closure::Closure;
@@ -30,6 +30,21 @@ const DESCRIPTION: &str = "task_description";
 
 /// How often a sub-agent is looked at that another process runs, or that waits for a person.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How often the sub-agents of a task that has ended are looked at until they have ended too.
+const ENDING_LOOKS_MAX: u32 = 100;
+
+/// Who is alive besides this process.
+struct Others<'a> {
+    owners: &'a dyn Owners,
+    own: InstanceId,
+}
+
+impl Owners for Others<'_> {
+    fn is_alive(&self, instance: InstanceId) -> bool {
+        instance != self.own && self.owners.is_alive(instance)
+    }
+}
 
 /// What a sub-agent is to do, and for whom.
 pub(super) struct SessionOrder {
@@ -50,7 +65,7 @@ pub(super) struct SessionOrder {
 }
 
 /// What became of a sub-agent.
-enum Held {
+enum Attended {
     /// It has ended, or was never given the work: this is what its parent learns.
     Answered(ToolReply),
     /// It waits for a person.
@@ -92,18 +107,21 @@ pub(super) fn description(arguments: &Map<String, Value>) -> String {
 }
 
 /// Has a sub-agent do its work, and tells what came of it.
-pub(super) async fn hold(shared: Arc<Shared>, order: SessionOrder) -> Result<Command, EngineError> {
+pub(super) async fn attend(
+    shared: Arc<Shared>,
+    order: SessionOrder,
+) -> Result<Command, EngineError> {
     let began = shared.parts.clock.now();
     let call_id = order.call_id;
-    let reply = match shared.hold_session(order).await? {
-        Held::Waits => return Ok(Command::RecordSessionWait(RecordSessionWait { call_id })),
-        Held::Answered(reply) => reply,
+    let reply = match shared.attend_session(order).await? {
+        Attended::Waits => return Ok(Command::RecordSessionWait(RecordSessionWait { call_id })),
+        Attended::Answered(reply) => reply,
     };
     let duration_ms = elapsed_ms(began, shared.parts.clock.now());
     Ok(Command::RecordToolReply(RecordToolReply { call_id, reply, duration_ms }))
 }
 
-/// Looks after a sub-agent that waits for a person, until it does no longer.
+/// Looks after a sub-agent that waits for a person, until there is something to do for it.
 pub(super) async fn watch(
     shared: Arc<Shared>,
     call_id: ToolCallId,
@@ -111,8 +129,11 @@ pub(super) async fn watch(
     let task = task_of_call(call_id);
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let row = load::blocking(&shared.parts.store, move |store| store.task_row(task)).await?;
-        if row.is_none_or(|row| row.status != TaskStatus::AwaitingHuman) {
+        let waits = load::blocking(&shared.parts.store, move |store| {
+            let Some(row) = store.task_row(task)? else { return Ok(false) };
+            Ok(row.status == TaskStatus::AwaitingHuman && !is_stalled(store, &row)?)
+        });
+        if !waits.await? {
             return Ok(Command::ReopenSession(ReopenSession { call_id }));
         }
     }
@@ -143,13 +164,12 @@ fn failed(content: String) -> ToolReply {
     ToolReply { content, is_error: true, ..ToolReply::default() }
 }
 
-fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 {
-    u64::try_from(ended.duration_since(began).as_millis()).unwrap_or(0)
-}
-
 impl Shared {
     /// Sees to it that someone works on a sub-agent's task, and waits until no one does.
-    async fn hold_session(self: &Arc<Self>, order: SessionOrder) -> Result<Held, EngineError> {
+    async fn attend_session(
+        self: &Arc<Self>,
+        order: SessionOrder,
+    ) -> Result<Attended, EngineError> {
         let id = task_of_call(order.call_id);
         loop {
             let found = load::blocking(&self.parts.store, move |store| {
@@ -159,7 +179,7 @@ impl Shared {
             })
             .await?;
             let loaded = match found {
-                Some(Some(ended)) => return Ok(Held::Answered(summary(ended))),
+                Some(Some(ended)) => return Ok(Attended::Answered(summary(ended))),
                 Some(None) => self.claim(id).await,
                 None => self.create(new_task(&order)).await,
             };
@@ -173,7 +193,7 @@ impl Shared {
             match status {
                 Ok(TaskStatus::AwaitingHuman)
                 | Err(EngineError::Rejected(Rejection::AwaitingHuman { .. })) => {
-                    return Ok(Held::Waits);
+                    return Ok(Attended::Waits);
                 }
                 Ok(TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled)
                 | Err(
@@ -189,7 +209,7 @@ impl Shared {
                 ) => tokio::time::sleep(LOOK_EVERY).await,
                 Err(EngineError::Rejected(why)) => {
                     let why = format!("error: the sub-agent was not called: {why}");
-                    return Ok(Held::Answered(failed(why)));
+                    return Ok(Attended::Answered(failed(why)));
                 }
                 Err(error) => return Err(error),
             }
@@ -199,20 +219,30 @@ impl Shared {
     /// Ends the sub-agents of a task that has ended, and waits until they have.
     pub(super) async fn end_sub_agents(&self, parent: TaskId) -> Result<(), EngineError> {
         let parts = &self.parts;
-        let living =
-            load::blocking(&parts.store, move |store| living_sub_agents(store, parent)).await?;
-        for row in living {
-            if let Some(done) = self.desk.end(row.id) {
-                // A worker that was dropped has left its task as it is, for the next look.
-                let _ = done.await;
-                continue;
+        // One that has just put a question, or that another process has, may need a second look.
+        for _ in 0..ENDING_LOOKS_MAX {
+            let living =
+                load::blocking(&parts.store, move |store| living_sub_agents(store, parent)).await?;
+            if living.is_empty() {
+                return Ok(());
             }
-            match steer::cancel(&parts.store, &*parts.owners, &*parts.clock, row.id).await {
-                Ok(_) | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
-                Err(error) => return Err(error),
+            for row in living {
+                if let Some(done) = self.desk.end(row.id) {
+                    // What became of it, the next look shows.
+                    let _ = done.await;
+                    continue;
+                }
+                // One that is this process's own, and that no worker is on, is no one's.
+                let others = Others { owners: &*parts.owners, own: parts.instance };
+                match steer::cancel(&parts.store, &others, &*parts.clock, row.id).await {
+                    Ok(Steered::Done(_))
+                    | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
+                    Ok(Steered::Requested) => tokio::time::sleep(LOOK_EVERY).await,
+                    Err(error) => return Err(error),
+                }
             }
         }
-        Ok(())
+        Err(EngineError::Contended(parent))
     }
 
     /// A sub-agent whose parent has ended is ended too: no one waits for it.
@@ -224,8 +254,15 @@ impl Shared {
             return Ok(());
         }
         let task = state.id();
-        steer::cancel(&parts.store, &*parts.owners, &*parts.clock, task).await?;
-        Err(Rejection::Finished { task, status: TaskStatus::Cancelled }.into())
+        let steered = steer::cancel(&parts.store, &*parts.owners, &*parts.clock, task).await?;
+        Err(match (steered, state.owner()) {
+            // Its owner has been asked, and is still at work.
+            (Steered::Requested, Some(owner)) => Rejection::OwnerAlive { task, owner },
+            (Steered::Requested, None) | (Steered::Done(_), _) => {
+                Rejection::Finished { task, status: TaskStatus::Cancelled }
+            }
+        }
+        .into())
     }
 
     /// What a task may spend: its own budget, and those of the tasks that it is a part of.

@@ -130,9 +130,11 @@ pub fn orphans(store: &dyn Store, owners: &dyn Owners) -> Result<Vec<TaskRow>, S
     }
     let waiting = TaskFilter { statuses: vec![TaskStatus::AwaitingHuman], ..TaskFilter::default() };
     for row in store.task_rows(&waiting)?.into_iter().filter(is_left) {
-        if waits_for_no_one(store, &row)? {
+        if is_stray(store, &row)? || is_stalled(store, &row)? {
             let top = top_of(store, row)?;
-            found.insert(top.created_position, top);
+            if is_left(&top) {
+                found.insert(top.created_position, top);
+            }
         }
     }
     Ok(found.into_values().collect())
@@ -150,14 +152,27 @@ pub fn top_of(store: &dyn Store, mut row: TaskRow) -> Result<TaskRow, StoreError
     Ok(row)
 }
 
-/// Whether a task was paused for sub-agents that no longer wait for a person.
-fn waits_for_no_one(store: &dyn Store, row: &TaskRow) -> Result<bool, StoreError> {
-    let of_task = TaskFilter { parent: Some(row.id), ..TaskFilter::default() };
-    let sub_agents = store.task_rows(&of_task)?;
-    let waits = |row: &TaskRow| row.status == TaskStatus::AwaitingHuman;
-    if sub_agents.is_empty() || sub_agents.iter().any(waits) {
+/// Whether a task was paused for sub-agents, and there is something to do for one of them by now: a
+/// person has answered it, or something below it, or none of them lives any more.
+pub(super) fn is_stalled(store: &dyn Store, row: &TaskRow) -> Result<bool, StoreError> {
+    if row.status != TaskStatus::AwaitingHuman {
         return Ok(false);
     }
+    let living = living_sub_agents(store, row.id)?;
+    let mut is_waited_for = living.is_empty();
+    for part in &living {
+        is_waited_for |= part.status != TaskStatus::AwaitingHuman || is_stalled(store, part)?;
+    }
+    if !is_waited_for {
+        return Ok(false);
+    }
+    // Most tasks that wait have no sub-agents, and wait for an answer of their own.
     let events = store.events(&StreamId::Task(row.id), Sequence::default())?;
     Ok(events.last().is_some_and(|last| last.event == Event::TaskPaused))
+}
+
+/// Whether a task is a part of one that has ended.
+fn is_stray(store: &dyn Store, row: &TaskRow) -> Result<bool, StoreError> {
+    let Some(parent) = row.parent_task_id else { return Ok(false) };
+    Ok(store.task_row(parent)?.is_some_and(|parent| parent.status.is_final()))
 }

@@ -6,6 +6,8 @@
 
 mod effects;
 
+pub(super) use effects::elapsed_ms;
+
 use std::sync::Arc;
 
 use polity_model::event::Event;
@@ -18,10 +20,11 @@ use tokio::task::JoinSet;
 use super::desk::Signal;
 use super::load::{self, Loaded};
 use super::session::sub_agent_tools;
+use super::steer::is_stalled;
 use super::{CONFLICTS_MAX, EngineError, Outcome, Shared};
 use crate::budget::Allowance;
 use crate::closure::Closure;
-use crate::commands::{CancelTask, Canceller, ResumeTask, StartTask};
+use crate::commands::{CancelTask, Canceller, ClaimTask, ResumeTask, StartTask};
 use crate::decide::{Command, Effect, Rejection, decide};
 use crate::driver::{Tool, Toolbox};
 use crate::state::TaskState;
@@ -78,11 +81,20 @@ impl Worker {
 
     pub(super) async fn run(mut self) -> Outcome {
         self.allowance = self.shared.open_allowance(&self.closure, &self.state).await?;
-        let outcome = self.work().await;
+        let mut outcome = self.work().await;
+        // A person may have answered a sub-agent in the moment in which the task was paused for it,
+        // and have found that someone was at work.
+        while outcome.is_ok() && self.state.is_paused() && self.take_up_again().await? {
+            outcome = self.work().await;
+        }
         if outcome.is_ok() {
             let id = self.state.id();
-            if self.state.status().is_final() && !self.sub_agents.is_empty() {
-                self.shared.end_sub_agents(id).await?;
+            if self.state.status().is_final()
+                && !self.sub_agents.is_empty()
+                && let Err(error) = self.shared.end_sub_agents(id).await
+            {
+                // The task has ended all the same; whoever resumes what is left ends them.
+                tracing::warn!(%id, %error, "the sub-agents of a task could not be ended");
             }
             // Where the work ended in an error, sub-agents may go on, and are still held to it.
             self.shared.ledger.close(id);
@@ -118,6 +130,24 @@ impl Worker {
             };
         }
         Ok(self.state.status())
+    }
+
+    /// Whether the task, which is paused, has something to do, and is this process's own again.
+    async fn take_up_again(&mut self) -> Result<bool, EngineError> {
+        let id = self.state.id();
+        let is_stalled = load::blocking(&self.shared.parts.store, move |store| {
+            store.task_row(id)?.map_or(Ok(false), |row| is_stalled(store, &row))
+        });
+        if !is_stalled.await? {
+            return Ok(false);
+        }
+        let claim = ClaimTask { instance: self.shared.parts.instance, owner_alive: false };
+        match self.step(&Command::ClaimTask(claim)).await {
+            Ok(_) => Ok(true),
+            // Someone else was faster.
+            Err(EngineError::TakenOver(_) | EngineError::Rejected(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     async fn first_command(&mut self) -> Result<Command, EngineError> {

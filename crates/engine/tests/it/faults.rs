@@ -11,7 +11,7 @@ use std::time::Duration;
 use polity_engine::closure::Closure;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::decide::Rejection;
-use polity_engine::runtime::{EngineError, Parts, Runtime, load, orphans};
+use polity_engine::runtime::{EngineError, Parts, Runtime, load, orphans, top_of};
 use polity_engine::state::TaskState;
 use polity_model::event::{Event, Position, Sequence, StreamId, ToolChange};
 use polity_model::ids::TaskId;
@@ -19,7 +19,7 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::review::Verdict;
 use polity_model::session::task_of_call;
 use polity_model::task::Task;
-use polity_store::{Access, Durability, MemoryStore, SqliteStore, Store, TaskFilter};
+use polity_store::{Access, Durability, MemoryStore, SqliteStore, Store, TaskFilter, TaskRow};
 use polity_testkit::faults::{Acknowledged, MortalStore, Side};
 use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{Act, ActingModels, Register, boss, create_task, parts};
@@ -196,10 +196,12 @@ async fn live(
                 }
             }
             Order::Decide(index, verdict) => {
-                if let Some(id) = known.get(*index)
-                    && decide(&journal, &runtime, *id, verdict.clone()).await
+                let waiting = waiting(&**store);
+                if let Some(row) = waiting.into_iter().nth(*index)
+                    && decide(&journal, &runtime, row.id, verdict.clone()).await
+                    && let Ok(top) = top_of(&**store, row)
                 {
-                    let _ = runtime.adopt(*id).await;
+                    let _ = runtime.adopt(top.id).await;
                 }
             }
             Order::Pause(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
@@ -209,6 +211,12 @@ async fn live(
         }
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
+}
+
+/// The tasks that wait for a person.
+fn waiting(store: &dyn Store) -> Vec<TaskRow> {
+    let waiting = TaskFilter { statuses: vec![TaskStatus::AwaitingHuman], ..TaskFilter::default() };
+    store.task_rows(&waiting).unwrap_or_default()
 }
 
 /// A person answers, and the task goes on. An answer that does not fit the question is refused.
@@ -247,9 +255,7 @@ async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<W
             };
             outcome.unwrap();
         }
-        let waiting =
-            TaskFilter { statuses: vec![TaskStatus::AwaitingHuman], ..TaskFilter::default() };
-        for row in journal.task_rows(&waiting).unwrap() {
+        for row in waiting(&**journal) {
             assert_eq!(row.owner, None, "a task that waits belongs to no process");
             let result = "done by hand".to_owned();
             for verdict in [Verdict::SkipWith { result }, Verdict::Approve] {

@@ -12,7 +12,7 @@ use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
 };
 use polity_engine::runtime::{Parts, Runtime, TaskHandle, load, orphans};
-use polity_model::definition::{Budget, Limits};
+use polity_model::definition::{Budget, Limits, Price};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
@@ -23,6 +23,7 @@ use polity_model::usage::{Cost, Usage};
 use polity_store::{MemoryStore, Store, TaskFilter, TaskRow};
 use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{Register, boss, parts};
+use polity_testkit::tools::{ActingTools, ToolAct};
 use serde_json::{Value, json};
 
 /// What a model says, by who it is and what it was told last.
@@ -47,12 +48,15 @@ struct Cast {
     /// What was shown, by conversation.
     shown: Mutex<BTreeMap<String, Vec<String>>>,
     at_once: Mutex<(u32, u32)>,
+    /// How many times ten tokens each call uses.
+    weight: u64,
 }
 
 impl Cast {
     fn new(lines: impl IntoIterator<Item = (&'static str, Vec<Say>)>) -> Arc<Self> {
         let lines = lines.into_iter().collect();
-        Arc::new(Self { lines, shown: Mutex::default(), at_once: Mutex::default() })
+        let (shown, at_once) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { lines, shown, at_once, weight: 1 })
     }
 
     fn shown(&self) -> BTreeMap<String, Vec<String>> {
@@ -69,8 +73,8 @@ impl Models for Cast {
         Ok(())
     }
 
-    fn knows_price(&self, _closure: &Closure) -> bool {
-        true
+    fn price(&self, _closure: &Closure) -> Option<Price> {
+        Some(Price::FREE)
     }
 
     fn call<'a>(
@@ -91,8 +95,11 @@ impl Models for Cast {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
             self.at_once.lock().unwrap().0 -= 1;
-            let usage =
-                Usage { input_tokens: 9, output_tokens: 1, cost: Cost::of_tokens(10, 100.0) };
+            let usage = Usage {
+                input_tokens: 9 * self.weight,
+                output_tokens: self.weight,
+                cost: Cost::of_tokens(10 * self.weight, 100.0),
+            };
             let reply = |content: &str, tool_calls| {
                 let content = content.to_owned();
                 Ok(ModelReply { content, tool_calls, usage, is_cut: false, mark: None })
@@ -131,9 +138,13 @@ impl Stage {
         self.limited(number, models, |limits| limits)
     }
 
-    fn limited(&self, number: u64, models: &Arc<Cast>, limit: fn(Limits) -> Limits) -> Runtime {
+    fn parts_of_process(&self, number: u64, models: &Arc<Cast>) -> Parts {
         let (store, models) = (Arc::clone(&self.store), Arc::clone(models) as Arc<dyn Models>);
-        let parts = parts(store, models, &self.owners, instance_id(number), number);
+        parts(store, models, &self.owners, instance_id(number), number)
+    }
+
+    fn limited(&self, number: u64, models: &Arc<Cast>, limit: fn(Limits) -> Limits) -> Runtime {
+        let parts = self.parts_of_process(number, models);
         let limits = limit(parts.limits);
         Runtime::start(Parts { limits, ..parts }).unwrap()
     }
@@ -409,6 +420,105 @@ async fn while_one_sub_agent_waits_for_a_person_the_others_work_on() {
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_answer_far_below_reaches_a_parent_that_is_busy_with_others() {
+    let stage = Stage::new();
+    let delete = ("files/delete", json!({"n": 1}));
+    let parts = Say::Ask(vec![part("agent/deputy", "x"), part("agent/helper", "hang")]);
+    let cast = Cast::new([
+        ("boss", vec![parts]),
+        ("deputy", vec![Say::Ask(vec![part("agent/helper", "delete")]), Say::Text("deleted")]),
+        ("helper", vec![Say::Ask(vec![delete])]),
+    ]);
+    let runtime = stage.process(1, &cast);
+    let mut handle = give(&runtime, "a").await;
+    let id = handle.id;
+    let waiting = |stage: &Stage| -> Vec<TaskRow> {
+        let rows = stage.store.task_rows(&TaskFilter::default()).unwrap();
+        rows.into_iter().filter(|row| row.status == TaskStatus::AwaitingHuman).collect()
+    };
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    assert_eq!(waiting(&stage).len(), 4);
+    let below = |stage: &Stage, agent: &str, of: TaskId| {
+        stage.parts(of).into_iter().find(|row| row.assigned_agent.as_str() == agent).unwrap().id
+    };
+    let deputy = below(&stage, "deputy", id);
+    let far_below = below(&stage, "helper", deputy);
+    // The one far below is answered, and that is something to do for those above it.
+    stage.answer(&runtime, far_below, Verdict::Approve).await;
+    let left = orphans(&*stage.store, &*stage.owners).unwrap();
+    assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
+    let mut handle = runtime.adopt(id).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    assert_eq!(stage.task(deputy).status, TaskStatus::Completed);
+    // While the other is being answered and goes on, the whole is taken to its end by its owner.
+    stage.answer(&runtime, below(&stage, "helper", id), Verdict::Approve).await;
+    let mut handle = runtime.adopt(id).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_two_steps_below_is_noticed_while_the_top_is_at_work() {
+    let stage = Stage::new();
+    let delete = ("files/delete", json!({"n": 1}));
+    // The boss has something else to wait for: a tool that does not answer in time.
+    let hangs = ("files/write", json!({"n": 2}));
+    let cast = Cast::new([
+        ("boss", vec![Say::Ask(vec![part("agent/deputy", "x"), hangs])]),
+        ("deputy", vec![Say::Ask(vec![part("agent/helper", "delete")]), Say::Text("deleted")]),
+        ("helper", vec![Say::Ask(vec![delete])]),
+    ]);
+    let parts = stage.parts_of_process(1, &cast);
+    let tools = ActingTools::new(&Arc::default(), [ToolAct::Hang], Duration::from_millis(5));
+    let runtime = Runtime::start(Parts { tools: Arc::new(tools), ..parts }).unwrap();
+    let mut handle = give(&runtime, "a").await;
+    let named = |stage: &Stage, agent: &str| {
+        let rows = stage.store.task_rows(&TaskFilter::default()).unwrap();
+        rows.into_iter().find(|row| row.assigned_agent.as_str() == agent)
+    };
+    let status = |stage: &Stage, agent: &str| named(stage, agent).map(|row| row.status);
+    let waits = Some(TaskStatus::AwaitingHuman);
+    stage.until("the deputy waits", |stage| status(stage, "deputy") == waits).await;
+    assert_eq!(status(&stage, "boss"), Some(TaskStatus::Running));
+    stage.answer(&runtime, named(&stage, "helper").unwrap().id, Verdict::Approve).await;
+    // Nobody resumes anything: the one at work notices.
+    let done = Some(TaskStatus::Completed);
+    stage.until("the deputy is done", |stage| status(stage, "deputy") == done).await;
+    assert_eq!(status(&stage, "boss"), Some(TaskStatus::Running));
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sub_agent_that_waits_for_a_person_is_ended_with_its_parent_even_after_a_crash() {
+    let stage = Stage::new();
+    let delete = ("files/delete", json!({"n": 1}));
+    let cast = Cast::new([
+        ("boss", vec![Say::Ask(vec![part("agent/helper", "x")])]),
+        ("helper", vec![Say::Ask(vec![delete])]),
+    ]);
+    let runtime = stage.process(1, &cast);
+    let mut handle = give(&runtime, "a").await;
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    // The parent is ended, and the process dies before it has ended the sub-agent.
+    let parent = load(&stage.store, handle.id).await.unwrap().state;
+    let commit = polity_store::Commit {
+        stream: parent.stream(),
+        expected_sequence: parent.sequence(),
+        owner_epoch: None,
+        at: parent.task().order().created_at,
+        events: vec![polity_model::event::Event::TaskCancelled],
+        definitions: Vec::new(),
+    };
+    stage.store.commit(commit).await.unwrap();
+    stage.kill(1, runtime);
+    let helper = stage.parts(handle.id)[0].id;
+    let left = orphans(&*stage.store, &*stage.owners).unwrap();
+    assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [helper]);
+    let refused = stage.process(2, &cast).adopt(helper).await.unwrap_err();
+    assert!(refused.to_string().contains("is already cancelled"), "{refused}");
+    assert_eq!(stage.task(helper).status, TaskStatus::Cancelled);
+}
+
 fn tokens(max: u64) -> Option<Budget> {
     serde_json::from_value(json!({ "max_tokens": max })).unwrap()
 }
@@ -434,12 +544,28 @@ async fn a_budget_holds_for_a_task_and_its_sub_agents_and_is_overshot_by_no_more
 }
 
 #[tokio::test(start_paused = true)]
+async fn sub_agents_that_use_far_more_than_their_parent_do_not_break_the_limit_together() {
+    let stage = Stage::new();
+    let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
+    let lines = [("boss", vec![Say::Ask(helpers)]), ("helper", vec![])];
+    let cast = Cast::new(lines);
+    // Each call uses 200 tokens, and the limit allows six.
+    let cast = Arc::new(Cast { weight: 20, ..Arc::into_inner(cast).unwrap() });
+    let runtime = stage.process(1, &cast);
+    let create = CreateTask { budget: tokens(1150), ..CreateTask::new(boss(), "a") };
+    let mut handle = runtime.create(create).await.unwrap();
+    handle.wait().await.unwrap();
+    let total = stage.task(handle.id).total_usage;
+    assert_eq!(total.input_tokens + total.output_tokens, 1200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn far_from_its_limit_a_budget_holds_no_one_up() {
     let stage = Stage::new();
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
     let cast = Cast::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
     let runtime = stage.process(1, &cast);
-    let create = CreateTask { budget: tokens(1000), ..CreateTask::new(boss(), "a") };
+    let create = CreateTask { budget: tokens(100_000), ..CreateTask::new(boss(), "a") };
     let mut handle = runtime.create(create).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(cast.at_once_most(), 8);

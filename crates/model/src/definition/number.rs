@@ -78,6 +78,11 @@ number_type!(
     { "type": "number", "exclusiveMinimum": 0 }
 );
 
+impl Usd {
+    /// Nothing.
+    pub const ZERO: Self = Self(0.0);
+}
+
 impl Temperature {
     /// The temperature of an agent that does not say.
     pub const DEFAULT: Self = Self(0.7);

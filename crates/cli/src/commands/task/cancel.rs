@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use polity_engine::clock::SystemClock;
 use polity_engine::decide::Rejection;
-use polity_engine::runtime::{EngineError, cancel as steer_cancel};
+use polity_engine::runtime::{EngineError, cancel as steer_cancel, top_of};
 use polity_model::machine::task::TaskStatus::Cancelled;
 use polity_store::Store;
 
@@ -13,7 +13,7 @@ use crate::app::{App, block_on};
 use crate::args::TaskArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{print_json, say, task as view};
+use crate::view::{note, print_json, say, task as view};
 
 /// How long to wait for the owner to carry a cancel out. It notices within a fifth of a second.
 const OWNER_SECONDS_MAX: u64 = 10;
@@ -59,6 +59,10 @@ pub(crate) fn cancel(app: &App, args: &TaskArgs) -> CliResult {
         print_json(&task)?;
     } else {
         say!("task {} is {}", task.id, view::status_text(&task))?;
+        let top = top_of(&reader, row)?;
+        if top.id != id && top.owner.is_none() {
+            note!("task {} goes on with `polity task resume {}`", top.id, top.id);
+        }
     }
     Ok(Exit::Done)
 }

@@ -1,7 +1,7 @@
 //! `polity task resume`: goes on with what a process left when it ended.
 
 use polity_engine::decide::Rejection;
-use polity_engine::runtime::{EngineError, orphans};
+use polity_engine::runtime::{EngineError, orphans, top_of};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
@@ -23,7 +23,8 @@ pub(crate) fn resume(app: &App, args: &ResumeArgs) -> CliResult {
 
 fn one(app: &App, id: &str, tape: &TapeArgs) -> CliResult {
     let reader = app.reader()?;
-    let row = app.task_row(&reader, id)?;
+    // A sub-agent goes on with the task that it is a part of.
+    let row = top_of(&reader, app.task_row(&reader, id)?)?;
     let home = app.definitions()?;
     let agent = row.assigned_agent.as_str();
     let file = TapeFile::find(tape, agent, Part::Rest)?;

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use polity_model::definition::Price;
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{TaskId, ToolCallId};
+use polity_model::usage::Usage;
 use tokio::time::error::Elapsed;
 
 use super::{Interrupted, Worker, interruption};
+use crate::budget::estimate;
 use crate::closure::Closure;
 use crate::commands::{
     FailureCause, RecordAnswer, RecordFailure, RecordToolFailure, RecordToolReply, RetryExecution,
@@ -44,7 +47,14 @@ impl Worker {
                 }
                 Err(error) => return Err(NotCalled::Tools(error)),
             }
-            let permit = allowance.permit().await.map_err(NotCalled::Budget)?;
+            let expected = match closure.llm() {
+                Some(llm) if !allowance.is_unlimited() => {
+                    let price = shared.parts.models.price(closure).unwrap_or(Price::FREE);
+                    estimate(state.history(), llm, price)
+                }
+                Some(_) | None => Usage::default(),
+            };
+            let permit = allowance.permit(expected).await.map_err(NotCalled::Budget)?;
             // Servers that had to be started first are not the model's doing.
             began = shared.parts.clock.now();
             let request = ModelRequest {
@@ -118,7 +128,7 @@ impl Worker {
     /// Has a sub-agent work on the side.
     pub(super) fn open_session(&mut self, call_id: ToolCallId) {
         let Some(order) = self.session_order(call_id) else { return };
-        self.tools.spawn(session::hold(Arc::clone(&self.shared), order));
+        self.tools.spawn(session::attend(Arc::clone(&self.shared), order));
     }
 
     fn session_order(&self, call_id: ToolCallId) -> Option<SessionOrder> {
@@ -193,7 +203,7 @@ async fn sleep_until(shared: &Shared, time: Timestamp) {
     tokio::time::sleep(left.unsigned_abs()).await;
 }
 
-fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 {
+pub(in crate::runtime) fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 {
     u64::try_from(ended.duration_since(began).as_millis()).unwrap_or(0)
 }
 

@@ -17,6 +17,7 @@ use crate::definition::problem::Finding;
 use crate::definition::value::{EnvName, HttpUrl, SUB_AGENT_SERVER, Text, ToolName, ToolPattern};
 use crate::definition::{nonzero_u32, nonzero_u64};
 use crate::name::Name;
+use crate::usage::Cost;
 
 const MAX_ITERATIONS_DEFAULT: NonZeroU32 = nonzero_u32(10);
 const MAX_RETRIES_DEFAULT: u32 = 3;
@@ -128,6 +129,19 @@ pub struct Price {
     pub input_per_million_usd: Usd,
     /// US dollars for a million tokens that the model writes.
     pub output_per_million_usd: Usd,
+}
+
+impl Price {
+    /// What costs its owner nothing by the token.
+    pub const FREE: Self =
+        Self { input_per_million_usd: Usd::ZERO, output_per_million_usd: Usd::ZERO };
+
+    /// What this many tokens cost, read and written.
+    pub fn of(&self, input_tokens: u64, output_tokens: u64) -> Cost {
+        let mut cost = Cost::of_tokens(input_tokens, self.input_per_million_usd.get());
+        cost += Cost::of_tokens(output_tokens, self.output_per_million_usd.get());
+        cost
+    }
 }
 
 /// What one task may spend.
