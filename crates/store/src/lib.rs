@@ -54,6 +54,15 @@ pub struct TaskFilter {
     pub limit: Option<u32>,
 }
 
+/// A task with all that are parts of it, summed up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// How many tasks there are, itself included.
+    pub tasks: u64,
+    /// What they have used.
+    pub usage: Usage,
+}
+
 /// The journal with its projections.
 ///
 /// Reads block for as long as the disk takes: call them where blocking is allowed. A commit does
@@ -87,8 +96,8 @@ pub trait Store: Send + Sync {
     /// The task with its texts: what was asked and what came out.
     fn task(&self, row: &TaskRow) -> Result<Task, StoreError>;
 
-    /// What a task and its sub-agents, and theirs in turn, have used.
-    fn usage_of_tree(&self, task: TaskId) -> Result<Usage, StoreError>;
+    /// A task and its sub-agents, and theirs in turn, summed up.
+    fn tree(&self, task: TaskId) -> Result<Tree, StoreError>;
 
     /// The oldest task that waits for its turn with this owner, of those created after a position.
     /// The tasks of sub-agents do not wait: their parents wait for them.

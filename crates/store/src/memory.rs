@@ -17,7 +17,7 @@ use polity_model::usage::Usage;
 
 use crate::commit::{Commit, CommitError, CommitTicket, Committed};
 use crate::projection::{Changes, CheckpointRow, SpendingRow, TaskRow, day_of, into_message};
-use crate::{Header, Store, StoreError, TaskFilter};
+use crate::{Header, Store, StoreError, TaskFilter, Tree};
 
 /// A journal that lives as long as the process.
 #[derive(Debug, Default)]
@@ -112,10 +112,13 @@ impl Tables {
         self.tasks.insert(task, row);
     }
 
-    fn usage_of_tree(&self, task: TaskId) -> Usage {
-        let mut sum = self.tasks.get(&task).map(|row| row.usage).unwrap_or_default();
+    fn tree(&self, task: TaskId) -> Tree {
+        let Some(row) = self.tasks.get(&task) else { return Tree::default() };
+        let mut sum = Tree { tasks: 1, usage: row.usage };
         for row in self.tasks.values().filter(|row| row.parent_task_id == Some(task)) {
-            sum += self.usage_of_tree(row.id);
+            let below = self.tree(row.id);
+            sum.tasks += below.tasks;
+            sum.usage += below.usage;
         }
         sum
     }
@@ -188,7 +191,7 @@ impl Store for MemoryStore {
         event(Some(row.created_position))
             .and_then(|created| {
                 let (result, failure) = (event(row.result_position), event(row.failure_position));
-                row.with_texts(created, result, failure, tables.usage_of_tree(row.id))
+                row.with_texts(created, result, failure, tables.tree(row.id).usage)
             })
             .ok_or_else(|| StoreError::Unreadable {
                 place: format!("{:?}", row.created_position),
@@ -196,8 +199,8 @@ impl Store for MemoryStore {
             })
     }
 
-    fn usage_of_tree(&self, task: TaskId) -> Result<Usage, StoreError> {
-        Ok(self.tables().usage_of_tree(task))
+    fn tree(&self, task: TaskId) -> Result<Tree, StoreError> {
+        Ok(self.tables().tree(task))
     }
 
     fn next_pending(

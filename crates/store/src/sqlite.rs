@@ -19,14 +19,13 @@ use polity_model::execution::AgentExecution;
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::message::Message;
 use polity_model::task::Task;
-use polity_model::usage::Usage;
 use rusqlite::{Connection, OptionalExtension, params};
 
 pub use backup::restore;
 
 use crate::commit::{Commit, CommitTicket};
 use crate::projection::{CheckpointRow, SpendingRow, TaskRow, into_message};
-use crate::{Header, Store, StoreError, TaskFilter};
+use crate::{Header, Store, StoreError, TaskFilter, Tree};
 use open::Reader;
 use rows::{StreamKey, decode_event};
 use writer::Writer;
@@ -219,7 +218,7 @@ impl Store for SqliteStore {
             };
             let created = event(Some(row.created_position))?;
             let (result, failure) = (event(row.result_position)?, event(row.failure_position)?);
-            let total = tables::usage_of_tree(connection, row.id)?;
+            let total = tables::tree(connection, row.id)?.usage;
             Ok(created.and_then(|created| row.with_texts(created, result, failure, total)))
         })?;
         task.ok_or_else(|| StoreError::Unreadable {
@@ -228,8 +227,8 @@ impl Store for SqliteStore {
         })
     }
 
-    fn usage_of_tree(&self, task: TaskId) -> Result<Usage, StoreError> {
-        self.query(|connection| tables::usage_of_tree(connection, task))
+    fn tree(&self, task: TaskId) -> Result<Tree, StoreError> {
+        self.query(|connection| tables::tree(connection, task))
     }
 
     fn next_pending(

@@ -8,10 +8,9 @@ use polity_model::execution::AgentExecution;
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::message::Message;
 use polity_model::task::Task;
-use polity_model::usage::Usage;
 use polity_store::{
     CheckpointRow, Commit, CommitError, CommitTicket, Header, SpendingRow, Store, StoreError,
-    TaskFilter, TaskRow,
+    TaskFilter, TaskRow, Tree,
 };
 
 /// On which side of a commit the process dies.
@@ -141,8 +140,8 @@ impl Store for MortalStore {
         self.alive()?.task(row)
     }
 
-    fn usage_of_tree(&self, task: TaskId) -> Result<Usage, StoreError> {
-        self.alive()?.usage_of_tree(task)
+    fn tree(&self, task: TaskId) -> Result<Tree, StoreError> {
+        self.alive()?.tree(task)
     }
 
     fn next_pending(

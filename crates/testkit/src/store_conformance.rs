@@ -10,7 +10,7 @@ use polity_model::ids::{CheckpointId, TaskId, ToolCallId};
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::{ReviewSubject, Verdict};
-use polity_store::{CommitError, Store, TaskFilter};
+use polity_store::{CommitError, Store, TaskFilter, Tree};
 
 use crate::lives::{
     answered, changed, claimed, commit, created, created_under, definition, ended_well,
@@ -355,9 +355,9 @@ pub fn parts_belong_to_their_task(store: &Shared) {
         let events = vec![Event::TaskStarted, answered("x")];
         store.commit(commit(task_id(number), 2, Some(1), events)).wait().unwrap();
     }
-    for (number, tokens) in [(1, 30), (2, 0), (3, 20), (4, 10)] {
-        let usage = store.usage_of_tree(task_id(number)).unwrap();
-        assert_eq!(usage.total_tokens(), tokens);
+    for (number, tasks, tokens) in [(1, 4, 30), (2, 1, 0), (3, 2, 20), (4, 1, 10)] {
+        let Tree { tasks: found, usage } = store.tree(task_id(number)).unwrap();
+        assert_eq!((found, usage.total_tokens()), (tasks, tokens));
         let row = store.task_row(task_id(number)).unwrap().unwrap();
         assert_eq!(store.task(&row).unwrap().total_usage, usage.report());
     }

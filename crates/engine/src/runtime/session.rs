@@ -181,7 +181,10 @@ impl Shared {
             let loaded = match found {
                 Some(Some(ended)) => return Ok(Attended::Answered(summary(ended))),
                 Some(None) => self.claim(id).await,
-                None => self.create(new_task(&order)).await,
+                None => match self.one_too_many(order.parent).await? {
+                    Some(why) => return Ok(Attended::Answered(failed(why))),
+                    None => self.create(new_task(&order)).await,
+                },
             };
             let status = match loaded {
                 Ok(loaded) => {
@@ -214,6 +217,26 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Why a task may open no more sub-agents, if that is so: those of the whole that it is a part of
+    /// count.
+    async fn one_too_many(&self, task: TaskId) -> Result<Option<String>, EngineError> {
+        let limit = self.parts.limits.sub_agents;
+        let tree = load::blocking(&self.parts.store, move |store| {
+            let mut root = task;
+            while let Some(parent) = store.task_row(root)?.and_then(|row| row.parent_task_id) {
+                root = parent;
+            }
+            store.tree(root)
+        });
+        let is_full = tree.await?.tasks > u64::from(limit.get());
+        Ok(is_full.then(|| {
+            format!(
+                "error: the sub-agent was not called: {limit} have worked for this task, the most \
+                 that limits.sub_agents allows"
+            )
+        }))
     }
 
     /// Ends the sub-agents of a task that has ended, and waits until they have.
@@ -300,9 +323,9 @@ impl Shared {
         closure: &Closure,
         budget: Budget,
     ) -> Result<(), EngineError> {
-        let spent =
-            load::blocking(&self.parts.store, move |store| store.usage_of_tree(task)).await?;
-        self.ledger.open(task, Purse { agent: closure.agent.name.clone(), budget, spent });
+        let tree = load::blocking(&self.parts.store, move |store| store.tree(task)).await?;
+        let (agent, spent) = (closure.agent.name.clone(), tree.usage);
+        self.ledger.open(task, Purse { agent, budget, spent });
         Ok(())
     }
 }

@@ -333,7 +333,7 @@ fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &[TaskId]) {
         let Event::TaskCreated(created) = &events[0].event else { panic!("{:?}", events[0]) };
         let closure = Closure::load(journal, &created.assigned_agent, &created.pins).unwrap();
         let folded = TaskState::load(&closure, events).unwrap().snapshot();
-        let total_usage = journal.usage_of_tree(row.id).unwrap().report();
+        let total_usage = journal.tree(row.id).unwrap().usage.report();
         let folded = Task { total_usage, ..folded };
         assert_eq!(journal.task(&row).unwrap(), folded, "the rows say what the events say");
         if let Some(parent) = row.parent_task_id {

@@ -20,6 +20,7 @@ const INPUT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(10 << 20);
 const OUTPUT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(100 << 20);
 const SUB_AGENT_DEPTH_DEFAULT: NonZeroU32 = nonzero_u32(4);
 const SUB_AGENT_FAN_OUT_DEFAULT: NonZeroU32 = nonzero_u32(16);
+const SUB_AGENTS_DEFAULT: NonZeroU32 = nonzero_u32(1000);
 
 /// The settings of a home.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -137,6 +138,9 @@ struct LimitsFile {
     /// The most sub-agents that one answer of a model may hand work to.
     #[schemars(extend("default" = SUB_AGENT_FAN_OUT_DEFAULT))]
     sub_agent_fan_out: Option<NonZeroU32>,
+    /// The most sub-agents that work for one task, at all depths and over all turns.
+    #[schemars(extend("default" = SUB_AGENTS_DEFAULT))]
+    sub_agents: Option<NonZeroU32>,
 }
 
 /// What is masked besides known secrets.
@@ -210,6 +214,8 @@ pub struct Limits {
     pub sub_agent_depth: NonZeroU32,
     /// The most sub-agents that one answer of a model may hand work to.
     pub sub_agent_fan_out: NonZeroU32,
+    /// The most sub-agents that work for one task, at all depths and over all turns.
+    pub sub_agents: NonZeroU32,
 }
 
 /// What is masked besides known secrets.
@@ -276,6 +282,7 @@ impl SettingsFile {
                 input_bytes: limits.input_bytes.unwrap_or(INPUT_BYTES_DEFAULT),
                 output_bytes: limits.output_bytes.unwrap_or(OUTPUT_BYTES_DEFAULT),
                 sub_agent_depth: limits.sub_agent_depth.unwrap_or(SUB_AGENT_DEPTH_DEFAULT),
+                sub_agents: limits.sub_agents.unwrap_or(SUB_AGENTS_DEFAULT),
                 sub_agent_fan_out: limits.sub_agent_fan_out.unwrap_or(SUB_AGENT_FAN_OUT_DEFAULT),
             },
             redaction: Redaction { emails: redaction.emails.unwrap_or(false), patterns },

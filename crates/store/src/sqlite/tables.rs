@@ -14,8 +14,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use super::rows::{
     StreamKey, decode_json, decode_state, micros, timestamp, timestamp_maybe, unreadable,
 };
-use crate::TaskFilter;
 use crate::projection::{Changes, CheckpointRow, SpendingRow, TaskRow, day_of};
+use crate::{TaskFilter, Tree};
 
 const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
 
@@ -91,9 +91,9 @@ pub(super) fn next_pending(
         .optional()
 }
 
-/// What a task and all that are parts of it have used.
-pub(super) fn usage_of_tree(connection: &Connection, task: TaskId) -> rusqlite::Result<Usage> {
-    let mut sum = Usage::default();
+/// A task and all that are parts of it, summed up.
+pub(super) fn tree(connection: &Connection, task: TaskId) -> rusqlite::Result<Tree> {
+    let mut sum = Tree::default();
     let mut statement = connection.prepare_cached(
         "WITH RECURSIVE tree (task_id) AS ( \
            SELECT ?1 UNION \
@@ -103,7 +103,8 @@ pub(super) fn usage_of_tree(connection: &Connection, task: TaskId) -> rusqlite::
     )?;
     let mut rows = statement.query([task.as_bytes()])?;
     while let Some(row) = rows.next()? {
-        sum += usage(row, 0)?;
+        sum.tasks += 1;
+        sum.usage += usage(row, 0)?;
     }
     Ok(sum)
 }

@@ -1,0 +1,200 @@
+//! Models that follow lines of their own, and a stage for agents that hand work to one another.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use polity_engine::closure::Closure;
+use polity_engine::commands::{AnswerReview, CreateTask};
+use polity_engine::driver::{
+    AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
+};
+use polity_engine::runtime::{Parts, Runtime, TaskHandle, load};
+use polity_model::definition::{Limits, Price};
+use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::ids::TaskId;
+use polity_model::review::Verdict;
+use polity_model::task::Task;
+use polity_model::usage::{Cost, Usage};
+use polity_store::{MemoryStore, Store, TaskFilter, TaskRow};
+use polity_testkit::lives::instance_id;
+use polity_testkit::runtime::{Register, boss, parts};
+use serde_json::{Value, json};
+
+/// What a model says, by who it is and what it was told last.
+#[derive(Debug, Clone)]
+pub(crate) enum Say {
+    Text(&'static str),
+    /// Calls, each a tool with what it is called with.
+    Ask(Vec<(&'static str, Value)>),
+    Fail,
+    Hang,
+}
+
+pub(crate) fn part(tool: &'static str, what: &str) -> (&'static str, Value) {
+    (tool, json!({"task_description": what}))
+}
+
+pub(crate) type Lines = BTreeMap<&'static str, Vec<Say>>;
+
+/// Models that each follow their own lines, and remember all that they were shown.
+pub(crate) struct Cast {
+    lines: Lines,
+    /// What was shown, by conversation.
+    shown: Mutex<BTreeMap<String, Vec<String>>>,
+    at_once: Mutex<(u32, u32)>,
+    /// How many times ten tokens each call uses.
+    weight: u64,
+}
+
+impl Cast {
+    pub(crate) fn new(lines: impl IntoIterator<Item = (&'static str, Vec<Say>)>) -> Arc<Self> {
+        Self::weighing(1, lines)
+    }
+
+    /// Models of which each call uses so many times ten tokens.
+    pub(crate) fn weighing(
+        weight: u64,
+        lines: impl IntoIterator<Item = (&'static str, Vec<Say>)>,
+    ) -> Arc<Self> {
+        let (shown, at_once) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { lines: lines.into_iter().collect(), shown, at_once, weight })
+    }
+
+    pub(crate) fn shown(&self) -> BTreeMap<String, Vec<String>> {
+        self.shown.lock().unwrap().clone()
+    }
+
+    pub(crate) fn at_once_most(&self) -> u32 {
+        self.at_once.lock().unwrap().1
+    }
+}
+
+impl Models for Cast {
+    fn ready(&self, _closure: &Closure) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    fn price(&self, _closure: &Closure) -> Option<Price> {
+        Some(Price::FREE)
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+    ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
+        let said: Vec<String> =
+            request.history.iter().map(|message| message.content().to_owned()).collect();
+        self.shown.lock().unwrap().insert(request.place.session.to_owned(), said);
+        let agent = request.closure.agent.name.as_str();
+        let turn = request.place.turn as usize - 1;
+        let line = self.lines[agent].get(turn).cloned().unwrap_or(Say::Text("done"));
+        Box::pin(async move {
+            {
+                let mut at_once = self.at_once.lock().unwrap();
+                at_once.0 += 1;
+                at_once.1 = at_once.1.max(at_once.0);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            self.at_once.lock().unwrap().0 -= 1;
+            let usage = Usage {
+                input_tokens: 9 * self.weight,
+                output_tokens: self.weight,
+                cost: Cost::of_tokens(10 * self.weight, 100.0),
+            };
+            let reply = |content: &str, tool_calls| {
+                let content = content.to_owned();
+                Ok(ModelReply { content, tool_calls, usage, is_cut: false, mark: None })
+            };
+            match line {
+                Say::Text(text) => reply(text, Vec::new()),
+                Say::Ask(calls) => reply("", calls.into_iter().map(asked).collect()),
+                Say::Fail => {
+                    let (category, message) = (ErrorCategory::Permanent, "no such model".into());
+                    Err(ModelFailure::new(Failure { category, message }))
+                }
+                Say::Hang => std::future::pending().await,
+            }
+        })
+    }
+}
+
+fn asked((tool, arguments): (&'static str, Value)) -> AskedTool {
+    let (server, tool) = tool.split_once('/').unwrap();
+    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    let (server, tool) = (server.to_owned(), tool.to_owned());
+    AskedTool { server, tool, arguments: AskedArguments::Object(arguments), signature: None }
+}
+
+pub(crate) struct Stage {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) owners: Arc<Register>,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        Self { store: Arc::new(MemoryStore::new()), owners: Arc::default() }
+    }
+
+    pub(crate) fn process(&self, number: u64, models: &Arc<Cast>) -> Runtime {
+        self.limited(number, models, |limits| limits)
+    }
+
+    pub(crate) fn parts_of_process(&self, number: u64, models: &Arc<Cast>) -> Parts {
+        let (store, models) = (Arc::clone(&self.store), Arc::clone(models) as Arc<dyn Models>);
+        parts(store, models, &self.owners, instance_id(number), number)
+    }
+
+    pub(crate) fn limited(
+        &self,
+        number: u64,
+        models: &Arc<Cast>,
+        limit: fn(Limits) -> Limits,
+    ) -> Runtime {
+        let parts = self.parts_of_process(number, models);
+        let limits = limit(parts.limits);
+        Runtime::start(Parts { limits, ..parts }).unwrap()
+    }
+
+    pub(crate) fn kill(&self, number: u64, runtime: Runtime) {
+        drop(runtime);
+        self.owners.died(instance_id(number));
+    }
+
+    pub(crate) fn task(&self, id: TaskId) -> Task {
+        self.store.task(&self.store.task_row(id).unwrap().unwrap()).unwrap()
+    }
+
+    pub(crate) fn parts(&self, of: TaskId) -> Vec<TaskRow> {
+        let filter = TaskFilter { parent: Some(of), ..TaskFilter::default() };
+        let mut rows = self.store.task_rows(&filter).unwrap();
+        rows.reverse();
+        rows
+    }
+
+    pub(crate) fn said(&self, id: TaskId) -> Vec<String> {
+        let messages = self.store.messages(id).unwrap();
+        messages.iter().map(|message| message.content().to_owned()).collect()
+    }
+
+    pub(crate) async fn until(&self, what: &str, look: impl Fn(&Self) -> bool) {
+        for _ in 0..1000 {
+            if look(self) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("waited in vain until {what}");
+    }
+
+    pub(crate) async fn answer(&self, runtime: &Runtime, id: TaskId, verdict: Verdict) {
+        let state = load(&self.store, id).await.unwrap().state;
+        let checkpoint_id = state.review().unwrap().checkpoint_id;
+        let answer = AnswerReview { checkpoint_id, verdict, message: None, by: "ada".to_owned() };
+        runtime.answer(id, answer).await.unwrap();
+    }
+}
+
+pub(crate) async fn give(runtime: &Runtime, what: &str) -> TaskHandle {
+    runtime.create(CreateTask::new(boss(), what)).await.unwrap()
+}
