@@ -27,6 +27,9 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// of very many would end the process.
 const REFERENCES_MAX: usize = 1000;
 
+/// How many faults of one schema are told; one with more is no schema at all.
+const FAULTS_MAX: usize = 50;
+
 /// A schema that is none. It has at least one fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", listed(.faults))]
@@ -76,6 +79,9 @@ impl InvalidSchema {
         } else if let Ok(meta) = jsonschema::meta::validator_for(schema) {
             // Compiling stops at the first problem, and people want to see all of them.
             for error in meta.iter_errors(schema) {
+                if faults.len() >= FAULTS_MAX {
+                    break;
+                }
                 add(&mut faults, &error);
             }
         }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::definition::checker::Checker;
-use crate::definition::decode::PROBLEMS_PER_FILE_MAX;
 use crate::definition::path::Path;
 use crate::definition::problem::Finding;
 use crate::shape::{InvalidSchema, SchemaFault, Shape};
@@ -53,7 +52,7 @@ impl OutputSchema {
         match Self::new(json) {
             Ok(schema) => Some(schema),
             Err(invalid) => {
-                for fault in invalid.faults.into_iter().take(PROBLEMS_PER_FILE_MAX) {
+                for fault in invalid.faults {
                     report(fault, path, checker);
                 }
                 None
