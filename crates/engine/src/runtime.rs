@@ -244,6 +244,11 @@ impl Runtime {
         Ok(steered)
     }
 
+    /// This process.
+    pub fn instance(&self) -> InstanceId {
+        self.shared.parts.instance
+    }
+
     /// What is committed from now on, as it becomes durable. One that falls behind is told so and
     /// reads the journal.
     pub fn subscribe(&self) -> broadcast::Receiver<Live> {

@@ -50,6 +50,8 @@ enum StartError {
     Client(String),
     #[error(transparent)]
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
+    #[error(transparent)]
+    Store(#[from] polity_store::StoreError),
     #[error("its thread cannot be started: {0}")]
     Thread(#[from] std::io::Error),
 }
@@ -105,7 +107,8 @@ impl Sending {
         let executor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let (report, delivered) = oneshot::channel();
-        let (live, teller) = (runtime.subscribe(), Teller::new(Arc::clone(store)));
+        let (live, last) = (runtime.subscribe(), store.last_position()?);
+        let teller = Teller::new(Arc::clone(store), runtime.instance(), last);
         std::thread::Builder::new().name("telemetry".to_owned()).spawn(move || {
             let delivery = executor.block_on(send(live, teller, &exporter, stopped));
             // Who no longer waits for it does not want to know.

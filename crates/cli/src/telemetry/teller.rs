@@ -1,13 +1,13 @@
 //! The events of all tasks, told as spans. It keeps the tasks that someone works on; what it must
 //! know of any other it reads from the journal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use opentelemetry::trace::SpanId;
 use opentelemetry_sdk::trace::SpanData;
-use polity_model::event::{Event, Recorded, Sequence, StreamId, TaskCreated, ToolChange};
-use polity_model::ids::{TaskId, ToolCallId};
+use polity_model::event::{Event, Position, Recorded, Sequence, StreamId, TaskCreated, ToolChange};
+use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_store::{Store, StoreError};
 
 use super::model::ModelFacts;
@@ -17,22 +17,30 @@ use super::task::{Origin, TaskSpans};
 /// How many tasks may stand above one another before a journal is taken to be broken.
 const PARENTS_MAX: u32 = 64;
 
+/// How many events one look at the journal reads at most; the rest is read after it.
+const HEADERS_MAX: u32 = 1000;
+
 /// Tells events as spans, as they come.
 pub(super) struct Teller {
     store: Arc<dyn Store>,
+    /// This process, whose work is told.
+    instance: InstanceId,
     open: BTreeMap<TaskId, TaskSpans>,
+    /// The newest event that was told.
+    last: Position,
 }
 
 impl Teller {
-    /// A teller that knows of no task yet.
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, open: BTreeMap::new() }
+    /// A teller that knows of no task yet, and tells what comes after a position.
+    pub(super) fn new(store: Arc<dyn Store>, instance: InstanceId, last: Position) -> Self {
+        Self { store, instance, open: BTreeMap::new(), last }
     }
 
     /// The spans that end with this event. Where the journal cannot be read there are none: the
     /// task itself will have more to say about that.
     pub(super) fn tell(&mut self, recorded: &Recorded) -> Vec<SpanData> {
         let mut ended = Vec::new();
+        self.last = self.last.max(recorded.position);
         if let StreamId::Task(id) = recorded.stream
             && let Err(error) = self.tell_task(id, recorded, &mut ended)
         {
@@ -43,18 +51,44 @@ impl Teller {
 
     /// The spans that ended with events that were missed.
     pub(super) fn catch_up(&mut self) -> Vec<SpanData> {
-        let mut ended = Vec::new();
-        let ids: Vec<_> = self.open.keys().copied().collect();
-        for id in ids {
-            let Some(task) = self.open.get(&id) else { continue };
-            match self.store.events(&StreamId::Task(id), task.seen()) {
-                Ok(missed) => missed.iter().for_each(|recorded| ended.extend(self.tell(recorded))),
-                Err(error) => {
-                    tracing::debug!(%id, %error, "the spans of a task cannot be told");
-                }
+        let missed = self.missed().unwrap_or_else(|error| {
+            tracing::debug!(%error, "the spans of what was missed cannot be told");
+            Vec::new()
+        });
+        missed.iter().flat_map(|recorded| self.tell(recorded)).collect()
+    }
+
+    /// The events of this process's tasks since the newest that was told, task by task.
+    fn missed(&self) -> Result<Vec<Recorded>, StoreError> {
+        let mut streams = BTreeSet::new();
+        let mut after = self.last;
+        loop {
+            let headers = self.store.headers_after(after, HEADERS_MAX)?;
+            let Some(newest) = headers.last() else { break };
+            after = newest.position;
+            streams.extend(headers.into_iter().map(|header| header.stream));
+        }
+        // A task that is told already may have missed events before the newest of all, too.
+        streams.extend(self.open.keys().copied().map(StreamId::Task));
+        let mut missed = Vec::new();
+        for stream in streams {
+            let StreamId::Task(id) = stream else { continue };
+            if let Some(task) = self.open.get(&id) {
+                missed.extend(self.store.events(&stream, task.seen())?);
+                continue;
+            }
+            let mut events = self.store.events(&stream, Sequence::default())?;
+            events.retain(|recorded| recorded.position > self.last);
+            if events.iter().any(|recorded| self.claims(&recorded.event)) {
+                missed.extend(events);
             }
         }
-        ended
+        Ok(missed)
+    }
+
+    /// Whether this process made a task its own: the work of others is told by them.
+    fn claims(&self, event: &Event) -> bool {
+        matches!(event, Event::TaskClaimed { instance, .. } if *instance == self.instance)
     }
 
     fn tell_task(

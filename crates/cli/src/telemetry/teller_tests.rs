@@ -28,7 +28,7 @@ impl Journal {
     }
 
     fn teller(&self) -> Teller {
-        Teller::new(Arc::clone(&self.store))
+        Teller::new(Arc::clone(&self.store), instance_id(1), Position::default())
     }
 
     fn write(&mut self, task: TaskId, events: impl IntoIterator<Item = Event>) -> Vec<Recorded> {
@@ -356,6 +356,23 @@ fn what_was_missed_is_made_up_for_and_nothing_is_told_twice() {
     spans.extend(all(&mut teller, &events[5..7]));
     spans.extend(teller.catch_up());
     assert_eq!(spans, whole);
+}
+
+#[test]
+fn a_task_that_began_and_ended_unseen_is_made_up_for_and_that_of_another_process_is_not() {
+    let mut journal = Journal::new();
+    let work = [called(), answered(), completed()];
+    let seen = journal.write(task_id(1), [begun(), work.to_vec()].concat());
+    let mut teller = journal.teller();
+    all(&mut teller, &seen);
+    let unseen = journal.write(task_id(2), [begun(), work.to_vec()].concat());
+    let mut of_another = [begun(), work.to_vec()].concat();
+    of_another[1] = claimed(instance_id(9), 1);
+    journal.write(task_id(3), of_another);
+    let expected = all(&mut journal.teller(), &unseen);
+    assert!(!expected.is_empty());
+    assert_eq!(teller.catch_up(), expected);
+    assert_eq!(teller.catch_up(), []);
 }
 
 #[test]
