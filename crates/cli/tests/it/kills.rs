@@ -55,6 +55,37 @@ fn no_kill_loses_a_task_or_breaks_the_journal() {
 /// process is killed, each happens at most once; and both do, unless a person was asked.
 #[test]
 fn no_kill_repeats_what_may_not_be_repeated() {
+    let sandbox = home_with_effects();
+    kill_in_the_midst(&sandbox, "worker", 11, rounds(6, 100));
+    check_effects(&sandbox);
+}
+
+/// The same where another agent hands out the work: no sub-agent is opened twice, and each has its
+/// parent's one answer.
+#[test]
+fn no_kill_repeats_what_a_sub_agent_does() {
+    let sandbox = home_with_effects();
+    sandbox.write(
+        "agents/boss.yaml",
+        "{name: boss, kind: llm, role: r, system_prompt: p, sub_agents: [worker],
+          llm_config: {provider: scripted, script: boss}}",
+    );
+    let worker = |part: &str| json!({"tool": "agent/worker", "arguments": {"task_description": format!("$1{part}")}});
+    let script = json!({"rules": [
+        {"when": "^(\\w+)$", "role": "user", "tool_calls": [worker("a"), worker("b")]},
+        {"when": "", "role": "tool", "reply": "done"},
+    ]});
+    sandbox.write("scripts/boss.yaml", &script.to_string());
+    kill_in_the_midst(&sandbox, "boss", 13, rounds(6, 100));
+    check_effects(&sandbox);
+    for task in sandbox.tasks().iter().filter(|task| task["assigned_agent"] == "boss") {
+        let id = task["id"].as_str().unwrap();
+        let (sessions, _) = sandbox.json(&["session", "list", "--task", id]);
+        assert_eq!(sessions.as_array().unwrap().len(), 2, "{sessions}");
+    }
+}
+
+fn home_with_effects() -> Sandbox {
     let sandbox = home("", "{}", &[]);
     let count = |file: &str| json!([{"tool": "kit/count", "arguments": {"file": file}}]);
     let script = json!({"rules": [
@@ -63,9 +94,15 @@ fn no_kill_repeats_what_may_not_be_repeated() {
         {"when": "", "role": "tool", "reply": "done"},
     ]});
     sandbox.write("scripts/worker.yaml", &script.to_string());
-    let mut moments = Moments(11);
-    for round in 0..rounds(6, 100) {
-        let mut child = sandbox.start(&["run", "worker", &format!("t{round}")]);
+    sandbox
+}
+
+/// Runs and resumes tasks that are killed at some moment, and in the end has all of them finished:
+/// a person says of each call in doubt that it was made.
+fn kill_in_the_midst(sandbox: &Sandbox, agent: &str, seed: u64, rounds: u32) {
+    let mut moments = Moments(seed);
+    for round in 0..rounds {
+        let mut child = sandbox.start(&["run", agent, &format!("t{round}")]);
         std::thread::sleep(Duration::from_millis(40 + moments.next_ms(160)));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -76,7 +113,7 @@ fn no_kill_repeats_what_may_not_be_repeated() {
             child.wait().unwrap();
         }
     }
-    for _ in 0..3 {
+    for _ in 0..6 {
         sandbox.polity(&["task", "resume", "--all"]);
         for review in sandbox.json(&["review", "list"]).0.as_array().unwrap() {
             let id = review["task_id"].as_str().unwrap();
@@ -84,8 +121,14 @@ fn no_kill_repeats_what_may_not_be_repeated() {
             assert!([0, 3].contains(&said.code), "{said:?}");
         }
     }
+}
+
+fn check_effects(sandbox: &Sandbox) {
     for task in sandbox.tasks() {
         assert_eq!(task["status"], "completed", "{task}");
+        if task["assigned_agent"] != "worker" {
+            continue;
+        }
         let (trace, _) = sandbox.json(&["task", "trace", task["id"].as_str().unwrap()]);
         let doubts = trace.to_string().matches("doubt_asked").count();
         let mut effects = 0;
