@@ -147,10 +147,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DAYS")]
     pub(crate) retention_days: Option<u32>,
     /// The most US dollars that the task and its sub-agents may spend
-    #[arg(long, value_name = "USD", value_parser = usd_limit)]
+    #[arg(long, value_name = "USD", value_parser = usd_limit, allow_negative_numbers = true)]
     pub(crate) max_cost_usd: Option<UsdLimit>,
     /// The most tokens that the task and its sub-agents may use, read and written together
-    #[arg(long, value_name = "TOKENS")]
+    #[arg(long, value_name = "TOKENS", value_parser = token_limit, allow_negative_numbers = true)]
     pub(crate) max_tokens: Option<NonZeroU64>,
     #[command(flatten)]
     pub(crate) tape: TapeArgs,
@@ -375,6 +375,11 @@ pub(crate) struct RestoreArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// A number of tokens above zero.
+fn token_limit(text: &str) -> Result<NonZeroU64, String> {
+    text.parse().map_err(|_| "must be a whole number above 0".to_owned())
 }
 
 /// An amount above zero.

@@ -62,6 +62,17 @@ impl TapeFile {
             }
             Way::Replay => Some(read(&file)?),
         };
+        if let (Way::Record, Some(other)) =
+            (way, there.as_ref().filter(|there| there.agent() != agent))
+        {
+            let message = format!(
+                "the cassette {} holds a run of agent \"{}\", which recording agent \"{agent}\" \
+                 would replace",
+                file.display(),
+                other.agent()
+            );
+            return Err(CliError::cassette(message).hint("name another file, or remove this one"));
+        }
         let cassette = match (way, part, there) {
             (Way::Record, Part::Whole, _) => None,
             (Way::Record, Part::Rest, None) => {

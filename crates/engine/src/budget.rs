@@ -3,11 +3,11 @@
 //! A budget belongs to a task: its agent has one, or whoever gave the task said so. Everything that
 //! the task and its sub-agents use counts, and a sub-agent is also held to the budgets of those above
 //! it. A call is begun only while less than the limit is spent. Where several are under way at once,
-//! each is expected to read what its conversation weighs and to write a good deal, and no less than
-//! the largest so far; one that would not fit any more waits for the others. So near the limit calls
-//! go one by one, and it is overshot by a call, unless several at once use far more than expected.
+//! each is expected to use as much as the largest of its agent so far, or a great deal where there
+//! was none; one that would not fit any more waits for the others. So near the limit calls go one by
+//! one, and it is overshot by a call, unless several at once use far more than any before them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_model::definition::{Budget, LlmAgent, Price};
@@ -18,8 +18,8 @@ use tokio::sync::Notify;
 
 use crate::driver::History;
 
-/// How many tokens a model is expected to answer with, as long as none has answered with more.
-const OUTPUT_TOKENS_EXPECTED: u64 = 1000;
+/// How many tokens an agent's model is expected to answer with as long as it has not answered once.
+const OUTPUT_TOKENS_UNKNOWN: u64 = 16_000;
 
 /// How much text is about one token.
 const BYTES_PER_TOKEN: usize = 4;
@@ -100,8 +100,8 @@ struct Account {
     /// The calls that are under way, and what they are expected to use.
     under_way: u32,
     expected: Usage,
-    /// The most that one call has read, written and cost.
-    largest: Usage,
+    /// The most that one call of each agent has read, written and cost.
+    largest: BTreeMap<Name, Usage>,
 }
 
 impl Account {
@@ -115,23 +115,44 @@ impl Account {
         Purse { spent, ..self.purse.clone() }.told(|spent, limit| spent >= limit).is_none()
     }
 
-    /// What a call is taken to use while it is under way: no less than any before it.
-    fn reserve(&self, estimate: Usage) -> Usage {
-        Usage {
-            input_tokens: estimate.input_tokens.max(self.largest.input_tokens),
-            output_tokens: estimate.output_tokens.max(self.largest.output_tokens),
-            cost: estimate.cost.max(self.largest.cost),
-        }
+    /// What a call is taken to use while it is under way.
+    fn reserve(&self, estimate: &Estimate) -> Usage {
+        let Estimate { agent, input_tokens, price } = estimate;
+        let known = self.largest.get(agent);
+        let input_tokens = known.map_or(0, |largest| largest.input_tokens).max(*input_tokens);
+        let output_tokens = known.map_or(OUTPUT_TOKENS_UNKNOWN, |largest| largest.output_tokens);
+        let cost = known.map_or(Cost::ZERO, |largest| largest.cost);
+        let cost = cost.max(price.of(input_tokens, output_tokens));
+        Usage { input_tokens, output_tokens, cost }
+    }
+
+    /// A call was made, and used this.
+    fn settle(&mut self, agent: &Name, used: Usage) {
+        self.purse.spent += used;
+        let largest = self.largest.entry(agent.clone()).or_default();
+        largest.input_tokens = largest.input_tokens.max(used.input_tokens);
+        largest.output_tokens = largest.output_tokens.max(used.output_tokens);
+        largest.cost = largest.cost.max(used.cost);
     }
 }
 
-/// What is expected of a call before it is made.
-pub(crate) fn estimate(history: History<'_>, llm: &LlmAgent, price: Price) -> Usage {
-    let said: usize = history.iter().map(|message| message.content().len()).sum();
-    let bytes = said + llm.identity.system_prompt.as_str().len();
-    let input_tokens = (bytes / BYTES_PER_TOKEN) as u64;
-    let output_tokens = OUTPUT_TOKENS_EXPECTED;
-    Usage { input_tokens, output_tokens, cost: price.of(input_tokens, output_tokens) }
+/// What is known of a call before it is made.
+#[derive(Debug, Clone)]
+pub(crate) struct Estimate {
+    agent: Name,
+    /// About how much the model is sent.
+    input_tokens: u64,
+    price: Price,
+}
+
+impl Estimate {
+    /// About a call with this conversation.
+    pub(crate) fn of(history: History<'_>, llm: &LlmAgent, price: Price) -> Self {
+        let said: usize = history.iter().map(|message| message.content().len()).sum();
+        let bytes = said + llm.identity.system_prompt.as_str().len();
+        let input_tokens = (bytes / BYTES_PER_TOKEN) as u64;
+        Self { agent: llm.identity.name.clone(), input_tokens, price }
+    }
 }
 
 /// The budgets that a task is held to: those of the tasks above it, and its own.
@@ -145,6 +166,7 @@ pub(crate) struct Allowance {
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
     allowance: &'a Allowance,
+    agent: Name,
     /// What the call is expected to use, of each budget.
     reserved: Vec<Usage>,
 }
@@ -160,7 +182,7 @@ impl Ledger {
     pub(crate) fn open(&self, task: TaskId, purse: Purse) {
         let mut accounts = self.accounts();
         if accounts.get(&task).is_none_or(|account| account.under_way == 0) {
-            let (expected, largest) = (Usage::default(), Usage::default());
+            let (expected, largest) = (Usage::default(), BTreeMap::new());
             accounts.insert(task, Account { purse, under_way: 0, expected, largest });
         }
     }
@@ -204,12 +226,12 @@ impl Allowance {
     }
 
     /// Whether the task is held to any budget.
-    pub(crate) fn is_unlimited(&self) -> bool {
-        self.tasks.is_empty()
+    pub(crate) fn is_limited(&self) -> bool {
+        !self.tasks.is_empty()
     }
 
-    /// Waits until a call may be made that is expected to use so much. An error says what is used up.
-    pub(crate) async fn permit(&self, estimate: Usage) -> Result<Permit<'_>, String> {
+    /// Waits until a call may be made. An error says what is used up.
+    pub(crate) async fn permit(&self, estimate: &Estimate) -> Result<Permit<'_>, String> {
         loop {
             // Registered before the look, so that a change between the two is not missed.
             let changed = self.ledger.changed.notified();
@@ -221,7 +243,7 @@ impl Allowance {
     }
 
     /// Leave to make a call, if there is room for one now.
-    fn begin(&self, estimate: Usage) -> Result<Option<Permit<'_>>, String> {
+    fn begin(&self, estimate: &Estimate) -> Result<Option<Permit<'_>>, String> {
         let mut accounts = self.ledger.accounts();
         for account in self.tasks.iter().filter_map(|task| accounts.get(task)) {
             if let Some(over) = account.purse.told(|spent, limit| spent >= limit) {
@@ -239,7 +261,7 @@ impl Allowance {
             account.expected += expected;
             reserved.push(expected);
         }
-        Ok(Some(Permit { allowance: self, reserved }))
+        Ok(Some(Permit { allowance: self, agent: estimate.agent.clone(), reserved }))
     }
 }
 
@@ -248,9 +270,9 @@ impl Permit<'_> {
     pub(crate) fn settle(&self, used: Usage) {
         let mut accounts = self.allowance.ledger.accounts();
         for task in &*self.allowance.tasks {
-            let Some(account) = accounts.get_mut(task) else { continue };
-            account.purse.spent += used;
-            account.largest = account.reserve(used);
+            if let Some(account) = accounts.get_mut(task) {
+                account.settle(&self.agent, used);
+            }
         }
     }
 }
@@ -305,39 +327,54 @@ mod tests {
         assert_eq!(Spending::of(&[]), Spending::default());
     }
 
+    fn estimate(agent: &str, input_tokens: u64) -> Estimate {
+        Estimate { agent: agent.parse().unwrap(), input_tokens, price: Price::FREE }
+    }
+
+    fn used(input_tokens: u64) -> Usage {
+        Usage { input_tokens, ..Usage::default() }
+    }
+
+    fn limited_to(tokens: u64) -> (Allowance, TaskId) {
+        let task = TaskId::from_random_bytes([1; 16]);
+        let ledger = Arc::new(Ledger::default());
+        ledger.open(task, purse(json!({ "max_tokens": tokens }), 0));
+        (Allowance::new(&ledger, task, vec![task]), task)
+    }
+
     #[tokio::test]
     async fn near_the_limit_calls_go_one_by_one() {
-        let task = |number| TaskId::from_random_bytes([number; 16]);
-        let ledger = Arc::new(Ledger::default());
-        ledger.open(task(1), purse(json!({"max_tokens": 80}), 0));
-        let allowance = Allowance::new(&ledger, task(2), vec![task(1)]);
-        let none = Usage::default();
-        let first = allowance.permit(none).await.unwrap();
-        first.settle(Usage { input_tokens: 40, ..Usage::default() });
+        let (allowance, _) = limited_to(80);
+        let editor = estimate("editor", 0);
+        let first = allowance.permit(&editor).await.unwrap();
+        assert!(allowance.begin(&editor).unwrap().is_none(), "no one knows what it will use");
+        first.settle(used(40));
         drop(first);
-        let second = allowance.permit(none).await.unwrap();
-        assert!(allowance.begin(none).unwrap().is_none(), "40 and another 40 are all there is");
+        let second = allowance.permit(&editor).await.unwrap();
+        assert!(allowance.begin(&editor).unwrap().is_none(), "40 and another 40 are all there is");
         drop(second);
-        let third = allowance.permit(none).await.unwrap();
-        third.settle(Usage { input_tokens: 60, ..Usage::default() });
-        let refused = allowance.permit(none).await.unwrap_err();
+        let third = allowance.permit(&editor).await.unwrap();
+        third.settle(used(60));
+        let refused = allowance.permit(&editor).await.unwrap_err();
         assert!(refused.contains("100 of 80 tokens"), "{refused}");
     }
 
     #[tokio::test]
-    async fn what_is_known_of_a_call_before_it_is_made_counts() {
-        let task = TaskId::from_random_bytes([1; 16]);
-        let ledger = Arc::new(Ledger::default());
-        ledger.open(task, purse(json!({"max_tokens": 5000}), 0));
-        let allowance = Allowance::new(&ledger, task, vec![task]);
-        let large = Usage { input_tokens: 2000, output_tokens: 1000, ..Usage::default() };
-        let first = allowance.permit(large).await.unwrap();
-        let second = allowance.permit(large).await.unwrap();
-        assert!(allowance.begin(large).unwrap().is_none(), "two are expected to use all");
-        drop((first, second));
-        let again = allowance.permit(large).await.unwrap();
-        assert_eq!(ledger.accounts()[&task].expected, large);
-        drop(again);
-        assert_eq!(ledger.accounts()[&task].expected, Usage::default());
+    async fn what_is_known_of_an_agents_calls_counts() {
+        let (allowance, task) = limited_to(100_000);
+        let small = allowance.permit(&estimate("editor", 10)).await.unwrap();
+        small.settle(used(100));
+        drop(small);
+        // What the editor uses says nothing about a researcher.
+        let researchers: Vec<_> =
+            (0..9).filter_map(|_| allowance.begin(&estimate("researcher", 0)).unwrap()).collect();
+        assert_eq!(researchers.len(), 7);
+        researchers[0].settle(used(500));
+        drop(researchers);
+        let known: Vec<_> =
+            (0..9).filter_map(|_| allowance.begin(&estimate("researcher", 0)).unwrap()).collect();
+        assert_eq!(known.len(), 9);
+        drop(known);
+        assert_eq!(allowance.ledger.accounts()[&task].expected, Usage::default());
     }
 }

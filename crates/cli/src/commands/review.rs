@@ -93,9 +93,14 @@ pub(crate) async fn asked(store: &Arc<dyn Store>, id: TaskId) -> Result<Review, 
             }
             [one] => asks = one.id,
             several => {
-                let ids: Vec<_> = several.iter().map(|row| row.id.to_string()).collect();
+                let mut each = String::new();
+                for row in several.iter().rev() {
+                    let review = Box::pin(asked(store, row.id)).await;
+                    let question = review.map(|review| review.question).unwrap_or_default();
+                    each.extend(["\n  ", &row.id.to_string(), "  ", &harmless(&question)]);
+                }
                 let message = format!("several sub-agents of task {asks} wait for a decision");
-                return Err(CliError::usage(message).hint(format!("name one: {}", ids.join(", "))));
+                return Err(CliError::usage(message).hint(format!("name one of them:{each}")));
             }
         }
     }

@@ -101,7 +101,10 @@ fn show(app: &App, args: &SessionArgs) -> CliResult {
     let row = app
         .task_row(&store, &args.id)
         .map_err(|error| if error.is_not_found() { none() } else { error })?;
-    let parent_task_id = row.parent_task_id.ok_or_else(none)?;
+    let parent_task_id = row.parent_task_id.ok_or_else(|| {
+        CliError::not_found(format!("there is no session {}: that task is no sub-agent's", args.id))
+            .hint(format!("look at it with `polity task show {}`", args.id))
+    })?;
     let task = app.task(&store, &row)?;
     let session = SubAgentSession {
         session_id: session_of_task(row.id),

@@ -43,7 +43,8 @@ impl Line {
             .map_err(|fault| target.failure(&fault))?;
         let calls = answer.calls.into_iter().map(|call| {
             let (server, tool) = names.meant(&call.name);
-            AskedTool { server, tool, arguments: call.arguments, signature: call.signature }
+            let arguments = target.arguments_without_key(call.arguments);
+            AskedTool { server, tool, arguments, signature: call.signature }
         });
         Ok(ModelReply {
             tool_calls: calls.collect(),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use polity_engine::driver::{ModelFailure, NotReady};
+use polity_engine::driver::{AskedArguments, ModelFailure, NotReady};
 use polity_model::definition::{LlmAgent, LlmConfig, Provider};
 use polity_model::failure::Failure;
 use reqwest::Url;
@@ -13,6 +13,7 @@ use super::failure::{Fault, Remedy};
 use super::keys::{self, Key, file_variable};
 use crate::environment::Environment;
 use crate::http::shown_url;
+use crate::secrets::Secrets;
 
 /// How a provider wants to be spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +82,6 @@ impl<'a> Target<'a> {
         Ok(headers)
     }
 
-    /// Says which call failed, and what to do about it. The key is nowhere in it.
     /// What a model says, without the key: whoever stands in for a provider may repeat it.
     pub(super) fn without_key(&self, text: String) -> String {
         match &self.key {
@@ -90,6 +90,24 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// What a model calls a tool with, without the key.
+    pub(super) fn arguments_without_key(&self, arguments: AskedArguments) -> AskedArguments {
+        let Some(held) = &self.key else { return arguments };
+        match arguments {
+            AskedArguments::Object(fields) => {
+                let shows_key =
+                    serde_json::to_string(&fields).is_ok_and(|text| held.key.is_in(&text));
+                let masked = |fields| Secrets::new([held.key.expose()]).removed_from_fields(fields);
+                AskedArguments::Object(if shows_key { masked(fields) } else { fields })
+            }
+            AskedArguments::Unreadable { text, reason } => AskedArguments::Unreadable {
+                text: self.without_key(text),
+                reason: self.without_key(reason),
+            },
+        }
+    }
+
+    /// Says which call failed, and what to do about it. The key is nowhere in it.
     pub(super) fn failure(&self, fault: &Fault) -> ModelFailure {
         let remedy = match (fault.remedy, &self.key) {
             (Remedy::None, _) => String::new(),

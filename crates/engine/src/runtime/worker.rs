@@ -85,6 +85,8 @@ impl Worker {
         // A person may have answered a sub-agent in the moment in which the task was paused for it,
         // and have found that someone was at work.
         while outcome.is_ok() && self.state.is_paused() && self.take_up_again().await? {
+            // Those who looked after its sub-agents are asked again where it goes on.
+            self.tools = JoinSet::new();
             outcome = self.work().await;
         }
         if outcome.is_ok() {

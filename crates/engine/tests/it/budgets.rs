@@ -55,7 +55,7 @@ async fn far_from_its_limit_a_budget_holds_no_one_up() {
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
     let cast = Cast::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
     let runtime = stage.process(1, &cast);
-    let create = CreateTask { budget: tokens(100_000), ..CreateTask::new(boss(), "a") };
+    let create = CreateTask { budget: tokens(1_000_000), ..CreateTask::new(boss(), "a") };
     let mut handle = runtime.create(create).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(cast.at_once_most(), 8);

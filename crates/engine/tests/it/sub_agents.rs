@@ -336,6 +336,33 @@ async fn an_answer_two_steps_below_is_noticed_while_the_top_is_at_work() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_at_any_moment_around_the_pause_is_acted_upon() {
+    // The tool is given up after five seconds, and then the boss has nothing left but to wait.
+    for ms in (4_800..5_300).step_by(20) {
+        let stage = Stage::new();
+        let (delete, hangs) = (("files/delete", json!({"n": 1})), ("files/write", json!({"n": 2})));
+        let cast = Cast::new([
+            ("boss", vec![Say::Ask(vec![part("agent/helper", "x"), hangs])]),
+            ("helper", vec![Say::Ask(vec![delete])]),
+        ]);
+        let parts = stage.parts_of_process(1, &cast);
+        let tools = ActingTools::new(&Arc::default(), [ToolAct::Hang], Duration::from_millis(5));
+        let runtime = Runtime::start(Parts { tools: Arc::new(tools), ..parts }).unwrap();
+        let mut handle = give(&runtime, "a").await;
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        stage.answer(&runtime, stage.parts(handle.id)[0].id, Verdict::Approve).await;
+        // Whoever answers goes on with the whole, unless someone is at work on it.
+        let adopted = runtime.adopt(handle.id).await;
+        let first = handle.wait().await.unwrap();
+        if let Ok(mut adopted) = adopted {
+            adopted.wait().await.unwrap();
+        }
+        let status = stage.task(handle.id).status;
+        assert_eq!(status, TaskStatus::Completed, "answered after {ms} ms, first {first}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_sub_agent_that_waits_for_a_person_is_ended_with_its_parent_even_after_a_crash() {
     let stage = Stage::new();
     let delete = ("files/delete", json!({"n": 1}));

@@ -192,8 +192,10 @@ impl TraceTeller {
         use StepStatus::{Error, Info, Warning};
         let Some(call) = self.calls.find(id) else { return };
         match change {
-            // The review, or the pause, that follows tells of it.
-            ToolChange::Hold { .. } | ToolChange::Wait => {}
+            // The review that follows tells of it.
+            ToolChange::Hold { .. } => {}
+            // What the sub-agent waits for, its own trace tells.
+            ToolChange::Wait => call.waits(),
             ToolChange::Call { tool, arguments, .. } => {
                 if let Some((record, since)) = call.called(at, tool, arguments.as_ref()) {
                     let lost = "called; the process ended before the answer came";

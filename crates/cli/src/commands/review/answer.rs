@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polity_engine::commands::AnswerReview;
 use polity_engine::decide::Rejection;
-use polity_engine::runtime::{EngineError, top_of};
+use polity_engine::runtime::{EngineError, Owners, top_of};
 use polity_model::ids::TaskId;
 use polity_model::review::Verdict;
 use polity_store::Store;
@@ -91,6 +91,8 @@ async fn go_on(app: &App, workshop: &Workshop, tape: &Tape, id: TaskId, detach: 
     if detach {
         if app.json() {
             print_json(&task)?;
+        } else if has_owner(app, workshop, id)? {
+            say!("recorded; another process goes on with the task: `polity task watch {id}`")?;
         } else {
             say!("recorded; the task goes on with `polity task resume {id}`")?;
         }
@@ -115,6 +117,13 @@ async fn go_on(app: &App, workshop: &Workshop, tape: &Tape, id: TaskId, detach: 
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether a process that is alive works on the task, and will notice the answer.
+fn has_owner(app: &App, workshop: &Workshop, id: TaskId) -> Result<bool, CliError> {
+    let row = workshop.store.task_row(id)?;
+    let owner = row.and_then(|row| row.owner);
+    Ok(owner.is_some_and(|owner| Owners::is_alive(&app.instances(), owner)))
 }
 
 /// Who decides: whoever runs this.

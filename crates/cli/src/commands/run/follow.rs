@@ -117,13 +117,22 @@ impl<'a> Views<'a> {
 
     fn see(&mut self, recorded: &Recorded) -> Result<(), CliError> {
         let StreamId::Task(task) = recorded.stream else { return Ok(()) };
-        if task == self.id {
-            self.top.see(recorded);
-            return Ok(());
-        }
-        if let Some((_, view)) = self.nested.get_mut(&task) {
-            self.top.clear();
-            view.see(recorded);
+        let seen = match self.nested.get(&task) {
+            Some((_, view)) => Some(view.seen()),
+            None => (task == self.id).then(|| self.top.seen()),
+        };
+        if let Some(seen) = seen {
+            // What another process wrote in between is only in the journal.
+            if recorded.sequence > seen.plus(1) {
+                return self.catch_up();
+            }
+            match self.nested.get_mut(&task) {
+                Some((_, view)) => {
+                    self.top.clear();
+                    view.see(recorded);
+                }
+                None => self.top.see(recorded),
+            }
             return Ok(());
         }
         if self.others.contains(&task) {

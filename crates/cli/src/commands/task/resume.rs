@@ -95,11 +95,17 @@ fn all(app: &App) -> CliResult {
         workshop.close().await;
         Ok::<_, CliError>((tasks, failed))
     })?;
-    let all_well = failed == 0 && tasks.iter().all(|task| task.status == TaskStatus::Completed);
     if app.json() {
         print_json(&tasks)?;
     } else {
         say!("{}", view::list(&tasks))?;
     }
-    Ok(if all_well { Exit::Done } else { Exit::Failed })
+    let is_well =
+        |task: &Task| [TaskStatus::Completed, TaskStatus::AwaitingHuman].contains(&task.status);
+    let waits = tasks.iter().any(|task| task.status == TaskStatus::AwaitingHuman);
+    Ok(match (failed == 0 && tasks.iter().all(is_well), waits) {
+        (false, _) => Exit::Failed,
+        (true, true) => Exit::AwaitingHuman,
+        (true, false) => Exit::Done,
+    })
 }

@@ -4,7 +4,7 @@ use polity_engine::driver::{AskedArguments, AskedTool};
 use polity_testkit::model_server::{Call, ModelServer, Turn, Wire};
 use serde_json::json;
 
-use super::harness::Caller;
+use super::harness::{Caller, KEY};
 
 fn asked(server: &str, tool: &str, arguments: &serde_json::Value) -> AskedTool {
     AskedTool {
@@ -51,6 +51,24 @@ async fn several_tools_are_asked_for_at_once() {
             asked("files", "write.all", &json!({})),
         ];
         assert_eq!(reply.tool_calls, expected, "{wire:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_a_model_repeats_is_shown_nowhere() {
+    for wire in Wire::ALL {
+        let server = ModelServer::answering(|request| {
+            let name = request.tool_names()[0].to_owned();
+            let object = json!({"path": format!("of {KEY}"), "deep": [{"key": KEY}]}).to_string();
+            let unreadable = format!("[\"{KEY}\"]");
+            Turn::calls([Call::new(&name, &object), Call::new(&name, &unreadable)])
+                .saying(&format!("It is {KEY}."))
+        });
+        let reply = Caller::new(wire, &server).hello().await.unwrap();
+        assert_eq!(reply.content, "It is ***.", "{wire:?}");
+        let masked = json!({"path": "of ***", "deep": [{"key": "***"}]});
+        assert_eq!(reply.tool_calls[0], asked("files", "read", &masked), "{wire:?}");
+        assert!(!format!("{:?}", reply.tool_calls[1]).contains(KEY), "{wire:?}");
     }
 }
 

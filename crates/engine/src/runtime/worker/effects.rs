@@ -7,11 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use polity_model::definition::Price;
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{TaskId, ToolCallId};
-use polity_model::usage::Usage;
 use tokio::time::error::Elapsed;
 
 use super::{Interrupted, Worker, interruption};
-use crate::budget::estimate;
+use crate::budget::Estimate;
 use crate::closure::Closure;
 use crate::commands::{
     FailureCause, RecordAnswer, RecordFailure, RecordToolFailure, RecordToolReply, RetryExecution,
@@ -47,14 +46,14 @@ impl Worker {
                 }
                 Err(error) => return Err(NotCalled::Tools(error)),
             }
-            let expected = match closure.llm() {
-                Some(llm) if !allowance.is_unlimited() => {
+            let permit = match closure.llm() {
+                Some(llm) if allowance.is_limited() => {
                     let price = shared.parts.models.price(closure).unwrap_or(Price::FREE);
-                    estimate(state.history(), llm, price)
+                    let estimate = Estimate::of(state.history(), llm, price);
+                    Some(allowance.permit(&estimate).await.map_err(NotCalled::Budget)?)
                 }
-                Some(_) | None => Usage::default(),
+                Some(_) | None => None,
             };
-            let permit = allowance.permit(expected).await.map_err(NotCalled::Budget)?;
             // Servers that had to be started first are not the model's doing.
             began = shared.parts.clock.now();
             let request = ModelRequest {
@@ -67,7 +66,7 @@ impl Worker {
             };
             let call = shared.parts.models.call(request);
             let answer = tokio::time::timeout(limit, call).await;
-            if let (Ok(Ok(reply)), Some(llm)) = (&answer, closure.llm()) {
+            if let (Ok(Ok(reply)), Some(llm), Some(permit)) = (&answer, closure.llm(), permit) {
                 permit.settle(charged(reply.usage, llm));
             }
             Ok(answer)

@@ -82,6 +82,11 @@ impl Told {
         lost
     }
 
+    /// The sub-agent waits for a person: no one is at work on the call until it is made again.
+    pub(super) fn waits(&mut self) {
+        self.since = None;
+    }
+
     /// The attempt failed.
     pub(super) fn failed(&mut self, error: String, duration_ms: u64) -> ToolCallRecord {
         self.since = None;
