@@ -86,6 +86,9 @@ pub(crate) enum Command {
     /// Look at agents
     #[command(subcommand)]
     Agent(AgentCommand),
+    /// Look at workflows
+    #[command(subcommand)]
+    Workflow(WorkflowCommand),
     /// Look at the conversations of sub-agents
     #[command(subcommand)]
     Session(SessionCommand),
@@ -237,6 +240,42 @@ pub(crate) enum AgentCommand {
 pub(crate) struct AgentArgs {
     /// The agent's name
     pub(crate) name: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkflowCommand {
+    /// List the home's workflows
+    List,
+    /// Show a workflow's definition, with its defaults
+    Show(WorkflowArgs),
+    /// Draw a workflow, on stdout
+    Graph(WorkflowGraphArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct WorkflowArgs {
+    /// The workflow's name
+    pub(crate) name: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct WorkflowGraphArgs {
+    /// The workflow's name
+    pub(crate) name: String,
+    /// What to write the picture in
+    #[arg(long, default_value = "mermaid")]
+    pub(crate) format: PictureFormat,
+}
+
+/// What a picture is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PictureFormat {
+    /// A picture for browsers and documents
+    Svg,
+    /// Text that many web pages and editors show as a picture
+    Mermaid,
+    /// The language of Graphviz
+    Dot,
 }
 
 #[derive(Debug, Subcommand)]

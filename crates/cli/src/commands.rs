@@ -13,6 +13,7 @@ mod schema;
 mod session;
 mod task;
 mod tool;
+mod workflow;
 
 use crate::app::App;
 use crate::args::{Args, Command};
@@ -30,6 +31,7 @@ pub(crate) fn run(args: Args) -> CliResult {
         Command::Run(args) => run::run(&App::new(options)?, args),
         Command::Task(command) => task::task(&App::new(options)?, command),
         Command::Agent(command) => agent::agent(&App::new(options)?, &command),
+        Command::Workflow(command) => workflow::workflow(&App::new(options)?, &command),
         Command::Review(command) => review::review(&App::new(options)?, command),
         Command::Session(command) => session::session(&App::new(options)?, command),
         Command::Tool(command) => tool::tool(&App::new(options)?, command),

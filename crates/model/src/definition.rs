@@ -64,8 +64,8 @@ pub use self::value::{
     TEMPLATE_BYTES_MAX, TOOL_CHARACTERS_MAX, Template, Text, ToolName, ToolPattern,
 };
 pub use self::workflow::{
-    Edge, EdgeTarget, Join, NodeKind, ReviewAction, WorkflowDefinition, WorkflowNode,
-    WorkflowPattern,
+    Edge, EdgeTarget, GraphFormat, Join, NodeKind, NodeMark, NodeMarks, NothingToDraw,
+    ReviewAction, WorkflowDefinition, WorkflowNode, WorkflowPattern,
 };
 
 use self::checker::Checker;

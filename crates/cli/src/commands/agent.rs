@@ -101,7 +101,8 @@ fn show(app: &App, args: &AgentArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-fn plain(value: &Value) -> String {
+/// A value of a definition as people read it.
+pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.trim_end().replace('\n', "\n  "),
         other => other.to_string(),

@@ -20,3 +20,4 @@ mod tasks;
 #[cfg(feature = "otel")]
 mod telemetry;
 mod tools;
+mod workflows;

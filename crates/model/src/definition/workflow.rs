@@ -4,6 +4,7 @@
 
 mod check;
 mod file;
+mod graph;
 mod to_file;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use self::file::WorkflowFile;
+pub use self::graph::{GraphFormat, NodeMark, NodeMarks, NothingToDraw};
 use super::canonical;
 use super::digest::Digest;
 use super::problem::Problem;

@@ -1,0 +1,187 @@
+//! `polity workflow`: what there is to follow, and how it looks.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use polity_model::definition::{
+    GraphFormat, Lookup, NodeKind, NodeMarks, WorkflowDefinition, nearest,
+};
+use polity_model::name::Name;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::agent::plain;
+use crate::app::App;
+use crate::args::{PictureFormat, WorkflowArgs, WorkflowCommand, WorkflowGraphArgs};
+use crate::error::{CliError, CliResult};
+use crate::exit::Exit;
+use crate::view::{count, note, print_bytes, print_json, say, style, table};
+
+pub(crate) fn workflow(app: &App, command: &WorkflowCommand) -> CliResult {
+    match command {
+        WorkflowCommand::List => list(app),
+        WorkflowCommand::Show(args) => show(app, args),
+        WorkflowCommand::Graph(args) => graph(app, args),
+    }
+}
+
+fn list(app: &App) -> CliResult {
+    let home = app.folder.read()?;
+    if !home.problems.is_empty() && app.shows_progress() {
+        let problems = count(home.problems.len(), "problem");
+        note!("{}: {problems} in this home, see `polity check`", style::warning("warning"));
+    }
+    if app.json() {
+        let workflows: Vec<_> = home
+            .workflows
+            .values()
+            .map(|workflow| {
+                json!({
+                    "name": workflow.name,
+                    "nodes": workflow.nodes.len(),
+                    "entry_point": workflow.entry_point,
+                    "patterns": workflow.patterns,
+                    "uses": uses(workflow),
+                    "digest": workflow.digest(),
+                })
+            })
+            .collect();
+        print_json(&workflows)?;
+    } else if home.workflows.is_empty() {
+        say!("no workflows in {}", app.folder.root().display())?;
+    } else {
+        let rows = home.workflows.values().map(|workflow| {
+            let entry = workflow.entry_point.as_ref().map_or("-".to_owned(), ToString::to_string);
+            let uses = uses(workflow).into_iter().collect::<Vec<_>>().join(", ");
+            [workflow.name.to_string(), workflow.nodes.len().to_string(), entry, uses]
+        });
+        say!("{}", table(["NAME", "NODES", "ENTRY", "USES"], rows))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The agents, tools and workflows behind a workflow.
+fn uses(workflow: &WorkflowDefinition) -> BTreeSet<String> {
+    let by_nodes = workflow.nodes.iter().filter_map(|node| match &node.kind {
+        NodeKind::Agent { agent, .. } => Some(agent.to_string()),
+        NodeKind::Tool { tool, .. } => Some(tool.to_string()),
+        NodeKind::Workflow { workflow, .. } => Some(workflow.to_string()),
+        NodeKind::Condition { .. } | NodeKind::Human { .. } | NodeKind::Parallel { .. } => None,
+    });
+    by_nodes.chain(workflow.agents.values().map(ToString::to_string)).collect()
+}
+
+/// The workflow of a name, or why there is none.
+fn find(app: &App, name: &str) -> Result<Arc<WorkflowDefinition>, CliError> {
+    let home = app.folder.read()?;
+    match home.find(name) {
+        Lookup::Workflow(workflow) => Ok(workflow),
+        Lookup::Broken(problems) => {
+            let message = format!("the definition of \"{name}\" is not valid");
+            Err(CliError::invalid(message, problems))
+        }
+        Lookup::Agent(_) => {
+            Err(CliError::unknown_agent(format!("\"{name}\" is an agent, not a workflow"))
+                .hint("`polity workflow list` shows the workflows there are"))
+        }
+        Lookup::Unknown { .. } => {
+            let root = app.folder.root().display();
+            let error =
+                CliError::unknown_agent(format!("there is no workflow \"{name}\" in {root}"));
+            let names = home.workflows.keys().map(Name::as_str);
+            Err(match nearest(name, names) {
+                Some(suggestion) => error.hint(format!("did you mean \"{suggestion}\"?")),
+                None => error.hint("`polity workflow list` shows the workflows there are"),
+            })
+        }
+    }
+}
+
+fn show(app: &App, args: &WorkflowArgs) -> CliResult {
+    let workflow = find(app, &args.name)?;
+    let definition: Map<String, Value> = serde_json::from_str(&workflow.canonical_json())
+        .map_err(|error| CliError::usage(format!("the definition cannot be shown: {error}")))?;
+    if app.json() {
+        print_json(&Shown { workflow: &workflow, definition: &definition })?;
+        return Ok(Exit::Done);
+    }
+    for (name, value) in definition.iter().filter(|(_, value)| !value.is_null()) {
+        let label = style::label(&format!("{name}:"));
+        match (name.as_str(), value) {
+            ("nodes", Value::Object(nodes)) => {
+                say!("{label}")?;
+                for (node, value) in in_order(&workflow, nodes) {
+                    say!("  {} {value}", style::label(&format!("{node}:")))?;
+                }
+            }
+            ("edges", Value::Array(edges)) if !edges.is_empty() => {
+                say!("{label}")?;
+                for edge in edges {
+                    say!("  {edge}")?;
+                }
+            }
+            _ => say!("{label} {}", plain(value))?,
+        }
+    }
+    say!("{} {}", style::label("digest:"), workflow.digest())?;
+    Ok(Exit::Done)
+}
+
+/// The nodes in file order, which means something and which parsed JSON has lost.
+fn in_order<'a>(
+    workflow: &'a WorkflowDefinition,
+    nodes: &'a Map<String, Value>,
+) -> impl Iterator<Item = (&'a str, &'a Value)> {
+    let names = workflow.nodes.iter().map(|node| node.name.as_str());
+    names.filter_map(|name| nodes.get(name).map(|node| (name, node)))
+}
+
+/// A definition as JSON, with its nodes in order and its digest.
+struct Shown<'a> {
+    workflow: &'a WorkflowDefinition,
+    definition: &'a Map<String, Value>,
+}
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.definition {
+            match (name.as_str(), value) {
+                ("nodes", Value::Object(nodes)) => {
+                    map.serialize_entry(name, &Nodes(in_order(self.workflow, nodes).collect()))?;
+                }
+                _ => map.serialize_entry(name, value)?,
+            }
+        }
+        map.serialize_entry("digest", &self.workflow.digest())?;
+        map.end()
+    }
+}
+
+struct Nodes<'a>(Vec<(&'a str, &'a Value)>);
+
+impl Serialize for Nodes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
+}
+
+fn graph(app: &App, args: &WorkflowGraphArgs) -> CliResult {
+    let workflow = find(app, &args.name)?;
+    let format = match args.format {
+        PictureFormat::Svg => GraphFormat::Svg,
+        PictureFormat::Mermaid => GraphFormat::Mermaid,
+        PictureFormat::Dot => GraphFormat::Dot,
+    };
+    let picture = workflow.draw(format, &NodeMarks::new()).map_err(|nothing| {
+        CliError::unsupported(nothing)
+            .hint(format!("see the patterns with `polity workflow show {}`", workflow.name))
+    })?;
+    if app.json() {
+        let name = &workflow.name;
+        print_json(&json!({"name": name, "format": format.as_str(), "graph": picture}))?;
+    } else {
+        print_bytes(picture.as_bytes())?;
+    }
+    Ok(Exit::Done)
+}

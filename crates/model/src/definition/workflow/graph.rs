@@ -1,0 +1,291 @@
+//! A workflow as a picture: SVG, Mermaid or DOT.
+//!
+//! What is to be seen is decided here, once for all formats. `svg`, `mermaid` and `dot` write it
+//! down; only `svg` needs a `layout`, the others are laid out by the programs that read them.
+
+mod dot;
+mod layout;
+mod mermaid;
+mod svg;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use self::layout::ranks;
+use self::text::one_line;
+use super::{Edge, EdgeTarget, Join, NodeKind, WorkflowDefinition, WorkflowNode};
+use crate::name::Name;
+
+/// What a picture is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GraphFormat {
+    /// A picture that needs nothing else to be looked at.
+    Svg,
+    /// Text that many web pages and editors show as a picture.
+    Mermaid,
+    /// The language of Graphviz.
+    Dot,
+}
+
+impl GraphFormat {
+    /// The format as it is named on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Svg => "svg",
+            Self::Mermaid => "mermaid",
+            Self::Dot => "dot",
+        }
+    }
+}
+
+/// How far a node has come, for a picture of a task on its workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NodeMark {
+    /// It ran, and is not needed again so far.
+    Done,
+    /// It is at work.
+    Running,
+    /// It waits for a person.
+    Waiting,
+    /// It failed.
+    Failed,
+}
+
+impl NodeMark {
+    /// Every mark, in the order of the legend.
+    pub const ALL: [Self; 4] = [Self::Done, Self::Running, Self::Waiting, Self::Failed];
+
+    /// The mark in a word, because not everyone tells the colours apart.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+        }
+    }
+
+    fn colours(self) -> Colours {
+        let (fill, line) = match self {
+            Self::Done => ("#d3f3dd", "#1a7f37"),
+            Self::Running => ("#d6e9ff", "#0969da"),
+            Self::Waiting => ("#fff1c2", "#9a6700"),
+            Self::Failed => ("#ffdfdc", "#cf222e"),
+        };
+        Colours { fill, line, text: DARK_TEXT }
+    }
+}
+
+/// The marks of nodes by name. A node without one is drawn plainly.
+pub type NodeMarks = BTreeMap<Name, NodeMark>;
+
+/// The workflow has no nodes to draw.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the workflow \"{workflow}\" has patterns and no nodes, and what its patterns expand to is not \
+     drawn yet"
+)]
+pub struct NothingToDraw {
+    /// The workflow.
+    pub workflow: Name,
+}
+
+const DARK_TEXT: &str = "#1f2328";
+/// Grey that can be told from white and from black.
+const EDGE_LINE: &str = "#7d8590";
+const CHECKPOINT_LINE: &str = "#8250df";
+
+/// Every surface with text on it has a colour of its own, so that pictures can be read on light and
+/// on dark pages.
+#[derive(Clone, Copy)]
+struct Colours {
+    fill: &'static str,
+    line: &'static str,
+    text: &'static str,
+}
+
+/// What is to be seen, in whatever format.
+struct Picture<'a> {
+    workflow: &'a str,
+    nodes: Vec<PictureNode<'a>>,
+    edges: Vec<PictureEdge>,
+    /// The node that runs first.
+    entry: usize,
+    is_marked: bool,
+}
+
+struct PictureNode<'a> {
+    name: &'a str,
+    shape: Shape,
+    /// The agent, tool, workflow, expression, question or join, on one line and in full.
+    uses: String,
+    is_checkpoint: bool,
+    mark: Option<NodeMark>,
+}
+
+/// A node's type, which decides its shape.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Agent,
+    Tool,
+    Condition,
+    Human,
+    Parallel,
+    Workflow,
+}
+
+/// One arrow. An edge that maps routing keys to nodes has an arrow for each key.
+struct PictureEdge {
+    from: usize,
+    to: usize,
+    kind: EdgeKind,
+    /// What is written on it, line by line and in full.
+    labels: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EdgeKind {
+    /// Leads on.
+    Way,
+    /// Leads from a parallel node to one of its branches.
+    Branch,
+    /// Leads back to a node that ran before.
+    Back,
+}
+
+impl Shape {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Tool => "tool",
+            Self::Condition => "condition",
+            Self::Human => "human",
+            Self::Parallel => "parallel",
+            Self::Workflow => "workflow",
+        }
+    }
+}
+
+impl PictureNode<'_> {
+    fn colours(&self) -> Colours {
+        match (self.mark, self.shape) {
+            (Some(mark), _) => mark.colours(),
+            (None, Shape::Parallel) => {
+                Colours { fill: "#424a53", line: EDGE_LINE, text: "#ffffff" }
+            }
+            (
+                None,
+                Shape::Agent | Shape::Tool | Shape::Condition | Shape::Human | Shape::Workflow,
+            ) => Colours { fill: "#f6f8fa", line: "#59636e", text: DARK_TEXT },
+        }
+    }
+
+    /// The type, and the mark in a word.
+    fn kind(&self) -> String {
+        let shape = self.shape.label();
+        self.mark.map_or_else(|| shape.to_owned(), |mark| format!("{shape} · {}", mark.label()))
+    }
+}
+
+impl WorkflowDefinition {
+    /// Draws the workflow, with a mark on each node that has one.
+    pub fn draw(&self, format: GraphFormat, marks: &NodeMarks) -> Result<String, NothingToDraw> {
+        let picture =
+            self.picture(marks).ok_or_else(|| NothingToDraw { workflow: self.name.clone() })?;
+        Ok(match format {
+            GraphFormat::Svg => svg::write(&picture),
+            GraphFormat::Mermaid => mermaid::write(&picture),
+            GraphFormat::Dot => dot::write(&picture),
+        })
+    }
+
+    fn picture<'a>(&'a self, marks: &NodeMarks) -> Option<Picture<'a>> {
+        let numbers: BTreeMap<&Name, usize> =
+            self.nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
+        let entry = *numbers.get(self.entry_point.as_ref()?)?;
+        let nodes: Vec<_> = self.nodes.iter().map(|node| self.picture_node(node, marks)).collect();
+        let mut edges = Vec::new();
+        // Every name was found to be there when the file was read, so that nothing is left out.
+        let mut add = |from: &Name, to: &Name, kind: EdgeKind, labels: Vec<String>| {
+            if let (Some(&from), Some(&to)) = (numbers.get(from), numbers.get(to)) {
+                edges.push(PictureEdge { from, to, kind, labels });
+            }
+        };
+        for node in &self.nodes {
+            if let NodeKind::Parallel { branches, .. } = &node.kind {
+                for branch in branches {
+                    add(&node.name, branch, EdgeKind::Branch, Vec::new());
+                }
+            }
+        }
+        for edge in &self.edges {
+            match &edge.to {
+                EdgeTarget::Node(to) => add(&edge.from, to, EdgeKind::Way, edge.labels(None)),
+                EdgeTarget::ByRoutingKey { nodes, default } => {
+                    for (key, to) in nodes {
+                        add(&edge.from, to, EdgeKind::Way, edge.labels(Some(key)));
+                    }
+                    if let Some(to) = default {
+                        add(&edge.from, to, EdgeKind::Way, edge.labels(Some("default")));
+                    }
+                }
+            }
+        }
+        let ends: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
+        for (edge, leads_back) in
+            edges.iter_mut().zip(ranks::leading_back(nodes.len(), entry, &ends))
+        {
+            if leads_back {
+                edge.kind = EdgeKind::Back;
+            }
+        }
+        let is_marked = nodes.iter().any(|node| node.mark.is_some());
+        Some(Picture { workflow: self.name.as_str(), nodes, edges, entry, is_marked })
+    }
+
+    fn picture_node<'a>(&self, node: &'a WorkflowNode, marks: &NodeMarks) -> PictureNode<'a> {
+        let (shape, uses) = match &node.kind {
+            NodeKind::Agent { agent, .. } => (Shape::Agent, agent.to_string()),
+            NodeKind::Tool { tool, .. } => (Shape::Tool, one_line(tool.as_str())),
+            NodeKind::Condition { expression } => (Shape::Condition, one_line(expression.as_str())),
+            NodeKind::Human { question, .. } => (Shape::Human, one_line(question.as_str())),
+            NodeKind::Parallel { join, .. } => (Shape::Parallel, join_in_words(*join).to_owned()),
+            NodeKind::Workflow { workflow, .. } => (Shape::Workflow, workflow.to_string()),
+        };
+        PictureNode {
+            name: node.name.as_str(),
+            shape,
+            uses,
+            is_checkpoint: self.checkpoints.contains(&node.name),
+            mark: marks.get(&node.name).copied(),
+        }
+    }
+}
+
+impl Edge {
+    /// What is written on the arrow: the routing key, the condition, the limit.
+    fn labels(&self, key: Option<&str>) -> Vec<String> {
+        let key = key.map(|key| match one_line(key) {
+            // A key may be empty, and a label that cannot be seen says nothing.
+            blank if blank.is_empty() => "\"\"".to_owned(),
+            key => key,
+        });
+        let condition = self.condition.as_ref().map(|condition| one_line(condition.as_str()));
+        let limit = self.max_loops.map(|limit| match limit.get() {
+            1 => "at most once".to_owned(),
+            limit => format!("at most {limit} times"),
+        });
+        [key, condition, limit].into_iter().flatten().collect()
+    }
+}
+
+fn join_in_words(join: Join) -> &'static str {
+    match join {
+        Join::All => "waits for all",
+        Join::Any => "waits for one success",
+        Join::First => "waits for the first",
+    }
+}

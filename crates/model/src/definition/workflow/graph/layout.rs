@@ -1,0 +1,321 @@
+//! Where everything stands in a picture: in layers, from the entry downwards.
+//!
+//! Nodes stand in every second layer. Edges bend in all layers between their ends, each at a place
+//! of its own, and curve only in the space between layers; so they run through no node, and a label
+//! at a bend covers nothing. Edges that lead back go the same way upwards.
+
+mod order;
+mod place;
+pub(super) mod ranks;
+
+use self::order::{Neighbours, order};
+use self::place::{Extent, Link, place};
+use super::text::number;
+
+/// The least distance between nodes, and between anything else.
+const APART_NODES: f64 = 36.0;
+const APART_BENDS: f64 = 14.0;
+/// The upright piece at each end of an edge, which has room for the head of an arrow.
+const UPRIGHT: f64 = 10.0;
+/// The most between two edges at the same side of a node.
+const BETWEEN_ENDS_MAX: f64 = 24.0;
+/// The space between layers: more where edges go far to the side, so that they are not too flat.
+const SPACE_MIN: f64 = 14.0;
+const SPACE_MAX: f64 = 56.0;
+const SPACE_PER_SIDEWAYS: f64 = 0.12;
+
+/// A node to find a place for.
+pub(super) struct Body {
+    pub(super) width: f64,
+    pub(super) height: f64,
+    pub(super) outline: Outline,
+    /// Room to keep free on its right, for edges that lead to itself.
+    pub(super) beside: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outline {
+    Box,
+    Diamond,
+}
+
+/// An edge to find a way for.
+pub(super) struct Way {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) leads_back: bool,
+    /// Width and height of what is written on it.
+    pub(super) label: Option<(f64, f64)>,
+}
+
+/// Where everything stands. Nothing has a coordinate below 0.
+pub(super) struct Layout {
+    /// The nodes, in their order.
+    pub(super) nodes: Vec<Area>,
+    /// The edges, in their order; none for one that leads from a node to itself.
+    pub(super) routes: Vec<Option<Route>>,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+/// A rectangle, by its middle.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Area {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+/// The way of an edge. Between two points it goes straight if one is above the other, and else in a
+/// curve that begins and ends upright.
+pub(super) struct Route {
+    pub(super) points: Vec<(f64, f64)>,
+    pub(super) label: Option<Area>,
+}
+
+/// Something in a layer: a node, or the bend of an edge.
+struct Item {
+    layer: usize,
+    height: f64,
+    extent: Extent,
+}
+
+/// Finds a place for everything. Each pair of `wishes` is a node and one that had better stand
+/// below it.
+pub(super) fn lay_out(bodies: &[Body], ways: &[Way], wishes: &[(usize, usize)]) -> Layout {
+    let downwards: Vec<(usize, usize)> = ways
+        .iter()
+        .filter(|way| way.from != way.to)
+        .map(|way| if way.leads_back { (way.to, way.from) } else { (way.from, way.to) })
+        .collect();
+    let ranks = ranks::ranks(bodies.len(), &downwards, wishes);
+    let mut items: Vec<Item> =
+        bodies.iter().zip(&ranks).map(|(body, rank)| body.item(2 * rank)).collect();
+    let chains: Vec<Vec<usize>> = ways.iter().map(|way| chain(way, &mut items)).collect();
+    let layers = ordered(&items, &chains);
+    let links = links(bodies, &layers, &items, &chains);
+    let extents: Vec<Extent> = items.iter().map(|item| item.extent).collect();
+    let middles = place(&layers, &extents, &links);
+    Sheet::new(&items, &layers, &links, &middles).drawn(bodies, ways, &chains, &links)
+}
+
+impl Body {
+    fn item(&self, layer: usize) -> Item {
+        let half = self.width / 2.0;
+        let extent = Extent { left: half, right: half + self.beside, apart: APART_NODES };
+        Item { layer, height: self.height + 2.0 * UPRIGHT, extent }
+    }
+
+    /// How far above and below its middle the outline is, so far from the middle to the side.
+    pub(super) fn half_height_at(&self, offset: f64) -> f64 {
+        let half = self.height / 2.0;
+        match self.outline {
+            Outline::Box => half,
+            Outline::Diamond => half * (1.0 - offset.abs() / (self.width / 2.0)),
+        }
+    }
+
+    /// Where along its upper or lower side the end of one of several edges is.
+    fn end(&self, place: usize, count: usize) -> f64 {
+        let usable = self.width
+            * match self.outline {
+                Outline::Box => 0.7,
+                Outline::Diamond => 0.4,
+            };
+        let between = (usable / number(count)).min(BETWEEN_ENDS_MAX);
+        between * (number(place) - number(count - 1) / 2.0)
+    }
+}
+
+/// The items of an edge from top to bottom: a node, its bends, a node. Bends are added.
+fn chain(way: &Way, items: &mut Vec<Item>) -> Vec<usize> {
+    if way.from == way.to {
+        return Vec::new();
+    }
+    let (upper, lower) = if way.leads_back { (way.to, way.from) } else { (way.from, way.to) };
+    let between = items[upper].layer + 1..items[lower].layer;
+    // What is written on an edge stands where it begins, beside what is written on the others.
+    let labelled = if way.leads_back { between.end - 1 } else { between.start };
+    let mut chain = vec![upper];
+    for layer in between {
+        let (width, height) = way.label.filter(|_| layer == labelled).unwrap_or((0.0, 0.0));
+        let extent = Extent { left: width / 2.0, right: width / 2.0, apart: APART_BENDS };
+        chain.push(items.len());
+        items.push(Item { layer, height, extent });
+    }
+    chain.push(lower);
+    chain
+}
+
+fn ordered(items: &[Item], chains: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let count = items.iter().map(|item| item.layer + 1).max().unwrap_or(0);
+    let mut layers = vec![Vec::new(); count];
+    for (number, item) in items.iter().enumerate() {
+        layers[item.layer].push(number);
+    }
+    let mut neighbours =
+        Neighbours { above: vec![Vec::new(); items.len()], below: vec![Vec::new(); items.len()] };
+    for pair in chains.iter().flat_map(|chain| chain.windows(2)) {
+        neighbours.below[pair[0]].push(pair[1]);
+        neighbours.above[pair[1]].push(pair[0]);
+    }
+    order(&mut layers, &neighbours);
+    layers
+}
+
+/// The pieces of all edges, chain by chain. Their ends at a node are spread along its side, in the
+/// order in which they leave.
+fn links(
+    bodies: &[Body],
+    layers: &[Vec<usize>],
+    items: &[Item],
+    chains: &[Vec<usize>],
+) -> Vec<Link> {
+    let mut links: Vec<Link> = chains
+        .iter()
+        .flat_map(|chain| chain.windows(2))
+        .map(|pair| {
+            let (upper, lower) = (pair[0], pair[1]);
+            let is_between_bends = upper >= bodies.len() && lower >= bodies.len();
+            // A long edge with a kink catches the eye more than a node that is off the middle.
+            let weight = if is_between_bends { 16.0 } else { 1.0 };
+            Link { upper, lower, upper_offset: 0.0, lower_offset: 0.0, weight }
+        })
+        .collect();
+    let mut place_of = vec![0; items.len()];
+    for layer in layers {
+        for (place, item) in layer.iter().enumerate() {
+            place_of[*item] = place;
+        }
+    }
+    let mut ends_below = vec![Vec::new(); bodies.len()];
+    let mut ends_above = vec![Vec::new(); bodies.len()];
+    for (number, link) in links.iter().enumerate() {
+        if let Some(ends) = ends_below.get_mut(link.upper) {
+            ends.push((place_of[link.lower], number));
+        }
+        if let Some(ends) = ends_above.get_mut(link.lower) {
+            ends.push((place_of[link.upper], number));
+        }
+    }
+    for (body, (mut below, mut above)) in bodies.iter().zip(ends_below.into_iter().zip(ends_above))
+    {
+        below.sort_unstable();
+        above.sort_unstable();
+        for (place, (_, link)) in below.iter().enumerate() {
+            links[*link].upper_offset = body.end(place, below.len());
+        }
+        for (place, (_, link)) in above.iter().enumerate() {
+            links[*link].lower_offset = body.end(place, above.len());
+        }
+    }
+    links
+}
+
+/// The coordinates of items and layers.
+struct Sheet<'a> {
+    items: &'a [Item],
+    middles: Vec<f64>,
+    /// The upper and the lower side of each layer.
+    sides: Vec<(f64, f64)>,
+    width: f64,
+}
+
+impl<'a> Sheet<'a> {
+    fn new(items: &'a [Item], layers: &[Vec<usize>], links: &[Link], middles: &[f64]) -> Self {
+        let lefts = items.iter().zip(middles).map(|(item, middle)| middle - item.extent.left);
+        let left = lefts.fold(f64::INFINITY, f64::min);
+        // Whole numbers make short files, and differ from no machine to another.
+        let middles: Vec<f64> = middles.iter().map(|middle| (middle - left).round()).collect();
+        let rights = items.iter().zip(&middles).map(|(item, middle)| middle + item.extent.right);
+        let width = rights.fold(0.0, f64::max).ceil();
+        let mut sideways = vec![0.0_f64; layers.len()];
+        for link in links {
+            let begin = middles[link.upper] + link.upper_offset;
+            let end = middles[link.lower] + link.lower_offset;
+            let layer = items[link.upper].layer;
+            sideways[layer] = sideways[layer].max((begin - end).abs());
+        }
+        let mut sides = Vec::with_capacity(layers.len());
+        let mut top = 0.0;
+        for (layer, sideways) in layers.iter().zip(sideways) {
+            let height = layer.iter().map(|item| items[*item].height).fold(0.0, f64::max).ceil();
+            sides.push((top, top + height));
+            let space = (sideways * SPACE_PER_SIDEWAYS).clamp(SPACE_MIN, SPACE_MAX).round();
+            top += height + space;
+        }
+        Self { items, middles, sides, width }
+    }
+
+    fn area(&self, item: usize, width: f64, height: f64) -> Area {
+        let (top, bottom) = self.sides[self.items[item].layer];
+        Area { x: self.middles[item], y: f64::midpoint(top, bottom).round(), width, height }
+    }
+
+    fn drawn(
+        &self,
+        bodies: &[Body],
+        ways: &[Way],
+        chains: &[Vec<usize>],
+        links: &[Link],
+    ) -> Layout {
+        let nodes: Vec<Area> = bodies
+            .iter()
+            .enumerate()
+            .map(|(number, body)| self.area(number, body.width, body.height))
+            .collect();
+        let mut links = links.iter();
+        let mut routes = Vec::with_capacity(ways.len());
+        for (way, chain) in ways.iter().zip(chains) {
+            let pieces: Vec<&Link> = links.by_ref().take(chain.len().saturating_sub(1)).collect();
+            let bends = chain.get(1..chain.len().saturating_sub(1)).unwrap_or_default();
+            let label = way.label.and_then(|(width, height)| {
+                let bend = if way.leads_back { bends.last() } else { bends.first() };
+                bend.map(|bend| self.area(*bend, width, height))
+            });
+            let points = self.points(bodies, &nodes, &pieces, way.leads_back);
+            routes.push(points.map(|points| Route { points, label }));
+        }
+        let height = self.sides.last().map_or(0.0, |(_, bottom)| *bottom);
+        Layout { nodes, routes, width: self.width, height }
+    }
+
+    /// The points of an edge, in the direction in which it leads.
+    fn points(
+        &self,
+        bodies: &[Body],
+        nodes: &[Area],
+        pieces: &[&Link],
+        leads_back: bool,
+    ) -> Option<Vec<(f64, f64)>> {
+        let (first, last) = (pieces.first()?, pieces.last()?);
+        let begin = nodes[first.upper].y + bodies[first.upper].half_height_at(first.upper_offset);
+        let end = nodes[last.lower].y - bodies[last.lower].half_height_at(last.lower_offset);
+        let begin_x = (self.middles[first.upper] + first.upper_offset).round();
+        let mut points = vec![(begin_x, begin.round())];
+        for piece in pieces {
+            let x = (self.middles[piece.upper] + piece.upper_offset).round();
+            points.push((x, self.sides[self.items[piece.upper].layer].1));
+            let x = (self.middles[piece.lower] + piece.lower_offset).round();
+            points.push((x, self.sides[self.items[piece.lower].layer].0));
+        }
+        let end_x = (self.middles[last.lower] + last.lower_offset).round();
+        points.push((end_x, end.round()));
+        // Where a layer has no height nothing stands, and a curve may go on through it.
+        let is_between = |index: usize| (2..points.len() - 2).contains(&index);
+        let is_flat =
+            |y: f64| self.sides.iter().any(|(top, bottom)| (y - top).abs() + (bottom - top) < 0.5);
+        let mut points: Vec<(f64, f64)> = points
+            .iter()
+            .enumerate()
+            .filter(|(index, (_, y))| !(is_between(*index) && is_flat(*y)))
+            .map(|(_, point)| *point)
+            .collect();
+        points.dedup();
+        if leads_back {
+            points.reverse();
+        }
+        Some(points)
+    }
+}

@@ -1,0 +1,118 @@
+//! A workflow as a Mermaid flowchart.
+
+use std::fmt::Write;
+
+use super::text::shorten;
+use super::{
+    CHECKPOINT_LINE, Colours, EdgeKind, NodeMark, Picture, PictureEdge, PictureNode, Shape,
+};
+
+/// The most characters of a line.
+const CHARACTERS_MAX: usize = 48;
+
+pub(super) fn write(picture: &Picture<'_>) -> String {
+    let mut text = format!("---\ntitle: Workflow {}\n---\nflowchart TD\n", picture.workflow);
+    let mut line = |content: &str| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "    {content}");
+    };
+    line(&format!("accTitle: Workflow {}", picture.workflow));
+    for node in &picture.nodes {
+        line(&node_line(node));
+    }
+    line(&format!("start((start)) --> {}", id(&picture.nodes[picture.entry])));
+    for edge in &picture.edges {
+        line(&edge_line(picture, edge));
+    }
+    for node in &picture.nodes {
+        let Colours { fill, line: stroke, text } = node.colours();
+        let border = match (node.is_checkpoint, node.shape) {
+            (true, _) => format!("stroke:{CHECKPOINT_LINE},stroke-width:3px"),
+            (false, Shape::Human) => format!("stroke:{stroke},stroke-width:3px"),
+            (
+                false,
+                Shape::Agent | Shape::Tool | Shape::Condition | Shape::Parallel | Shape::Workflow,
+            ) => format!("stroke:{stroke}"),
+        };
+        line(&format!("style {} fill:{fill},{border},color:{text}", id(node)));
+    }
+    if picture.is_marked {
+        line("subgraph legend");
+        for mark in NodeMark::ALL {
+            line(&format!("    legend_{0}[{0}]", mark.label()));
+        }
+        line("end");
+        for mark in NodeMark::ALL {
+            let Colours { fill, line: stroke, text } = mark.colours();
+            let label = mark.label();
+            line(&format!("style legend_{label} fill:{fill},stroke:{stroke},color:{text}"));
+        }
+    }
+    text
+}
+
+/// A node's name may be a word of Mermaid's, such as `end`, so that it cannot stand alone.
+fn id(node: &PictureNode<'_>) -> String {
+    format!("n_{}", node.name)
+}
+
+fn node_line(node: &PictureNode<'_>) -> String {
+    let (open, close) = match node.shape {
+        Shape::Agent => ("(", ")"),
+        Shape::Tool | Shape::Parallel => ("[", "]"),
+        Shape::Condition => ("{", "}"),
+        Shape::Human => ("{{", "}}"),
+        Shape::Workflow => ("[[", "]]"),
+    };
+    let kind = node.kind();
+    let mut lines = vec![node.name, &kind, &node.uses];
+    if node.is_checkpoint {
+        lines.push("checkpoint");
+    }
+    format!("{}{open}\"{}\"{close}", id(node), escaped_lines(lines))
+}
+
+fn edge_line(picture: &Picture<'_>, edge: &PictureEdge) -> String {
+    let (from, to) = (id(&picture.nodes[edge.from]), id(&picture.nodes[edge.to]));
+    let arrow = match edge.kind {
+        EdgeKind::Way => "-->",
+        EdgeKind::Branch => "==>",
+        EdgeKind::Back => "-.->",
+    };
+    if edge.labels.is_empty() {
+        return format!("{from} {arrow} {to}");
+    }
+    let labels = escaped_lines(edge.labels.iter().map(String::as_str));
+    format!("{from} {arrow}|\"{labels}\"| {to}")
+}
+
+fn escaped_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
+    let lines: Vec<String> =
+        lines.into_iter().map(|line| escaped(&shorten(line, CHARACTERS_MAX))).collect();
+    lines.join("<br/>")
+}
+
+/// A text in which nothing means anything to Mermaid, to Markdown or to HTML, all of which look at
+/// labels. Characters that may are given by number.
+fn escaped(text: &str) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    let mut escaped = String::with_capacity(text.len());
+    for (index, &c) in characters.iter().enumerate() {
+        let is_inside_word = || {
+            let before = index.checked_sub(1).and_then(|before| characters.get(before));
+            let is_letter = |c: Option<&char>| c.is_some_and(char::is_ascii_alphanumeric);
+            is_letter(before) && is_letter(characters.get(index + 1))
+        };
+        let is_harmless = match c {
+            ' ' | ',' | '/' | ':' | '?' => true,
+            '_' | '.' | '-' => is_inside_word(),
+            c => c.is_alphanumeric() || !c.is_ascii(),
+        };
+        if is_harmless {
+            escaped.push(c);
+        } else {
+            let _ = write!(escaped, "#{};", u32::from(c));
+        }
+    }
+    escaped
+}

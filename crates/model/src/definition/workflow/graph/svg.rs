@@ -1,0 +1,381 @@
+//! A workflow as an SVG picture. It has no style sheet, no script and no link, so that it looks the
+//! same wherever it is shown and pages let it through.
+
+use std::fmt::Write;
+
+use super::layout::{Area, Body, Layout, Outline, Route, Way, lay_out};
+use super::text::{number, shorten, width};
+use super::{
+    CHECKPOINT_LINE, Colours, DARK_TEXT, EDGE_LINE, EdgeKind, NodeMark, Picture, PictureEdge,
+    PictureNode, Shape,
+};
+
+const MARGIN: f64 = 24.0;
+/// The space above the nodes, for the title and for the arrow to the entry.
+const HEAD: f64 = 64.0;
+const LEGEND_HEIGHT: f64 = 48.0;
+const ARROW: f64 = 8.0;
+
+const NAME_SIZE: f64 = 14.0;
+const TEXT_SIZE: f64 = 12.0;
+const SMALL_SIZE: f64 = 11.0;
+const LABEL_LINE: f64 = 14.0;
+
+/// The most characters of a node's name, of what it uses, and of a line of a label.
+const NAME_MAX: usize = 36;
+const USES_MAX: usize = 36;
+const USES_IN_DIAMOND_MAX: usize = 24;
+const LABEL_MAX: usize = 36;
+
+pub(super) fn write(picture: &Picture<'_>) -> String {
+    let bodies: Vec<Body> = (0..picture.nodes.len()).map(|node| body(picture, node)).collect();
+    let ways: Vec<Way> = picture.edges.iter().map(way).collect();
+    let layout = lay_out(&bodies, &ways, &picture.wishes());
+    let mut canvas = Canvas::new(picture, &layout);
+    for (edge, route) in picture.edges.iter().zip(&layout.routes) {
+        if let Some(route) = route {
+            canvas.edge(edge, route);
+        }
+    }
+    let start = &layout.nodes[picture.entry];
+    canvas.start(start, bodies[picture.entry].half_height_at(0.0));
+    for (number, (node, area)) in picture.nodes.iter().zip(&layout.nodes).enumerate() {
+        canvas.loops(picture, number, *area, &bodies[number]);
+        canvas.node(node, *area);
+    }
+    // What is written on edges lies above everything else, and covers only its own line.
+    for (edge, route) in picture.edges.iter().zip(&layout.routes) {
+        if let Some(label) = route.as_ref().and_then(|route| route.label) {
+            canvas.label(edge, label);
+        }
+    }
+    canvas.text.push_str("</g>\n");
+    if picture.is_marked {
+        canvas.legend(HEAD + layout.height);
+    }
+    canvas.text.push_str("</svg>\n");
+    canvas.text
+}
+
+impl Picture<'_> {
+    /// What comes after a parallel node had better stand below its branches.
+    fn wishes(&self) -> Vec<(usize, usize)> {
+        let branches = self.edges.iter().filter(|edge| edge.kind == EdgeKind::Branch);
+        let after = |parallel: usize| {
+            let from = move |edge: &&PictureEdge| edge.from == parallel;
+            self.edges.iter().filter(from).filter(|edge| edge.kind == EdgeKind::Way)
+        };
+        branches.flat_map(|edge| after(edge.from).map(|next| (edge.to, next.to))).collect()
+    }
+}
+
+/// The lines in a node with their size and the distance of their base from its middle.
+fn lines(node: &PictureNode<'_>) -> Vec<(String, f64, f64)> {
+    let name = shorten(node.name, NAME_MAX);
+    let uses_max = match node.shape {
+        Shape::Condition => USES_IN_DIAMOND_MAX,
+        Shape::Agent | Shape::Tool | Shape::Human | Shape::Parallel | Shape::Workflow => USES_MAX,
+    };
+    let uses = shorten(&node.uses, uses_max);
+    match node.shape {
+        Shape::Parallel => {
+            let about = format!("{}, {uses}", node.kind());
+            vec![(name, NAME_SIZE, -2.0), (about, SMALL_SIZE, 13.0)]
+        }
+        Shape::Agent | Shape::Tool | Shape::Condition | Shape::Human | Shape::Workflow => {
+            vec![(node.kind(), SMALL_SIZE, -15.0), (name, NAME_SIZE, 4.0), (uses, TEXT_SIZE, 21.0)]
+        }
+    }
+}
+
+fn body(picture: &Picture<'_>, number: usize) -> Body {
+    let node = &picture.nodes[number];
+    let lines = lines(node);
+    let widths = lines.iter().map(|(text, size, _)| width(text, *size));
+    let widest = widths.fold(0.0, f64::max);
+    let (width, height, outline) = match node.shape {
+        Shape::Agent | Shape::Tool | Shape::Human | Shape::Workflow => {
+            (widest + 36.0, 68.0, Outline::Box)
+        }
+        Shape::Parallel => (widest.max(150.0) + 48.0, 44.0, Outline::Box),
+        Shape::Condition => {
+            // A diamond is less wide where a line is farther from its middle.
+            let half_height = 58.0;
+            let needed = lines.iter().map(|(text, size, base)| {
+                let farthest = (base - size * 0.8).abs().max((base + size * 0.2).abs());
+                self::width(text, *size) / (1.0 - farthest / half_height)
+            });
+            (needed.fold(0.0, f64::max) + 12.0, 2.0 * half_height, Outline::Diamond)
+        }
+    };
+    let loops = picture.edges.iter().filter(|edge| edge.from == number && edge.to == number);
+    let beside = loops.map(|edge| 34.0 + label_size(edge).map_or(0.0, |(width, _)| width));
+    // The mark of a checkpoint is in a corner, clear of the arrow that comes from above.
+    let width_min = if node.is_checkpoint { 150.0 } else { 120.0 };
+    Body {
+        // Half of an even number is a whole one.
+        width: (f64::max(width, width_min) / 2.0).ceil() * 2.0,
+        height,
+        outline,
+        beside: beside.fold(0.0, f64::max).ceil(),
+    }
+}
+
+fn way(edge: &PictureEdge) -> Way {
+    Way {
+        from: edge.from,
+        to: edge.to,
+        leads_back: edge.kind == EdgeKind::Back,
+        label: label_size(edge),
+    }
+}
+
+fn label_size(edge: &PictureEdge) -> Option<(f64, f64)> {
+    let widths = edge.labels.iter().map(|line| width(&shorten(line, LABEL_MAX), SMALL_SIZE));
+    let widest = widths.fold(0.0, f64::max);
+    let height = number(edge.labels.len()) * LABEL_LINE + 4.0;
+    (!edge.labels.is_empty()).then(|| ((widest / 2.0).ceil() * 2.0 + 14.0, height))
+}
+
+struct Canvas {
+    text: String,
+}
+
+impl Canvas {
+    fn new(picture: &Picture<'_>, layout: &Layout) -> Self {
+        let title = format!("Workflow {}", picture.workflow);
+        let legend = if picture.is_marked { LEGEND_HEIGHT } else { 0.0 };
+        let title_width = width(&title, NAME_SIZE).max(if picture.is_marked { 400.0 } else { 0.0 });
+        let page_width = layout.width.max(title_width.ceil()) + 2.0 * MARGIN;
+        let page_height = HEAD + layout.height + legend + MARGIN;
+        // A picture that is narrower than its title stands in the middle.
+        let left = ((page_width - layout.width) / 2.0).round();
+        let mut canvas = Self { text: String::new() };
+        canvas.line(format_args!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{page_width}\" \
+             height=\"{page_height}\" viewBox=\"0 0 {page_width} {page_height}\" role=\"img\" \
+             aria-labelledby=\"title desc\" font-family=\"system-ui, 'Segoe UI', Roboto, \
+             'DejaVu Sans', sans-serif\" font-size=\"{TEXT_SIZE}\" text-anchor=\"middle\">"
+        ));
+        canvas.line(format_args!("<title id=\"title\">{title}</title>"));
+        canvas.line(format_args!("<desc id=\"desc\">{}</desc>", escaped(&in_words(picture))));
+        canvas.line(format_args!(
+            "<text x=\"{MARGIN}\" y=\"28\" font-size=\"{NAME_SIZE}\" fill=\"{EDGE_LINE}\" \
+             text-anchor=\"start\">{title}</text>"
+        ));
+        canvas.line(format_args!("<g transform=\"translate({left} {HEAD})\">"));
+        canvas
+    }
+
+    fn line(&mut self, content: std::fmt::Arguments<'_>) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.text, "{content}");
+    }
+
+    fn edge(&mut self, edge: &PictureEdge, route: &Route) {
+        let (dashes, stroke) = match edge.kind {
+            EdgeKind::Way => ("", 1.5),
+            EdgeKind::Branch => ("", 2.5),
+            EdgeKind::Back => (" stroke-dasharray=\"6 4\"", 1.5),
+        };
+        let Some(&(x, tip)) = route.points.last() else { return };
+        let goes_up = edge.kind == EdgeKind::Back;
+        let base = if goes_up { tip + ARROW } else { tip - ARROW };
+        let mut path = String::new();
+        let mut before: Option<(f64, f64)> = None;
+        let last = route.points.len() - 1;
+        for (index, &(x, y)) in route.points.iter().enumerate() {
+            // The line ends where the head of the arrow begins.
+            let y = if index == last { base } else { y };
+            let _ = match before {
+                None => write!(path, "M{x} {y}"),
+                Some((x_before, _)) if (x_before - x).abs() < 0.5 => write!(path, "V{y}"),
+                Some((x_before, y_before)) => {
+                    let middle = f64::midpoint(y_before, y);
+                    write!(path, "C{x_before} {middle} {x} {middle} {x} {y}")
+                }
+            };
+            before = Some((x, y));
+        }
+        self.line(format_args!(
+            "<path class=\"edge\" d=\"{path}\" fill=\"none\" stroke=\"{EDGE_LINE}\" \
+             stroke-width=\"{stroke}\"{dashes}/>"
+        ));
+        self.arrow_head(x, tip, base);
+    }
+
+    fn arrow_head(&mut self, x: f64, tip: f64, base: f64) {
+        let (left, right) = (x - 4.5, x + 4.5);
+        self.line(format_args!(
+            "<path d=\"M{x} {tip}L{left} {base}H{right}Z\" fill=\"{EDGE_LINE}\"/>"
+        ));
+    }
+
+    /// A dot with an arrow to the node that runs first. Nothing else leads there from above.
+    fn start(&mut self, entry: &Area, half_height: f64) {
+        let (x, tip) = (entry.x, entry.y - half_height);
+        let (dot, base) = (tip - 26.0, tip - ARROW);
+        self.line(format_args!(
+            "<circle cx=\"{x}\" cy=\"{dot}\" r=\"6\" fill=\"{EDGE_LINE}\"><title>start</title>\
+             </circle>"
+        ));
+        self.line(format_args!(
+            "<path d=\"M{x} {dot}V{base}\" stroke=\"{EDGE_LINE}\" stroke-width=\"1.5\"/>"
+        ));
+        self.arrow_head(x, tip, base);
+    }
+
+    /// Edges from a node to itself, one around the other at its right side.
+    fn loops(&mut self, picture: &Picture<'_>, node: usize, area: Area, body: &Body) {
+        let loops = picture.edges.iter().filter(|edge| edge.from == node && edge.to == node);
+        for (index, edge) in loops.enumerate() {
+            let reach = 10.0 + 5.0 * number(index).min(3.0);
+            let inset = match body.outline {
+                Outline::Box => 0.0,
+                Outline::Diamond => (area.width * reach / area.height).round(),
+            };
+            let right = area.x + area.width / 2.0;
+            let side = right - inset;
+            let (top, bottom, far, tip) =
+                (area.y - reach, area.y + reach, right + 34.0, side + ARROW);
+            self.line(format_args!(
+                "<path class=\"edge\" d=\"M{side} {top}C{far} {top} {far} {bottom} {tip} {bottom}\" \
+                 fill=\"none\" stroke=\"{EDGE_LINE}\" stroke-width=\"1.5\" \
+                 stroke-dasharray=\"6 4\"/>"
+            ));
+            let (above, below) = (bottom - 4.5, bottom + 4.5);
+            self.line(format_args!(
+                "<path d=\"M{side} {bottom}L{tip} {above}V{below}Z\" fill=\"{EDGE_LINE}\"/>"
+            ));
+            if let Some((width, height)) = label_size(edge) {
+                let y = area.y + (number(index) * (height + 2.0));
+                self.label(edge, Area { x: right + 28.0 + width / 2.0, y, width, height });
+            }
+        }
+    }
+
+    fn label(&mut self, edge: &PictureEdge, area: Area) {
+        let (left, top) = (area.x - area.width / 2.0, area.y - area.height / 2.0);
+        let (width, height, x) = (area.width, area.height, area.x);
+        self.line(format_args!(
+            "<g class=\"label\"><title>{}</title><rect x=\"{left}\" y=\"{top}\" width=\"{width}\" \
+             height=\"{height}\" rx=\"6\" fill=\"#eaeef2\"/>",
+            escaped(&edge.labels.join(", "))
+        ));
+        for (index, label) in edge.labels.iter().enumerate() {
+            let y = top + 13.0 + number(index) * LABEL_LINE;
+            let label = escaped(&shorten(label, LABEL_MAX));
+            self.line(format_args!(
+                "<text x=\"{x}\" y=\"{y}\" font-size=\"{SMALL_SIZE}\" fill=\"{DARK_TEXT}\">{label}\
+                 </text>"
+            ));
+        }
+        self.text.push_str("</g>\n");
+    }
+
+    fn node(&mut self, node: &PictureNode<'_>, area: Area) {
+        let Colours { fill, line, text } = node.colours();
+        let checkpoint = if node.is_checkpoint { ", a checkpoint" } else { "" };
+        self.line(format_args!(
+            "<g class=\"node\"><title>{} ({}{checkpoint}): {}</title>",
+            node.name,
+            node.kind(),
+            escaped(&node.uses)
+        ));
+        let stroke = if node.mark.is_some() { 2.5 } else { 1.5 };
+        self.line(format_args!("<g fill=\"{fill}\" stroke=\"{line}\" stroke-width=\"{stroke}\">"));
+        self.outline(node.shape, area);
+        self.line(format_args!("</g>\n<g fill=\"{text}\">"));
+        for (content, size, base) in lines(node) {
+            let (x, y) = (area.x, area.y + base);
+            let weight = if size > TEXT_SIZE { " font-weight=\"600\"" } else { "" };
+            let content = escaped(&content);
+            self.line(format_args!(
+                "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\"{weight}>{content}</text>"
+            ));
+        }
+        self.line(format_args!("</g>"));
+        if node.is_checkpoint {
+            let (x, y) = (area.x + area.width / 2.0 - 20.0, area.y - area.height / 2.0);
+            let (left, top, base) = (x - 36.0, y - 8.0, y + 4.0);
+            self.line(format_args!(
+                "<rect x=\"{left}\" y=\"{top}\" width=\"72\" height=\"16\" rx=\"8\" \
+                 fill=\"{CHECKPOINT_LINE}\"/>\n\
+                 <text x=\"{x}\" y=\"{base}\" font-size=\"{SMALL_SIZE}\" fill=\"#ffffff\">\
+                 checkpoint</text>"
+            ));
+        }
+        self.line(format_args!("</g>"));
+    }
+
+    fn outline(&mut self, shape: Shape, area: Area) {
+        let Area { x, y, width, height } = area;
+        let (left, top) = (x - width / 2.0, y - height / 2.0);
+        let (right, bottom) = (left + width, top + height);
+        let rect = |inset: f64, radius: f64| {
+            format!(
+                "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"{radius}\"/>",
+                left + inset,
+                top + inset,
+                width - 2.0 * inset,
+                height - 2.0 * inset
+            )
+        };
+        let drawn = match shape {
+            Shape::Agent => rect(0.0, 16.0),
+            Shape::Tool | Shape::Parallel => rect(0.0, 2.0),
+            Shape::Human => rect(0.0, 6.0) + &rect(4.0, 3.0),
+            Shape::Condition => {
+                format!("<path d=\"M{x} {top}L{right} {y}L{x} {bottom}L{left} {y}Z\"/>")
+            }
+            Shape::Workflow => {
+                let (inner_left, inner_right) = (left + 8.0, right - 8.0);
+                rect(0.0, 2.0)
+                    + &format!(
+                        "<path d=\"M{inner_left} {top}V{bottom}M{inner_right} {top}V{bottom}\"/>"
+                    )
+            }
+        };
+        self.line(format_args!("{drawn}"));
+    }
+
+    fn legend(&mut self, below: f64) {
+        let top = below + LEGEND_HEIGHT - 28.0;
+        self.line(format_args!("<g class=\"legend\">"));
+        for (index, mark) in NodeMark::ALL.into_iter().enumerate() {
+            let Colours { fill, line, text } = mark.colours();
+            let left = MARGIN + number(index) * 100.0;
+            let (x, y, label) = (left + 45.0, top + 16.0, mark.label());
+            self.line(format_args!(
+                "<rect x=\"{left}\" y=\"{top}\" width=\"90\" height=\"24\" rx=\"12\" \
+                 fill=\"{fill}\" stroke=\"{line}\" stroke-width=\"2.5\"/>\n\
+                 <text x=\"{x}\" y=\"{y}\" fill=\"{text}\">{label}</text>"
+            ));
+        }
+        self.line(format_args!("</g>"));
+    }
+}
+
+/// The picture for those who cannot see it.
+fn in_words(picture: &Picture<'_>) -> String {
+    let name = |node: usize| picture.nodes[node].name;
+    let mut words = format!("Begins with {}.", name(picture.entry));
+    for edge in &picture.edges {
+        let verb = match edge.kind {
+            EdgeKind::Way => "leads to",
+            EdgeKind::Branch => "runs",
+            EdgeKind::Back => "leads back to",
+        };
+        let _ = write!(words, " {} {verb} {}", name(edge.from), name(edge.to));
+        if !edge.labels.is_empty() {
+            let _ = write!(words, " ({})", edge.labels.join(", "));
+        }
+        words.push('.');
+    }
+    words
+}
+
+/// A text in XML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

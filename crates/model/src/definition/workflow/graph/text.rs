@@ -1,0 +1,46 @@
+//! Texts in pictures: on one line, no longer than there is room, and how wide they become.
+
+/// A text on one line, without characters that steer what shows it.
+pub(super) fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
+            || matches!(c, '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+    };
+    words.join(" ").replace(steers, "\u{fffd}")
+}
+
+/// A text with at most so many characters; what is cut off is shown to be missing.
+pub(super) fn shorten(text: &str, characters_max: usize) -> String {
+    if text.chars().count() <= characters_max {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(characters_max.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
+}
+
+/// About how wide a text becomes in a font without serifs. The font is not known, so it is guessed
+/// as one of the wider ones.
+pub(super) fn width(text: &str, font_size: f64) -> f64 {
+    text.chars().map(character_width).sum::<f64>() * font_size
+}
+
+fn character_width(c: char) -> f64 {
+    match c {
+        'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' => 0.34,
+        'f' | 'r' | 't' | '(' | ')' | '[' | ']' | '-' | '/' | '\\' | '"' => 0.44,
+        'm' | 'w' | 'M' | 'W' | '@' | '%' | '…' => 1.0,
+        '=' | '<' | '>' | '+' | '&' | '#' | '~' | '_' => 0.84,
+        'A'..='Z' => 0.74,
+        c if c.is_ascii() => 0.64,
+        // Chinese, Japanese and Korean characters and those after them are as wide as high.
+        '\u{1100}'.. => 1.05,
+        _ => 0.74,
+    }
+}
+
+/// A count as a coordinate.
+pub(super) fn number(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
