@@ -22,6 +22,7 @@ use crate::args::{Options, Verbosity};
 use crate::error::CliError;
 use crate::home::HomeFolder;
 use crate::telemetry::Telemetry;
+use crate::view::{count, note, style};
 
 /// What every command begins with.
 #[derive(Debug, Clone)]
@@ -67,6 +68,16 @@ impl App {
             DurabilitySetting::Relaxed => Durability::Relaxed,
         };
         Ok(SqliteStore::open(&self.folder.database(), Access::ReadWrite(durability))?)
+    }
+
+    /// The definitions as far as they are valid, with a word about the others.
+    pub(crate) fn listed(&self) -> Result<Home, CliError> {
+        let home = self.folder.read()?;
+        if !home.problems.is_empty() && self.shows_progress() {
+            let problems = count(home.problems.len(), "problem");
+            note!("{}: {problems} in this home, see `polity check`", style::warning("warning"));
+        }
+        Ok(home)
     }
 
     /// The definitions, with the settings known to be right: limits that were misspelt would

@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::args::{AgentArgs, AgentCommand};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{count, note, print_json, say, style, table};
+use crate::view::{print_json, say, style, table};
 
 pub(crate) fn agent(app: &App, command: &AgentCommand) -> CliResult {
     match command {
@@ -17,11 +17,7 @@ pub(crate) fn agent(app: &App, command: &AgentCommand) -> CliResult {
 }
 
 fn list(app: &App) -> CliResult {
-    let home = app.folder.read()?;
-    if !home.problems.is_empty() && app.shows_progress() {
-        let problems = count(home.problems.len(), "problem");
-        note!("{}: {problems} in this home, see `polity check`", style::warning("warning"));
-    }
+    let home = app.listed()?;
     if app.json() {
         let agents: Vec<_> = home
             .agents

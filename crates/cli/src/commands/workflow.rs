@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::args::{PictureFormat, WorkflowArgs, WorkflowCommand, WorkflowGraphArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{count, note, print_bytes, print_json, say, style, table};
+use crate::view::{print_bytes, print_json, say, style, table};
 
 pub(crate) fn workflow(app: &App, command: &WorkflowCommand) -> CliResult {
     match command {
@@ -26,11 +26,7 @@ pub(crate) fn workflow(app: &App, command: &WorkflowCommand) -> CliResult {
 }
 
 fn list(app: &App) -> CliResult {
-    let home = app.folder.read()?;
-    if !home.problems.is_empty() && app.shows_progress() {
-        let problems = count(home.problems.len(), "problem");
-        note!("{}: {problems} in this home, see `polity check`", style::warning("warning"));
-    }
+    let home = app.listed()?;
     if app.json() {
         let workflows: Vec<_> = home
             .workflows
