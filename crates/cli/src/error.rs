@@ -44,6 +44,11 @@ impl CliError {
         Self::new("not_found", Exit::Failed, message)
     }
 
+    /// What happened.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Whether it says that something is not there.
     pub(crate) fn is_not_found(&self) -> bool {
         self.code == "not_found"

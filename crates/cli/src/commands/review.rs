@@ -95,8 +95,11 @@ pub(crate) async fn asked(store: &Arc<dyn Store>, id: TaskId) -> Result<Review, 
             several => {
                 let mut each = String::new();
                 for row in several.iter().rev() {
-                    let review = Box::pin(asked(store, row.id)).await;
-                    let question = review.map(|review| review.question).unwrap_or_default();
+                    let question = match Box::pin(asked(store, row.id)).await {
+                        Ok(review) => review.question,
+                        // One that cannot be read must not hide the others.
+                        Err(error) => error.message().to_owned(),
+                    };
                     each.extend(["\n  ", &row.id.to_string(), "  ", &harmless(&question)]);
                 }
                 let message = format!("several sub-agents of task {asks} wait for a decision");

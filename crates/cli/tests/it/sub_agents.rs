@@ -75,7 +75,7 @@ fn a_session_is_shown_as_its_parent_sees_it_and_as_a_task() {
     assert_eq!(sandbox.json(&["task", "show", "last"]).0["id"], task["id"]);
     assert_eq!(sandbox.json(&["task", "show", id]).0["parent_task_id"], task["id"]);
     let text = sandbox.polity(&["task", "trace", "last"]).out;
-    assert!(text.contains("   ") && text.contains("worker completed"), "{text}");
+    assert!(text.contains(&format!("\n   {id} worker completed")), "{text}");
     for (args, told) in [
         (["session", "show", "ffffffff"], "there is no session ffffffff"),
         (["session", "show", task["id"].as_str().unwrap()], "there is no session"),
@@ -181,6 +181,40 @@ fn a_review_of_a_sub_agent_is_answered_by_either_id_and_the_whole_goes_on() {
         let tasks = sandbox.tasks();
         assert_eq!(tasks.len(), 3);
         assert!(tasks.iter().all(|task| task["status"] == "completed"), "{tasks:?}");
+    }
+}
+
+#[test]
+fn of_several_that_wait_a_person_is_told_what_each_asks() {
+    let call =
+        |what: &str| format!("{{tool: agent/worker, arguments: {{task_description: {what}}}}}");
+    let boss = format!(
+        "rules:\n  - {{when: go, role: user, tool_calls: [{}, {}]}}\n  \
+         - {{when: '(.*)', role: tool, reply: '$1'}}\n",
+        call("dig"),
+        call("dig deeper")
+    );
+    let sandbox = home("", &boss, "");
+    agent(&sandbox, "worker", "sub_agents: [digger]\napproval: [agent/digger]");
+    agent(&sandbox, "digger", "");
+    sandbox.write(
+        "scripts/worker.yaml",
+        "rules:\n  - when: '(.*)'\n    role: user\n    \
+         tool_calls: [{tool: agent/digger, arguments: {task_description: $1}}]\n  \
+         - {when: '(.*)', role: tool, reply: $1}\n",
+    );
+    sandbox.write("scripts/digger.yaml", DIGS);
+    assert_eq!(sandbox.polity(&["run", "boss", "go"]).code, 3);
+    let shown = sandbox.polity(&["review", "show", "last"]);
+    assert_eq!(shown.code, 2, "{shown:?}");
+    for question in ["{\"task_description\":\"dig\"}", "{\"task_description\":\"dig deeper\"}"] {
+        assert!(shown.err.contains(question), "{shown:?}");
+    }
+    // Each is answered by itself, and the whole is done when both are.
+    for expected in [3, 0] {
+        let (reviews, _) = sandbox.json(&["review", "list"]);
+        let said = sandbox.polity(&["review", "approve", reviews[0]["task_id"].as_str().unwrap()]);
+        assert_eq!(said.code, expected, "{said:?}");
     }
 }
 

@@ -74,6 +74,10 @@ enum Attended {
 
 /// An agent's sub-agents, as the tools that they are to its model.
 pub(super) fn sub_agent_tools(closure: &Closure) -> Vec<Arc<Tool>> {
+    // Most agents have none, and every task passes here.
+    if closure.sub_agents().next().is_none() {
+        return Vec::new();
+    }
     let Value::Object(schema) = json!({
         "type": "object",
         "properties": {

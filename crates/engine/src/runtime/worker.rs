@@ -89,16 +89,18 @@ impl Worker {
             self.tools = JoinSet::new();
             outcome = self.work().await;
         }
-        if outcome.is_ok() {
-            let id = self.state.id();
-            if self.state.status().is_final()
-                && !self.sub_agents.is_empty()
-                && let Err(error) = self.shared.end_sub_agents(id).await
-            {
-                // The task has ended all the same; whoever resumes what is left ends them.
-                tracing::warn!(%id, %error, "the sub-agents of a task could not be ended");
-            }
-            // Where the work ended in an error, sub-agents may go on, and are still held to it.
+        let id = self.state.id();
+        let is_alone = self.sub_agents.is_empty();
+        if outcome.is_ok()
+            && self.state.status().is_final()
+            && !is_alone
+            && let Err(error) = self.shared.end_sub_agents(id).await
+        {
+            // The task has ended all the same; whoever resumes what is left ends them.
+            tracing::warn!(%id, %error, "the sub-agents of a task could not be ended");
+        }
+        // Where the work ended in an error, sub-agents may go on, and are still held to its budget.
+        if outcome.is_ok() || is_alone {
             self.shared.ledger.close(id);
         }
         outcome
