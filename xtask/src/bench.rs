@@ -15,10 +15,11 @@ use crate::peers;
 use crate::run::{cargo, output, step};
 
 /// The benches, by package and name.
-const BENCHES: [(&str, &str); 3] = [
+const BENCHES: [(&str, &str); 4] = [
     ("polity-model", "transitions"),
     ("polity-store", "journal"),
     ("polity-drivers", "tool_rounds"),
+    ("polity-engine", "workflows"),
 ];
 
 /// Tells benches which Python has the programs of others that ours are held against.

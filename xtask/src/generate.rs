@@ -9,6 +9,7 @@ use clap::Command;
 use polity_model::definition::{Kind, schema};
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::execution::ExecutionState;
+use polity_model::machine::node::NodeState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::machine::tool_call::CallState;
 use polity_model::machine::{Machine, mermaid};
@@ -59,8 +60,9 @@ fn state_machines() -> String {
         "\nAn execution is retried only after a transient error, and only while it has retries \
          left.\n",
     );
-    machine::<LoopState>(&mut text, "The loop of an agent with a model");
+    machine::<LoopState>(&mut text, "The loop of a task");
     machine::<CallState>(&mut text, "Tool calls");
+    machine::<NodeState>(&mut text, "Nodes of a workflow");
     text
 }
 

@@ -1,7 +1,7 @@
 //! The parts, put together: a home with its store, and a runtime where one is needed.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use polity_drivers::Environment;
@@ -21,6 +21,7 @@ use polity_store::{Access, Durability, SqliteStore, Store, TaskFilter, TaskRow};
 use crate::args::{Options, Verbosity};
 use crate::error::CliError;
 use crate::home::HomeFolder;
+use crate::notices::Notices;
 use crate::telemetry::Telemetry;
 use crate::view::{count, note, style};
 
@@ -101,16 +102,15 @@ impl App {
         if !of_servers.is_empty() {
             return Err(CliError::invalid("the MCP servers are not valid", of_servers));
         }
-        let program = std::env::current_exe()
-            .map_err(|error| CliError::io("find", Path::new("this program"), &error))?;
-        let folder = std::path::absolute(self.folder.root())
-            .map_err(|error| CliError::io("find", self.folder.root(), &error))?;
-        // Elsewhere there is no way to hold a whole family of processes together.
-        let launcher =
-            if cfg!(target_os = "linux") { Launcher::Shim(program) } else { Launcher::Direct };
-        let options = McpOptions::new(folder, environment(), launcher);
+        let options = McpOptions::new(self.absolute_root()?, environment(), launcher()?);
         let servers = home.mcp_servers.values().map(|server| (**server).clone());
         Ok(McpTools::new(servers, options))
+    }
+
+    /// The home folder, wherever one stands.
+    pub(crate) fn absolute_root(&self) -> Result<PathBuf, CliError> {
+        std::path::absolute(self.folder.root())
+            .map_err(|error| CliError::io("find", self.folder.root(), &error))
     }
 
     /// Who is alive.
@@ -176,6 +176,8 @@ pub(crate) struct Drivers {
     pub(crate) tools: Arc<dyn Tools>,
     /// The servers behind the tools, which are ended with the work.
     pub(crate) servers: Option<Arc<McpTools>>,
+    /// Whether people are told what waits for them. A replay asks no one, and stays offline.
+    pub(crate) notifies: bool,
 }
 
 impl Drivers {
@@ -183,7 +185,7 @@ impl Drivers {
     pub(crate) fn live(app: &App, home: &Home) -> Result<Self, CliError> {
         let servers = Arc::new(app.tools(home)?);
         let models = Arc::new(LanguageModels::new(environment()));
-        Ok(Self { models, tools: servers.clone(), servers: Some(servers) })
+        Ok(Self { models, tools: servers.clone(), servers: Some(servers), notifies: true })
     }
 }
 
@@ -195,6 +197,7 @@ pub(crate) struct Workshop {
     pub(crate) store: Arc<dyn Store>,
     servers: Option<Arc<McpTools>>,
     telemetry: Telemetry,
+    notices: Option<Notices>,
     _alive: Instance,
 }
 
@@ -215,7 +218,7 @@ impl Workshop {
         }
         let id = InstanceId::from_random_bytes(SystemEntropy.seed());
         let alive = instances.register(id).map_err(io)?;
-        let Drivers { models, tools, servers } = drivers;
+        let Drivers { models, tools, servers, notifies } = drivers;
         let runtime = Runtime::start(Parts {
             store: Arc::clone(&store),
             models,
@@ -227,19 +230,27 @@ impl Workshop {
             limits: home.settings.limits,
         })?;
         let telemetry = Telemetry::start(app, &runtime, &store, &environment());
-        Ok(Self { runtime, store, servers, telemetry, _alive: alive })
+        let settings = home.settings.on_review.clone();
+        let notices =
+            if notifies { Notices::start(app, settings, &runtime, &store)? } else { None };
+        Ok(Self { runtime, store, servers, telemetry, notices, _alive: alive })
     }
 
     /// Ends what was started for the work, and waits until it is gone.
     pub(crate) async fn close(self) {
-        let Self { runtime, store, servers, telemetry, _alive } = self;
+        let Self { runtime, store, servers, telemetry, notices, _alive } = self;
         drop(runtime);
         let shutdown = async {
             if let Some(servers) = servers {
                 servers.shutdown().await;
             }
         };
-        tokio::join!(shutdown, telemetry.close());
+        let told = async {
+            if let Some(notices) = notices {
+                notices.close().await;
+            }
+        };
+        tokio::join!(shutdown, telemetry.close(), told);
         drop(store);
     }
 
@@ -250,6 +261,14 @@ impl Workshop {
         })?;
         app.task(&*self.store, &row)
     }
+}
+
+/// How this program starts others.
+pub(crate) fn launcher() -> Result<Launcher, CliError> {
+    let program = std::env::current_exe()
+        .map_err(|error| CliError::io("find", Path::new("this program"), &error))?;
+    // Elsewhere there is no way to hold a whole family of processes together.
+    Ok(if cfg!(target_os = "linux") { Launcher::Shim(program) } else { Launcher::Direct })
 }
 
 /// The environment of this process. A value that is no text counts as unset.

@@ -1,5 +1,7 @@
 //! The command line as it is typed.
 
+mod steer;
+
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
@@ -8,6 +10,8 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use polity_model::definition::{Kind, UsdLimit};
 use polity_model::ids::CheckpointId;
 use polity_model::machine::task::TaskStatus;
+
+pub(crate) use steer::{DiffArgs, ForkArgs, TaskShowArgs};
 
 /// Runs, supervises and simulates AI agents.
 ///
@@ -95,6 +99,8 @@ pub(crate) enum Command {
     /// Look at the tools of the home's MCP servers, and call one by hand
     #[command(subcommand)]
     Tool(ToolCommand),
+    /// Remove ended tasks that were kept for as long as the retention policy says
+    Gc(GcArgs),
     /// Show what models have used, in tokens and money
     Cost(CostArgs),
     /// Write a copy of everything that happened to a new file; others may go on meanwhile
@@ -122,6 +128,8 @@ pub(crate) enum Example {
     Hello,
     /// An agent that hands work to two others
     Supervisor,
+    /// A workflow with a review
+    Newsroom,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -175,7 +183,7 @@ pub(crate) enum TaskCommand {
     /// List tasks, newest first
     List(TaskListArgs),
     /// Show a task: what was asked, what came out
-    Show(TaskArgs),
+    Show(TaskShowArgs),
     /// Show each step of a task, with what it took and cost
     Trace(TaskArgs),
     /// Show the points of a task that one can return to, with the State at each
@@ -188,6 +196,14 @@ pub(crate) enum TaskCommand {
     Cancel(TaskArgs),
     /// Go on with a task whose process is gone
     Resume(ResumeArgs),
+    /// Write a task, with its sub-agents' tasks, to files that others can read
+    Export(ExportArgs),
+    /// Take in tasks that were exported; nothing of them is executed
+    Import(ImportArgs),
+    /// Make a new task that goes on from a checkpoint of another, and see it through
+    Fork(ForkArgs),
+    /// Show where two tasks part
+    Diff(DiffArgs),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -204,6 +220,12 @@ pub(crate) struct TaskListArgs {
     /// Only tasks of this agent
     #[arg(long)]
     pub(crate) agent: Option<String>,
+    /// Also the parts of tasks: what sub-agents and the nodes of workflows did
+    #[arg(long)]
+    pub(crate) parts: bool,
+    /// Only the parts of this task
+    #[arg(long, value_name = "ID")]
+    pub(crate) parent: Option<String>,
     /// At most this many
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: u32,
@@ -215,6 +237,24 @@ pub(crate) struct ResumeArgs {
     pub(crate) which: ResumeWhich,
     #[command(flatten)]
     pub(crate) tape: TapeArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ExportArgs {
+    /// The task's id, or as much of its beginning as tells it from others; or "last"
+    pub(crate) id: String,
+    /// The folder to write to; the task's files come into tasks/ID/ below it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Replace an export of the same task that is there already
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ImportArgs {
+    /// The folder that was exported to, or the folder of one task in it
+    pub(crate) dir: PathBuf,
 }
 
 /// One task or all.
@@ -260,8 +300,12 @@ pub(crate) struct WorkflowArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct WorkflowGraphArgs {
-    /// The workflow's name
-    pub(crate) name: String,
+    /// The workflow's name; with --task it may be left out
+    #[arg(required_unless_present = "task")]
+    pub(crate) name: Option<String>,
+    /// Draw how far this task has come, on the workflow as the task began with it
+    #[arg(long, value_name = "TASK_ID")]
+    pub(crate) task: Option<String>,
     /// What to write the picture in
     #[arg(long, default_value = "mermaid")]
     pub(crate) format: PictureFormat,
@@ -313,8 +357,8 @@ pub(crate) enum ReviewCommand {
     Approve(ApproveArgs),
     /// Do not let it go on: the model is told why; of a call in doubt, the task fails
     Reject(DecideArgs),
-    /// Let it go on with other arguments
-    Modify(ModifyArgs),
+    /// Let it go on with changes: a tool call with other arguments, a workflow with another State
+    Modify(DecideArgs),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -325,6 +369,10 @@ pub(crate) struct DecideArgs {
     /// What to say about the decision
     #[arg(long, short, value_name = "TEXT")]
     pub(crate) message: Option<String>,
+    /// What to change: an argument of the tool call, or a part of the workflow's State such as
+    /// metadata.topic; JSON if it parses, else a text. May be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(crate) set: Vec<String>,
     /// Decide only if the task still waits at this checkpoint, which `review list --json` shows
     #[arg(long, value_name = "CHECKPOINT_ID")]
     pub(crate) checkpoint: Option<CheckpointId>,
@@ -345,15 +393,6 @@ pub(crate) struct ApproveArgs {
     /// Do not make a call in doubt again, and take this for its result
     #[arg(long, value_name = "RESULT")]
     pub(crate) skip_with: Option<String>,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct ModifyArgs {
-    #[command(flatten)]
-    pub(crate) decide: DecideArgs,
-    /// An argument to change; JSON if it parses, else a text. May be repeated
-    #[arg(long, value_name = "PATH=VALUE", required = true)]
-    pub(crate) set: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -380,6 +419,13 @@ pub(crate) struct ToolCallArgs {
     /// All arguments at once, as a JSON object; --arg adds to them
     #[arg(long = "arguments", value_name = "JSON")]
     pub(crate) json_arguments: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct GcArgs {
+    /// Only show what would be removed, what would stay, and what decides
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -6,14 +6,19 @@ mod check;
 mod completions;
 mod cost;
 mod demo;
+mod gc;
 mod init;
-mod review;
+pub(crate) mod review;
 mod run;
 mod schema;
 mod session;
+mod set;
 mod task;
 mod tool;
 mod workflow;
+
+pub(crate) use session::parts_of;
+pub(crate) use task::{checkpoints_of_task, trace_of};
 
 use crate::app::App;
 use crate::args::{Args, Command};
@@ -35,6 +40,7 @@ pub(crate) fn run(args: Args) -> CliResult {
         Command::Review(command) => review::review(&App::new(options)?, command),
         Command::Session(command) => session::session(&App::new(options)?, command),
         Command::Tool(command) => tool::tool(&App::new(options)?, command),
+        Command::Gc(args) => gc::gc(&App::new(options)?, &args),
         Command::Cost(args) => cost::cost(&App::new(options)?, &args),
         Command::Backup(args) => backup::backup(&App::new(options)?, &args),
         Command::Restore(args) => backup::restore(&App::new(options)?, &args),

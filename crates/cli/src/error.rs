@@ -6,11 +6,12 @@ use std::path::Path;
 
 use polity_engine::decide::Rejection;
 use polity_engine::driver::ToolsUnavailable;
-use polity_engine::runtime::EngineError;
+use polity_engine::runtime::{EngineError, ForkError};
 use polity_model::definition::Problem;
 use polity_store::{CommitError, StoreError};
 use serde_json::json;
 
+use crate::archive::Damage;
 use crate::exit::Exit;
 use crate::view::note;
 use crate::view::style;
@@ -90,6 +91,17 @@ impl CliError {
         Self::new("tools_unavailable", Exit::Failed, unavailable.failure.message)
     }
 
+    /// An archive cannot be used.
+    pub(crate) fn archive(message: impl Display) -> Self {
+        Self::new("archive", Exit::Failed, message)
+    }
+
+    /// There is something where something new is to be written.
+    pub(crate) fn exists(path: &Path) -> Self {
+        Self::new("exists", Exit::Failed, format!("{} exists already", path.display()))
+            .hint("nothing was written; replace it with --force, or name another folder")
+    }
+
     /// It took too long.
     pub(crate) fn timed_out(message: impl Display) -> Self {
         Self::new("timeout", Exit::TimedOut, message)
@@ -160,6 +172,12 @@ impl From<StoreError> for CliError {
     }
 }
 
+impl From<Damage> for CliError {
+    fn from(damage: Damage) -> Self {
+        Self::archive(damage).hint("nothing was imported; export the task again")
+    }
+}
+
 impl From<EngineError> for CliError {
     fn from(error: EngineError) -> Self {
         match error {
@@ -169,6 +187,13 @@ impl From<EngineError> for CliError {
             EngineError::Rejected(rejection) => rejection.into(),
             EngineError::NotReady(not_ready) => {
                 Self::new("not_ready", Exit::Usage, &not_ready.message).hint(not_ready.hint)
+            }
+            EngineError::Fork(ForkError::NoCheckpoint { task, .. }) => Self::not_found(&error)
+                .hint(format!("`polity task checkpoints {task}` shows the checkpoints there are")),
+            EngineError::Fork(ForkError::AtWork { task, .. }) => {
+                Self::conflict(&error).hint(format!(
+                    "fork it at another checkpoint: `polity task checkpoints {task}` shows them"
+                ))
             }
             EngineError::NotFound(_) => {
                 Self::not_found(&error).hint("`polity task list` shows the tasks there are")
@@ -220,9 +245,19 @@ impl From<Rejection> for CliError {
             Rejection::Misfit { .. } => Self::usage(&rejection).hint(
                 "nothing was decided; see the tool's input schema with `polity tool list --json`",
             ),
+            Rejection::InvalidUpdate(_) => Self::usage(&rejection).hint(
+                "nothing was changed; see the State with `polity task checkpoints ID --json`",
+            ),
+            Rejection::NoStateThere { .. } => Self::usage(&rejection)
+                .hint("leave out --set, or use `polity review modify` to change the arguments"),
+            Rejection::TooLate { task, .. } => Self::conflict(&rejection).hint(format!(
+                "`polity task resume {task}` goes on with the default action, or fails the task"
+            )),
             Rejection::OwnerAlive { .. } => Self::conflict(&rejection)
                 .hint("follow it with `polity task watch`, or end it with `polity task cancel`"),
-            Rejection::OutOfPlace { .. } => Self::new("engine", Exit::Failed, &rejection),
+            Rejection::OutOfPlace { .. }
+            | Rejection::NoAgent { .. }
+            | Rejection::TooEarly { .. } => Self::new("engine", Exit::Failed, &rejection),
         }
     }
 }

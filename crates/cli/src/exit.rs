@@ -69,12 +69,17 @@ impl Exit {
             ErrorCode::LimitIterations
             | ErrorCode::LimitRepeats
             | ErrorCode::LimitContext
+            | ErrorCode::LimitLoops
             | ErrorCode::Budget => Self::OverLimit,
             ErrorCode::EmptyAnswer
             | ErrorCode::InvalidOutput
             | ErrorCode::ModelUnavailable
             | ErrorCode::ModelRejected
             | ErrorCode::ToolsUnavailable
+            | ErrorCode::ToolFailed
+            | ErrorCode::ConditionFailed
+            | ErrorCode::NoEdge
+            | ErrorCode::PartCancelled
             | ErrorCode::Rejected
             | ErrorCode::SystemError => Self::Failed,
         }

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use polity_model::definition::{DEFINITION_BYTES_MAX, EXTENSIONS, Home, SourceFile};
+use polity_model::ids::ExecutionId;
 
 use crate::error::CliError;
 
@@ -69,6 +70,11 @@ impl HomeFolder {
     /// Where processes show that they are alive.
     pub(crate) fn instances(&self) -> PathBuf {
         self.root.join("data").join("instances")
+    }
+
+    /// Where an execution's output is, if it left any.
+    pub(crate) fn output(&self, execution: ExecutionId) -> PathBuf {
+        self.root.join("data").join("output").join(execution.to_string())
     }
 
     /// Where there is no folder, nothing can be in it, and that is most likely a slip.

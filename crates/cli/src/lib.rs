@@ -2,12 +2,15 @@
 //! here; the other crates are put together and their answers shown.
 
 mod app;
+mod archive;
 mod args;
 mod commands;
 mod error;
 mod exit;
 mod home;
 mod logging;
+mod notices;
+mod signals;
 mod tape;
 mod telemetry;
 mod view;

@@ -119,8 +119,12 @@ impl TapeFile {
         match way {
             Way::Replay => {
                 let player = Arc::new(Player::new(cassette, secrets));
-                let drivers =
-                    Drivers { models: player.clone(), tools: player.clone(), servers: None };
+                let drivers = Drivers {
+                    models: player.clone(),
+                    tools: player.clone(),
+                    servers: None,
+                    notifies: false,
+                };
                 Ok((drivers, Tape::Replaying { player, part }))
             }
             Way::Record => {
@@ -139,6 +143,7 @@ impl TapeFile {
                     models: recorder.clone(),
                     tools: recorder.clone(),
                     servers: live.servers,
+                    notifies: live.notifies,
                 };
                 Ok((drivers, Tape::Recording { file, recorder }))
             }

@@ -41,6 +41,16 @@ pub fn shown_url(url: &Url) -> String {
     url.into()
 }
 
+/// The innermost reason of an error; the outer ones say little, and some repeat the address.
+pub(crate) fn reason(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut reason: &dyn std::error::Error = &error;
+    while let Some(inner) = reason.source() {
+        reason = inner;
+    }
+    reason.to_string()
+}
+
 /// Proxies are taken from the usual variables of the environment that was handed in.
 fn with_proxies(
     builder: ClientBuilder,

@@ -6,6 +6,7 @@ mod environment;
 pub mod http;
 pub mod llm;
 pub mod mcp;
+pub mod notify;
 pub mod process;
 mod secrets;
 

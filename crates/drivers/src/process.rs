@@ -9,6 +9,7 @@
 //! Where there is no shim, [`Launcher::Direct`] ends the program's process group.
 
 mod child;
+mod find;
 #[cfg(target_os = "linux")]
 mod supervise;
 mod words;
@@ -17,6 +18,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 pub use child::{Child, Started};
+pub(crate) use find::find;
 #[cfg(target_os = "linux")]
 pub use supervise::supervise;
 pub use words::LastWords;

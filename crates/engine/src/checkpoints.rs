@@ -4,30 +4,26 @@
 //! events up to it, so that storage grows with the conversation and not with its square.
 
 use polity_model::checkpoint::Checkpoint;
-use polity_model::event::{Event, Recorded};
+use polity_model::event::Event;
 use polity_model::review::{HumanFeedback, Verdict};
+use polity_model::state::StateUpdates;
 use serde_json::{Map, Value, json};
 
-use crate::closure::Closure;
-use crate::state::{BrokenJournal, TaskState};
+use crate::runtime::Beginning;
+use crate::state::BrokenJournal;
 
 /// The checkpoints of a task, oldest first.
-pub fn checkpoints(
-    closure: &Closure,
-    events: Vec<Recorded>,
-) -> Result<Vec<Checkpoint>, BrokenJournal> {
-    let mut events = events.into_iter();
-    let first = events.next().ok_or(BrokenJournal::NoBeginning)?;
-    let mut state = TaskState::begin(closure, first)?;
+pub fn checkpoints(beginning: Beginning) -> Result<Vec<Checkpoint>, BrokenJournal> {
+    let Beginning { mut state, rest, .. } = beginning;
     let mut checkpoints: Vec<Checkpoint> = Vec::new();
-    for recorded in events {
+    for recorded in rest {
         if let Event::CheckpointTaken { checkpoint_id, sequence, node, awaiting_human, .. } =
             &recorded.event
         {
             checkpoints.push(Checkpoint {
                 checkpoint_id: *checkpoint_id,
                 task_id: state.id(),
-                state: state.context().state(),
+                state: state.state(),
                 position: node.clone(),
                 sequence: *sequence,
                 created_at: recorded.at,
@@ -35,7 +31,7 @@ pub fn checkpoints(
                 human_feedback: None,
             });
         }
-        if let Event::ReviewAnswered { verdict, message, by } = &recorded.event
+        if let Event::ReviewAnswered { verdict, message, by, state_updates } = &recorded.event
             && let Some(answered) = state.review().map(|review| review.checkpoint_id)
             && let Some(checkpoint) =
                 checkpoints.iter_mut().find(|checkpoint| checkpoint.checkpoint_id == answered)
@@ -43,7 +39,7 @@ pub fn checkpoints(
             checkpoint.human_feedback = Some(HumanFeedback {
                 action: verdict.action().to_owned(),
                 message: message.clone(),
-                state_updates: updates(verdict),
+                state_updates: updates(verdict, state_updates),
                 by: by.clone(),
                 at: recorded.at,
             });
@@ -54,9 +50,13 @@ pub fn checkpoints(
 }
 
 /// What the person changed, by what it was.
-fn updates(verdict: &Verdict) -> Map<String, Value> {
+fn updates(verdict: &Verdict, state_updates: &StateUpdates) -> Map<String, Value> {
+    if !state_updates.is_empty() {
+        return state_updates.as_map().clone();
+    }
     let (name, value) = match verdict {
         Verdict::Approve | Verdict::Reject | Verdict::Retry => return Map::new(),
+        Verdict::Modify { arguments } if arguments.is_empty() => return Map::new(),
         Verdict::Modify { arguments } => ("arguments", json!(arguments)),
         Verdict::SkipWith { result } => ("result", json!(result)),
     };

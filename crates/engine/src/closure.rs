@@ -2,17 +2,22 @@
 //!
 //! A task goes on with what it began with, whatever becomes of the files. The canonical form of
 //! each definition is in the store by its digest, and the task names the digests. What an agent
-//! needs includes the agents that it hands work to, and theirs in turn.
+//! needs includes the agents that it hands work to, and theirs in turn; what a workflow needs, the
+//! agents and workflows of its nodes.
+
+mod cast;
+mod flow;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use polity_model::definition::{
-    AgentDefinition, AgentKind, Home, LlmAgent, Problem, ScriptDefinition,
-};
+use polity_model::definition::{AgentDefinition, AgentKind, Home, LlmAgent, ScriptDefinition};
 use polity_model::event::{Pin, PinKind};
 use polity_model::name::Name;
 use polity_store::{PinnedDefinition, Store, StoreError};
+
+pub use cast::Cast;
+pub use flow::FlowClosure;
 
 /// An agent with everything it needs.
 #[derive(Debug, Clone)]
@@ -23,13 +28,6 @@ pub struct Closure {
     pub script: Option<Arc<ScriptDefinition>>,
     /// The agents that it may hand work to, and those that they may, with what they need.
     pub cast: Arc<Cast>,
-}
-
-/// Agents that may hand work to one another, with the rules of their models.
-#[derive(Debug, Default)]
-pub struct Cast {
-    agents: BTreeMap<Name, Arc<AgentDefinition>>,
-    scripts: BTreeMap<Name, Arc<ScriptDefinition>>,
 }
 
 /// A task's definitions cannot be put together.
@@ -51,85 +49,89 @@ pub enum ClosureError {
         /// The first thing that is wrong with it.
         problem: String,
     },
-    /// The agent is not among the pinned definitions.
-    #[error("the task did not pin agent {0}")]
-    NoAgent(Name),
+    /// The agent or workflow is not among the pinned definitions.
+    #[error("the task did not pin {0}")]
+    NoAssignee(Name),
+    /// The workflow has no nodes.
+    #[error("the pinned workflow {0} has no nodes")]
+    NothingToDo(Name),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Something that an agent needs is not there, or not valid.
+/// Who does a task, with everything that is needed for it.
+#[derive(Debug, Clone)]
+pub enum Assignee {
+    /// An agent.
+    Agent(Closure),
+    /// A workflow.
+    Workflow(FlowClosure),
+}
+
+/// Something that an agent or a workflow needs is not there, or not valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
     /// What it is.
     pub kind: PinKind,
     /// Its name.
     pub name: Name,
-    /// The agent that needs it.
+    /// The agent or workflow that needs it.
     pub needed_by: Name,
 }
 
-impl Closure {
-    /// What this agent needs, from the home as it is now.
-    pub fn of(home: &Home, agent: Arc<AgentDefinition>) -> Result<Self, Missing> {
-        let mut cast = Cast::default();
-        let mut waiting = vec![Arc::clone(&agent)];
-        while let Some(next) = waiting.pop() {
-            if cast.agents.contains_key(&next.name) {
-                continue;
-            }
-            let missing = |kind, name: &Name| {
-                let (name, needed_by) = (name.clone(), next.name.clone());
-                Missing { kind, name, needed_by }
-            };
-            if let Some(name) = script_of(&next) {
-                let script = home.scripts.get(name);
-                let script = script.ok_or_else(|| missing(PinKind::Script, name))?;
-                cast.scripts.insert(name.clone(), Arc::clone(script));
-            }
-            for name in sub_agents_of(&next) {
-                let agent = home.agents.get(name);
-                let agent = agent.ok_or_else(|| missing(PinKind::Agent, name))?;
-                waiting.push(Arc::clone(agent));
-            }
-            cast.agents.insert(next.name.clone(), next);
-        }
-        Ok(Self::within(agent, &Arc::new(cast)))
+impl From<Closure> for Assignee {
+    fn from(closure: Closure) -> Self {
+        Self::Agent(closure)
     }
+}
 
+impl From<FlowClosure> for Assignee {
+    fn from(flow: FlowClosure) -> Self {
+        Self::Workflow(flow)
+    }
+}
+
+impl Assignee {
     /// What a task pinned, from the store.
-    pub fn load(store: &dyn Store, agent: &Name, pins: &[Pin]) -> Result<Self, ClosureError> {
-        let mut cast = Cast::default();
-        for pin in pins {
-            let json = store
-                .definition(&pin.digest)?
-                .ok_or_else(|| ClosureError::Lost { kind: pin.kind, name: pin.name.clone() })?;
-            let unreadable = |problems: Vec<Problem>| ClosureError::Unreadable {
-                name: pin.name.clone(),
-                problem: problems.first().map(ToString::to_string).unwrap_or_default(),
-            };
-            let name = pin.name.clone();
-            match pin.kind {
-                PinKind::Agent => {
-                    let agent = AgentDefinition::from_canonical(&json).map_err(unreadable)?;
-                    cast.agents.insert(name, Arc::new(agent));
-                }
-                PinKind::Script => {
-                    let script =
-                        ScriptDefinition::from_canonical(&pin.name, &json).map_err(unreadable)?;
-                    cast.scripts.insert(name, Arc::new(script));
-                }
-            }
-        }
-        let found = cast.agents.get(agent).cloned();
-        let agent = found.ok_or_else(|| ClosureError::NoAgent(agent.clone()))?;
-        Ok(Self::within(agent, &Arc::new(cast)))
+    pub fn load(store: &dyn Store, name: &Name, pins: &[Pin]) -> Result<Self, ClosureError> {
+        let cast = Arc::new(Cast::load(store, pins)?);
+        Self::within(name, &cast)?.ok_or_else(|| ClosureError::NoAssignee(name.clone()))
     }
 
-    fn within(agent: Arc<AgentDefinition>, cast: &Arc<Cast>) -> Self {
-        let script = script_of(&agent).and_then(|name| cast.scripts.get(name)).cloned();
-        Self { agent, script, cast: Arc::clone(cast) }
+    /// The agent or workflow of that name.
+    pub(crate) fn within(name: &Name, cast: &Arc<Cast>) -> Result<Option<Self>, ClosureError> {
+        if let Some(agent) = cast.agents.get(name) {
+            return Ok(Some(Self::Agent(Closure::within(Arc::clone(agent), cast))));
+        }
+        let Some(workflow) = cast.workflows.get(name) else { return Ok(None) };
+        let flow = FlowClosure::within(Arc::clone(workflow), cast);
+        let flow = flow.ok_or_else(|| ClosureError::NothingToDo(name.clone()))?;
+        Ok(Some(Self::Workflow(flow)))
+    }
+
+    /// The name of the agent or workflow.
+    pub fn name(&self) -> &Name {
+        match self {
+            Self::Agent(closure) => &closure.agent.name,
+            Self::Workflow(flow) => &flow.workflow.name,
+        }
+    }
+
+    /// The agent's model, if it is an agent that has one.
+    pub fn llm(&self) -> Option<&LlmAgent> {
+        match self {
+            Self::Agent(closure) => closure.llm(),
+            Self::Workflow(_) => None,
+        }
+    }
+
+    /// Every agent that may come to work for the task, each once.
+    pub fn everyone(&self) -> Vec<Closure> {
+        match self {
+            Self::Agent(closure) => closure.everyone(),
+            Self::Workflow(flow) => flow.everyone(),
+        }
     }
 
     /// What the task names, and what the store keeps.
@@ -140,6 +142,13 @@ impl Closure {
             pins.push(Pin { kind, name: name.clone(), digest });
             definitions.push(PinnedDefinition { digest, json });
         };
+        if let Self::Workflow(flow) = self {
+            for workflow in flow.workflows() {
+                let workflow = workflow.written_out();
+                let (digest, json) = (workflow.digest(), workflow.canonical_json());
+                add(PinKind::Workflow, &workflow.name, digest, json);
+            }
+        }
         let mut scripts = BTreeSet::new();
         for closure in self.everyone() {
             let agent = &*closure.agent;
@@ -151,6 +160,28 @@ impl Closure {
             }
         }
         (pins, definitions)
+    }
+
+    /// The longest way on which work may be handed on. Definitions refuse circles, so there is one.
+    pub fn longest_chain(&self) -> Vec<Name> {
+        match self {
+            Self::Agent(closure) => closure.longest_chain(),
+            Self::Workflow(flow) => flow.longest_chain(),
+        }
+    }
+}
+
+impl Closure {
+    /// What this agent needs, from the home as it is now.
+    pub fn of(home: &Home, agent: Arc<AgentDefinition>) -> Result<Self, Missing> {
+        let mut cast = Cast::default();
+        cast.add_agent(home, Arc::clone(&agent))?;
+        Ok(Self::within(agent, &Arc::new(cast)))
+    }
+
+    pub(crate) fn within(agent: Arc<AgentDefinition>, cast: &Arc<Cast>) -> Self {
+        let script = script_of(&agent).and_then(|name| cast.scripts.get(name)).cloned();
+        Self { agent, script, cast: Arc::clone(cast) }
     }
 
     /// The agent's model, if it has one.

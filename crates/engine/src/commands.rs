@@ -1,11 +1,13 @@
 //! The commands, one file each: who drives it, its rules, its tests.
 
 mod acting;
+mod answer_node;
 mod answer_review;
 mod asked_tools;
 mod cancel_task;
 mod claim_task;
 mod create_task;
+mod expire_review;
 mod output;
 mod record_answer;
 mod record_failure;
@@ -20,11 +22,13 @@ mod start_task;
 #[cfg(test)]
 #[path = "commands/testing_tests.rs"]
 mod testing;
+mod walking;
 
 pub use answer_review::AnswerReview;
 pub use cancel_task::{CancelTask, Canceller};
 pub use claim_task::ClaimTask;
 pub use create_task::{CreateTask, NewTask, Origin};
+pub use expire_review::ExpireReview;
 pub use output::OUTPUT_CORRECTIONS_MAX;
 pub(crate) use record_answer::charged;
 pub use record_answer::{FRUITLESS_TURNS_MAX, REPEATED_TURNS_MAX, RecordAnswer, TURN_CALLS_MAX};
@@ -37,6 +41,7 @@ pub use resume_task::ResumeTask;
 pub use retry_execution::RetryExecution;
 pub use retry_tool::RetryTool;
 pub use start_task::StartTask;
+pub use walking::Advance;
 
 use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};

@@ -13,12 +13,13 @@ use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::name::Name;
+use polity_model::state::InvalidUpdate;
 
 use crate::budget::Spending;
 use crate::commands::{
-    AnswerReview, CancelTask, ClaimTask, RecordAnswer, RecordFailure, RecordSessionWait,
-    RecordToolFailure, RecordToolReply, ReleaseTask, ReopenSession, ResumeTask, RetryExecution,
-    RetryTool, StartTask,
+    Advance, AnswerReview, CancelTask, ClaimTask, ExpireReview, RecordAnswer, RecordFailure,
+    RecordSessionWait, RecordToolFailure, RecordToolReply, ReleaseTask, ReopenSession, ResumeTask,
+    RetryExecution, RetryTool, StartTask,
 };
 use crate::driver::Toolbox;
 use crate::entropy::Entropy;
@@ -66,8 +67,12 @@ pub enum Command {
     RecordSessionWait(RecordSessionWait),
     /// A sub-agent that waited for a person goes on.
     ReopenSession(ReopenSession),
+    /// The nodes of a workflow that are ready begin.
+    Advance(Advance),
     /// A person has decided.
     AnswerReview(AnswerReview),
+    /// No person has decided in time.
+    ExpireReview(ExpireReview),
     /// End the task.
     CancelTask(CancelTask),
 }
@@ -99,7 +104,16 @@ pub enum Effect {
     OpenSession {
         /// The call.
         call_id: ToolCallId,
+        /// When it must have ended, if it must.
+        deadline: Option<Timestamp>,
     },
+    /// Give up a call whose answer is not needed any more.
+    Abandon {
+        /// The call.
+        call_id: ToolCallId,
+    },
+    /// Begin the nodes that are ready.
+    Advance,
     /// Come back when a sub-agent no longer waits for a person.
     WatchSession {
         /// The call that it works for.
@@ -112,6 +126,19 @@ pub enum Effect {
         /// When.
         until: Timestamp,
     },
+}
+
+impl Effect {
+    /// The call that it has to do with, if it begins or awaits one.
+    pub(crate) fn begins(&self) -> Option<ToolCallId> {
+        match self {
+            Self::CallTool { call_id, .. }
+            | Self::OpenSession { call_id, .. }
+            | Self::WatchSession { call_id }
+            | Self::WaitForTool { call_id, .. } => Some(*call_id),
+            Self::CallModel | Self::WaitUntil(_) | Self::Abandon { .. } | Self::Advance => None,
+        }
+    }
 }
 
 /// Why a command is refused. Nothing has changed.
@@ -147,6 +174,39 @@ pub enum Rejection {
         agent: Name,
         /// Its kind.
         kind: &'static str,
+    },
+    /// A workflow does the task.
+    #[error("task {task} is done by a workflow, and has no agent of its own")]
+    NoAgent {
+        /// The task.
+        task: TaskId,
+    },
+    /// The State does not allow the change.
+    #[error(transparent)]
+    InvalidUpdate(#[from] InvalidUpdate),
+    /// The State can be changed with the answer only where a workflow asks.
+    #[error("task {task} {asks}; the State of its agent cannot be changed with the answer")]
+    NoStateThere {
+        /// The task.
+        task: TaskId,
+        /// What the task asks.
+        asks: &'static str,
+    },
+    /// No one answered in time.
+    #[error("task {task} waited for an answer until {deadline}: it is too late")]
+    TooLate {
+        /// The task.
+        task: TaskId,
+        /// Until when.
+        deadline: Timestamp,
+    },
+    /// The deadline has not passed.
+    #[error("task {task} waits for an answer until {deadline}")]
+    TooEarly {
+        /// The task.
+        task: TaskId,
+        /// Until when.
+        deadline: Timestamp,
     },
     /// The task has ended.
     #[error("task {task} is already {status}")]
@@ -247,14 +307,19 @@ pub fn decide(
         Command::RetryTool(command) => command.decide(state, given),
         Command::RecordSessionWait(command) => command.decide(state, given),
         Command::ReopenSession(command) => command.decide(state, given),
+        Command::Advance(command) => command.decide(state, given),
         Command::AnswerReview(command) => command.decide(state, given),
+        Command::ExpireReview(command) => command.decide(state, given),
         Command::CancelTask(command) => command.decide(state),
     }
 }
 
 /// The model of the task's agent.
 pub(crate) fn llm(state: &TaskState) -> Result<&LlmAgent, Rejection> {
-    let agent = &*state.context().agent;
+    let Some(context) = state.context() else {
+        return Err(Rejection::NoAgent { task: state.id() });
+    };
+    let agent = &*context.agent;
     match &agent.kind {
         AgentKind::Llm(llm) => Ok(llm),
         AgentKind::Cli(_) | AgentKind::Remote(_) => {

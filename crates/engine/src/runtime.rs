@@ -10,6 +10,7 @@
 //! the desk, which says who is at work. A task that waits in the queue is a row of the store.
 
 mod desk;
+mod fork;
 mod load;
 mod mend;
 mod session;
@@ -27,13 +28,14 @@ use polity_model::review::Verdict;
 use polity_store::{Commit, CommitError, PinnedDefinition, Store, StoreError};
 use tokio::sync::{broadcast, oneshot};
 
-pub use load::{Loaded, load};
+pub use fork::ForkError;
+pub use load::{Beginning, Loaded, load};
 pub use steer::{Owners, Steered, cancel, orphans, top_of};
 
 use crate::budget::{Ledger, Spending};
 use crate::clock::Clock;
-use crate::closure::{Closure, ClosureError};
-use crate::commands::{AnswerReview, ClaimTask, CreateTask};
+use crate::closure::{Assignee, ClosureError};
+use crate::commands::{AnswerReview, ClaimTask, CreateTask, ExpireReview, Origin};
 use crate::decide::{Command, Given, Rejection, decide};
 use crate::driver::{Models, NotReady, Place, Toolbox, Tools};
 use crate::entropy::{Entropy, EntropySource};
@@ -132,6 +134,9 @@ pub enum EngineError {
         /// What the error said.
         panic: String,
     },
+    /// The task cannot go on from there.
+    #[error(transparent)]
+    Fork(#[from] ForkError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -152,7 +157,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    fn broken(task: TaskId, reason: &BrokenJournal) -> Self {
+    pub(crate) fn broken(task: TaskId, reason: &BrokenJournal) -> Self {
         Self::Broken { task, reason: reason.to_string() }
     }
 }
@@ -177,7 +182,7 @@ impl Runtime {
 
     /// Creates a task. It is durable, and in the queue, when this returns.
     pub async fn create(&self, create: CreateTask) -> Result<TaskHandle, EngineError> {
-        self.shared.ready(&create.closure)?;
+        self.shared.ready(&create.assignee)?;
         self.shared.check_prices(&create)?;
         let loaded = self.shared.create(create).await?;
         Ok(self.shared.enqueue(loaded, None).await)
@@ -194,8 +199,8 @@ impl Runtime {
 
     /// Whether this runtime could go on with a task: its model can be called, its servers are known.
     pub async fn ready(&self, id: TaskId) -> Result<(), EngineError> {
-        let closure = load(&self.shared.parts.store, id).await?.closure;
-        Ok(self.shared.ready(&closure)?)
+        let assignee = load(&self.shared.parts.store, id).await?.assignee;
+        Ok(self.shared.ready(&assignee)?)
     }
 
     /// Records what a person decided about a task that waits for that. It goes on when someone
@@ -205,14 +210,14 @@ impl Runtime {
         let mut loaded = load(&parts.store, id).await?;
         // Arguments that a person gives are held against the tool's schema at once, where the tool
         // can be asked for it.
-        let toolbox = match (&answer.verdict, loaded.closure.llm()) {
+        let toolbox = match (&answer.verdict, loaded.assignee.llm()) {
             (Verdict::Modify { .. }, Some(llm)) => {
                 let listed = parts.tools.toolbox(&llm.tools, Place::OUTSIDE).await;
                 let listed = listed.unwrap_or_else(|error| {
                     tracing::warn!(%id, %error, "the new arguments are checked when they are used");
                     Arc::default()
                 });
-                Arc::new(listed.joined(&sub_agent_tools(&loaded.closure)))
+                Arc::new(listed.joined(&sub_agent_tools(&loaded.assignee)))
             }
             (Verdict::Modify { .. }, None)
             | (Verdict::Approve | Verdict::Reject | Verdict::Retry | Verdict::SkipWith { .. }, _) => {
@@ -227,7 +232,11 @@ impl Runtime {
                 Err(EngineError::Commit(CommitError::Conflict { .. })) => {
                     self.shared.catch_up(&mut loaded.state).await?;
                 }
-                written => return written,
+                written => {
+                    written?;
+                    self.shared.end_parts_of(&loaded.state).await;
+                    return Ok(());
+                }
             }
         }
         Err(EngineError::Contended(id))
@@ -264,8 +273,11 @@ impl Drop for Runtime {
 
 impl Shared {
     /// Whether the agent, and all that it may hand work to, could be run.
-    fn ready(&self, closure: &Closure) -> Result<(), NotReady> {
-        for closure in closure.everyone() {
+    fn ready(&self, assignee: &Assignee) -> Result<(), NotReady> {
+        if let Assignee::Workflow(flow) = assignee {
+            self.parts.tools.ready(&flow.all_tools())?;
+        }
+        for closure in assignee.everyone() {
             self.parts.models.ready(&closure)?;
             if let Some(llm) = closure.llm() {
                 self.parts.tools.ready(&llm.tools)?;
@@ -276,7 +288,7 @@ impl Shared {
 
     /// A budget in money cannot be kept where no one knows what a model costs.
     fn check_prices(&self, create: &CreateTask) -> Result<(), NotReady> {
-        let everyone = create.closure.everyone();
+        let everyone = create.assignee.everyone();
         let of_agents = everyone.iter().filter_map(|closure| closure.llm()?.budget);
         let mut budgets = of_agents.chain(create.budget);
         if !budgets.any(|budget| budget.max_cost_usd.is_some()) {
@@ -304,12 +316,16 @@ impl Shared {
     /// Makes a task durable.
     async fn create(&self, create: CreateTask) -> Result<Loaded, EngineError> {
         let mut given = self.given(&Arc::default(), Spending::default());
-        let closure = create.closure.clone();
+        let assignee = create.assignee.clone();
+        let is_fork = matches!(create.origin, Origin::Fork { .. });
         let new = create.decide(self.parts.instance, &self.parts.limits, &mut given)?;
         let written = self.write_first(new.id, &given, new.events, new.definitions).await?;
-        let state = TaskState::load(&closure, written)
+        if is_fork {
+            return load(&self.parts.store, new.id).await;
+        }
+        let state = TaskState::load(&assignee, written)
             .map_err(|broken| EngineError::broken(new.id, &broken))?;
-        Ok(Loaded { closure, state })
+        Ok(Loaded { assignee, state })
     }
 
     /// Makes a task that no one works on one's own.
@@ -319,8 +335,9 @@ impl Shared {
         self.refuse_stray(&loaded.state).await?;
         if !loaded.state.status().is_final() && !loaded.state.cancel_requested() {
             // A task that could not go on is left as it is, for someone who can.
-            self.ready(&loaded.closure)?;
+            self.ready(&loaded.assignee)?;
         }
+        self.expire(&mut loaded.state).await?;
         for _ in 0..CONFLICTS_MAX {
             let state = &loaded.state;
             let owner_alive = state.owner().is_some_and(|owner| parts.owners.is_alive(owner));
@@ -336,6 +353,30 @@ impl Shared {
             }
         }
         Err(EngineError::Contended(id))
+    }
+
+    /// Takes the default action where no one has answered in time.
+    async fn expire(&self, state: &mut TaskState) -> Result<(), EngineError> {
+        for _ in 0..CONFLICTS_MAX {
+            let mut given = self.given(&Arc::default(), Spending::default());
+            let deadline = state.review().and_then(|review| review.deadline);
+            if deadline.is_none_or(|deadline| given.now < deadline) {
+                return Ok(());
+            }
+            let command = Command::ExpireReview(ExpireReview);
+            let decision = decide(state, &command, &mut given)?;
+            match self.write(state, &given, decision.events).await {
+                Err(EngineError::Commit(CommitError::Conflict { .. })) => {
+                    self.catch_up(state).await?;
+                }
+                written => {
+                    written?;
+                    self.end_parts_of(state).await;
+                    return Ok(());
+                }
+            }
+        }
+        Err(EngineError::Contended(state.id()))
     }
 
     async fn write_first(

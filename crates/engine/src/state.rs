@@ -1,29 +1,38 @@
 //! A task as the engine sees it: its journal, folded.
 
+mod broken;
 mod calls;
+mod fork;
+mod view;
+mod walk;
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use polity_model::context::AgentContext;
+use polity_model::definition::ReviewAction;
 use polity_model::event::{
-    Epoch, Event, ExecutionChange, Pin, Recorded, ResultRef, Sequence, StreamId,
+    Epoch, Event, ExecutionChange, Pin, Position, Recorded, ResultRef, Sequence, StreamId,
+    ToolChange,
 };
-use polity_model::execution::{AgentExecution, RetryRefused};
-use polity_model::ids::{CheckpointId, InstanceId, TaskId, ToolCallId};
+use polity_model::execution::AgentExecution;
+use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, ToolCallId};
 use polity_model::machine::agent_loop::{LoopEvent, LoopState};
-use polity_model::machine::task::{TaskStatus, TaskTransition};
-use polity_model::machine::tool_call::CallState;
+use polity_model::machine::task::TaskTransition;
 use polity_model::machine::{IllegalTransition, Machine};
 use polity_model::message::Message;
-use polity_model::review::ReviewSubject;
-use polity_model::task::{RunFinished, Task, TaskEnd, TaskExecution, TaskOrder};
+use polity_model::review::{ReviewSubject, Verdict};
+use polity_model::state::StateUpdates;
+use polity_model::task::{TaskEnd, TaskExecution, TaskOrder};
 use polity_model::usage::Usage;
 
+pub use broken::BrokenJournal;
 pub use calls::{Call, TurnCalls};
+pub use fork::CannotFork;
+pub(crate) use walk::After;
+pub use walk::{Progress, Walk};
 
-use crate::closure::Closure;
-use crate::driver::History;
+use crate::closure::Assignee;
 
 /// What a task waits for a person to decide.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +45,10 @@ pub struct OpenReview {
     pub question: String,
     /// Since when.
     pub created_at: Timestamp,
+    /// Until when, if not for ever.
+    pub deadline: Option<Timestamp>,
+    /// What the deadline brings; the end of the task if none.
+    pub default_action: Option<ReviewAction>,
 }
 
 /// The state of one task, changed only by [`apply`](Self::apply).
@@ -43,7 +56,7 @@ pub struct OpenReview {
 pub struct TaskState {
     sequence: Sequence,
     task: TaskExecution,
-    context: AgentContext,
+    work: Work,
     pins: Vec<Pin>,
     owner: Option<InstanceId>,
     epoch: Epoch,
@@ -62,85 +75,81 @@ pub struct TaskState {
     checkpoints: u32,
     marks: Vec<u32>,
     cancel_requested: bool,
+    /// How many messages it shares with the task that it goes on from.
+    shared: usize,
 }
 
-/// A journal that no task could have written.
-#[derive(Debug, thiserror::Error)]
-pub enum BrokenJournal {
-    /// A task's events begin with its creation, and no other does.
-    #[error("the journal of a task begins with its creation")]
-    NoBeginning,
-    /// An event is missing or doubled.
-    #[error("event {found:?} follows on {last:?}")]
-    Gap {
-        /// The last event that was read.
-        last: Sequence,
-        /// The one that came next.
-        found: Sequence,
-    },
-    /// The task could not have done that.
-    #[error(transparent)]
-    Task(#[from] IllegalTransition<TaskStatus>),
-    /// The execution could not have done that.
-    #[error(transparent)]
-    Execution(#[from] RetryRefused),
-    /// Something was charged after the end.
-    #[error(transparent)]
-    Charged(#[from] RunFinished),
-    /// The loop could not have done that.
-    #[error(transparent)]
-    Loop(#[from] IllegalTransition<LoopState>),
-    /// A tool call could not have done that.
-    #[error(transparent)]
-    Call(#[from] IllegalTransition<CallState>),
-    /// A tool call moved on that no one asked for.
-    #[error("no one asked for the tool call {0}")]
-    NoCall(ToolCallId),
-    /// A person answered what was not asked.
-    #[error("a person answered what was not asked")]
-    NoReview,
-    /// An execution moved on before it started.
-    #[error("an execution moved on that had not started")]
-    NoExecution,
+/// What a task is at work on.
+#[derive(Debug, Clone)]
+enum Work {
+    /// An agent with its conversation.
+    Agent(AgentContext),
+    /// A workflow.
+    Workflow(Box<Walk>),
 }
 
 impl TaskState {
     /// Folds a task's events from the first on.
-    pub fn load(closure: &Closure, events: Vec<Recorded>) -> Result<Self, BrokenJournal> {
+    pub fn load(assignee: &Assignee, events: Vec<Recorded>) -> Result<Self, BrokenJournal> {
         let mut events = events.into_iter();
         let first = events.next().ok_or(BrokenJournal::NoBeginning)?;
-        let mut state = Self::begin(closure, first)?;
+        Self::begin(assignee, first)?.following(events)
+    }
+
+    /// Follows events to the end.
+    pub fn following(
+        mut self,
+        events: impl IntoIterator<Item = Recorded>,
+    ) -> Result<Self, BrokenJournal> {
         for recorded in events {
-            state.apply(recorded)?;
+            self.apply(recorded)?;
+        }
+        Ok(self)
+    }
+
+    /// What would be, were these the next events.
+    pub(crate) fn after(&self, events: &[Event], at: Timestamp) -> Result<Self, BrokenJournal> {
+        let mut state = self.clone();
+        for event in events {
+            state.apply(Recorded {
+                position: Position::default(),
+                stream: state.stream(),
+                sequence: state.sequence.plus(1),
+                at,
+                event: event.clone(),
+            })?;
         }
         Ok(state)
     }
 
     /// Starts from a task's creation.
-    pub fn begin(closure: &Closure, first: Recorded) -> Result<Self, BrokenJournal> {
-        let (StreamId::Task(id), Event::TaskCreated(created)) = (first.stream, first.event) else {
+    pub fn begin(assignee: &Assignee, first: Recorded) -> Result<Self, BrokenJournal> {
+        let (StreamId::Task(id), Event::TaskCreated(mut created)) = (first.stream, first.event)
+        else {
             return Err(BrokenJournal::NoBeginning);
         };
-        let mut context = AgentContext::new(Arc::clone(&closure.agent));
-        context.current_task = Some(id);
-        context.working_memory.clone_from(&created.parameters);
-        context.say(Message::User { content: created.description.clone(), timestamp: first.at });
-        let order = TaskOrder {
-            id,
-            description: created.description,
-            assigned_agent: created.assigned_agent,
-            parameters: created.parameters,
-            class: created.class,
-            retention_days: created.retention_days,
-            parent_task_id: created.parent_task_id,
-            budget: created.budget,
-            created_at: first.at,
+        let input = Message::User { content: created.description.clone(), timestamp: first.at };
+        let work = match assignee {
+            Assignee::Agent(closure) => {
+                let mut context = AgentContext::new(Arc::clone(&closure.agent));
+                context.current_task = Some(id);
+                context.working_memory.clone_from(&created.parameters);
+                context.say(input);
+                Work::Agent(context)
+            }
+            Assignee::Workflow(flow) => {
+                let (plan, name) = (Arc::clone(&flow.plan), flow.workflow.name.clone());
+                let metadata = created.parameters.clone();
+                Work::Workflow(Box::new(Walk::new(plan, name, input, metadata)))
+            }
         };
+        let pins = std::mem::take(&mut created.pins);
+        let order = TaskOrder::of(id, created, first.at);
         Ok(Self {
             sequence: first.sequence,
             task: TaskExecution::new(Arc::new(order)),
-            context,
-            pins: created.pins,
+            work,
+            pins,
             owner: None,
             epoch: Epoch::default(),
             execution: None,
@@ -155,6 +164,7 @@ impl TaskState {
             checkpoints: 0,
             marks: Vec::new(),
             cancel_requested: false,
+            shared: 0,
         })
     }
 
@@ -173,6 +183,11 @@ impl TaskState {
             Event::TaskReleased => self.owner = None,
             Event::TaskStarted => {
                 self.task.advance(TaskTransition::Start, at)?;
+                // A workflow acts from its first moment on, and so does an agent that goes on in the
+                // middle of a turn.
+                if self.walk().is_some() || self.calls.open().next().is_some() {
+                    self.loop_on(LoopEvent::Act)?;
+                }
             }
             Event::TaskPaused => {
                 self.loop_on(LoopEvent::Ask)?;
@@ -201,18 +216,7 @@ impl TaskState {
                 self.task.finish(TaskEnd::Cancelled, at)?;
             }
             Event::ExecutionChanged { execution_id, change } => {
-                if let ExecutionChange::Start { agent, max_retries } = &change {
-                    let (agent, task) = (agent.clone(), self.id());
-                    self.execution =
-                        Some(AgentExecution::new(execution_id, agent, task, *max_retries));
-                }
-                let execution = self.execution.as_mut().ok_or(BrokenJournal::NoExecution)?;
-                execution.apply(&change, at)?;
-                if let ExecutionChange::Fail { retry_at: Some(until), .. } = change {
-                    self.loop_on(LoopEvent::BackOff)?;
-                    self.retry_at = Some(until);
-                    self.call_retries += 1;
-                }
+                self.execution_changed(execution_id, &change, at)?;
             }
             Event::ModelCalled { .. } => {
                 self.loop_on(LoopEvent::Call)?;
@@ -227,33 +231,135 @@ impl TaskState {
             }
             Event::HistoryShortened { kept_from } => self.kept_from = kept_from,
             Event::ToolChanged { call_id, change } => {
-                for answer in self.calls.apply(call_id, change, at)? {
-                    self.context.say(answer);
+                self.tool_changed(call_id, change, at)?;
+            }
+            Event::NodeChanged { node, change } => {
+                let walk = self.walk_mut()?;
+                if let Some(call) = walk.apply(&node, change, at)? {
+                    self.calls.add(call);
                 }
             }
-            Event::ReviewOpened { checkpoint_id, subject, question } => {
+            Event::ReviewOpened { checkpoint_id, subject, question, deadline, default_action } => {
                 self.loop_on(LoopEvent::Ask)?;
                 self.task.advance(TaskTransition::Ask, at)?;
                 self.owner = None;
-                let created_at = at;
-                self.review = Some(OpenReview { checkpoint_id, subject, question, created_at });
+                if let Some(node) = subject.node() {
+                    self.walk_mut()?.ask(node, at)?;
+                }
+                self.review = Some(OpenReview {
+                    checkpoint_id,
+                    subject,
+                    question,
+                    created_at: at,
+                    deadline,
+                    default_action,
+                });
             }
-            Event::ReviewAnswered { verdict, .. } => {
-                let review = self.review.take().ok_or(BrokenJournal::NoReview)?;
-                self.loop_on(LoopEvent::Reply)?;
-                self.task.advance(TaskTransition::Resume, at)?;
-                self.calls.decided(review.subject.call_id(), verdict)?;
+            Event::ReviewAnswered { verdict, message, state_updates, .. } => {
+                self.review_answered(verdict, message, &state_updates, at)?;
             }
+            Event::StateSet { updates } => self.update(&updates, at)?,
             Event::MessageAdded { message } => {
                 if self.doing == LoopState::Answered {
                     self.corrections += 1;
                 }
-                self.context.say(message);
+                self.say(message);
             }
             Event::CheckpointTaken { .. } => self.checkpoints += 1,
         }
         self.sequence = sequence;
         Ok(())
+    }
+
+    fn execution_changed(
+        &mut self,
+        id: ExecutionId,
+        change: &ExecutionChange,
+        at: Timestamp,
+    ) -> Result<(), BrokenJournal> {
+        if let ExecutionChange::Start { agent, max_retries } = change {
+            let (agent, task) = (agent.clone(), self.id());
+            self.execution = Some(AgentExecution::new(id, agent, task, *max_retries));
+        }
+        let execution = self.execution.as_mut().ok_or(BrokenJournal::NoExecution)?;
+        execution.apply(change, at)?;
+        if let ExecutionChange::Fail { retry_at: Some(until), .. } = change {
+            self.loop_on(LoopEvent::BackOff)?;
+            self.retry_at = Some(*until);
+            self.call_retries += 1;
+        }
+        Ok(())
+    }
+
+    fn tool_changed(
+        &mut self,
+        call_id: ToolCallId,
+        change: ToolChange,
+        at: Timestamp,
+    ) -> Result<(), BrokenJournal> {
+        match &mut self.work {
+            Work::Agent(context) => {
+                for answer in self.calls.apply(call_id, change, at)? {
+                    context.say(answer);
+                }
+            }
+            // Each call of a workflow is a node's own, and is over by itself.
+            Work::Workflow(walk) => {
+                if let Some(content) = self.calls.apply_alone(call_id, change, at)? {
+                    walk.answered(call_id, content);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn review_answered(
+        &mut self,
+        verdict: Verdict,
+        message: Option<String>,
+        updates: &StateUpdates,
+        at: Timestamp,
+    ) -> Result<(), BrokenJournal> {
+        let review = self.review.take().ok_or(BrokenJournal::NoReview)?;
+        self.loop_on(LoopEvent::Reply)?;
+        self.task.advance(TaskTransition::Resume, at)?;
+        if let Some(call_id) = review.subject.call_id() {
+            return self.calls.decided(call_id, verdict);
+        }
+        let walk = self.walk_mut()?;
+        walk.tell(verdict.action(), message, updates, at)?;
+        if let ReviewSubject::Checkpoint { node } = review.subject
+            && verdict != Verdict::Reject
+        {
+            walk.allow(&node)?;
+        }
+        Ok(())
+    }
+
+    /// Someone changed the State.
+    fn update(&mut self, updates: &StateUpdates, at: Timestamp) -> Result<(), BrokenJournal> {
+        match &mut self.work {
+            Work::Agent(context) => {
+                updates.set_metadata(&mut context.working_memory)?;
+                updates.messages(at).into_iter().for_each(|message| context.say(message));
+                Ok(())
+            }
+            Work::Workflow(walk) => Ok(walk.update(updates, at)?),
+        }
+    }
+
+    fn say(&mut self, message: Message) {
+        match &mut self.work {
+            Work::Agent(context) => context.say(message),
+            Work::Workflow(walk) => walk.add(message),
+        }
+    }
+
+    fn walk_mut(&mut self) -> Result<&mut Walk, BrokenJournal> {
+        match &mut self.work {
+            Work::Agent(_) => Err(BrokenJournal::NoWorkflow),
+            Work::Workflow(walk) => Ok(walk),
+        }
     }
 
     /// The model has answered: it asks for tools, or says what it has to say.
@@ -264,12 +370,14 @@ impl TaskState {
         mark: Option<u32>,
     ) -> Result<(), BrokenJournal> {
         self.task.add_usage(usage)?;
-        self.context.charge(usage);
+        if let Work::Agent(context) = &mut self.work {
+            context.charge(usage);
+        }
         let acts = !message.tool_calls().is_empty();
         if acts {
             self.calls.begin(message.tool_calls());
         }
-        self.context.say(message);
+        self.say(message);
         self.iterations += 1;
         self.call_retries = 0;
         self.marks.extend(mark);
@@ -291,137 +399,8 @@ impl TaskState {
 
     fn result(&self, result: ResultRef) -> Option<String> {
         match result {
-            ResultRef::LastAnswer => self.context.conversation.last_answer().map(str::to_owned),
+            ResultRef::LastAnswer => self.last_answer().map(str::to_owned),
+            ResultRef::Text(text) => Some(text),
         }
-    }
-
-    /// The task's id.
-    pub fn id(&self) -> TaskId {
-        self.task.order().id
-    }
-
-    /// The stream its events are in.
-    pub fn stream(&self) -> StreamId {
-        StreamId::Task(self.id())
-    }
-
-    /// The newest event that this state knows of.
-    pub fn sequence(&self) -> Sequence {
-        self.sequence
-    }
-
-    /// Where the task is in its life.
-    pub fn status(&self) -> TaskStatus {
-        self.task.status()
-    }
-
-    /// The live run.
-    pub fn task(&self) -> &TaskExecution {
-        &self.task
-    }
-
-    /// The task as it is now, to be shown.
-    pub fn snapshot(&self) -> Task {
-        self.task.snapshot()
-    }
-
-    /// The agent with its conversation.
-    pub fn context(&self) -> &AgentContext {
-        &self.context
-    }
-
-    /// The definitions that the task pinned.
-    pub fn pins(&self) -> &[Pin] {
-        &self.pins
-    }
-
-    /// The process that the task belongs to.
-    pub fn owner(&self) -> Option<InstanceId> {
-        self.owner
-    }
-
-    /// How often the task has changed hands.
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
-    /// The newest execution.
-    pub fn execution(&self) -> Option<&AgentExecution> {
-        self.execution.as_ref()
-    }
-
-    /// What the loop is doing.
-    pub fn doing(&self) -> LoopState {
-        self.doing
-    }
-
-    /// When the model is called again, while the loop waits for that.
-    pub fn retry_at(&self) -> Option<Timestamp> {
-        self.retry_at
-    }
-
-    /// How often the model call that is under way has been tried again.
-    pub fn call_retries(&self) -> u32 {
-        self.call_retries
-    }
-
-    /// The tool calls of this turn.
-    pub fn calls(&self) -> &TurnCalls {
-        &self.calls
-    }
-
-    /// The part of the conversation that the model is sent.
-    pub fn history(&self) -> History<'_> {
-        History::shortened(self.context.conversation.messages(), self.kept_from as usize)
-    }
-
-    /// The first message that is still sent to the model, besides the one that opened.
-    pub fn kept_from(&self) -> u32 {
-        self.kept_from
-    }
-
-    /// What the task waits for a person to decide.
-    pub fn review(&self) -> Option<&OpenReview> {
-        self.review.as_ref()
-    }
-
-    /// Whether the task waits for a person only because its sub-agents do.
-    pub fn is_paused(&self) -> bool {
-        self.status() == TaskStatus::AwaitingHuman && self.review.is_none()
-    }
-
-    /// How many answers the model has given.
-    pub fn iterations(&self) -> u32 {
-        self.iterations
-    }
-
-    /// How often the model was told that its answer cannot be used.
-    pub fn corrections(&self) -> u32 {
-        self.corrections
-    }
-
-    /// The turn that the task is in, from 1: what the model is asked next, or has asked for last.
-    pub fn turn(&self) -> u32 {
-        match self.doing {
-            LoopState::Acting | LoopState::Asking | LoopState::Answered | LoopState::Over => {
-                self.iterations.max(1)
-            }
-            LoopState::Idle | LoopState::Reasoning | LoopState::BackingOff => self.iterations + 1,
-        }
-    }
-
-    /// How many checkpoints there are.
-    pub fn checkpoints(&self) -> u32 {
-        self.checkpoints
-    }
-
-    /// What drivers want to be told again.
-    pub fn marks(&self) -> &[u32] {
-        &self.marks
-    }
-
-    /// Whether someone asked for the task to end, and it has not yet.
-    pub fn cancel_requested(&self) -> bool {
-        self.cancel_requested && !self.status().is_final()
     }
 }

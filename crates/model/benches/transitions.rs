@@ -46,6 +46,7 @@ fn task() -> TaskExecution {
         retention_days: Some(3),
         parent_task_id: None,
         budget: None,
+        forked_from: None,
         created_at: Timestamp::UNIX_EPOCH,
     }))
 }

@@ -5,14 +5,16 @@
 //! the rules of one file; `home` applies the rules between files. Every step goes on after a
 //! problem, so that all problems of all files are told at once.
 //!
-//! Nothing here reads a file: texts are passed in. Templates, conditions and tool arguments stay
-//! data; they are understood where they are used.
+//! Nothing here reads a file: texts are passed in. Templates and conditions are compiled when their
+//! file is read, so that a slip in one is a problem of the file and not of a task.
 
 mod agent;
 mod canonical;
 mod checker;
+mod command_line;
 mod decode;
 mod digest;
+mod expression;
 mod graph;
 mod home;
 mod mcp_server;
@@ -27,6 +29,7 @@ mod script;
 mod settings;
 mod source;
 mod suggest;
+mod template;
 mod value;
 mod workflow;
 
@@ -44,13 +47,17 @@ pub use self::agent::{
     OutputPattern, OutputSchema, PermissionPolicy, Price, Provider, RateLimit, RemoteAgent,
     ResourceLimits, StopSignal, Workspace,
 };
+pub use self::command_line::CommandLine;
 pub use self::decode::PROBLEMS_PER_FILE_MAX;
 pub use self::digest::{Digest, InvalidDigest};
-pub use self::home::{EXTENSIONS, Home, Lookup, SourceFile, is_servers, is_settings};
+pub use self::expression::Expression;
+pub use self::home::{
+    EXTENSIONS, Home, Lookup, SourceFile, is_retention_policy, is_servers, is_settings,
+};
 pub use self::mcp_server::{McpServerDefinition, McpTransport, ToolSettings};
 pub use self::number::{Temperature, Usd, UsdLimit};
 pub use self::problem::Problem;
-pub use self::retention::{RetentionPolicy, RetentionStatus};
+pub use self::retention::{RetentionPolicy, RetentionRule, RetentionStatus};
 pub use self::schedule::{CatchUp, CronExpression, Overlap, ScheduleDefinition, ScheduleTarget};
 pub use self::schema::{Kind, UnknownKind, schema};
 pub use self::script::{
@@ -58,14 +65,17 @@ pub use self::script::{
 };
 pub use self::settings::{Durability, Limits, OnReview, Redaction, ServerSettings, Settings};
 pub use self::source::DEFINITION_BYTES_MAX;
+pub(crate) use self::source::shorten;
 pub use self::suggest::nearest;
+pub use self::template::Template;
 pub use self::value::{
-    EnvName, Expression, HttpUrl, InvalidValue, JsonPointer, Pattern, SUB_AGENT_SERVER,
-    TEMPLATE_BYTES_MAX, TOOL_CHARACTERS_MAX, Template, Text, ToolName, ToolPattern,
+    EnvName, HttpUrl, InvalidValue, JsonPointer, Pattern, SUB_AGENT_SERVER, TEMPLATE_BYTES_MAX,
+    TOOL_CHARACTERS_MAX, Text, ToolName, ToolPattern, UrlTemplate,
 };
 pub use self::workflow::{
-    Edge, EdgeTarget, GraphFormat, Join, NodeKind, NodeMark, NodeMarks, NothingToDraw,
-    ReviewAction, WorkflowDefinition, WorkflowNode, WorkflowPattern,
+    ArgumentTemplates, Edge, EdgeTarget, Expanded, GraphFormat, Join, Link, NodeKind, NodeMark,
+    NodeMarks, PLAN_STEPS_MAX, Plan, PlanEdge, PlanNode, PlanTarget, REFLECTION_ROUNDS,
+    REFLECTION_ROUNDS_MAX, ReviewAction, WorkflowDefinition, WorkflowNode, WorkflowPattern,
 };
 
 use self::checker::Checker;

@@ -7,12 +7,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::definition::{Budget, Digest, ToolName};
+use crate::definition::{Budget, Digest, ReviewAction, ToolName};
 use crate::failure::{ErrorCode, Failure};
 use crate::ids::{CheckpointId, ExecutionId, InstanceId, SessionId, TaskId, ToolCallId};
-use crate::message::Message;
+use crate::message::{Message, ToolCall};
 use crate::name::Name;
 use crate::review::{ReviewSubject, Verdict};
+use crate::state::StateUpdates;
 use crate::usage::Usage;
 
 /// What a list of events belongs to.
@@ -183,6 +184,14 @@ pub enum Event {
         change: ToolChange,
     },
 
+    /// A node of the workflow moved on.
+    NodeChanged {
+        /// The node.
+        node: Name,
+        /// What happened to it.
+        change: NodeChange,
+    },
+
     /// The task waits for a person's decision. It belongs to no process while it waits.
     ReviewOpened {
         /// The checkpoint at which it waits.
@@ -191,6 +200,12 @@ pub enum Event {
         subject: ReviewSubject,
         /// What is asked, for people.
         question: String,
+        /// Until when the person has time; for ever if none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<Timestamp>,
+        /// What is decided when the deadline passes; the task fails if none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        default_action: Option<ReviewAction>,
     },
     /// A person has decided.
     ReviewAnswered {
@@ -201,6 +216,14 @@ pub enum Event {
         message: Option<String>,
         /// Who decided.
         by: String,
+        /// What the person changed in the State: the new value for each path.
+        #[serde(default, skip_serializing_if = "StateUpdates::is_empty")]
+        state_updates: StateUpdates,
+    },
+    /// Someone changed the State from outside.
+    StateSet {
+        /// The new value for each path.
+        updates: StateUpdates,
     },
 
     /// A message that no model call brought was added to the conversation.
@@ -294,8 +317,9 @@ pub enum ToolChange {
     /// It has its answer, which counts as a message of the conversation.
     Answer {
         /// The place of the answer in the conversation: calls that were made at once are answered
-        /// in the order in which they were asked for.
-        ordinal: u32,
+        /// in the order in which they were asked for. None where it is the next, as for a workflow.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ordinal: Option<u32>,
         /// What the model reads.
         content: String,
         /// The result as JSON, where that is not what the model reads.
@@ -307,6 +331,53 @@ pub enum ToolChange {
         /// How long the last attempt took; 0 where none was made.
         duration_ms: u64,
     },
+}
+
+/// What happened to a node of a workflow; each is a transition of its state machine. Asking a
+/// person, and the answer, have events of their own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "on", rename_all = "snake_case")]
+pub enum NodeChange {
+    /// It began.
+    Start {
+        /// The call that does its work, with all that it is given; none for a parallel node.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<ToolCall>,
+    },
+    /// It is done.
+    Finish {
+        /// What came out.
+        output: NodeOutput,
+        /// The routing key, where the node gives one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        routing_key: Option<String>,
+        /// The nodes that its edges lead to.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        to: Vec<Name>,
+        /// The edge that leads back, by its place in the file, where more than one leads to the
+        /// same node.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        edge: Option<u32>,
+    },
+    /// It failed.
+    Fail {
+        /// Why, for programs.
+        code: ErrorCode,
+        /// Why, for people.
+        error: String,
+    },
+    /// It was given up, because another branch was first.
+    Drop,
+}
+
+/// Where a node's output is. Texts are stored once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeOutput {
+    /// It is the answer to the node's call.
+    Answer,
+    /// It is this text.
+    Text(String),
 }
 
 /// The first event of every task.
@@ -333,6 +404,20 @@ pub struct TaskCreated {
     /// What the task may spend, where whoever gave it said so, besides the agent's own budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
+    /// Where in another task this one began, if it is a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkPoint>,
+}
+
+/// A point of another task's history. What happened there up to it is a fork's history too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkPoint {
+    /// The other task.
+    pub task_id: TaskId,
+    /// The last of its events that the fork shares.
+    pub sequence: Sequence,
+    /// The checkpoint that this is, counted from 0.
+    pub checkpoint: u32,
 }
 
 /// What a pinned definition is.
@@ -341,6 +426,8 @@ pub struct TaskCreated {
 pub enum PinKind {
     /// An agent.
     Agent,
+    /// A workflow.
+    Workflow,
     /// The rules of a scripted model.
     Script,
 }
@@ -357,11 +444,13 @@ pub struct Pin {
 }
 
 /// Where a result is. Messages are stored once, so a result that is a message is not repeated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultRef {
-    /// The newest thing the model said.
+    /// The newest thing the model said; of a workflow, the newest output of a node.
     LastAnswer,
+    /// This text, which is nowhere else.
+    Text(String),
 }
 
 impl Event {
@@ -384,6 +473,8 @@ impl Event {
             | Self::ModelFailed { .. }
             | Self::HistoryShortened { .. }
             | Self::ToolChanged { .. }
+            | Self::NodeChanged { .. }
+            | Self::StateSet { .. }
             | Self::ReviewOpened { .. }
             | Self::ReviewAnswered { .. }
             | Self::MessageAdded { .. }
@@ -410,6 +501,8 @@ impl Event {
             Self::ModelFailed { .. } => "model_failed",
             Self::HistoryShortened { .. } => "history_shortened",
             Self::ToolChanged { .. } => "tool_changed",
+            Self::NodeChanged { .. } => "node_changed",
+            Self::StateSet { .. } => "state_set",
             Self::ReviewOpened { .. } => "review_opened",
             Self::ReviewAnswered { .. } => "review_answered",
             Self::MessageAdded { .. } => "message_added",

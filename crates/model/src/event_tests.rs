@@ -1,6 +1,29 @@
 use super::*;
+
 use crate::failure::ErrorCategory;
 use crate::usage::Cost;
+
+fn created() -> Event {
+    Event::TaskCreated(TaskCreated {
+        description: "Ada".into(),
+        assigned_agent: "greeter".parse().unwrap(),
+        pins: vec![Pin {
+            kind: PinKind::Agent,
+            name: "greeter".parse().unwrap(),
+            digest: Digest::of(b"{}"),
+        }],
+        parameters: Map::from_iter([("topic".to_owned(), Value::from("rain"))]),
+        class: Some("debug".into()),
+        retention_days: Some(3),
+        parent_task_id: Some(TaskId::from_random_bytes([1; 16])),
+        budget: serde_json::from_str(r#"{"max_cost_usd": 0.5, "max_tokens": 100}"#).unwrap(),
+        forked_from: Some(ForkPoint {
+            task_id: TaskId::from_random_bytes([6; 16]),
+            sequence: Sequence(8),
+            checkpoint: 2,
+        }),
+    })
+}
 
 /// One of each, so that a changed form is noticed: journals are read for ever.
 fn one_of_each() -> Vec<Event> {
@@ -12,20 +35,7 @@ fn one_of_each() -> Vec<Event> {
     let tool_changed = |change| Event::ToolChanged { call_id, change };
     let tool: ToolName = serde_json::from_value("files/read".into()).unwrap();
     vec![
-        Event::TaskCreated(TaskCreated {
-            description: "Ada".into(),
-            assigned_agent: "greeter".parse().unwrap(),
-            pins: vec![Pin {
-                kind: PinKind::Agent,
-                name: "greeter".parse().unwrap(),
-                digest: Digest::of(b"{}"),
-            }],
-            parameters: Map::from_iter([("topic".to_owned(), Value::from("rain"))]),
-            class: Some("debug".into()),
-            retention_days: Some(3),
-            parent_task_id: Some(TaskId::from_random_bytes([1; 16])),
-            budget: serde_json::from_str(r#"{"max_cost_usd": 0.5, "max_tokens": 100}"#).unwrap(),
-        }),
+        created(),
         Event::TaskClaimed { instance: InstanceId::from_random_bytes([3; 16]), epoch: Epoch(1) },
         Event::TaskReleased,
         Event::TaskStarted,
@@ -73,7 +83,7 @@ fn one_of_each() -> Vec<Event> {
         tool_changed(ToolChange::Wait),
         tool_changed(ToolChange::Doubt),
         tool_changed(ToolChange::Answer {
-            ordinal: 2,
+            ordinal: Some(2),
             content: "sunny".into(),
             structured: Some(Value::from(21)),
             is_error: true,
@@ -83,13 +93,58 @@ fn one_of_each() -> Vec<Event> {
             checkpoint_id: CheckpointId::from_random_bytes([4; 16]),
             subject: ReviewSubject::Approval { call_id },
             question: "May it?".into(),
+            deadline: Some(timestamp),
+            default_action: Some(ReviewAction::Reject),
         },
         Event::ReviewAnswered {
             verdict: Verdict::SkipWith { result: "done".into() },
             message: Some("I did it.".into()),
             by: "ada".into(),
+            state_updates: StateUpdates::default(),
         },
+    ]
+}
+
+/// One of each that only workflows and forks have.
+fn of_workflows() -> Vec<Event> {
+    let node: Name = "draft".parse().unwrap();
+    let changed = |change| Event::NodeChanged { node: node.clone(), change };
+    let timestamp = Timestamp::UNIX_EPOCH;
+    let updates = Map::from_iter([("metadata.topic".to_owned(), Value::from("rain"))]);
+    let call = ToolCall {
+        id: ToolCallId::from_random_bytes([5; 16]),
+        server: "agent".into(),
+        tool: "writer".into(),
+        arguments: Map::from_iter([("task_description".to_owned(), Value::from("Write."))]),
+        signature: None,
+    };
+    let code = ErrorCode::ToolFailed;
+    vec![
+        changed(NodeChange::Start { call: Some(call) }),
+        changed(NodeChange::Start { call: None }),
+        changed(NodeChange::Finish {
+            output: NodeOutput::Answer,
+            routing_key: None,
+            to: vec!["review".parse().unwrap()],
+            edge: None,
+        }),
+        changed(NodeChange::Finish {
+            output: NodeOutput::Text("publish".into()),
+            routing_key: Some("publish".into()),
+            to: Vec::new(),
+            edge: Some(1),
+        }),
+        changed(NodeChange::Fail { code, error: "no such file".into() }),
+        changed(NodeChange::Drop),
+        Event::ReviewAnswered {
+            verdict: Verdict::Modify { arguments: Map::new() },
+            message: None,
+            by: "ada".into(),
+            state_updates: StateUpdates::new(updates.clone()).unwrap(),
+        },
+        Event::StateSet { updates: StateUpdates::new(updates).unwrap() },
         Event::MessageAdded { message: Message::System { content: "Be brief.".into(), timestamp } },
+        Event::TaskCompleted { result: ResultRef::Text("Both.".into()) },
         Event::CheckpointTaken {
             checkpoint_id: CheckpointId::from_random_bytes([4; 16]),
             sequence: 0,
@@ -102,14 +157,15 @@ fn one_of_each() -> Vec<Event> {
 
 #[test]
 fn events_keep_their_form() {
+    let all = [one_of_each(), of_workflows()].concat();
     let lines: Vec<String> =
-        one_of_each().iter().map(|event| serde_json::to_string(event).unwrap()).collect();
+        all.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
 
 #[test]
 fn events_survive_the_journal_and_are_labelled_as_they_are_written() {
-    for event in one_of_each() {
+    for event in [one_of_each(), of_workflows()].concat() {
         let json = serde_json::to_value(&event).unwrap();
         assert_eq!(json["type"], event.label());
         assert_eq!(serde_json::from_value::<Event>(json).unwrap(), event);

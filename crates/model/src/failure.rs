@@ -61,6 +61,16 @@ pub enum ErrorCode {
     ModelRejected,
     /// The agent's tools could not be listed: a server did not start, or has no such tool.
     ToolsUnavailable,
+    /// A tool that a node of a workflow calls failed.
+    ToolFailed,
+    /// A condition or a template of a workflow could not be evaluated.
+    ConditionFailed,
+    /// None of the edges of a node could be taken.
+    NoEdge,
+    /// The edges that lead back were taken as often as their `max_loops` allows.
+    LimitLoops,
+    /// A part of the workflow was ended from outside.
+    PartCancelled,
     /// A person decided against it.
     Rejected,
     /// Something that Polity needs is missing or broken.
@@ -81,6 +91,11 @@ impl ErrorCode {
             Self::ModelUnavailable => "model_unavailable",
             Self::ModelRejected => "model_rejected",
             Self::ToolsUnavailable => "tools_unavailable",
+            Self::ToolFailed => "tool_failed",
+            Self::ConditionFailed => "condition_failed",
+            Self::NoEdge => "no_edge",
+            Self::LimitLoops => "limit_loops",
+            Self::PartCancelled => "part_cancelled",
             Self::Rejected => "rejected",
             Self::SystemError => "system_error",
         }

@@ -6,6 +6,7 @@
 pub mod agent_loop;
 mod diagram;
 pub mod execution;
+pub mod node;
 pub mod task;
 pub mod tool_call;
 

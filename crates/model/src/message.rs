@@ -184,10 +184,11 @@ impl Conversation {
         self.messages.is_empty()
     }
 
-    /// The newest thing the model said that has any text.
-    pub fn last_answer(&self) -> Option<&str> {
+    /// The newest thing the model said that has any text, from a message on.
+    pub fn last_answer_since(&self, first: usize) -> Option<&str> {
         self.messages
             .iter()
+            .skip(first)
             .rev()
             .filter(|message| message.role() == Role::Assistant)
             .map(Message::content)
@@ -239,6 +240,6 @@ mod tests {
             )
         );
         assert_eq!(serde_json::from_str::<Conversation>(&text).unwrap(), conversation);
-        assert_eq!(conversation.last_answer(), None);
+        assert_eq!(conversation.last_answer_since(0), None);
     }
 }

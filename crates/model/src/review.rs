@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::definition::ReviewAction;
 use crate::ids::{CheckpointId, TaskId, ToolCallId};
+use crate::name::Name;
 
 /// What a person is to decide about.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,13 +24,32 @@ pub enum ReviewSubject {
         /// The call.
         call_id: ToolCallId,
     },
+    /// What a human node of a workflow asks.
+    Node {
+        /// The node.
+        node: Name,
+    },
+    /// Whether a node that the workflow lists in `checkpoints` may run.
+    Checkpoint {
+        /// The node.
+        node: Name,
+    },
 }
 
 impl ReviewSubject {
-    /// The call that it is about.
-    pub fn call_id(&self) -> ToolCallId {
+    /// The call that it is about, if it is about one.
+    pub fn call_id(&self) -> Option<ToolCallId> {
         match self {
-            Self::Approval { call_id } | Self::Doubt { call_id } => *call_id,
+            Self::Approval { call_id } | Self::Doubt { call_id } => Some(*call_id),
+            Self::Node { .. } | Self::Checkpoint { .. } => None,
+        }
+    }
+
+    /// The node that it is about, if it is about one.
+    pub fn node(&self) -> Option<&Name> {
+        match self {
+            Self::Approval { .. } | Self::Doubt { .. } => None,
+            Self::Node { node } | Self::Checkpoint { node } => Some(node),
         }
     }
 }
@@ -41,9 +62,10 @@ pub enum Verdict {
     Approve,
     /// It may not.
     Reject,
-    /// It may go on with other arguments.
+    /// It may go on with changes: with other arguments, or another State.
     Modify {
-        /// All the arguments that the call is made with.
+        /// All the arguments that the call is made with, where it is about a call.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
         arguments: Map<String, Value>,
     },
     /// The call in doubt is made again.
@@ -71,6 +93,7 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Self::Approve => "approved",
             Self::Reject => "rejected",
+            Self::Modify { arguments } if arguments.is_empty() => "modified",
             Self::Modify { .. } => "approved with other arguments",
             Self::Retry => "to be made again",
             Self::SkipWith { .. } => "skipped with a result",
@@ -96,10 +119,14 @@ pub struct Review {
     /// What it is about.
     #[serde(flatten)]
     pub subject: ReviewSubject,
-    /// The tool, as `server/tool`.
-    pub tool: String,
+    /// What the deadline brings, if there is one: the answer, or the end of the task.
+    pub default_action: Option<ReviewAction>,
+    /// The tool, as `server/tool`, where it is about a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     /// What the tool would be called with.
-    pub arguments: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Map<String, Value>>,
 }
 
 /// What a person answered, as the checkpoint that it answered shows it.

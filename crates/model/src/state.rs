@@ -1,4 +1,4 @@
-//! The State that the agents and nodes of one task share.
+//! The State that the agents and nodes of one task share, and how it is changed from outside.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -22,124 +22,265 @@ pub struct State {
     pub metadata: Map<String, Value>,
 }
 
-/// A change to a [`State`]: messages are appended, other fields are replaced where given.
+/// The fields of the State that can be changed from outside.
+const FIELDS: &str = "messages, next_action, routing_key, metadata, metadata.NAME";
+
+/// Changes to a State: the new value for each path, such as `metadata.topic`. Messages are appended,
+/// every other value is replaced.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
+pub struct StateUpdates(Map<String, Value>);
+
+/// A change that a State does not allow.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidUpdate {
+    /// The State has no such field.
+    #[error("the State has no field \"{0}\" that can be set; there are {FIELDS}")]
+    UnknownField(String),
+    /// The field does not take that value.
+    #[error("{path} must be {expected}, not {found}")]
+    WrongType {
+        /// The field.
+        path: String,
+        /// What it takes.
+        expected: &'static str,
+        /// What was given.
+        found: &'static str,
+    },
+    /// A message must say who says what.
+    #[error(
+        "messages: a message is a text, or {{role, content}} with the role user or system: {0}"
+    )]
+    Message(String),
+    /// A part of the path leads nowhere.
+    #[error("{path}: {parent} is {found}, and has no fields")]
+    NoFields {
+        /// The whole path.
+        path: String,
+        /// The part that is no object.
+        parent: String,
+        /// What it is.
+        found: &'static str,
+    },
+}
+
+/// A message as someone outside may give it.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct StateUpdate {
-    /// Messages to append.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub messages: Vec<Message>,
-    /// Replaces `next_action`; an inner `None` clears it.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub next_action: Option<Option<String>>,
-    /// Replaces `current_agent`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub current_agent: Option<Name>,
-    /// Replaces `routing_key`; an inner `None` clears it.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub routing_key: Option<Option<String>>,
-    /// Replaces `metadata`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Map<String, Value>>,
+struct GivenMessage {
+    role: GivenRole,
+    content: String,
 }
 
-impl State {
-    /// The State a task begins with: its input as the first message, its parameters as metadata.
-    pub fn begin(
-        current_agent: Name,
-        input: String,
-        parameters: Map<String, Value>,
-        at: Timestamp,
-    ) -> Self {
-        let mut messages = Conversation::default();
-        messages.push(Message::User { content: input, timestamp: at });
-        Self { messages, next_action: None, current_agent, routing_key: None, metadata: parameters }
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum GivenRole {
+    User,
+    System,
+}
+
+impl StateUpdates {
+    /// Checks paths and values as far as that needs no State.
+    pub fn new(updates: Map<String, Value>) -> Result<Self, InvalidUpdate> {
+        for (path, value) in &updates {
+            check(path, value)?;
+        }
+        Ok(Self(updates))
     }
 
-    /// Appends the update's messages and replaces the fields it gives.
-    pub fn update(&mut self, update: StateUpdate) {
-        let StateUpdate { messages, next_action, current_agent, routing_key, metadata } = update;
-        self.messages.extend(messages);
-        if let Some(next_action) = next_action {
-            self.next_action = next_action;
+    /// Whether nothing is changed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The new value for each path.
+    pub fn as_map(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
+    /// Whether the State's metadata has room for what is set in it.
+    pub fn check_metadata(&self, metadata: &Map<String, Value>) -> Result<(), InvalidUpdate> {
+        self.set_metadata(&mut metadata.clone())
+    }
+
+    /// The messages that are appended.
+    pub fn messages(&self, at: Timestamp) -> Vec<Message> {
+        self.0.get("messages").and_then(|given| messages(given, at).ok()).unwrap_or_default()
+    }
+
+    /// The new routing key, if one is set; an inner `None` clears it.
+    pub fn routing_key(&self) -> Option<Option<String>> {
+        self.0.get("routing_key").map(|key| key.as_str().map(str::to_owned))
+    }
+
+    /// The new next action, if one is set; an inner `None` clears it.
+    pub fn next_action(&self) -> Option<Option<String>> {
+        self.0.get("next_action").map(|action| action.as_str().map(str::to_owned))
+    }
+
+    /// Sets what is set in the metadata. Where a path has no room, the rest is left as it is.
+    pub fn set_metadata(&self, metadata: &mut Map<String, Value>) -> Result<(), InvalidUpdate> {
+        for (path, value) in &self.0 {
+            let Some(inner) = path.strip_prefix("metadata") else { continue };
+            match inner.strip_prefix('.') {
+                Some(inner) => set(metadata, path, inner, value)?,
+                None => value.as_object().unwrap_or(&Map::new()).clone_into(metadata),
+            }
         }
-        if let Some(current_agent) = current_agent {
-            self.current_agent = current_agent;
+        Ok(())
+    }
+}
+
+fn set(
+    metadata: &mut Map<String, Value>,
+    path: &str,
+    inner: &str,
+    value: &Value,
+) -> Result<(), InvalidUpdate> {
+    let mut fields = metadata;
+    let mut parts = inner.split('.').peekable();
+    let mut parent = String::from("metadata");
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            fields.insert(part.to_owned(), value.clone());
+            return Ok(());
         }
-        if let Some(routing_key) = routing_key {
-            self.routing_key = routing_key;
+        parent = format!("{parent}.{part}");
+        let next = fields.entry(part).or_insert_with(|| Value::Object(Map::new()));
+        let found = type_of(next);
+        fields = next.as_object_mut().ok_or_else(|| InvalidUpdate::NoFields {
+            path: path.to_owned(),
+            parent: parent.clone(),
+            found,
+        })?;
+    }
+    Ok(())
+}
+
+fn check(path: &str, value: &Value) -> Result<(), InvalidUpdate> {
+    let wrong = |expected| {
+        let (path, found) = (path.to_owned(), type_of(value));
+        Err(InvalidUpdate::WrongType { path, expected, found })
+    };
+    match path {
+        "messages" => messages(value, Timestamp::UNIX_EPOCH).map(drop),
+        "next_action" | "routing_key" if value.is_string() || value.is_null() => Ok(()),
+        "next_action" | "routing_key" => wrong("a text or null"),
+        "metadata" if value.is_object() => Ok(()),
+        "metadata" => wrong("an object"),
+        _ => match path.strip_prefix("metadata.") {
+            Some(inner) if inner.split('.').all(|part| !part.is_empty()) => Ok(()),
+            Some(_) | None => Err(InvalidUpdate::UnknownField(path.to_owned())),
+        },
+    }
+}
+
+fn messages(value: &Value, at: Timestamp) -> Result<Vec<Message>, InvalidUpdate> {
+    let one = |value: &Value| match value {
+        Value::String(text) => Ok(Message::User { content: text.clone(), timestamp: at }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            let given = GivenMessage::deserialize(value);
+            let given = given.map_err(|error| InvalidUpdate::Message(error.to_string()))?;
+            let (content, timestamp) = (given.content, at);
+            Ok(match given.role {
+                GivenRole::User => Message::User { content, timestamp },
+                GivenRole::System => Message::System { content, timestamp },
+            })
         }
-        if let Some(metadata) = metadata {
-            self.metadata = metadata;
+    };
+    match value {
+        Value::Array(all) => all.iter().map(one).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            Ok(vec![one(value)?])
         }
     }
 }
 
-/// Tells a field that is absent from one that is `null`.
-mod given {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[expect(clippy::ref_option, clippy::option_option, reason = "the form serde asks for")]
-    pub(super) fn serialize<S: Serializer>(
-        value: &Option<Option<String>>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        value.as_ref().and_then(Option::as_ref).serialize(serializer)
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
     }
+}
 
-    #[expect(clippy::option_option, reason = "absent, null and given are three cases")]
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Option<String>>, D::Error> {
-        Option::deserialize(deserializer).map(Some)
+impl TryFrom<Map<String, Value>> for StateUpdates {
+    type Error = InvalidUpdate;
+
+    fn try_from(updates: Map<String, Value>) -> Result<Self, InvalidUpdate> {
+        Self::new(updates)
+    }
+}
+
+impl From<StateUpdates> for Map<String, Value> {
+    fn from(updates: StateUpdates) -> Self {
+        updates.0
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn state() -> State {
-        State::begin(
-            "writer".parse().unwrap(),
-            "Write.".into(),
-            Map::from_iter([("topic".to_owned(), Value::from("rain"))]),
-            Timestamp::UNIX_EPOCH,
-        )
+    fn updates(json: Value) -> Result<StateUpdates, String> {
+        serde_json::from_value(json).map_err(|error: serde_json::Error| error.to_string())
+    }
+
+    fn metadata() -> Map<String, Value> {
+        json!({"topic": "rain", "deep": {"a": 1}}).as_object().unwrap().clone()
     }
 
     #[test]
     fn messages_are_appended_and_other_fields_replaced() {
-        let mut state = state();
-        state.update(
-            serde_json::from_value(serde_json::json!({
-                "messages": [{"role": "assistant", "content": "Drip.", "timestamp": "1970-01-01T00:00:01Z"}],
-                "routing_key": "publish",
-                "metadata": {"draft": 1},
-            }))
-            .unwrap(),
+        let given = updates(json!({
+            "messages": ["Shorter.", {"role": "system", "content": "Be kind."}],
+            "routing_key": "publish",
+            "next_action": null,
+            "metadata.deep.b": [2],
+            "metadata.topic": "snow",
+        }))
+        .unwrap();
+        let at = Timestamp::UNIX_EPOCH;
+        let roles: Vec<_> = given.messages(at).iter().map(|m| m.role().label()).collect();
+        assert_eq!(roles, ["user", "system"]);
+        assert_eq!(given.routing_key(), Some(Some("publish".into())));
+        assert_eq!(given.next_action(), Some(None));
+        let mut metadata = metadata();
+        given.set_metadata(&mut metadata).unwrap();
+        assert_eq!(Value::Object(metadata), json!({"topic": "snow", "deep": {"a": 1, "b": [2]}}));
+    }
+
+    #[test]
+    fn metadata_is_replaced_as_a_whole_where_it_is_set_as_a_whole() {
+        let mut metadata = metadata();
+        updates(json!({"metadata": {"x": 1}})).unwrap().set_metadata(&mut metadata).unwrap();
+        assert_eq!(Value::Object(metadata), json!({"x": 1}));
+    }
+
+    #[test]
+    fn what_a_state_does_not_allow_is_said() {
+        for (given, expected) in [
+            (json!({"route": 1}), "no field \"route\""),
+            (json!({"current_agent": "x"}), "no field \"current_agent\""),
+            (json!({"metadata.": 1}), "no field \"metadata.\""),
+            (json!({"metadata": 1}), "metadata must be an object, not a number"),
+            (json!({"routing_key": 1}), "routing_key must be a text or null, not a number"),
+            (json!({"messages": 1}), "a message is a text"),
+            (json!({"messages": [{"role": "assistant", "content": "x"}]}), "role user or system"),
+            (json!({"messages": [{"content": "x"}]}), "missing field `role`"),
+        ] {
+            let error = updates(given.clone()).unwrap_err();
+            assert!(error.contains(expected), "{given}: {error}");
+        }
+        let error = updates(json!({"metadata.topic.x": 1})).unwrap().check_metadata(&metadata());
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "metadata.topic.x: metadata.topic is a text, and has no fields"
         );
-        assert_eq!(state.messages.len(), 2);
-        assert_eq!(state.messages.last_answer(), Some("Drip."));
-        assert_eq!(state.routing_key.as_deref(), Some("publish"));
-        assert_eq!(state.metadata, Map::from_iter([("draft".to_owned(), Value::from(1))]));
-        assert_eq!(state.current_agent.as_str(), "writer");
-    }
-
-    #[test]
-    fn null_clears_a_field_and_absence_keeps_it() {
-        let mut state = state();
-        state.routing_key = Some("a".into());
-        state.next_action = Some("b".into());
-        let update: StateUpdate = serde_json::from_str(r#"{"routing_key": null}"#).unwrap();
-        assert_eq!(serde_json::to_string(&update).unwrap(), r#"{"routing_key":null}"#);
-        state.update(update);
-        assert_eq!(state.routing_key, None);
-        assert_eq!(state.next_action.as_deref(), Some("b"));
-    }
-
-    #[test]
-    fn an_unknown_field_of_an_update_is_refused() {
-        assert!(serde_json::from_str::<StateUpdate>(r#"{"route": "x"}"#).is_err());
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::definition::Budget;
+use crate::event::{ForkPoint, TaskCreated};
 use crate::failure::ErrorCode;
 use crate::ids::TaskId;
 use crate::machine::task::{TaskStatus, TaskTransition};
@@ -33,8 +34,43 @@ pub struct TaskOrder {
     pub parent_task_id: Option<TaskId>,
     /// What it may spend, where whoever gave it said so.
     pub budget: Option<Budget>,
+    /// Where in another task it began, if it is a fork.
+    pub forked_from: Option<ForkedFrom>,
     /// When it was created.
     pub created_at: Timestamp,
+}
+
+impl TaskOrder {
+    /// What a task's first event asks for.
+    pub fn of(id: TaskId, created: TaskCreated, created_at: Timestamp) -> Self {
+        Self {
+            id,
+            description: created.description,
+            assigned_agent: created.assigned_agent,
+            parameters: created.parameters,
+            class: created.class,
+            retention_days: created.retention_days,
+            parent_task_id: created.parent_task_id,
+            budget: created.budget,
+            forked_from: created.forked_from.map(ForkedFrom::from),
+            created_at,
+        }
+    }
+}
+
+/// The checkpoint of another task from which a fork goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkedFrom {
+    /// The other task.
+    pub task_id: TaskId,
+    /// The checkpoint, counted from 0.
+    pub checkpoint: u32,
+}
+
+impl From<ForkPoint> for ForkedFrom {
+    fn from(point: ForkPoint) -> Self {
+        Self { task_id: point.task_id, checkpoint: point.checkpoint }
+    }
 }
 
 /// How a task ended.
@@ -183,6 +219,7 @@ impl TaskExecution {
             completed_at: self.completed_at,
             retention_days: order.retention_days,
             parent_task_id: order.parent_task_id,
+            forked_from: order.forked_from,
             class: order.class.clone(),
             parameters: order.parameters.clone(),
             usage: self.usage.report(),
@@ -219,6 +256,9 @@ pub struct Task {
     pub retention_days: Option<u32>,
     /// The task that this one is a part of.
     pub parent_task_id: Option<TaskId>,
+    /// Where in another task it began, if it is a fork.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
     /// A class of the retention policy.
     pub class: Option<String>,
     /// Named values that came with the input.
@@ -250,6 +290,7 @@ mod tests {
             retention_days: None,
             parent_task_id: None,
             budget: None,
+            forked_from: None,
             created_at: at(0),
         }))
     }

@@ -45,6 +45,9 @@ pub struct StepRecord {
     pub timestamp: Timestamp,
     /// How serious it is.
     pub status: StepStatus,
+    /// The node of the workflow that it tells of, if it tells of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<Name>,
     /// The agent at work.
     pub agent: Name,
     /// The tools that were called in it.

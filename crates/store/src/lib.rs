@@ -6,17 +6,22 @@
 
 mod commit;
 mod error;
+mod import;
 pub mod instances;
 mod memory;
 mod projection;
+mod removal;
 mod sqlite;
 
 pub use commit::{Commit, CommitError, CommitTicket, Committed, PinnedDefinition};
 pub use error::StoreError;
+pub use import::{Import, ImportError};
 pub use memory::MemoryStore;
 pub use projection::{CheckpointRow, MessageRow, SpendingRow, TaskRow};
+pub use removal::{Kept, Removal};
 pub use sqlite::{Access, Durability, SqliteStore, restore};
 
+use jiff::Timestamp;
 use polity_model::definition::Digest;
 use polity_model::event::{Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
@@ -50,6 +55,10 @@ pub struct TaskFilter {
     pub roots_only: bool,
     /// Only tasks that are a part of another.
     pub parts_only: bool,
+    /// Only the forks of this task.
+    pub forked_from: Option<TaskId>,
+    /// Only tasks that wait for a person whose deadline is not after this time.
+    pub overdue_at: Option<Timestamp>,
     /// At most this many.
     pub limit: Option<u32>,
 }
@@ -75,13 +84,27 @@ pub trait Store: Send + Sync {
     /// not touched by that. The ticket is answered when the events are durable, never before.
     fn commit(&self, commit: Commit) -> CommitTicket;
 
+    /// Takes in tasks that happened in another store, all or none. Their events get positions of
+    /// their own and keep their sequences. Each task must be new here, and follow on those that it
+    /// is a part or a fork of. What they spent is not added to [`Store::spending`]. Blocks until
+    /// all is durable.
+    fn import(&self, tasks: Vec<Import>) -> Result<(), ImportError>;
+
+    /// Removes ended tasks with everything that is theirs: events, messages, checkpoints,
+    /// executions, and definitions that no one else pins. What they spent stays spent.
+    ///
+    /// Each unit goes as a whole or not at all. One that has come to life since it was decided, or
+    /// that others hold on to, is refused alone. Positions are never used again. Blocks until all
+    /// is durable; several units share a transaction, so a few hundred at a time are enough.
+    fn remove(&self, units: Vec<Vec<TaskId>>) -> Result<Vec<Removal>, StoreError>;
+
     /// The events of one stream after a sequence, oldest first.
     fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<Recorded>, StoreError>;
 
     /// What was committed after a position, by any process, oldest first.
     fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError>;
 
-    /// The position of the newest event of all.
+    /// The position of the newest event of all, also when that was removed.
     fn last_position(&self) -> Result<Position, StoreError>;
 
     /// One task's row.

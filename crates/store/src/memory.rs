@@ -1,6 +1,7 @@
 //! A store in memory: for tests, and the plainest statement of what a store must do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -15,8 +16,10 @@ use polity_model::name::Name;
 use polity_model::task::Task;
 use polity_model::usage::Usage;
 
-use crate::commit::{Commit, CommitError, CommitTicket, Committed};
+use crate::commit::{Commit, CommitError, CommitTicket, Committed, PinnedDefinition};
+use crate::import::{Import, ImportError};
 use crate::projection::{Changes, CheckpointRow, SpendingRow, TaskRow, day_of, into_message};
+use crate::removal::{Removal, kept};
 use crate::{Header, Store, StoreError, TaskFilter, Tree};
 
 /// A journal that lives as long as the process.
@@ -27,8 +30,10 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// All events; the event at index `i` has position `i + 1`.
-    journal: Vec<Recorded>,
+    /// The events by position.
+    journal: BTreeMap<Position, Recorded>,
+    /// The newest position that was ever given to an event.
+    last: Position,
     streams: BTreeMap<StreamId, Vec<Position>>,
     tasks: BTreeMap<TaskId, TaskRow>,
     messages: BTreeMap<TaskId, BTreeMap<u32, Position>>,
@@ -36,6 +41,7 @@ struct Tables {
     executions: BTreeMap<ExecutionId, AgentExecution>,
     execution_order: BTreeMap<TaskId, Vec<ExecutionId>>,
     definitions: BTreeMap<Digest, String>,
+    pins: BTreeMap<TaskId, Vec<Digest>>,
     spending: BTreeMap<(Date, Name), (u64, Usage)>,
 }
 
@@ -66,15 +72,20 @@ impl Tables {
             StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_) => None,
         };
         let mut changes = Changes::of(row);
-        let first_position = Position(self.journal.len() as u64 + 1);
+        let first_position = self.last.plus(1);
         let mut recorded = Vec::with_capacity(events.len());
         for (index, event) in events.into_iter().enumerate() {
-            let position = Position(first_position.0 + index as u64);
+            let position = first_position.plus(index);
             let sequence = expected_sequence.plus(index + 1);
             changes
                 .apply(&stream, position, at, &event, |id| Ok(self.executions.get(&id).cloned()))
                 .map_err(|refused| CommitError::Illegal { reason: refused.0 })?;
             recorded.push(Recorded { position, stream: stream.clone(), sequence, at, event });
+        }
+        if let Some(origin) = changes.origin()
+            && !self.tasks.contains_key(&origin)
+        {
+            return Err(CommitError::Illegal { reason: TaskRow::orphaned(origin).0 });
         }
         if let (Some(expected), Some(row)) = (owner_epoch, &changes.row) {
             let actual = row.epoch;
@@ -84,12 +95,87 @@ impl Tables {
         }
         self.keep(changes, at);
         let last_sequence = expected_sequence.plus(recorded.len());
-        self.streams.entry(stream).or_default().extend(recorded.iter().map(|e| e.position));
-        self.journal.extend(recorded);
+        self.append(recorded, definitions);
+        Ok(Committed { first_position, last_sequence })
+    }
+
+    fn append(&mut self, recorded: Vec<Recorded>, definitions: Vec<PinnedDefinition>) {
+        for recorded in recorded {
+            let position = recorded.position;
+            self.streams.entry(recorded.stream.clone()).or_default().push(position);
+            self.journal.insert(position, recorded);
+            self.last = position;
+        }
         for definition in definitions {
             self.definitions.entry(definition.digest).or_insert(definition.json);
         }
-        Ok(Committed { first_position, last_sequence })
+    }
+
+    fn import(&mut self, tasks: Vec<Import>) -> Result<(), ImportError> {
+        let mut next = self.last.plus(1);
+        let mut checked = Vec::with_capacity(tasks.len());
+        for import in tasks {
+            if self.tasks.contains_key(&import.task) {
+                return Err(ImportError::Exists { task: import.task });
+            }
+            let changes = import.changes(next, |id| Ok(self.executions.contains_key(&id)))?;
+            if let Some(origin) = changes.origin()
+                && !self.tasks.contains_key(&origin)
+                && !checked.iter().any(|(other, _, _): &(Import, _, _)| other.task == origin)
+            {
+                return Err(import.orphaned(origin));
+            }
+            let first = next;
+            next = next.plus(import.events.len());
+            checked.push((import, first, changes));
+        }
+        for (import, first, changes) in checked {
+            let stream = StreamId::Task(import.task);
+            let recorded = import.events.into_iter().enumerate().map(|(index, (at, event))| {
+                let (position, sequence) = (first.plus(index), Sequence(index as u64 + 1));
+                Recorded { position, stream: stream.clone(), sequence, at, event }
+            });
+            let recorded: Vec<_> = recorded.collect();
+            if let Some(at) = recorded.first().map(|first| first.at) {
+                self.keep(changes, at);
+            }
+            self.append(recorded, import.definitions);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, unit: &[TaskId]) -> Removal {
+        let unit: BTreeSet<TaskId> = unit.iter().copied().collect();
+        for row in unit.iter().filter_map(|task| self.tasks.get(task)) {
+            let parent = row.parent_task_id.filter(|parent| self.tasks.contains_key(parent));
+            let all = || self.tasks.values();
+            let parts = all().filter(|part| part.parent_task_id == Some(row.id)).map(|r| r.id);
+            let forks = all().filter(|fork| fork.forked_from == Some(row.id)).map(|r| r.id);
+            if let Some(because) = kept(&unit, row, parent, parts, forks) {
+                return Removal::Refused { task: row.id, because };
+            }
+        }
+        let (mut tasks, mut executions) = (Vec::new(), Vec::new());
+        for task in unit {
+            if self.tasks.remove(&task).is_none() {
+                continue;
+            }
+            for position in self.streams.remove(&StreamId::Task(task)).unwrap_or_default() {
+                self.journal.remove(&position);
+            }
+            self.pins.remove(&task);
+            self.messages.remove(&task);
+            self.checkpoints.remove(&task);
+            let of_task = self.execution_order.remove(&task).unwrap_or_default();
+            for id in &of_task {
+                self.executions.remove(id);
+            }
+            executions.extend(of_task);
+            tasks.push(task);
+        }
+        let pinned: BTreeSet<&Digest> = self.pins.values().flatten().collect();
+        self.definitions.retain(|digest, _| pinned.contains(digest));
+        Removal::Removed { tasks, executions }
     }
 
     fn keep(&mut self, changes: Changes, at: Timestamp) {
@@ -104,6 +190,7 @@ impl Tables {
             *sum += usage;
         }
         self.checkpoints.entry(task).or_default().extend(changes.checkpoints);
+        self.pins.entry(task).or_default().extend(changes.pinned);
         for execution in changes.executions {
             if self.executions.insert(execution.id, execution.clone()).is_none() {
                 self.execution_order.entry(task).or_default().push(execution.id);
@@ -124,13 +211,22 @@ impl Tables {
     }
 
     fn at(&self, position: Position) -> Option<&Recorded> {
-        self.journal.get(usize::try_from(position.0.checked_sub(1)?).ok()?)
+        self.journal.get(&position)
     }
 }
 
 impl Store for MemoryStore {
     fn commit(&self, commit: Commit) -> CommitTicket {
         CommitTicket::answered(self.tables().commit(commit))
+    }
+
+    fn import(&self, tasks: Vec<Import>) -> Result<(), ImportError> {
+        self.tables().import(tasks)
+    }
+
+    fn remove(&self, units: Vec<Vec<TaskId>>) -> Result<Vec<Removal>, StoreError> {
+        let mut tables = self.tables();
+        Ok(units.iter().map(|unit| tables.remove(unit)).collect())
     }
 
     fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<Recorded>, StoreError> {
@@ -141,17 +237,17 @@ impl Store for MemoryStore {
     }
 
     fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError> {
-        let skip = usize::try_from(after.0).unwrap_or(usize::MAX);
-        let header = |e: &Recorded| Header {
+        let header = |(_, e): (&Position, &Recorded)| Header {
             position: e.position,
             stream: e.stream.clone(),
             sequence: e.sequence,
         };
-        Ok(self.tables().journal.iter().skip(skip).take(limit as usize).map(header).collect())
+        let newer = (Bound::Excluded(after), Bound::Unbounded);
+        Ok(self.tables().journal.range(newer).take(limit as usize).map(header).collect())
     }
 
     fn last_position(&self) -> Result<Position, StoreError> {
-        Ok(Position(self.tables().journal.len() as u64))
+        Ok(self.tables().last)
     }
 
     fn task_row(&self, id: TaskId) -> Result<Option<TaskRow>, StoreError> {
@@ -171,6 +267,11 @@ impl Store for MemoryStore {
                     .is_none_or(|name| row.assigned_agent.as_str() == name)
             })
             .filter(|row| filter.parent.is_none() || row.parent_task_id == filter.parent)
+            .filter(|row| filter.forked_from.is_none() || row.forked_from == filter.forked_from)
+            .filter(|row| {
+                let late = |now| row.review_deadline.is_some_and(|deadline| deadline <= now);
+                filter.overdue_at.is_none_or(late)
+            })
             .filter(|row| !filter.roots_only || row.parent_task_id.is_none())
             .filter(|row| !filter.parts_only || row.parent_task_id.is_some())
             .cloned()

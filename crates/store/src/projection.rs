@@ -6,8 +6,10 @@
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
+use polity_model::definition::Digest;
 use polity_model::event::{
-    Epoch, Event, ExecutionChange, Position, ResultRef, StreamId, TaskCreated, ToolChange,
+    Epoch, Event, ExecutionChange, NodeChange, NodeOutput, Position, ResultRef, StreamId,
+    TaskCreated, ToolChange,
 };
 use polity_model::execution::AgentExecution;
 use polity_model::failure::ErrorCode;
@@ -16,7 +18,7 @@ use polity_model::machine::Machine;
 use polity_model::machine::task::{TaskStatus, TaskTransition};
 use polity_model::message::{Message, Role};
 use polity_model::name::Name;
-use polity_model::task::Task;
+use polity_model::task::{ForkedFrom, Task};
 use polity_model::usage::Usage;
 
 /// What is known of a task without reading its events. Its texts stay in the journal.
@@ -60,6 +62,10 @@ pub struct TaskRow {
     pub result_position: Option<Position>,
     /// Where its failure stands.
     pub failure_position: Option<Position>,
+    /// The task that it is a fork of.
+    pub forked_from: Option<TaskId>,
+    /// Until when the person that it waits for has time.
+    pub review_deadline: Option<Timestamp>,
 }
 
 /// Where a message stands.
@@ -115,6 +121,10 @@ pub(crate) struct Changes {
     pub(crate) executions: Vec<AgentExecution>,
     /// What each model call used.
     pub(crate) spent: Vec<Usage>,
+    /// Where the newest answer to a tool call stands.
+    answered: Option<Position>,
+    /// The definitions that the task holds on to.
+    pub(crate) pinned: Vec<Digest>,
 }
 
 /// The events cannot follow on what is there.
@@ -151,6 +161,7 @@ impl Changes {
             }
             self.row = Some(TaskRow::new(task_id, created, position, at));
             self.message(position, Role::User);
+            self.pinned.extend(created.pins.iter().map(|pin| pin.digest));
             return Ok(());
         }
         let Some(row) = &mut self.row else {
@@ -159,6 +170,7 @@ impl Changes {
         match event {
             Event::TaskCreated(_)
             | Event::CancelRequested
+            | Event::StateSet { .. }
             | Event::ModelCalled { .. }
             | Event::ModelFailed { .. }
             | Event::HistoryShortened { .. } => {}
@@ -182,13 +194,14 @@ impl Changes {
             Event::TaskResumed => row.resume()?,
             Event::TaskCompleted { result } => {
                 row.end(TaskTransition::Complete, at)?;
-                row.result_position = row.place(*result);
+                row.result_position = row.place(result, position);
             }
             Event::TaskFailed { code, partial_result, .. } => {
                 row.end(TaskTransition::Fail, at)?;
                 row.error_code = Some(*code);
                 row.failure_position = Some(position);
-                row.result_position = partial_result.and_then(|result| row.place(result));
+                let partial = partial_result.as_ref();
+                row.result_position = partial.and_then(|result| row.place(result, position));
             }
             Event::TaskCancelled => row.end(TaskTransition::Cancel, at)?,
             Event::ExecutionChanged { execution_id, change } => {
@@ -203,12 +216,15 @@ impl Changes {
                 self.message(position, message.role());
             }
             Event::ToolChanged { change, .. } => self.tool_call(position, change),
-            Event::ReviewOpened { .. } => {
+            Event::NodeChanged { change, .. } => self.node(position, change),
+            Event::ReviewOpened { deadline, .. } => {
                 row.status = row.status.transition(TaskTransition::Ask)?;
                 row.owner = None;
+                row.review_deadline = *deadline;
             }
             Event::ReviewAnswered { .. } => {
                 row.status = row.status.transition(TaskTransition::Resume)?;
+                row.review_deadline = None;
             }
             Event::MessageAdded { message } => self.message(position, message.role()),
             Event::CheckpointTaken {
@@ -233,6 +249,11 @@ impl Changes {
         Ok(())
     }
 
+    /// The task that this one is a fork of.
+    pub(crate) fn origin(&self) -> Option<TaskId> {
+        self.row.as_ref().and_then(|row| row.forked_from)
+    }
+
     fn checkpoint(&mut self, taken: CheckpointRow) -> Result<(), Refused> {
         let Some(row) = &mut self.row else { return Ok(()) };
         let (next, sequence) = (row.checkpoint_count, taken.sequence);
@@ -248,8 +269,9 @@ impl Changes {
     fn tool_call(&mut self, position: Position, change: &ToolChange) {
         match (change, &mut self.row) {
             (ToolChange::Answer { ordinal, .. }, Some(row)) => {
-                row.message_count = row.message_count.max(ordinal + 1);
-                let ordinal = *ordinal;
+                let ordinal = ordinal.unwrap_or(row.message_count);
+                row.message_count = row.message_count.max(ordinal.saturating_add(1));
+                self.answered = Some(position);
                 self.messages.push(MessageRow { ordinal, position, role: Role::Tool });
             }
             (
@@ -261,6 +283,18 @@ impl Changes {
                 | ToolChange::Doubt,
                 _,
             ) => {}
+        }
+    }
+
+    /// What came out of a node is the newest answer of a workflow.
+    fn node(&mut self, position: Position, change: &NodeChange) {
+        let answered = match change {
+            NodeChange::Finish { output: NodeOutput::Answer, .. } => self.answered,
+            NodeChange::Finish { output: NodeOutput::Text(_), .. } => Some(position),
+            NodeChange::Start { .. } | NodeChange::Fail { .. } | NodeChange::Drop => None,
+        };
+        if let (Some(row), Some(_)) = (&mut self.row, answered) {
+            row.answer_position = answered;
         }
     }
 
@@ -318,12 +352,20 @@ impl TaskRow {
             answer_position: None,
             result_position: None,
             failure_position: None,
+            forked_from: created.forked_from.map(|point| point.task_id),
+            review_deadline: None,
         }
+    }
+
+    /// A fork that was to share the history of a task that is not there.
+    pub(crate) fn orphaned(origin: TaskId) -> Refused {
+        Refused(format!("task {origin}, which it is a fork of, is not here any more"))
     }
 
     fn end(&mut self, on: TaskTransition, at: Timestamp) -> Result<(), Refused> {
         self.status = self.status.transition(on)?;
         self.completed_at = Some(at);
+        self.review_deadline = None;
         Ok(())
     }
 
@@ -333,6 +375,7 @@ impl TaskRow {
             TaskStatus::Pending | TaskStatus::Running => Ok(()),
             TaskStatus::AwaitingHuman => {
                 self.status = self.status.transition(TaskTransition::Resume)?;
+                self.review_deadline = None;
                 Ok(())
             }
             status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
@@ -341,9 +384,11 @@ impl TaskRow {
         }
     }
 
-    fn place(&self, result: ResultRef) -> Option<Position> {
+    /// Where a result stands that the event at `position` refers to.
+    fn place(&self, result: &ResultRef, position: Position) -> Option<Position> {
         match result {
             ResultRef::LastAnswer => self.answer_position,
+            ResultRef::Text(_) => Some(position),
         }
     }
 
@@ -356,9 +401,7 @@ impl TaskRow {
         total: Usage,
     ) -> Option<Task> {
         let Event::TaskCreated(created) = created else { return None };
-        let result = result
-            .and_then(|event| into_message(event, self.created_at))
-            .map(Message::into_content);
+        let result = result.and_then(|event| into_result(event, self.created_at));
         let error = match failure {
             Some(Event::TaskFailed { error, .. }) => Some(error),
             Some(_) | None => None,
@@ -376,12 +419,26 @@ impl TaskRow {
             completed_at: self.completed_at,
             retention_days: self.retention_days,
             parent_task_id: self.parent_task_id,
+            forked_from: created.forked_from.map(ForkedFrom::from),
             class: self.class.clone(),
             parameters: created.parameters,
             usage: self.usage.report(),
             total_usage: total.report(),
             interrupted: false,
         })
+    }
+}
+
+/// The result that an event holds.
+fn into_result(event: Event, at: Timestamp) -> Option<String> {
+    match event {
+        Event::TaskCompleted { result: ResultRef::Text(text) }
+        | Event::TaskFailed { partial_result: Some(ResultRef::Text(text)), .. }
+        | Event::NodeChanged {
+            change: NodeChange::Finish { output: NodeOutput::Text(text), .. },
+            ..
+        } => Some(text),
+        other => into_message(other, at).map(Message::into_content),
     }
 }
 
@@ -409,6 +466,8 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
         | Event::ModelFailed { .. }
         | Event::HistoryShortened { .. }
         | Event::ToolChanged { .. }
+        | Event::NodeChanged { .. }
+        | Event::StateSet { .. }
         | Event::ReviewOpened { .. }
         | Event::ReviewAnswered { .. }
         | Event::CheckpointTaken { .. } => None,

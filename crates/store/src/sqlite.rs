@@ -1,9 +1,11 @@
 //! The store on disk: SQLite in WAL mode, one writer thread with group commit, a few readers.
 
 mod backup;
+mod import;
 mod known;
 mod lock;
 mod open;
+mod remove;
 mod rows;
 mod schema;
 mod tables;
@@ -24,7 +26,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 pub use backup::restore;
 
 use crate::commit::{Commit, CommitTicket};
+use crate::import::{Import, ImportError};
 use crate::projection::{CheckpointRow, SpendingRow, TaskRow, into_message};
+use crate::removal::Removal;
 use crate::{Header, Store, StoreError, TaskFilter, Tree};
 use open::Reader;
 use rows::{StreamKey, decode_event};
@@ -119,6 +123,13 @@ impl SqliteStore {
         answer
     }
 
+    fn writer(&self) -> Result<&Writer, StoreError> {
+        self.writer.as_ref().ok_or_else(|| StoreError::NotWritable {
+            path: self.path.clone(),
+            detail: "the store was opened only to be read".into(),
+        })
+    }
+
     fn query<T>(
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -129,14 +140,28 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn commit(&self, commit: Commit) -> CommitTicket {
-        match &self.writer {
-            Some(writer) => writer.submit(commit),
-            None => CommitTicket::answered(Err(StoreError::NotWritable {
-                path: self.path.clone(),
-                detail: "the store was opened only to be read".into(),
-            }
-            .into())),
+        match self.writer() {
+            Ok(writer) => writer.submit(commit),
+            Err(error) => CommitTicket::answered(Err(error.into())),
         }
+    }
+
+    fn import(&self, tasks: Vec<Import>) -> Result<(), ImportError> {
+        let encoded = import::encoded(tasks)?;
+        let path = self.path.clone();
+        self.writer()?.alone(move |connection| import::all(connection, &path, &encoded))?
+    }
+
+    fn remove(&self, units: Vec<Vec<TaskId>>) -> Result<Vec<Removal>, StoreError> {
+        let path = self.path.clone();
+        self.writer()?.alone(move |connection| {
+            let unit = |tasks: &Vec<TaskId>| remove::unit(connection, tasks);
+            units
+                .iter()
+                .map(unit)
+                .collect::<rusqlite::Result<_>>()
+                .map_err(|e| open::explain(&path, &e))
+        })?
     }
 
     fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<Recorded>, StoreError> {
@@ -178,11 +203,7 @@ impl Store for SqliteStore {
     }
 
     fn last_position(&self) -> Result<Position, StoreError> {
-        self.query(|connection| {
-            connection
-                .prepare_cached("SELECT coalesce(max(position), 0) FROM events")?
-                .query_row([], |row| Ok(Position(row.get(0)?)))
-        })
+        self.query(tables::last_position)
     }
 
     fn task_row(&self, id: TaskId) -> Result<Option<TaskRow>, StoreError> {

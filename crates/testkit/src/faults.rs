@@ -9,8 +9,8 @@ use polity_model::ids::{InstanceId, TaskId};
 use polity_model::message::Message;
 use polity_model::task::Task;
 use polity_store::{
-    CheckpointRow, Commit, CommitError, CommitTicket, Header, SpendingRow, Store, StoreError,
-    TaskFilter, TaskRow, Tree,
+    CheckpointRow, Commit, CommitError, CommitTicket, Header, Import, ImportError, Removal,
+    SpendingRow, Store, StoreError, TaskFilter, TaskRow, Tree,
 };
 
 /// On which side of a commit the process dies.
@@ -110,6 +110,14 @@ impl Store for MortalStore {
             life.acknowledged.push((stream, committed.last_sequence, count));
         }
         CommitTicket::answered(answer)
+    }
+
+    fn import(&self, tasks: Vec<Import>) -> Result<(), ImportError> {
+        self.alive()?.import(tasks)
+    }
+
+    fn remove(&self, units: Vec<Vec<TaskId>>) -> Result<Vec<Removal>, StoreError> {
+        self.alive()?.remove(units)
     }
 
     fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<Recorded>, StoreError> {

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use polity_model::definition::Digest;
 use polity_model::event::{
-    Epoch, Event, ExecutionChange, Pin, PinKind, ResultRef, Sequence, StreamId, TaskCreated,
+    Epoch, Event, ExecutionChange, ForkPoint, Pin, PinKind, ResultRef, Sequence, StreamId,
+    TaskCreated,
 };
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
 use polity_model::message::Message;
@@ -62,7 +63,18 @@ pub fn created(description: &str) -> Event {
 
 /// The first event of a task that may be a part of another.
 pub fn created_under(parent_task_id: Option<TaskId>, description: &str) -> Event {
-    Event::TaskCreated(TaskCreated {
+    Event::TaskCreated(TaskCreated { parent_task_id, ..creation(description) })
+}
+
+/// The first event of a task that shares the first `sequence` events of another.
+pub fn forked(task_id: TaskId, sequence: u64) -> Event {
+    let point = ForkPoint { task_id, sequence: Sequence(sequence), checkpoint: 0 };
+    Event::TaskCreated(TaskCreated { forked_from: Some(point), ..creation("a fork") })
+}
+
+/// What the first event of a task says, for those who want to change it.
+pub fn creation(description: &str) -> TaskCreated {
+    TaskCreated {
         description: description.to_owned(),
         assigned_agent: "greeter".parse().expect("a name"),
         pins: vec![Pin {
@@ -73,9 +85,10 @@ pub fn created_under(parent_task_id: Option<TaskId>, description: &str) -> Event
         parameters: Map::new(),
         class: None,
         retention_days: None,
-        parent_task_id,
+        parent_task_id: None,
         budget: None,
-    })
+        forked_from: None,
+    }
 }
 
 /// A process takes the task.

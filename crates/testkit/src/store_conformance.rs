@@ -1,6 +1,9 @@
 //! What every store must do. [`store_conformance!`](macro@crate::store_conformance) makes a test of
 //! each case here for one store.
 
+mod importing;
+mod removing;
+
 use std::sync::{Arc, Barrier};
 
 use polity_model::event::{
@@ -10,12 +13,16 @@ use polity_model::ids::{CheckpointId, TaskId, ToolCallId};
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::{ReviewSubject, Verdict};
+use polity_model::state::StateUpdates;
 use polity_store::{CommitError, Store, TaskFilter, Tree};
 
 use crate::lives::{
-    answered, changed, claimed, commit, created, created_under, definition, ended_well,
-    execution_id, execution_started, instance_id, task_id,
+    answered, at, changed, claimed, commit, created, created_under, definition, ended_well,
+    execution_id, execution_started, forked, instance_id, task_id,
 };
+
+pub use importing::*;
+pub use removing::*;
 
 /// Makes one test of each case. The argument is an expression that gives a new, empty
 /// `Arc<dyn Store>` together with whatever must live as long as it.
@@ -29,6 +36,8 @@ macro_rules! store_conformance {
             a_former_owner_is_fenced,
             a_released_task_keeps_its_epoch,
             a_task_that_asks_a_person_has_no_owner,
+            a_deadline_is_kept_while_the_task_waits,
+            forks_are_found_by_their_origin,
             spending_is_summed_by_day_and_agent,
             tool_answers_stand_in_the_order_of_the_calls,
             impossible_events_are_refused_and_leave_nothing,
@@ -40,6 +49,14 @@ macro_rules! store_conformance {
             parts_belong_to_their_task,
             a_paused_task_is_resumed,
             definitions_are_kept_by_digest,
+            removed_tasks_leave_nothing_behind,
+            positions_are_never_used_again,
+            definitions_stay_while_someone_pins_them,
+            what_others_hold_on_to_is_not_removed,
+            a_unit_that_is_refused_stays_whole,
+            a_fork_needs_its_origin,
+            imported_tasks_are_as_they_were,
+            an_import_goes_in_whole_or_not_at_all,
             large_and_strange_texts_survive,
             many_committers_lose_nothing
         );
@@ -269,6 +286,7 @@ pub fn tool_answers_stand_in_the_order_of_the_calls(store: &Shared) {
     let answer = |ordinal: u32, content: &str| {
         let (content, structured) = (content.to_owned(), None);
         let (is_error, duration_ms) = (false, 1);
+        let ordinal = Some(ordinal);
         let change = ToolChange::Answer { ordinal, content, structured, is_error, duration_ms };
         Event::ToolChanged { call_id, change }
     };
@@ -290,16 +308,79 @@ pub fn a_task_that_asks_a_person_has_no_owner(store: &Shared) {
         checkpoint_id: CheckpointId::from_random_bytes([2; 16]),
         subject: ReviewSubject::Doubt { call_id: ToolCallId::from_random_bytes([1; 16]) },
         question: "What now?".into(),
+        deadline: None,
+        default_action: None,
     };
     store.commit(commit(task_id(1), 6, Some(1), vec![asked])).wait().unwrap();
     let row = || store.task_row(task_id(1)).unwrap().unwrap();
     assert_eq!((row().status, row().owner), (TaskStatus::AwaitingHuman, None));
-    let decided =
-        || Event::ReviewAnswered { verdict: Verdict::Retry, message: None, by: "ada".into() };
+    let decided = || Event::ReviewAnswered {
+        verdict: Verdict::Retry,
+        message: None,
+        by: "ada".into(),
+        state_updates: StateUpdates::default(),
+    };
     store.commit(commit(task_id(1), 7, None, vec![decided()])).wait().unwrap();
     assert_eq!((row().status, row().owner), (TaskStatus::Running, None));
     let twice = store.commit(commit(task_id(1), 8, None, vec![decided()])).wait();
     assert!(matches!(twice, Err(CommitError::Illegal { .. })), "{twice:?}");
+}
+
+/// Tasks whose person is late are found by the time, and only while they wait.
+pub fn a_deadline_is_kept_while_the_task_waits(store: &Shared) {
+    let overdue = |second| -> Vec<_> {
+        let filter = TaskFilter { overdue_at: Some(at(second)), ..TaskFilter::default() };
+        store.task_rows(&filter).unwrap().iter().map(|row| row.id).collect()
+    };
+    for (number, deadline) in [(1, Some(at(20))), (2, Some(at(10))), (3, Some(at(15))), (4, None)] {
+        begin(store, task_id(number));
+        run(store, task_id(number), number);
+        let asked = Event::ReviewOpened {
+            checkpoint_id: CheckpointId::from_random_bytes([2; 16]),
+            subject: ReviewSubject::Doubt { call_id: ToolCallId::from_random_bytes([1; 16]) },
+            question: "What now?".into(),
+            deadline,
+            default_action: None,
+        };
+        store.commit(commit(task_id(number), 6, Some(1), vec![asked])).wait().unwrap();
+        let row = store.task_row(task_id(number)).unwrap().unwrap();
+        assert_eq!(row.review_deadline, deadline);
+    }
+    assert_eq!(overdue(9), []);
+    assert_eq!(overdue(10), [task_id(2)]);
+    assert_eq!(overdue(99), [task_id(3), task_id(2), task_id(1)]);
+
+    let verdict = Verdict::Retry;
+    let (message, state_updates) = (None, StateUpdates::default());
+    let decided = Event::ReviewAnswered { verdict, message, by: "ada".into(), state_updates };
+    store.commit(commit(task_id(1), 7, None, vec![decided])).wait().unwrap();
+    store.commit(commit(task_id(2), 7, None, vec![Event::TaskCancelled])).wait().unwrap();
+    let taken = vec![claimed(instance_id(2), 2), Event::TaskResumed];
+    store.commit(commit(task_id(3), 7, Some(2), taken)).wait().unwrap();
+    for number in 1..=3 {
+        let row = store.task_row(task_id(number)).unwrap().unwrap();
+        assert_eq!(row.review_deadline, None);
+    }
+    assert_eq!(overdue(99), []);
+}
+
+/// A fork knows its origin, and an origin its forks.
+pub fn forks_are_found_by_their_origin(store: &Shared) {
+    begin(store, task_id(1));
+    for (number, origin) in [(2, 1), (3, 2), (4, 1)] {
+        let events = vec![forked(task_id(origin), 2), claimed(instance_id(1), 1)];
+        store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
+        let row = store.task_row(task_id(number)).unwrap().unwrap();
+        assert_eq!(row.forked_from, Some(task_id(origin)));
+    }
+    let forks = |number| -> Vec<_> {
+        let filter = TaskFilter { forked_from: Some(task_id(number)), ..TaskFilter::default() };
+        store.task_rows(&filter).unwrap().iter().map(|row| row.id).collect()
+    };
+    assert_eq!(forks(1), [task_id(4), task_id(2)]);
+    assert_eq!(forks(2), [task_id(3)]);
+    assert_eq!(forks(3), []);
+    assert_eq!(store.task_row(task_id(1)).unwrap().unwrap().forked_from, None);
 }
 
 /// People type only as much of an id as they must.

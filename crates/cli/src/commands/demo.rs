@@ -6,10 +6,11 @@ use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_model::definition::Home;
 use polity_model::review::Verdict;
+use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 
-use super::init::{Files, SUPERVISOR, write_home};
-use super::run::{closure, follow, present, resolve};
+use super::init::{Files, NEWSROOM, SUPERVISOR, write_home};
+use super::run::{assignee, follow, present};
 use super::{review, task};
 use crate::app::{App, Workshop, block_on};
 use crate::args::Options;
@@ -49,7 +50,7 @@ pub(crate) fn demo(options: &Options) -> CliResult {
         return Err(CliError::conflict(format!("{} is a home already", folder.display()))
             .hint("nothing was changed; without --home the demo makes a folder of its own"));
     }
-    write_home(&folder, &[FILES, SUPERVISOR].concat())?;
+    write_home(&folder, &[FILES, SUPERVISOR, NEWSROOM].concat())?;
     let app = App::new(Options { home: Some(folder.clone()), ..options.clone() })?;
     tell(&app, &style::dim(&format!("a new home in {}", folder.display())));
     let home = app.definitions()?;
@@ -84,29 +85,43 @@ async fn show(app: &App, workshop: &Workshop, home: &Home) -> Result<Vec<Task>, 
     );
     let report = run(app, workshop, home, "supervisor", "A report on rain and snow").await?;
     tasks.push(told(app, workshop, report)?);
+    tell(
+        app,
+        "\n3. a workflow: a reporter finds facts, an author writes, and an editor decides what \
+         becomes of it\n",
+    );
+    let article = run(app, workshop, home, "newsroom", "rain").await?;
+    let article = decided(app, workshop, article).await?;
+    tasks.push(told(app, workshop, article)?);
     if !has_python() {
-        tell(app, "\n3. an agent with tools needs python3 here, which was not found");
+        tell(app, "\n4. an agent with tools needs python3 here, which was not found");
         return Ok(tasks);
     }
-    tell(app, "\n3. an agent keeps a note with a tool of an MCP server\n");
+    tell(app, "\n4. an agent keeps a note with a tool of an MCP server\n");
     let noted = run(app, workshop, home, "librarian", "note rain: It rains in Oslo.").await?;
     tasks.push(told(app, workshop, noted)?);
-    tell(app, "\n4. it is to delete the note, and that waits for a person\n");
-    let waiting = run(app, workshop, home, "librarian", "forget rain").await?;
-    let Some(review) = review::open(&workshop.store, waiting.id).await? else {
-        tasks.push(told(app, workshop, waiting)?);
-        return Ok(tasks);
-    };
-    tell(app, &format!("\n{}\n\n   here the demo approves\n", review::details(&review)));
-    let (verdict, message) = (Verdict::Approve, None);
-    let checkpoint_id = review.checkpoint_id;
-    let answer = AnswerReview { checkpoint_id, verdict, message, by: "the demo".to_owned() };
-    workshop.runtime.answer(waiting.id, answer).await?;
-    let live = workshop.runtime.subscribe();
-    let handle = workshop.runtime.adopt(waiting.id).await?;
-    let deleted = follow(app, workshop, handle, live).await?;
+    tell(app, "\n5. it is to delete the note, and that waits for a person\n");
+    let deleted = run(app, workshop, home, "librarian", "forget rain").await?;
+    let deleted = decided(app, workshop, deleted).await?;
     tasks.push(told(app, workshop, deleted)?);
     Ok(tasks)
+}
+
+/// Approves what a task asks, and goes on with it. A task that asks nothing stays as it is.
+async fn decided(app: &App, workshop: &Workshop, task: Task) -> Result<Task, CliError> {
+    let Some(review) = review::open(&workshop.store, task.id).await? else { return Ok(task) };
+    tell(app, &format!("\n{}\n\n   here the demo approves\n", review::details(&review)));
+    let answer = AnswerReview {
+        checkpoint_id: review.checkpoint_id,
+        verdict: Verdict::Approve,
+        message: None,
+        by: "the demo".to_owned(),
+        state_updates: StateUpdates::default(),
+    };
+    workshop.runtime.answer(task.id, answer).await?;
+    let live = workshop.runtime.subscribe();
+    let handle = workshop.runtime.adopt(task.id).await?;
+    follow(app, workshop, handle, live).await
 }
 
 async fn run(
@@ -116,7 +131,7 @@ async fn run(
     agent: &str,
     input: &str,
 ) -> Result<Task, CliError> {
-    let create = CreateTask::new(closure(home, resolve(app, home, agent)?)?, input);
+    let create = CreateTask::new(assignee(app, home, agent)?, input);
     let live = workshop.runtime.subscribe();
     let handle = workshop.runtime.create(create).await?;
     follow(app, workshop, handle, live).await
@@ -143,6 +158,7 @@ fn where_next(folder: &Path, tasks: &[Task]) -> Result<(), CliError> {
         say!("  {polity} --home {home} task show {}", task.id)?;
     }
     say!("  {polity} --home {home} run forecaster \"What will the weather be in Bergen?\"")?;
+    say!("  {polity} --home {home} run newsroom \"snow\"")?;
     say!("  {polity} --home {home} tool list")?;
     say!("  {polity} --home {home} cost")?;
     say!("  {polity} init hello && {polity} --home hello run greeter \"Ada\"")

@@ -48,24 +48,60 @@ pub(super) const SUPERVISOR: Files = &[
 const SUPERVISOR_SETTINGS: (&str, &str) =
     ("polity.yaml", include_str!("../../../../examples/05-supervisor/polity.yaml"));
 
+/// What all but the settings of the newsroom's home is.
+pub(super) const NEWSROOM: Files = &[
+    (
+        "workflows/newsroom.yaml",
+        include_str!("../../../../examples/06-newsroom/workflows/newsroom.yaml"),
+    ),
+    ("agents/reporter.yaml", include_str!("../../../../examples/06-newsroom/agents/reporter.yaml")),
+    ("agents/author.yaml", include_str!("../../../../examples/06-newsroom/agents/author.yaml")),
+    (
+        "scripts/reporter.yaml",
+        include_str!("../../../../examples/06-newsroom/scripts/reporter.yaml"),
+    ),
+    ("scripts/author.yaml", include_str!("../../../../examples/06-newsroom/scripts/author.yaml")),
+];
+
+/// The file that marks the newsroom's folder as a home.
+const NEWSROOM_SETTINGS: (&str, &str) =
+    ("polity.yaml", include_str!("../../../../examples/06-newsroom/polity.yaml"));
+
 /// What every new home has besides its own files.
 const IGNORED: (&str, &str) = (".gitignore", "/data/\n");
 
 impl Example {
     fn files(self) -> Vec<(&'static str, &'static str)> {
-        match self {
-            Self::Hello => HELLO.iter().copied().chain([IGNORED]).collect(),
-            Self::Supervisor => {
-                let own = [SUPERVISOR_SETTINGS].into_iter().chain(SUPERVISOR.iter().copied());
-                own.chain([IGNORED]).collect()
-            }
-        }
+        let (settings, files) = match self {
+            Self::Hello => (None, HELLO),
+            Self::Supervisor => (Some(SUPERVISOR_SETTINGS), SUPERVISOR),
+            Self::Newsroom => (Some(NEWSROOM_SETTINGS), NEWSROOM),
+        };
+        settings.into_iter().chain(files.iter().copied()).chain([IGNORED]).collect()
     }
 
     fn try_it(self) -> &'static str {
         match self {
             Self::Hello => "polity run greeter \"Ada\"",
             Self::Supervisor => "polity run supervisor \"A report on rain and snow\"",
+            Self::Newsroom => "polity run newsroom \"rain\"",
+        }
+    }
+
+    /// What to do after that, and what comes of it.
+    fn then(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Hello | Self::Supervisor => &[],
+            Self::Newsroom => &[
+                ("", "it waits for a person, and ends with exit code 3; that person is you"),
+                ("polity review show last", "what is asked"),
+                (
+                    "polity review modify last --message \"say more about hats\"",
+                    "the author writes it anew, and you are asked again",
+                ),
+                ("polity review approve last", "it is published; reject would drop it"),
+                ("polity task trace last", "all of it"),
+            ],
         }
     }
 }
@@ -101,6 +137,9 @@ pub(crate) fn init(options: &Options, args: &InitArgs) -> CliResult {
         }
         let enter = if dir == here { String::new() } else { format!("cd {} && ", quoted(dir)) };
         say!("try: {enter}{}", args.example.try_it())?;
+        for (command, outcome) in args.example.then() {
+            say!("  {}", format!("{command:60}  {outcome}").trim_start())?;
+        }
     }
     Ok(Exit::Done)
 }

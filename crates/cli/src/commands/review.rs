@@ -15,7 +15,7 @@ use crate::app::{App, block_on};
 use crate::args::{ReviewCommand, TaskArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{harmless, print_json, say, style, table, task as view};
+use crate::view::{columns, harmless, print_json, say, style, task as view};
 
 pub(crate) fn review(app: &App, command: ReviewCommand) -> CliResult {
     match command {
@@ -48,15 +48,25 @@ fn list(app: &App) -> CliResult {
     } else if reviews.is_empty() {
         say!("nothing waits for a person")?;
     } else {
+        let until = |review: &Review| review.deadline.map(view::time).unwrap_or_default();
+        let has_deadlines = reviews.iter().any(|review| review.deadline.is_some());
+        let mut heading = vec!["TASK", "SINCE", "KIND", "QUESTION"];
+        if has_deadlines {
+            heading.insert(2, "UNTIL");
+        }
         let rows = reviews.iter().map(|review| {
-            [
+            let mut row = vec![
                 review.task_id.to_string()[..8].to_owned(),
                 view::time(review.created_at),
                 kind(&review.subject).to_owned(),
                 harmless(&review.question),
-            ]
+            ];
+            if has_deadlines {
+                row.insert(2, until(review));
+            }
+            row
         });
-        say!("{}", table(["TASK", "SINCE", "KIND", "QUESTION"], rows))?;
+        say!("{}", columns(&heading, rows))?;
     }
     Ok(exit)
 }
@@ -113,17 +123,21 @@ pub(crate) async fn asked(store: &Arc<dyn Store>, id: TaskId) -> Result<Review, 
 pub(crate) async fn open(store: &Arc<dyn Store>, id: TaskId) -> Result<Option<Review>, CliError> {
     let state = load(store, id).await?.state;
     let Some(review) = state.review() else { return Ok(None) };
-    let Some(call) = state.calls().get(review.subject.call_id()) else { return Ok(None) };
+    let call = review.subject.call_id().and_then(|call| state.calls().get(call));
+    let of_call = call.and_then(|call| state.walk()?.node_name(call.id()));
+    let position = review.subject.node().or(of_call);
+    let position = position.unwrap_or(&state.task().order().assigned_agent);
     Ok(Some(Review {
         task_id: id,
         checkpoint_id: review.checkpoint_id,
-        position: state.context().agent.name.to_string(),
+        position: position.to_string(),
         question: review.question.clone(),
         created_at: review.created_at,
-        deadline: None,
+        deadline: review.deadline,
         subject: review.subject.clone(),
-        tool: call.name(),
-        arguments: call.arguments().clone(),
+        default_action: review.default_action,
+        tool: call.map(polity_engine::state::Call::name),
+        arguments: call.map(|call| call.arguments().clone()),
     }))
 }
 
@@ -131,23 +145,41 @@ fn kind(subject: &ReviewSubject) -> &'static str {
     match subject {
         ReviewSubject::Approval { .. } => "approval",
         ReviewSubject::Doubt { .. } => "in doubt",
+        ReviewSubject::Node { .. } => "question",
+        ReviewSubject::Checkpoint { .. } => "checkpoint",
     }
 }
 
 /// A review with everything that a person needs to decide, and how to say so.
 pub(crate) fn details(review: &Review) -> String {
-    let arguments = serde_json::to_string_pretty(&Value::Object(review.arguments.clone()))
-        .unwrap_or_default()
-        .replace('\n', "\n           ");
     let id = &review.task_id.to_string()[..8];
     let field = |name: &str, value: &str| format!("{} {value}", style::dim(&format!("{name:10}")));
     let mut lines = vec![
         field("task", &style::label(&review.task_id.to_string())),
-        field("agent", &review.position),
-        field("tool", &harmless(&review.tool)),
-        field("arguments", &harmless(&arguments)),
-        field("since", &view::time(review.created_at)),
+        field(if review.tool.is_some() { "agent" } else { "node" }, &review.position),
     ];
+    if let Some(tool) = &review.tool {
+        lines.push(field("tool", &harmless(tool)));
+    }
+    if let Some(arguments) = &review.arguments {
+        let arguments = serde_json::to_string_pretty(&Value::Object(arguments.clone()))
+            .unwrap_or_default()
+            .replace('\n', "\n           ");
+        lines.push(field("arguments", &harmless(&arguments)));
+    }
+    if review.tool.is_none() {
+        lines.push(field("question", &harmless(&review.question).replace('\n', "\n           ")));
+    }
+    lines.push(field("since", &view::time(review.created_at)));
+    if let Some(deadline) = review.deadline {
+        let then = match review.default_action {
+            Some(action) => {
+                format!("{}, then it counts as {}", view::time(deadline), action.label())
+            }
+            None => format!("{}, then the task fails", view::time(deadline)),
+        };
+        lines.push(field("until", &then));
+    }
     let choices: &[(&str, &str)] = match &review.subject {
         ReviewSubject::Approval { .. } => &[
             ("approve", "the tool is called"),
@@ -166,12 +198,26 @@ pub(crate) fn details(review: &Review) -> String {
                 ("reject --message TEXT", "the task fails"),
             ]
         }
+        ReviewSubject::Node { .. } => &[
+            ("approve --message TEXT", "the workflow goes on; routing_key is approve"),
+            ("modify --set metadata.NAME=VALUE", "it goes on with another State; key modify"),
+            ("reject --message TEXT", "an edge for reject is taken, or the task fails"),
+        ],
+        ReviewSubject::Checkpoint { .. } => &[
+            ("approve", "the node runs"),
+            ("modify --set metadata.NAME=VALUE", "it runs on another State"),
+            ("reject --message TEXT", "the task fails"),
+        ],
     };
     lines.push(String::new());
-    for (choice, then) in choices {
+    let commands = choices.iter().map(|(choice, then)| {
         let (action, rest) = choice.split_once(' ').unwrap_or((choice, ""));
-        let command = format!("polity review {action} {id} {rest}");
-        lines.push(format!("  {:52} {}", command.trim_end(), style::dim(then)));
+        (format!("polity review {action} {id} {rest}").trim_end().to_owned(), then)
+    });
+    let commands: Vec<_> = commands.collect();
+    let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+    for (command, then) in commands {
+        lines.push(format!("  {command:width$}  {}", style::dim(then)));
     }
     lines.join("\n")
 }

@@ -1,16 +1,16 @@
 //! `polity run`: one task, from its creation to its end.
 
-mod detach;
+pub(crate) mod detach;
 mod follow;
 
 use std::io::{IsTerminal, Read};
 use std::num::NonZeroU64;
 use std::path::Path;
-use std::sync::Arc;
 
-use polity_engine::closure::Closure;
+use polity_engine::closure::{Assignee, Closure, FlowClosure, Missing};
 use polity_engine::commands::{CreateTask, Origin};
-use polity_model::definition::{AgentDefinition, Budget, Home, Lookup, UsdLimit};
+use polity_engine::runtime::{EngineError, TaskHandle};
+use polity_model::definition::{Budget, Home, Lookup, UsdLimit};
 use polity_model::event::PinKind;
 use polity_model::failure::ErrorCode;
 use polity_model::machine::task::TaskStatus;
@@ -32,12 +32,10 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
         return detach::detach(app);
     }
     if background {
-        // A session of its own, so that the end of the terminal is not the end of the task. It
-        // fails only for a process that has one already.
-        let _ = rustix::process::setsid();
+        detach::leave_terminal();
     }
     let home = app.definitions()?;
-    let agent = resolve(app, &home, &args.name)?;
+    let assignee = assignee(app, &home, &args.name)?;
     let file = TapeFile::find(&args.tape, &args.name, Part::Whole)?;
     let recorded = file.as_ref().and_then(TapeFile::input).map(str::to_owned);
     let description = match (args.input, recorded) {
@@ -46,7 +44,7 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
     };
     let (drivers, tape) = Tape::open(file, app, &home, &args.name, &description)?;
     let create = CreateTask {
-        closure: closure(&home, agent)?,
+        assignee,
         origin: Origin::Outside,
         parameters: parameters(&args.params)?,
         description,
@@ -56,42 +54,46 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
     };
     block_on(async {
         let workshop = Workshop::open_with(app, &home, drivers)?;
-        let outcome = work(app, &workshop, create, &tape, background).await;
+        let begin = workshop.runtime.create(create);
+        let outcome = perform(app, &workshop, &tape, background, begin).await;
         workshop.close().await;
         outcome
     })
 }
 
-async fn work(
+/// Begins a task, or takes it up, and sees it through: silently in the background, else with each
+/// step.
+pub(crate) async fn perform(
     app: &App,
     workshop: &Workshop,
-    create: CreateTask,
     tape: &Tape,
     background: bool,
+    begin: impl Future<Output = Result<TaskHandle, EngineError>>,
 ) -> CliResult {
     if background {
-        let handle = workshop.runtime.create(create).await?;
-        return detach::work(app, workshop, handle, tape).await;
+        return detach::work(app, workshop, begin.await?, tape).await;
     }
     let live = workshop.runtime.subscribe();
-    let handle = workshop.runtime.create(create).await?;
+    let handle = begin.await?;
     let task = follow(app, workshop, handle, live).await?;
     let exit = present(app, &task)?;
     tape.finish(app, &task)?;
     Ok(exit)
 }
 
-/// The agent that a name stands for.
-pub(crate) fn resolve(
-    app: &App,
-    home: &Home,
-    name: &str,
-) -> Result<Arc<AgentDefinition>, CliError> {
+/// The agent or workflow that a name stands for, with everything it needs.
+pub(crate) fn assignee(app: &App, home: &Home, name: &str) -> Result<Assignee, CliError> {
     match home.find(name) {
-        Lookup::Agent(agent) => Ok(agent),
-        Lookup::Workflow(_) => Err(CliError::unsupported(format!(
-            "\"{name}\" is a workflow, which this version cannot run yet"
-        ))),
+        Lookup::Agent(agent) => {
+            let closure = Closure::of(home, agent);
+            Ok(closure.map_err(|missing| not_there(home, &missing))?.into())
+        }
+        Lookup::Workflow(workflow) => {
+            let flow = FlowClosure::of(home, workflow);
+            let flow = flow.map_err(|missing| not_there(home, &missing))?;
+            let nothing = || CliError::usage(format!("the workflow \"{name}\" has no nodes"));
+            Ok(flow.ok_or_else(nothing)?.into())
+        }
         Lookup::Broken(problems) => {
             let message = format!("the definition of \"{name}\" is not valid");
             Err(CliError::invalid(message, problems))
@@ -105,29 +107,31 @@ pub(crate) fn resolve(
 /// There is no such agent; perhaps another was meant, or another folder.
 pub(crate) fn unknown(app: &App, name: &str, suggestion: Option<String>) -> CliError {
     let root = app.folder.root().display();
-    let error = CliError::unknown_agent(format!("there is no agent \"{name}\" in {root}"));
+    let error =
+        CliError::unknown_agent(format!("there is no agent or workflow \"{name}\" in {root}"));
     match suggestion {
         Some(suggestion) => error.hint(format!("did you mean \"{suggestion}\"?")),
         None => error.hint(
-            "`polity agent list` shows the agents there are, `polity init` makes a home with one",
+            "`polity agent list` and `polity workflow list` show what there is, `polity init` makes a \
+             home that works",
         ),
     }
 }
 
-pub(crate) fn closure(home: &Home, agent: Arc<AgentDefinition>) -> Result<Closure, CliError> {
-    Closure::of(home, agent).map_err(|missing| {
-        let (what, folder) = match missing.kind {
-            PinKind::Agent => ("sub-agent", "agents"),
-            PinKind::Script => ("script", "scripts"),
-        };
-        let file = format!("{folder}/{}.", missing.name);
-        let of_file = home.problems.iter().filter(|problem| problem.file.starts_with(&file));
-        let message = format!(
-            "the {what} \"{}\" of agent \"{}\" is missing or not valid",
-            missing.name, missing.needed_by
-        );
-        CliError::invalid(message, of_file.cloned().collect())
-    })
+/// Something that an agent or workflow needs is missing or not valid.
+fn not_there(home: &Home, missing: &Missing) -> CliError {
+    let (what, folder) = match missing.kind {
+        PinKind::Agent => ("agent", "agents"),
+        PinKind::Workflow => ("workflow", "workflows"),
+        PinKind::Script => ("script", "scripts"),
+    };
+    let file = format!("{folder}/{}.", missing.name);
+    let of_file = home.problems.iter().filter(|problem| problem.file.starts_with(&file));
+    let message = format!(
+        "the {what} \"{}\" that \"{}\" needs is missing or not valid",
+        missing.name, missing.needed_by
+    );
+    CliError::invalid(message, of_file.cloned().collect())
 }
 
 /// The input as it was given. No more is read from stdin than a task may have, and a little.

@@ -1,6 +1,7 @@
 //! `polity session`: the conversations of sub-agents. Each is a task of its own, seen as its parent
 //! sees it.
 
+use polity_engine::runtime::Beginning;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
@@ -13,7 +14,8 @@ use crate::app::App;
 use crate::args::{SessionArgs, SessionCommand, SessionListArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{harmless, print_json, say, style, table, task as view};
+use crate::view::message::spoken;
+use crate::view::{harmless, print_json, say, table, task as view};
 
 /// How much of what a sub-agent was given a list shows.
 const INPUT_CHARACTERS_MAX: usize = 48;
@@ -92,6 +94,16 @@ fn list(app: &App, args: &SessionListArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
+/// All that was said. Of a workflow that are the messages of its State, which it puts together
+/// from what its nodes say.
+fn said(store: &dyn Store, id: TaskId) -> Result<Vec<Message>, CliError> {
+    let Beginning { state, rest, .. } = Beginning::of(store, id)?;
+    let state = state
+        .following(rest)
+        .map_err(|broken| CliError::not_found(format!("task {id}: {broken}")))?;
+    Ok(state.state().messages.messages().to_vec())
+}
+
 fn show(app: &App, args: &SessionArgs) -> CliResult {
     let store = app.reader()?;
     let none = || {
@@ -111,7 +123,7 @@ fn show(app: &App, args: &SessionArgs) -> CliResult {
         parent_task_id,
         agent_name: task.assigned_agent.clone(),
         task_description: task.description.clone(),
-        message_history: store.messages(row.id)?,
+        message_history: said(&store, row.id)?,
         // Of one that failed, its parent is told why, and gets no summary.
         summary: task.result.clone().filter(|_| task.status == TaskStatus::Completed),
         status: task.status.into(),
@@ -123,20 +135,8 @@ fn show(app: &App, args: &SessionArgs) -> CliResult {
         say!("{}", view::details(&task))?;
         say!("")?;
         for message in &session.message_history {
-            say!("{}", spoken(message))?;
+            say!("{}", spoken(message, None))?;
         }
     }
     Ok(Exit::Done)
-}
-
-/// One message, with who said it.
-fn spoken(message: &Message) -> String {
-    let calls: Vec<_> = message
-        .tool_calls()
-        .iter()
-        .map(|call| format!("[{} {}]", call.name(), Value::Object(call.arguments.clone())))
-        .collect();
-    let text = [message.content().to_owned(), calls.join(" ")].join(" ");
-    let role = style::dim(&format!("{:10}", message.role().label()));
-    format!("{role} {}", harmless(text.trim()).replace('\n', "\n           "))
 }

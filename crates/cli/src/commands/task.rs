@@ -1,71 +1,51 @@
 //! `polity task`: looking at tasks and steering them.
 
 mod cancel;
+mod checkpoints;
+mod diff;
+mod export;
+mod fork;
+mod list;
 mod resume;
 mod watch;
 
-use std::sync::Arc;
-
-use polity_engine::checkpoints::checkpoints as checkpoints_of;
-use polity_engine::runtime::load;
 use polity_model::event::{Sequence, StreamId};
 use polity_model::session::session_of_task;
 use polity_model::trace::TraceLog;
-use polity_store::{Store, TaskFilter, TaskRow};
+use polity_store::{Store, TaskRow};
 
-use crate::app::{App, block_on};
-use crate::args::{TaskArgs, TaskCommand, TaskListArgs};
+use crate::app::App;
+use crate::args::{TaskArgs, TaskCommand, TaskShowArgs};
 use crate::commands::session::{info, parts_of};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{print_json, say, steps, table, task as view};
+use crate::view::{print_json, say, steps, task as view};
+
+pub(crate) use checkpoints::checkpoints_of_task;
 
 pub(crate) fn task(app: &App, command: TaskCommand) -> CliResult {
     match command {
-        TaskCommand::List(args) => list(app, args),
+        TaskCommand::List(args) => list::list(app, args),
         TaskCommand::Show(args) => show(app, &args),
         TaskCommand::Trace(args) => trace(app, &args),
-        TaskCommand::Checkpoints(args) => checkpoints(app, &args),
+        TaskCommand::Checkpoints(args) => checkpoints::checkpoints(app, &args),
         TaskCommand::Watch(args) => watch::watch(app, &args),
         TaskCommand::Wait(args) => watch::wait(app, &args),
         TaskCommand::Cancel(args) => cancel::cancel(app, &args),
         TaskCommand::Resume(args) => resume::resume(app, &args),
+        TaskCommand::Export(args) => export::export(app, &args),
+        TaskCommand::Import(args) => export::import(app, &args),
+        TaskCommand::Fork(args) => fork::fork(app, &args),
+        TaskCommand::Diff(args) => diff::diff(app, &args),
     }
 }
 
-fn list(app: &App, args: TaskListArgs) -> CliResult {
+fn show(app: &App, args: &TaskShowArgs) -> CliResult {
     let store = app.reader()?;
-    let filter = TaskFilter {
-        statuses: args.status,
-        assigned_agent: args.agent,
-        limit: Some(args.limit),
-        ..TaskFilter::default()
-    };
-    let mut tasks = Vec::new();
-    let mut exit = Exit::Done;
-    for row in store.task_rows(&filter)? {
-        match app.task(&store, &row) {
-            Ok(task) => tasks.push(task),
-            // One that cannot be read must not hide the others.
-            Err(error) => {
-                error.print(app.json());
-                exit = Exit::Failed;
-            }
-        }
+    let row = app.task_row(&store, &args.task.id)?;
+    if let Some(number) = args.at {
+        return checkpoints::show(app, &store, &row, number);
     }
-    if app.json() {
-        print_json(&tasks)?;
-    } else if tasks.is_empty() {
-        say!("no tasks")?;
-    } else {
-        say!("{}", view::list(&tasks))?;
-    }
-    Ok(exit)
-}
-
-fn show(app: &App, args: &TaskArgs) -> CliResult {
-    let store = app.reader()?;
-    let row = app.task_row(&store, &args.id)?;
     let task = app.task(&store, &row)?;
     if app.json() {
         print_json(&task)?;
@@ -100,35 +80,8 @@ pub(super) fn told(app: &App, store: &dyn Store, row: &TaskRow) -> Result<String
     Ok(text)
 }
 
-fn checkpoints(app: &App, args: &TaskArgs) -> CliResult {
-    let store: Arc<dyn Store> = Arc::new(app.reader()?);
-    let id = app.task_row(&*store, &args.id)?.id;
-    let checkpoints = block_on(async {
-        let closure = load(&store, id).await?.closure;
-        let events = store.events(&StreamId::Task(id), Sequence::default())?;
-        checkpoints_of(&closure, events)
-            .map_err(|broken| CliError::not_found(format!("task {id}: {broken}")))
-    })?;
-    if app.json() {
-        print_json(&checkpoints)?;
-    } else if checkpoints.is_empty() {
-        say!("no checkpoints")?;
-    } else {
-        let rows = checkpoints.iter().map(|checkpoint| {
-            let messages = checkpoint.state.messages.len();
-            [
-                checkpoint.sequence.to_string(),
-                checkpoint.position.clone(),
-                messages.to_string(),
-                view::time(checkpoint.created_at),
-            ]
-        });
-        say!("{}", table(["SEQUENCE", "POSITION", "MESSAGES", "TAKEN"], rows))?;
-    }
-    Ok(Exit::Done)
-}
-
-pub(super) fn trace_of(store: &dyn Store, row: &TaskRow) -> Result<TraceLog, CliError> {
+/// The steps of a task, and the conversations of its sub-agents.
+pub(crate) fn trace_of(store: &dyn Store, row: &TaskRow) -> Result<TraceLog, CliError> {
     let events = store.events(&StreamId::Task(row.id), Sequence::default())?;
     let mut trace = TraceLog::from_events(row.id, &events).ok_or_else(|| {
         CliError::not_found(format!("the journal of task {} has no beginning", row.id))

@@ -1,27 +1,27 @@
 //! `polity workflow`: what there is to follow, and how it looks.
 
+mod graph;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use polity_model::definition::{
-    GraphFormat, Lookup, NodeKind, NodeMarks, WorkflowDefinition, nearest,
-};
+use polity_model::definition::{Lookup, NodeKind, WorkflowDefinition, nearest};
 use polity_model::name::Name;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::agent::plain;
 use crate::app::App;
-use crate::args::{PictureFormat, WorkflowArgs, WorkflowCommand, WorkflowGraphArgs};
+use crate::args::{WorkflowArgs, WorkflowCommand};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{print_bytes, print_json, say, style, table};
+use crate::view::{print_json, say, style, table};
 
 pub(crate) fn workflow(app: &App, command: &WorkflowCommand) -> CliResult {
     match command {
         WorkflowCommand::List => list(app),
         WorkflowCommand::Show(args) => show(app, args),
-        WorkflowCommand::Graph(args) => graph(app, args),
+        WorkflowCommand::Graph(args) => graph::graph(app, args),
     }
 }
 
@@ -32,10 +32,11 @@ fn list(app: &App) -> CliResult {
             .workflows
             .values()
             .map(|workflow| {
+                let graph = workflow.expanded();
                 json!({
                     "name": workflow.name,
-                    "nodes": workflow.nodes.len(),
-                    "entry_point": workflow.entry_point,
+                    "nodes": graph.nodes.len(),
+                    "entry_point": graph.entry_point,
                     "patterns": workflow.patterns,
                     "uses": uses(workflow),
                     "digest": workflow.digest(),
@@ -47,9 +48,10 @@ fn list(app: &App) -> CliResult {
         say!("no workflows in {}", app.folder.root().display())?;
     } else {
         let rows = home.workflows.values().map(|workflow| {
-            let entry = workflow.entry_point.as_ref().map_or("-".to_owned(), ToString::to_string);
+            let graph = workflow.expanded();
+            let (count, entry) = (graph.nodes.len().to_string(), graph.entry_point.to_string());
             let uses = uses(workflow).into_iter().collect::<Vec<_>>().join(", ");
-            [workflow.name.to_string(), workflow.nodes.len().to_string(), entry, uses]
+            [workflow.name.to_string(), count, entry, uses]
         });
         say!("{}", table(["NAME", "NODES", "ENTRY", "USES"], rows))?;
     }
@@ -160,24 +162,4 @@ impl Serialize for Nodes<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().copied())
     }
-}
-
-fn graph(app: &App, args: &WorkflowGraphArgs) -> CliResult {
-    let workflow = find(app, &args.name)?;
-    let format = match args.format {
-        PictureFormat::Svg => GraphFormat::Svg,
-        PictureFormat::Mermaid => GraphFormat::Mermaid,
-        PictureFormat::Dot => GraphFormat::Dot,
-    };
-    let picture = workflow.draw(format, &NodeMarks::new()).map_err(|nothing| {
-        CliError::unsupported(nothing)
-            .hint(format!("see the patterns with `polity workflow show {}`", workflow.name))
-    })?;
-    if app.json() {
-        let name = &workflow.name;
-        print_json(&json!({"name": name, "format": format.as_str(), "graph": picture}))?;
-    } else {
-        print_bytes(picture.as_bytes())?;
-    }
-    Ok(Exit::Done)
 }

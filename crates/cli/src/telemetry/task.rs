@@ -137,6 +137,8 @@ impl TaskSpans {
             | Event::CancelRequested
             | Event::ExecutionChanged { .. }
             | Event::HistoryShortened { .. }
+            | Event::NodeChanged { .. }
+            | Event::StateSet { .. }
             | Event::ReviewAnswered { .. }
             | Event::MessageAdded { .. }
             | Event::CheckpointTaken { .. } => {}

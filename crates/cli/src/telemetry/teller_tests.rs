@@ -5,6 +5,7 @@ use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
 use polity_model::ids::CheckpointId;
 use polity_model::message::Message;
 use polity_model::review::{ReviewSubject, Verdict};
+use polity_model::state::StateUpdates;
 use polity_model::usage::Usage;
 use polity_store::{Commit, MemoryStore, PinnedDefinition};
 use polity_testkit::lives::{at, claimed, instance_id, task_id};
@@ -67,6 +68,7 @@ fn created(parent: Option<TaskId>) -> Event {
         retention_days: None,
         parent_task_id: parent,
         budget: None,
+        forked_from: None,
     })
 }
 
@@ -103,8 +105,13 @@ fn call(byte: u8) -> Event {
 
 fn replied(byte: u8, is_error: bool) -> Event {
     let content = "a secret reply".to_owned();
-    let answer =
-        ToolChange::Answer { ordinal: 0, content, structured: None, is_error, duration_ms: 1 };
+    let answer = ToolChange::Answer {
+        ordinal: Some(0),
+        content,
+        structured: None,
+        is_error,
+        duration_ms: 1,
+    };
     tool(byte, answer)
 }
 
@@ -121,6 +128,8 @@ fn review() -> Event {
         checkpoint_id: CheckpointId::from_random_bytes([1; 16]),
         subject: ReviewSubject::Approval { call_id: call_id(1) },
         question: "a secret question".to_owned(),
+        deadline: None,
+        default_action: None,
     }
 }
 
@@ -302,6 +311,7 @@ fn a_task_that_waits_for_a_person_has_a_span_for_each_time_it_is_worked_on() {
         verdict: Verdict::Approve,
         message: None,
         by: "someone".to_owned(),
+        state_updates: StateUpdates::default(),
     };
     let decided = [verdict, claimed(instance_id(2), 2), Event::TaskResumed, call(1)];
     let end = [replied(1, false), completed()];

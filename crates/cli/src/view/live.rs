@@ -16,6 +16,15 @@ const WAIT_WIDTH: usize = 16;
 /// How much of what a model is saying is shown, in characters: what fits on a line beside it.
 const SAYING_CHARACTERS_MAX: usize = 44;
 
+/// Takes what stands on the line from the screen.
+const CLEAR_LINE: &str = "\r\x1b[2K";
+
+/// Tells something that is no step of a task, while steps may be shown.
+pub(crate) fn interject(app: &App, line: &str) {
+    let clear = if app.is_live() { CLEAR_LINE } else { "" };
+    note!("{clear}{line}");
+}
+
 /// Shows one task's steps.
 pub(crate) struct LiveView {
     teller: Option<TraceTeller>,
@@ -148,14 +157,14 @@ impl LiveView {
             }
             (None, None) => return,
         };
-        tell(&format!("\r\x1b[2K  {}", style::dim(&line)));
+        tell(&format!("{CLEAR_LINE}  {}", style::dim(&line)));
         self.under_way = true;
     }
 
     /// Takes the line of the step under way from the screen.
     pub(crate) fn clear(&mut self) {
         if self.under_way {
-            tell("\r\x1b[2K");
+            tell(CLEAR_LINE);
             self.under_way = false;
         }
     }

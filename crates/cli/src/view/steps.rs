@@ -18,7 +18,12 @@ const MODEL_CALL: &str = "model_call";
 
 /// One step on one line.
 pub(crate) fn line(step: &StepRecord) -> String {
-    let name = format!("{:NAME_WIDTH$}", step.step_name.replace('_', " "));
+    // A node's name is shown as its file has it.
+    let name = match &step.node {
+        Some(node) => node.to_string(),
+        None => step.step_name.replace('_', " "),
+    };
+    let name = format!("{name:NAME_WIDTH$}");
     let message = match step.status {
         StepStatus::Info => shorten(&step.message, ANSWER_CHARACTERS_MAX),
         // What went wrong is told whole.

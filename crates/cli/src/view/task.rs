@@ -1,12 +1,13 @@
 //! A task, and tasks, for people.
 
 use jiff::Timestamp;
+use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
-use polity_model::task::Task;
+use polity_model::task::{ForkedFrom, Task};
 use polity_model::trace::shorten;
 use polity_model::usage::UsageReport;
 
-use super::{duration, harmless, style, table};
+use super::{columns, duration, harmless, style};
 
 /// How much of an input a list shows.
 const INPUT_CHARACTERS_MAX: usize = 48;
@@ -14,13 +15,39 @@ const INPUT_CHARACTERS_MAX: usize = 48;
 /// How much of an input or result the details show; the rest is in the JSON form.
 const TEXT_CHARACTERS_MAX: usize = 10_000;
 
-/// Tasks as a table.
-pub(crate) fn list(tasks: &[Task]) -> String {
-    let rows = tasks.iter().map(|task| {
-        [
-            task.id.to_string()[..8].to_owned(),
+/// What a list of tasks tells besides the tasks.
+pub(crate) enum Column<'a> {
+    /// Of how many parts each is made.
+    Parts(&'a [u64]),
+    /// What each is a part of.
+    Parent,
+}
+
+/// Tasks as a table. A column that would be empty is left out.
+pub(crate) fn list(tasks: &[Task], column: &Column<'_>) -> String {
+    let cells: Vec<String> = match column {
+        Column::Parts(parts) => parts
+            .iter()
+            .map(|count| if *count == 0 { String::new() } else { count.to_string() })
+            .collect(),
+        Column::Parent => {
+            tasks.iter().map(|task| task.parent_task_id.map(short).unwrap_or_default()).collect()
+        }
+    };
+    let name = match column {
+        Column::Parts(_) => "PARTS",
+        Column::Parent => "PARENT",
+    };
+    let has_column = cells.iter().any(|cell| !cell.is_empty());
+    let mut heading = vec!["ID", "STATUS", "AGENT", "CREATED", "TOOK", "INPUT"];
+    if has_column {
+        heading.insert(3, name);
+    }
+    let rows = tasks.iter().zip(cells).map(|(task, cell)| {
+        let mut row = vec![
+            short(task.id),
             status_text(task),
-            // A sub-agent's task stands apart from what was asked for from outside.
+            // A part stands apart from what was asked for from outside.
             match task.parent_task_id {
                 Some(_) => format!("└ {}", task.assigned_agent),
                 None => task.assigned_agent.to_string(),
@@ -28,9 +55,18 @@ pub(crate) fn list(tasks: &[Task]) -> String {
             time(task.created_at),
             took(task).unwrap_or_default(),
             harmless(&shorten(&task.description, INPUT_CHARACTERS_MAX)),
-        ]
+        ];
+        if has_column {
+            row.insert(3, cell);
+        }
+        row
     });
-    table(["ID", "STATUS", "AGENT", "CREATED", "TOOK", "INPUT"], rows)
+    columns(&heading, rows)
+}
+
+/// As much of an id as people need.
+pub(crate) fn short(id: TaskId) -> String {
+    id.to_string()[..8].to_owned()
 }
 
 /// One task with everything about it.
@@ -51,6 +87,10 @@ pub(crate) fn details(task: &Task) -> String {
     }
     if let Some(parent) = task.parent_task_id {
         lines.push(field("part of", &parent.to_string()));
+    }
+    if let Some(ForkedFrom { task_id, checkpoint }) = task.forked_from {
+        let from = short(task_id);
+        lines.push(field("origin", &format!("forked from {from} at checkpoint {checkpoint}")));
     }
     if !task.parameters.is_empty() {
         let parameters: Vec<_> =

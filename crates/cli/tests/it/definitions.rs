@@ -25,7 +25,7 @@ fn broken_home() -> Sandbox {
     sandbox.write("agents/Bad-Name.yaml", "name: Bad-Name\nkind: remote\ncard_url: http://x\n");
     sandbox.write("agents/twin.yaml", "name: twin\nkind: remote\ncard_url: http://x\n");
     sandbox
-        .write("workflows/twin.yaml", "name: twin\npatterns: [react]\nagents: {actor: greeter}\n");
+        .write("workflows/twin.yaml", "name: twin\npatterns: [react]\nagents: {agent: greeter}\n");
     sandbox.write("scripts/odd.yaml", "rules:\n  - {when: \"(\", reply: hi}\n");
     sandbox
         .write("schedules/nightly.yaml", "name: nightly\nagent: greeter\ncron_expression: soon\n");

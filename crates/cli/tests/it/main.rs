@@ -2,14 +2,22 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![allow(clippy::disallowed_methods, reason = "these tests start programs")]
 
+mod archive;
 mod cassettes;
 mod console;
 mod definitions;
+mod diffs;
 mod faults;
+mod forks;
+mod journals;
 mod kills;
+mod kills_workflows;
 mod models;
+mod notify;
 mod outputs;
+mod people;
 mod processes;
+mod retention;
 mod reviews;
 mod run;
 mod sandbox;
@@ -20,4 +28,5 @@ mod tasks;
 #[cfg(feature = "otel")]
 mod telemetry;
 mod tools;
+mod workflow_races;
 mod workflows;

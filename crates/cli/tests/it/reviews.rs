@@ -8,7 +8,7 @@ use crate::sandbox::Sandbox;
 use crate::tools::{calls, home};
 
 /// A home in which `count` needs approval, with a task that waits for it.
-fn asked() -> (Sandbox, String) {
+pub(crate) fn asked() -> (Sandbox, String) {
     let sandbox = home("approval: [kit/count]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
     let said = sandbox.polity(&["run", "worker", "go"]);
@@ -22,7 +22,7 @@ fn asked() -> (Sandbox, String) {
     (sandbox, task["id"].as_str().unwrap().to_owned())
 }
 
-fn counted(sandbox: &Sandbox, file: &str) -> usize {
+pub(crate) fn counted(sandbox: &Sandbox, file: &str) -> usize {
     fs::read_to_string(sandbox.file(file)).unwrap_or_default().lines().count()
 }
 

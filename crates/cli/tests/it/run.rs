@@ -147,7 +147,7 @@ fn bad_usage_says_what_to_do() {
     for (args, code, message) in [
         (vec!["run", "greeter", "  "], "usage", "the input is empty"),
         (vec!["run", "greeter"], "usage", "there is no input"),
-        (vec!["run", "greter", "x"], "unknown_agent", "there is no agent \"greter\""),
+        (vec!["run", "greter", "x"], "unknown_agent", "there is no agent or workflow \"greter\""),
         (vec!["run", "greeter", "x", "--param", "y"], "usage", "\"y\" is not a parameter"),
         (vec!["run", "greeter", "x", "--param", "a=1", "--param", "a=2"], "usage", "given twice"),
         (vec!["fly"], "usage", "unrecognized subcommand 'fly'"),
@@ -268,6 +268,7 @@ fn the_demo_does_the_main_job_in_an_empty_folder() {
         "It will be sunny in Oslo",
         "retry",
         "snow is water",
+        "PUBLISHED: Did you know? Rain is water that falls from clouds.",
         "   └─",
         "└─",
         "It is forgotten",

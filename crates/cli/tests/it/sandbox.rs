@@ -113,9 +113,9 @@ impl Sandbox {
         (value, said.code)
     }
 
-    /// The home's tasks, newest first.
+    /// The home's tasks and their parts, newest first.
     pub(crate) fn tasks(&self) -> Vec<Value> {
-        self.json(&["task", "list"]).0.as_array().unwrap().clone()
+        self.json(&["task", "list", "--parts"]).0.as_array().unwrap().clone()
     }
 
     /// Waits until the newest task is in this state, and gives its id.

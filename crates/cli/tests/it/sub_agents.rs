@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::sandbox::Sandbox;
 
 /// A home with a boss over a worker, whose scripts are given.
-fn home(boss_fields: &str, boss_script: &str, worker_script: &str) -> Sandbox {
+pub(crate) fn home(boss_fields: &str, boss_script: &str, worker_script: &str) -> Sandbox {
     let sandbox = Sandbox::empty();
     sandbox.write("polity.yaml", "");
     agent(&sandbox, "boss", &format!("sub_agents: [worker]\n{boss_fields}"));
@@ -27,7 +27,7 @@ fn agent(sandbox: &Sandbox, name: &str, fields: &str) {
 }
 
 /// A boss that hands out one thing, and says what came of it.
-const ONE: &str = r#"
+pub(crate) const ONE: &str = r#"
 rules:
   - when: "^go$"
     role: user
@@ -36,7 +36,7 @@ rules:
   - {when: "(?s)(.*)", role: tool, reply: "it said: $1", usage: {input_tokens: 9, output_tokens: 1}}
 "#;
 
-const DIGS: &str = "default: {reply: dug, usage: {input_tokens: 9, output_tokens: 1}}";
+pub(crate) const DIGS: &str = "default: {reply: dug, usage: {input_tokens: 9, output_tokens: 1}}";
 
 #[test]
 fn a_session_is_shown_as_its_parent_sees_it_and_as_a_task() {

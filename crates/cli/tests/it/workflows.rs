@@ -20,7 +20,7 @@ fn sandbox() -> Sandbox {
     sandbox.write("workflows/welcome.yaml", WORKFLOW);
     sandbox.write(
         "workflows/polite.yaml",
-        "name: polite\npatterns: [reflection]\nagents: {actor: greeter}\n",
+        "name: polite\npatterns: [reflection]\nagents: {generator: greeter, critic: greeter}\n",
     );
     sandbox
 }
@@ -33,7 +33,7 @@ fn workflows_are_listed() {
     let lines: Vec<Vec<&str>> =
         said.out.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["NAME", "NODES", "ENTRY", "USES"]);
-    assert_eq!(lines[1], ["polite", "0", "-", "greeter"]);
+    assert_eq!(lines[1], ["polite", "8", "generate", "greeter"]);
     assert_eq!(lines[2], ["welcome", "3", "greet", "greeter,", "polite"]);
     let (workflows, code) = sandbox.json(&["workflow", "list"]);
     assert_eq!(code, 0);
@@ -73,6 +73,8 @@ fn a_workflow_is_drawn_in_every_format() {
     let (json, _) = sandbox.json(&["workflow", "graph", "welcome", "--format", "dot"]);
     assert_eq!(json["graph"], draw("dot"));
     assert_eq!(json["format"], "dot");
+    let said = sandbox.polity(&["workflow", "graph", "polite"]);
+    assert!(said.out.contains("n_critique_1") && said.out.contains("n_refine_3"), "{said:?}");
 }
 
 #[test]
@@ -90,9 +92,100 @@ fn what_cannot_be_shown_is_told() {
         fails("greeter", "\"greeter\" is an agent, not a workflow");
         fails("torn", "workflows/torn.yaml:");
     }
-    let said = sandbox.polity(&["workflow", "graph", "polite"]);
-    assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("what its patterns expand to is not drawn yet"), "{said:?}");
-    let said = sandbox.polity(&["workflow", "graph", "polite", "--json"]);
-    assert_eq!(said.error()["code"], "unsupported");
+}
+
+/// A workflow whose second node a person must allow, and which leaves one node out.
+const SIGNED: &str = "
+name: signed
+entry_point: choose
+nodes:
+  choose: {type: condition, expression: \"'write'\"}
+  write: {type: agent, agent: greeter}
+  other: {type: agent, agent: greeter}
+  sign: {type: human, question: Is it kind?}
+  last: {type: agent, agent: greeter}
+edges:
+  - {from: choose, to: {write: write, other: other}}
+  - {from: write, to: sign}
+  - {from: sign, to: last}
+";
+
+#[test]
+fn a_task_is_drawn_on_the_workflow_that_it_began_with() {
+    let sandbox = sandbox();
+    sandbox.write("workflows/signed.yaml", SIGNED);
+    let (task, code) = sandbox.json(&["run", "signed", "Ada"]);
+    assert_eq!(code, 3);
+    let id = task["id"].as_str().unwrap();
+    sandbox.write("workflows/signed.yaml", "name: signed\nnodes: {}\n");
+    let (drawn, code) = sandbox.json(&["workflow", "graph", "signed", "--task", id]);
+    assert_eq!((code, &drawn["name"]), (0, &serde_json::json!("signed")));
+    let nodes = serde_json::json!({
+        "choose": "done", "write": "done", "other": "skipped", "sign": "waiting",
+    });
+    assert_eq!(drawn["nodes"], nodes);
+    for format in ["svg", "mermaid", "dot"] {
+        let args = ["workflow", "graph", "--task", id, "--format", format];
+        let said = sandbox.polity(&args);
+        assert_eq!((said.code, said.err.as_str()), (0, ""), "{said:?}");
+        assert!(said.out.contains("human · waiting"), "{said:?}");
+        assert!(said.out.contains("agent · skipped"), "{said:?}");
+    }
+    sandbox.polity(&["task", "cancel", id]);
+    let (drawn, _) = sandbox.json(&["workflow", "graph", "--task", id]);
+    assert_eq!(drawn["nodes"]["sign"], "skipped", "no one waits any more");
+}
+
+#[test]
+fn a_node_whose_part_waits_for_a_person_is_drawn_as_waiting() {
+    let sandbox = sandbox();
+    sandbox.write("workflows/signed.yaml", SIGNED);
+    let outer = "
+name: outer
+entry_point: inner
+nodes:
+  inner: {type: workflow, workflow: signed}
+  after: {type: agent, agent: greeter}
+edges: [{from: inner, to: after}]
+";
+    sandbox.write("workflows/outer.yaml", outer);
+    let (task, code) = sandbox.json(&["run", "outer", "Ada"]);
+    assert_eq!(code, 3);
+    let id = task["id"].as_str().unwrap();
+    let (drawn, _) = sandbox.json(&["workflow", "graph", "--task", id]);
+    assert_eq!(drawn["nodes"], serde_json::json!({"inner": "waiting"}));
+
+    // The part is a session of its own, with the messages of its State.
+    let (sessions, _) = sandbox.json(&["session", "list", "--task", id]);
+    let session = &sessions[0];
+    assert_eq!(session["agent_name"], "signed");
+    let (shown, _) = sandbox.json(&["session", "show", session["session_id"].as_str().unwrap()]);
+    let said: Vec<_> = shown["message_history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["content"].as_str().unwrap())
+        .collect();
+    assert_eq!(said, ["Ada", "Hello, Ada."]);
+    assert_eq!(session["message_count"], 2);
+    let text = sandbox.polity(&["session", "show", session["session_id"].as_str().unwrap()]);
+    assert!(text.out.contains("assistant  Hello, Ada."), "{text:?}");
+}
+
+#[test]
+fn a_task_is_drawn_only_on_its_own_workflow() {
+    let sandbox = sandbox();
+    sandbox.write("workflows/signed.yaml", SIGNED);
+    let (agent, _) = sandbox.json(&["run", "greeter", "Ada"]);
+    let (flow, _) = sandbox.json(&["run", "signed", "Ada"]);
+    let fails = |args: &[&str], code: i32, words: &str| {
+        let said = sandbox.polity(&[&["workflow", "graph"], args].concat());
+        assert_eq!((said.code, said.out.as_str()), (code, ""), "{said:?}");
+        assert!(said.err.contains(words), "{words}: {said:?}");
+    };
+    let (agent, flow) = (agent["id"].as_str().unwrap(), flow["id"].as_str().unwrap());
+    fails(&["--task", agent], 2, "is of the agent \"greeter\", not of a workflow");
+    fails(&["welcome", "--task", flow], 2, "follows the workflow \"signed\", not \"welcome\"");
+    fails(&["signed", "--task", "0000"], 1, "there is no task 0000");
+    fails(&[], 2, "NAME");
 }

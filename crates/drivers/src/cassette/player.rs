@@ -293,6 +293,7 @@ fn tool_reply(reply: &Reply) -> ToolReply {
         structured: reply.structured.clone(),
         is_error: reply.is_error,
         is_cut: reply.is_cut,
+        code: None,
     }
 }
 

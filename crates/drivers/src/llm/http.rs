@@ -12,7 +12,7 @@ use reqwest::{Client, Response, Url};
 
 use super::failure::{Fault, Remedy};
 use crate::environment::Environment;
-use crate::http;
+use crate::http::{self, reason};
 
 /// The largest answer. Nothing that a model says comes near it.
 pub(super) const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -135,16 +135,6 @@ impl Incoming {
 /// The connection ended before the answer did.
 pub(super) fn cut(why: &str) -> Fault {
     Fault::passing(format!("the stream ended before the answer was complete: {why}"))
-}
-
-/// The innermost reason of an error; the outer ones say little, and some repeat the address.
-fn reason(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut reason: &dyn std::error::Error = &error;
-    while let Some(inner) = reason.source() {
-        reason = inner;
-    }
-    reason.to_string()
 }
 
 /// How long the server asks to wait, in milliseconds, in seconds, or until a date.

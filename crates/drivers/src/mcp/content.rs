@@ -25,6 +25,7 @@ pub(super) fn reply(result: CallToolResult, bytes_max: usize) -> ToolReply {
         // A part of a JSON value is of no use; its beginning is in the text.
         structured: structured.filter(|_| !structured_is_cut),
         is_error: result.is_error.unwrap_or(false),
+        code: None,
     }
 }
 

@@ -1,21 +1,14 @@
 //! What a server that is started finds around it: its program, its environment, its folder.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 
 use polity_model::definition::EnvName;
 use polity_model::failure::Failure;
 
 use super::{McpOptions, permanent};
 use crate::environment::Environment;
-use crate::process::Program;
+use crate::process::{Program, find};
 use crate::secrets::Secrets;
-
-/// What every server gets of Polity's own environment, as far as it is set. Everything else may be
-/// a secret of someone else, and is passed only where `env` names it.
-const INHERITED: [&str; 10] =
-    ["HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 
 /// The program of a stdio server, and what it must not repeat.
 pub(super) fn program(
@@ -25,13 +18,10 @@ pub(super) fn program(
     env: &BTreeMap<EnvName, String>,
     options: &McpOptions,
 ) -> Result<(Program, Secrets), Failure> {
-    let mut all: BTreeMap<String, String> = INHERITED
-        .iter()
-        .filter_map(|name| Some(((*name).to_owned(), options.environment.raw(name)?)))
-        .collect();
+    let mut all = options.environment.inherited();
     let mut filled_in = Vec::new();
     for (name, value) in env {
-        let value = filled(value, &options.environment, &mut filled_in).map_err(|missing| {
+        let value = options.environment.fill(value, &mut filled_in).map_err(|missing| {
             permanent(format!(
                 "MCP server \"{server}\" needs the environment variable {missing}, which is not \
                  set (it is named in its {name})"
@@ -60,51 +50,15 @@ pub(super) fn secrets_of(
     let mut filled_in = Vec::new();
     for value in env.values() {
         // A server whose variables are not all set is never started.
-        let _ = filled(value, environment, &mut filled_in);
+        let _ = environment.fill(value, &mut filled_in);
     }
     filled_in
 }
 
-/// The value with each `${NAME}` replaced; or the name of a variable that is not set. Whatever is
-/// filled in may be secret, but for what every server gets.
-fn filled<'v>(
-    value: &'v str,
-    environment: &Environment,
-    filled_in: &mut Vec<String>,
-) -> Result<String, &'v str> {
-    let mut text = String::new();
-    let mut rest = value;
-    while let Some((before, after)) = rest.split_once("${") {
-        let Some((name, after)) = after.split_once('}') else { break };
-        text.push_str(before);
-        let found = environment.raw(name).ok_or(name)?;
-        text.push_str(&found);
-        if !INHERITED.contains(&name) {
-            filled_in.push(found);
-        }
-        rest = after;
-    }
-    text.push_str(rest);
-    Ok(text)
-}
-
-/// The executable that a command means: a path is relative to the home, a bare name is looked for
-/// in the folders of the PATH.
-fn find(command: &str, home: &Path, folders: &str) -> Option<PathBuf> {
-    if command.contains('/') {
-        return Some(home.join(command)).filter(|path| is_executable(path));
-    }
-    std::env::split_paths(folders)
-        .map(|folder| home.join(folder).join(command))
-        .find(|path| is_executable(path))
-}
-
-fn is_executable(path: &Path) -> bool {
-    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::process::Launcher;
 
@@ -116,24 +70,6 @@ mod tests {
             _ => None,
         };
         McpOptions::new("/".into(), Environment::new(environment), Launcher::Direct)
-    }
-
-    #[test]
-    fn variables_are_filled_in() {
-        let environment = options().environment;
-        for (value, expected) in [
-            ("plain", Ok("plain")),
-            ("${TOKEN}", Ok("s3cret")),
-            ("${PATH}", Ok("/nowhere:/bin")),
-            ("a ${TOKEN} b ${TOKEN}", Ok("a s3cret b s3cret")),
-            ("$TOKEN ${TOKEN", Ok("$TOKEN ${TOKEN")),
-            ("${NONE}", Err("NONE")),
-        ] {
-            let mut filled_in = Vec::new();
-            let text = filled(value, &environment, &mut filled_in);
-            assert_eq!(text, expected.map(str::to_owned), "{value}");
-            assert!(filled_in.iter().all(|secret| secret == "s3cret"), "{value}");
-        }
     }
 
     #[test]

@@ -88,9 +88,13 @@ impl Child {
 
     /// Ends the program, whose stdin is closed: waits a little, then asks, then kills.
     pub async fn end(&self) {
-        if tokio::time::timeout(STDIN_GRACE, self.wait()).await.is_ok() {
-            return;
+        if tokio::time::timeout(STDIN_GRACE, self.wait()).await.is_err() {
+            self.stop().await;
         }
+    }
+
+    /// Ends the program, which has taken long enough: asks, then kills.
+    pub async fn stop(&self) {
         self.order(Signal::TERM);
         if tokio::time::timeout(TERM_GRACE, self.wait()).await.is_ok() {
             return;

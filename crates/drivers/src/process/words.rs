@@ -1,24 +1,23 @@
-//! What a program last wrote to stderr. It is read always, so that the program never blocks on it,
-//! and shown only when something went wrong.
+//! What a program last wrote. It is read always, so that the program never blocks on it, and shown
+//! only when something went wrong.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
-use tokio::process::ChildStderr;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 
-/// How much of stderr is kept, in bytes.
+/// How much is kept, in bytes.
 const KEPT_BYTES_MAX: usize = 4096;
 
 /// How many of the last lines are shown.
 const SHOWN_LINES_MAX: usize = 10;
 
-/// How long to wait for the rest of stderr once its program has ended.
+/// How long to wait for the rest once the program has ended.
 const REST_WAIT: Duration = Duration::from_millis(500);
 
-/// The end of a program's stderr.
+/// The end of what a program wrote.
 #[derive(Debug, Clone)]
 pub struct LastWords {
     kept: Arc<Mutex<VecDeque<u8>>>,
@@ -26,14 +25,14 @@ pub struct LastWords {
 }
 
 impl LastWords {
-    /// Reads stderr until it ends. Must be called within a Tokio runtime.
-    pub(super) fn of(mut stderr: ChildStderr) -> Self {
+    /// Reads a pipe until it ends. Must be called within a Tokio runtime.
+    pub(crate) fn of(mut pipe: impl AsyncRead + Unpin + Send + 'static) -> Self {
         let kept = Arc::new(Mutex::new(VecDeque::new()));
         let (end, ended) = watch::channel(false);
         let words = Self { kept: Arc::clone(&kept), ended };
         tokio::spawn(async move {
             let mut chunk = [0; KEPT_BYTES_MAX];
-            while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
+            while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.extend(&chunk[..count]);
                 let surplus = kept.len().saturating_sub(KEPT_BYTES_MAX);
@@ -47,7 +46,7 @@ impl LastWords {
     /// The last lines, once all of them have arrived; empty if there are none.
     pub async fn heard(&self) -> String {
         let mut ended = self.ended.clone();
-        // Someone may hold stderr open for longer than that; then what is there must do.
+        // Someone may hold the pipe open for longer than that; then what is there must do.
         let _ = tokio::time::timeout(REST_WAIT, ended.wait_for(|ended| *ended)).await;
         self.so_far()
     }

@@ -3,3 +3,4 @@
 
 mod llm;
 mod mcp;
+mod notify;

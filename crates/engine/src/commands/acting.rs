@@ -4,24 +4,26 @@
 //! Calls that may be made are made at once, side by side. A call that needs a person is put before
 //! one when nothing else is under way, one call at a time. Where only sub-agents are left that wait
 //! for a person, the task is paused with them. When every call has its answer, the model is called
-//! again.
+//! again. The nodes of a workflow that are calls go the same way, and lead on to other nodes.
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use polity_model::definition::{LlmAgent, ToolName};
+use jiff::{SignedDuration, Timestamp};
+use polity_model::definition::{LlmAgent, ToolName, WorkflowNode};
 use polity_model::event::{Event, ToolChange};
 use polity_model::failure::{ErrorCode, Failure};
 use polity_model::ids::{CheckpointId, ToolCallId};
 use polity_model::machine::tool_call::CallState;
+use polity_model::name::Name;
 use polity_model::review::ReviewSubject;
 use polity_model::trace::shorten;
 use serde_json::{Map, Value};
 
+use super::walking::Walking;
 use super::{call_model, fail};
-use crate::decide::{Decision, Effect, Given};
+use crate::decide::{Decision, Effect, Given, Rejection, llm};
 use crate::driver::Tool;
-use crate::state::TaskState;
+use crate::state::{BrokenJournal, TaskState, Walk};
 
 /// How long a call may take whose tool is not in the agent's toolbox any more.
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(5);
@@ -29,17 +31,33 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_mins(5);
 /// How much of a call's arguments a question repeats, in characters. `review show` has them all.
 const QUESTION_CHARACTERS_MAX: usize = 400;
 
+/// How often a node's call is repeated after a passing failure, where the node does not say.
+const NODE_RETRIES_DEFAULT: u32 = 3;
+
 /// A decision about the calls of a turn, as it is being put together.
 pub(super) struct Acting<'a> {
     state: &'a TaskState,
     given: &'a mut Given,
-    llm: &'a LlmAgent,
+    doer: Doer<'a>,
     /// Where the answer to the first call stands in the conversation.
     first_answer: usize,
     /// Where each call stands after the events so far.
     standing: Vec<CallState>,
     events: Vec<Event>,
     effects: Vec<Effect>,
+    /// The calls that nodes have begun with these events.
+    new_calls: Vec<ToolCallId>,
+    /// Why a call of a workflow's node failed, for programs.
+    code: Option<ErrorCode>,
+}
+
+/// Whose calls they are.
+#[derive(Clone, Copy)]
+enum Doer<'a> {
+    /// An agent's.
+    Agent(&'a LlmAgent),
+    /// The nodes' of a workflow.
+    Workflow(&'a Walk),
 }
 
 /// A call, as far as it must be known to go on.
@@ -52,11 +70,15 @@ pub(super) struct CallView<'a> {
 
 impl<'a> Acting<'a> {
     /// On the turn that the task is in.
-    pub(super) fn of(state: &'a TaskState, llm: &'a LlmAgent, given: &'a mut Given) -> Self {
+    pub(super) fn of(state: &'a TaskState, given: &'a mut Given) -> Result<Self, Rejection> {
+        let doer = match state.walk() {
+            Some(walk) => Doer::Workflow(walk),
+            None => Doer::Agent(llm(state)?),
+        };
         let standing = state.calls().all().iter().map(|call| call.state).collect();
-        let first_answer = state.context().conversation.len();
-        let (events, effects) = (Vec::new(), Vec::new());
-        Self { state, given, llm, first_answer, standing, events, effects }
+        let first_answer = state.message_count();
+        let (events, effects, new_calls, code) = (Vec::new(), Vec::new(), Vec::new(), None);
+        Ok(Self { state, given, doer, first_answer, standing, events, effects, new_calls, code })
     }
 
     /// On a turn that begins with an answer of the model, which is the first of the events.
@@ -67,9 +89,105 @@ impl<'a> Acting<'a> {
         answered: Event,
         calls: usize,
     ) -> Self {
-        let first_answer = state.context().conversation.len() + 1;
+        let first_answer = state.message_count() + 1;
         let (standing, events) = (vec![CallState::Asked; calls], vec![answered]);
-        Self { state, given, llm, first_answer, standing, events, effects: Vec::new() }
+        let (doer, effects, new_calls, code) = (Doer::Agent(llm), Vec::new(), Vec::new(), None);
+        Self { state, given, doer, first_answer, standing, events, effects, new_calls, code }
+    }
+
+    pub(super) fn state(&self) -> &'a TaskState {
+        self.state
+    }
+
+    pub(super) fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    pub(super) fn standing(&self) -> &[CallState] {
+        &self.standing
+    }
+
+    /// Why a call of a workflow's node failed, for programs.
+    pub(super) fn code(&self) -> Option<ErrorCode> {
+        self.code
+    }
+
+    pub(super) fn failed_with(&mut self, code: Option<ErrorCode>) {
+        self.code = code;
+    }
+
+    /// The task after the events so far.
+    pub(super) fn state_now(&self) -> Result<TaskState, BrokenJournal> {
+        self.state.after(&self.events, self.given.now)
+    }
+
+    /// The number of the next checkpoint, after the events so far.
+    pub(super) fn next_checkpoint(&self) -> u32 {
+        let is_checkpoint = |event: &&Event| matches!(event, Event::CheckpointTaken { .. });
+        self.state.checkpoints() + ordinal(self.events.iter().filter(is_checkpoint).count())
+    }
+
+    /// The place of a call, which may be one that these events have begun.
+    fn index_of(&self, call_id: ToolCallId) -> Option<usize> {
+        let known = self.state.calls().all().len();
+        let new = || self.new_calls.iter().position(|new| *new == call_id);
+        self.state.calls().index(call_id).or_else(|| new().map(|place| known + place))
+    }
+
+    /// A call is not needed any more, whether it is under way or about to be.
+    pub(super) fn abandon(&mut self, call_id: ToolCallId, why: &str) {
+        let Some(index) = self.index_of(call_id) else { return };
+        if self.standing[index] == CallState::Answered {
+            return;
+        }
+        self.answer_with_error(index, call_id, why.to_owned(), 0);
+        self.effects.retain(|effect| effect.begins() != Some(call_id));
+        if !self.new_calls.contains(&call_id) {
+            self.effects.push(Effect::Abandon { call_id });
+        }
+    }
+
+    /// Answers the calls that these events have begun, because the task ends with them.
+    pub(super) fn answer_new_calls(&mut self, why: &str) {
+        for call_id in self.new_calls.clone() {
+            self.abandon(call_id, &format!("{why} before the tool was called"));
+        }
+    }
+
+    /// How often a call is repeated after a passing failure.
+    pub(super) fn max_retries(&self, call_id: ToolCallId) -> u32 {
+        match self.doer {
+            Doer::Agent(llm) => llm.max_retries,
+            Doer::Workflow(_) => self
+                .node_of(call_id)
+                .and_then(|node| node.max_retries)
+                .unwrap_or(NODE_RETRIES_DEFAULT),
+        }
+    }
+
+    /// Whether a person must allow a tool.
+    pub(super) fn needs_approval(&self, tool: &ToolName) -> bool {
+        match self.doer {
+            Doer::Agent(llm) => llm.approval.iter().any(|pattern| pattern.covers(tool)),
+            Doer::Workflow(_) => false,
+        }
+    }
+
+    fn name(&self) -> &'a Name {
+        match self.doer {
+            Doer::Agent(llm) => &llm.identity.name,
+            Doer::Workflow(walk) => walk.workflow(),
+        }
+    }
+
+    /// The node that a call works for.
+    fn node_of(&self, call_id: ToolCallId) -> Option<&'a WorkflowNode> {
+        match self.doer {
+            Doer::Agent(_) => None,
+            Doer::Workflow(walk) => {
+                walk.node_of(call_id).map(|node| &walk.plan().nodes()[node].node)
+            }
+        }
     }
 
     pub(super) fn given(&mut self) -> &mut Given {
@@ -94,6 +212,19 @@ impl<'a> Acting<'a> {
     ) {
         let name = tool.name.clone();
         self.call_by_name(index, call_id, name, arguments, tool.repeatable, tool.timeout);
+    }
+
+    /// A call that a node has just asked for is made.
+    pub(super) fn call_new(&mut self, call_id: ToolCallId, tool: &ToolName, node: &WorkflowNode) {
+        let index = self.standing.len();
+        self.standing.push(CallState::Asked);
+        self.new_calls.push(call_id);
+        let known = self.given.toolbox.find(tool.server(), tool.tool());
+        let repeatable = node.idempotent || known.is_some_and(|tool| tool.repeatable);
+        let timeout = node.timeout_seconds.map(|seconds| Duration::from_secs(seconds.get()));
+        let deadline = timeout.map(|timeout| after(self.given.now, timeout));
+        let timeout = timeout.or(known.map(|tool| tool.timeout)).unwrap_or(TIMEOUT_DEFAULT);
+        self.make(index, call_id, tool.clone(), None, repeatable, timeout, deadline);
     }
 
     /// The call is made although its tool may not be listed any more: its server will tell.
@@ -122,10 +253,31 @@ impl<'a> Acting<'a> {
         repeatable: bool,
         timeout: Duration,
     ) {
+        let node = self.node_of(call_id);
+        let own = node.and_then(|node| node.timeout_seconds);
+        let own = own.map(|seconds| Duration::from_secs(seconds.get()));
+        // The time while no one was at work, or a person was waited for, is not the node's.
+        let deadline = own.map(|own| after(self.given.now, own));
+        let repeatable = repeatable || node.is_some_and(|node| node.idempotent);
+        let timeout = own.unwrap_or(timeout);
+        self.make(index, call_id, tool, arguments, repeatable, timeout, deadline);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that a call is")]
+    fn make(
+        &mut self,
+        index: usize,
+        call_id: ToolCallId,
+        tool: ToolName,
+        arguments: Option<Map<String, Value>>,
+        repeatable: bool,
+        timeout: Duration,
+        deadline: Option<Timestamp>,
+    ) {
         self.standing[index] = CallState::Running;
         // A sub-agent's session is found again by the call's id, so it is never opened twice.
         let (repeatable, effect) = match tool.sub_agent() {
-            Some(_) => (true, Effect::OpenSession { call_id }),
+            Some(_) => (true, Effect::OpenSession { call_id, deadline }),
             None => (repeatable, Effect::CallTool { call_id, timeout }),
         };
         self.changed(call_id, ToolChange::Call { tool, arguments, repeatable });
@@ -202,7 +354,11 @@ impl<'a> Acting<'a> {
         duration_ms: u64,
     ) {
         self.standing[index] = CallState::Answered;
-        let ordinal = ordinal(self.first_answer + index);
+        // Calls of nodes stand alone, and their answers come as they come.
+        let ordinal = match self.doer {
+            Doer::Agent(_) => Some(ordinal(self.first_answer + index)),
+            Doer::Workflow(_) => None,
+        };
         let change = ToolChange::Answer { ordinal, content, structured, is_error, duration_ms };
         self.changed(call_id, change);
     }
@@ -218,8 +374,22 @@ impl<'a> Acting<'a> {
         self.events
     }
 
+    /// Takes the events so far out.
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// What was put together, with more to do.
+    pub(super) fn into_decision(mut self, more: impl IntoIterator<Item = Effect>) -> Decision {
+        self.effects.extend(more);
+        Decision { events: self.events, effects: self.effects }
+    }
+
     /// What follows from where the calls stand. `view` tells of the call at an index.
     pub(super) fn go_on<'v>(mut self, view: impl Fn(usize) -> Option<CallView<'v>>) -> Decision {
+        if let Doer::Workflow(walk) = self.doer {
+            return Walking::go_on(self, walk);
+        }
         let is = |state| move |standing: &CallState| *standing == state;
         let under_way = self.standing.iter().any(|standing| {
             matches!(standing, CallState::Asked | CallState::Running | CallState::Failed)
@@ -241,9 +411,9 @@ impl<'a> Acting<'a> {
         }
     }
 
-    fn ask(mut self, call: CallView<'_>, in_doubt: bool) -> Decision {
+    pub(super) fn ask(mut self, call: CallView<'_>, in_doubt: bool) -> Decision {
         let CallView { id: call_id, name, arguments } = call;
-        let agent = &self.llm.identity.name;
+        let agent = self.name();
         let arguments = Value::Object(arguments.clone()).to_string();
         let arguments = shorten(&arguments, QUESTION_CHARACTERS_MAX);
         let (subject, question) = if in_doubt {
@@ -259,13 +429,22 @@ impl<'a> Acting<'a> {
         let checkpoint_id = CheckpointId::from_random_bytes(self.given.entropy.id_bytes());
         self.events.push(Event::CheckpointTaken {
             checkpoint_id,
-            sequence: self.state.checkpoints(),
-            node: agent.to_string(),
+            sequence: self.next_checkpoint(),
+            node: self.node_of(call_id).map_or(agent, |node| &node.name).to_string(),
             awaiting_human: true,
             // Answers that are there already join the State when all are.
-            message_count: Some(ordinal(self.first_answer)),
+            message_count: match self.doer {
+                Doer::Agent(_) => Some(ordinal(self.first_answer)),
+                Doer::Workflow(_) => None,
+            },
         });
-        self.events.push(Event::ReviewOpened { checkpoint_id, subject, question });
+        self.events.push(Event::ReviewOpened {
+            checkpoint_id,
+            subject,
+            question,
+            deadline: None,
+            default_action: None,
+        });
         Decision { events: self.events, effects: Vec::new() }
     }
 
@@ -277,7 +456,8 @@ impl<'a> Acting<'a> {
 /// Answers every call that has no answer yet, because the task ends: a conversation with a call
 /// that was never answered could not be taken up again.
 pub(super) fn answer_open_calls(state: &TaskState, why: &str, events: &mut Vec<Event>) {
-    let first_answer = state.context().conversation.len();
+    let first_answer = state.message_count();
+    let is_alone = state.walk().is_some();
     for (index, call) in state.calls().all().iter().enumerate() {
         let content = match call.state {
             CallState::Answered => continue,
@@ -299,7 +479,7 @@ pub(super) fn answer_open_calls(state: &TaskState, why: &str, events: &mut Vec<E
             continue;
         }
         let change = ToolChange::Answer {
-            ordinal: ordinal(first_answer + index),
+            ordinal: (!is_alone).then(|| ordinal(first_answer + index)),
             content,
             structured: None,
             is_error: true,
@@ -307,6 +487,13 @@ pub(super) fn answer_open_calls(state: &TaskState, why: &str, events: &mut Vec<E
         };
         events.push(Event::ToolChanged { call_id, change });
     }
+}
+
+fn after(time: Timestamp, wait: Duration) -> Timestamp {
+    SignedDuration::try_from(wait)
+        .ok()
+        .and_then(|wait| time.saturating_add(wait).ok())
+        .unwrap_or(Timestamp::MAX)
 }
 
 fn ordinal(place: usize) -> u32 {

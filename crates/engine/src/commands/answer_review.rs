@@ -6,10 +6,12 @@ use polity_model::event::{Event, ResultRef};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
 use polity_model::ids::CheckpointId;
 use polity_model::review::{ReviewSubject, Verdict};
+use polity_model::state::StateUpdates;
 
 use super::acting::{Acting, answer_open_calls};
-use super::end_execution;
-use crate::decide::{Decision, Given, Rejection, llm};
+use super::answer_node::answer_node;
+use super::{end_execution, view};
+use crate::decide::{Decision, Given, Rejection};
 use crate::state::TaskState;
 
 /// What a person decides.
@@ -24,6 +26,8 @@ pub struct AnswerReview {
     pub message: Option<String>,
     /// Who decides.
     pub by: String,
+    /// What the person changes in the State, where a workflow asks.
+    pub state_updates: StateUpdates,
 }
 
 impl AnswerReview {
@@ -36,26 +40,48 @@ impl AnswerReview {
         let Some(review) = state.review() else {
             return Err(Rejection::NothingToDecide { task, status: state.status() });
         };
+        match review.deadline {
+            Some(deadline) if given.now >= deadline => Err(Rejection::TooLate { task, deadline }),
+            Some(_) | None => self.decide_at_any_time(state, given),
+        }
+    }
+
+    /// Whatever the deadline says.
+    pub(super) fn decide_at_any_time(
+        &self,
+        state: &TaskState,
+        given: &mut Given,
+    ) -> Result<Decision, Rejection> {
+        let task = state.id();
+        let nothing = || Rejection::NothingToDecide { task, status: state.status() };
+        let review = state.review().ok_or_else(nothing)?;
         if review.checkpoint_id != self.checkpoint_id {
             return Err(Rejection::AnotherQuestion { task, question: review.question.clone() });
         }
-        let call_id = review.subject.call_id();
+        let Some(call_id) = review.subject.call_id() else {
+            let walk = state.walk().ok_or_else(nothing)?;
+            return answer_node(self, state, walk, &review.subject, given);
+        };
+        if !self.state_updates.is_empty() {
+            let asks = asks(&review.subject);
+            return Err(Rejection::NoStateThere { task, asks });
+        }
         let Some((index, call)) = state.calls().index(call_id).zip(state.calls().get(call_id))
         else {
             return Err(Rejection::NothingToDecide { task, status: state.status() });
         };
-        let llm = llm(state)?;
         let tool = call
             .tool
             .as_ref()
             .and_then(|tool| given.toolbox.find(tool.server(), tool.tool()))
             .cloned();
-        let mut acting = Acting::of(state, llm, given);
-        let Self { verdict, message, by, .. } = self;
+        let mut acting = Acting::of(state, given)?;
+        let Self { verdict, message, by, state_updates, .. } = self;
         acting.push(Event::ReviewAnswered {
             verdict: verdict.clone(),
             message: message.clone(),
             by: by.clone(),
+            state_updates: state_updates.clone(),
         });
         match (&review.subject, verdict) {
             (ReviewSubject::Approval { .. }, Verdict::Approve)
@@ -81,17 +107,36 @@ impl AnswerReview {
             (ReviewSubject::Doubt { .. }, Verdict::Approve) => {
                 return Err(Rejection::DoubtNeedsChoice { task });
             }
-            (ReviewSubject::Doubt { .. }, Verdict::Modify { .. }) => {
-                let asks = "asks what became of a call in doubt";
-                return Err(Rejection::WrongVerdict { task, asks, verdict: "other arguments" });
-            }
-            (ReviewSubject::Approval { .. }, Verdict::Retry | Verdict::SkipWith { .. }) => {
-                let (asks, verdict) =
-                    ("asks whether a tool may be called", "--retry or --skip-with");
+            (subject @ ReviewSubject::Doubt { .. }, Verdict::Modify { .. }) => {
+                let (asks, verdict) = (asks(subject), "other arguments");
                 return Err(Rejection::WrongVerdict { task, asks, verdict });
             }
+            (
+                subject @ ReviewSubject::Approval { .. },
+                Verdict::Retry | Verdict::SkipWith { .. },
+            ) => {
+                let (asks, verdict) = (asks(subject), "--retry or --skip-with");
+                return Err(Rejection::WrongVerdict { task, asks, verdict });
+            }
+            (ReviewSubject::Node { .. } | ReviewSubject::Checkpoint { .. }, _) => {
+                return Err(nothing());
+            }
+        }
+        // With the answer to its call, a node is done.
+        if let (Some(_), Verdict::SkipWith { .. }) = (state.walk(), verdict) {
+            return Ok(acting.go_on(|index| view(state, index)));
         }
         Ok(Decision { events: acting.into_events(), effects: Vec::new() })
+    }
+}
+
+fn asks(subject: &ReviewSubject) -> &'static str {
+    match subject {
+        ReviewSubject::Approval { .. } => "asks whether a tool may be called",
+        ReviewSubject::Doubt { .. } => "asks what became of a call in doubt",
+        ReviewSubject::Node { .. } | ReviewSubject::Checkpoint { .. } => {
+            "waits for a decision about a node of its workflow"
+        }
     }
 }
 
@@ -118,7 +163,8 @@ mod tests {
         let message = Some("not today".to_owned());
         let checkpoint_id =
             state.review().map_or(CheckpointId::from_random_bytes([0; 16]), |r| r.checkpoint_id);
-        AnswerReview { checkpoint_id, verdict, message, by: "ada".into() }
+        let state_updates = StateUpdates::default();
+        AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
             .decide(state, &mut given())
     }
 
@@ -166,7 +212,7 @@ mod tests {
         assert_eq!(said, "a person decided against calling files/delete: not today");
         let (state, effects) = resumed(with(state, decision.events));
         assert_eq!(effects, [Effect::CallModel]);
-        assert_eq!(state.context().conversation.len(), 3);
+        assert_eq!(state.messages().len(), 3);
     }
 
     #[test]
@@ -180,7 +226,7 @@ mod tests {
         let events = answer(&state, Verdict::SkipWith { result: "done".into() }).unwrap().events;
         let (skipped, effects) = resumed(with(state.clone(), events));
         assert_eq!(effects, [Effect::CallModel]);
-        assert_eq!(skipped.context().conversation.last().unwrap().content(), "done");
+        assert_eq!(skipped.messages().last().unwrap().content(), "done");
 
         let rejected = answer(&state, Verdict::Reject).unwrap();
         assert_eq!(rejected.events.last().unwrap().label(), "task_failed");
@@ -201,7 +247,13 @@ mod tests {
         let (next, _) = resumed(with(state, events));
         assert_ne!(next.review().unwrap().checkpoint_id, checkpoint_id);
         let (verdict, message, by) = (Verdict::Approve, None, "bob".into());
-        let late = AnswerReview { checkpoint_id, verdict, message, by };
+        let late = AnswerReview {
+            checkpoint_id,
+            verdict,
+            message,
+            by,
+            state_updates: StateUpdates::default(),
+        };
         let refused = late.decide(&next, &mut given());
         assert!(matches!(refused, Err(Rejection::AnotherQuestion { .. })), "{refused:?}");
     }

@@ -1,23 +1,24 @@
-//! Gives work to an agent. A person drives it, or a program on a person's behalf, or another agent
+//! Gives work to an agent or a workflow. A person drives it, or a program on a person's behalf, or another agent
 //! that hands on a part of its work. It is the one command that has no state to start from. The task
 //! belongs to the process that creates it from its first moment on, so there is no instant at which
 //! a crash would leave it unowned.
 
 use polity_model::definition::{AgentKind, Budget, Limits};
-use polity_model::event::{Epoch, Event, TaskCreated};
+use polity_model::event::{Epoch, Event, ForkPoint, TaskCreated};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::session::task_of_call;
+use polity_model::state::StateUpdates;
 use polity_store::PinnedDefinition;
 use serde_json::{Map, Value};
 
-use crate::closure::Closure;
+use crate::closure::{Assignee, Closure};
 use crate::decide::{Given, Rejection};
 
 /// What to do, and who does it.
 #[derive(Debug, Clone)]
 pub struct CreateTask {
-    /// The agent with everything it needs.
-    pub closure: Closure,
+    /// The agent or workflow with everything it needs.
+    pub assignee: Assignee,
     /// Who gives it.
     pub origin: Origin,
     /// The input.
@@ -33,7 +34,7 @@ pub struct CreateTask {
 }
 
 /// Who gives a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Origin {
     /// A person, or a program on a person's behalf.
     Outside,
@@ -43,6 +44,13 @@ pub enum Origin {
         parent: TaskId,
         /// The call by which it handed on the work.
         call: ToolCallId,
+    },
+    /// A person, who lets it go on from a checkpoint of another task.
+    Fork {
+        /// The checkpoint.
+        from: ForkPoint,
+        /// What is changed in the State.
+        updates: StateUpdates,
     },
 }
 
@@ -59,9 +67,9 @@ pub struct NewTask {
 
 impl CreateTask {
     /// An input from outside, with nothing else to say.
-    pub fn new(closure: Closure, description: impl Into<String>) -> Self {
+    pub fn new(assignee: impl Into<Assignee>, description: impl Into<String>) -> Self {
         Self {
-            closure,
+            assignee: assignee.into(),
             origin: Origin::Outside,
             description: description.into(),
             parameters: Map::new(),
@@ -78,10 +86,10 @@ impl CreateTask {
         limits: &Limits,
         given: &mut Given,
     ) -> Result<NewTask, Rejection> {
-        for closure in self.closure.everyone() {
+        for closure in self.assignee.everyone() {
             check_runnable(&closure)?;
         }
-        let chain = self.closure.longest_chain();
+        let chain = self.assignee.longest_chain();
         let limit = limits.sub_agent_depth.get();
         if chain.len() > limit as usize + 1 {
             return Err(Rejection::TooDeep { chain, limit });
@@ -93,23 +101,29 @@ impl CreateTask {
         if found > limit {
             return Err(Rejection::InputTooLarge { found, limit });
         }
-        let (id, parent_task_id) = match self.origin {
-            Origin::Outside => (TaskId::from_random_bytes(given.entropy.id_bytes()), None),
-            Origin::SubAgentCall { parent, call } => (task_of_call(call), Some(parent)),
+        let mut new_id = || TaskId::from_random_bytes(given.entropy.id_bytes());
+        let (id, parent_task_id, forked_from, updates) = match self.origin {
+            Origin::Outside => (new_id(), None, None, None),
+            Origin::SubAgentCall { parent, call } => (task_of_call(call), Some(parent), None, None),
+            Origin::Fork { from, updates } => (new_id(), None, Some(from), Some(updates)),
         };
-        let (pins, definitions) = self.closure.pin();
+        let (pins, definitions) = self.assignee.pin();
         let created = Event::TaskCreated(TaskCreated {
             description: self.description,
-            assigned_agent: self.closure.agent.name.clone(),
+            assigned_agent: self.assignee.name().clone(),
             pins,
             parameters: self.parameters,
             class: self.class,
             retention_days: self.retention_days,
             parent_task_id,
             budget: self.budget,
+            forked_from,
         });
         let claimed = Event::TaskClaimed { instance: owner, epoch: Epoch::default().next() };
-        Ok(NewTask { id, events: vec![created, claimed], definitions })
+        let updates = updates.filter(|updates| !updates.is_empty());
+        let set = updates.map(|updates| Event::StateSet { updates });
+        let events = [created, claimed].into_iter().chain(set).collect();
+        Ok(NewTask { id, events, definitions })
     }
 }
 

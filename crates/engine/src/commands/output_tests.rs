@@ -79,7 +79,7 @@ fn an_answer_that_does_not_fit_is_told_and_asked_for_again() {
         assert_eq!(told(&decision), expected, "{answer}");
         let state = with(asked(10), decision.events);
         assert_eq!((state.corrections(), state.turn()), (1, 2));
-        let messages = state.context().conversation.messages();
+        let messages = state.messages();
         assert_eq!(messages[1].content(), answer, "what the model said stays as it was");
         let task = after(state, reply(r#"{"name":"Ada","age":36}"#)).snapshot();
         assert_eq!(task.result.as_deref(), Some(r#"{"name":"Ada","age":36}"#));

@@ -191,7 +191,7 @@ fn complete(state: &TaskState, given: &mut Given, events: &mut Vec<Event>) {
     events.push(Event::CheckpointTaken {
         checkpoint_id: CheckpointId::from_random_bytes(given.entropy.id_bytes()),
         sequence: state.checkpoints(),
-        node: state.context().agent.name.to_string(),
+        node: state.task().order().assigned_agent.to_string(),
         awaiting_human: false,
         message_count: None,
     });

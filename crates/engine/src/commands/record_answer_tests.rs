@@ -149,7 +149,7 @@ fn the_last_turn_ends_with_what_there_is() {
     assert_eq!(task.error_code, Some(ErrorCode::LimitIterations));
     assert_eq!(task.result.as_deref(), Some("thought 10"));
     // The tools of the last turn were not called for nothing, and have their answers all the same.
-    let messages = state.context().conversation.messages();
+    let messages = state.messages();
     let last = messages.last().unwrap().content();
     assert_eq!(last, "the task ended before the tool was called");
 }

@@ -94,7 +94,7 @@ impl RecordFailure {
 /// what is still sent, but for the message that opened it; a tool call and its answers stay or go
 /// together. When only the newest exchange is left, no shorter form would make sense.
 fn shorten(state: &TaskState, given: &Given, mut events: Vec<Event>, reason: &str) -> Decision {
-    let messages = state.context().conversation.messages();
+    let messages = state.messages();
     let sent_from = (state.kept_from() as usize).max(1);
     let half = sent_from + (messages.len() - sent_from.min(messages.len())).div_ceil(2);
     let opens_exchange =

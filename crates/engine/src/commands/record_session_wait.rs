@@ -7,7 +7,7 @@ use polity_model::machine::tool_call::CallState;
 
 use super::acting::Acting;
 use super::{cancel_with, expect_running_call, view};
-use crate::decide::{Decision, Given, Rejection, llm};
+use crate::decide::{Decision, Given, Rejection};
 use crate::state::TaskState;
 
 /// A sub-agent waits for a person.
@@ -31,7 +31,7 @@ impl RecordSessionWait {
         given: &mut Given,
     ) -> Result<Decision, Rejection> {
         let (index, call) = expect_running_call(state, self.call_id, "RecordSessionWait")?;
-        let mut acting = Acting::of(state, llm(state)?, given);
+        let mut acting = Acting::of(state, given)?;
         acting.wait_with_session(index, call.id());
         if state.cancel_requested() {
             return Ok(cancel_with(state, acting.into_events()));
@@ -55,7 +55,7 @@ impl ReopenSession {
             // Others may have looked after the session in the same moment.
             return Ok(Decision::default());
         };
-        let mut acting = Acting::of(state, llm(state)?, given);
+        let mut acting = Acting::of(state, given)?;
         acting.call_again(index, call.id(), tool, call.arguments.clone(), call.repeatable);
         Ok(acting.go_on(|index| view(state, index)))
     }
@@ -126,7 +126,7 @@ mod tests {
         let resumed = ResumeTask.decide(&state, &mut given_with_helper()).unwrap();
         assert_eq!(labels(&resumed), ["task_resumed", "tool_called"]);
         let call_id = call_id(&state, 0);
-        assert_eq!(resumed.effects, [Effect::OpenSession { call_id }]);
+        assert_eq!(resumed.effects, [Effect::OpenSession { call_id, deadline: None }]);
         assert_eq!(with(state, resumed.events).status(), TaskStatus::Running);
     }
 
@@ -141,7 +141,7 @@ mod tests {
         let reopen = ReopenSession { call_id: helper };
         let reopened = reopen.decide(&state, &mut given_with_helper()).unwrap();
         assert_eq!(labels(&reopened), ["tool_called"]);
-        assert_eq!(reopened.effects, [Effect::OpenSession { call_id: helper }]);
+        assert_eq!(reopened.effects, [Effect::OpenSession { call_id: helper, deadline: None }]);
         // The other ends first: then the task waits with the sub-agent.
         let (call_id, reply) = (call_id(&state, 1), ToolReply::default());
         let reply = RecordToolReply { call_id, reply, duration_ms: 1 };

@@ -6,13 +6,12 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use polity_model::definition::LlmAgent;
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
 use polity_model::ids::ToolCallId;
 
 use super::acting::Acting;
 use super::{cancel_with, expect_running_call, view};
-use crate::decide::{Decision, Given, Rejection, llm};
+use crate::decide::{Decision, Given, Rejection};
 use crate::driver::ToolFailure;
 use crate::retry;
 use crate::state::{Call, TaskState};
@@ -35,9 +34,9 @@ impl RecordToolFailure {
         given: &mut Given,
     ) -> Result<Decision, Rejection> {
         let (index, call) = expect_running_call(state, self.call_id, "RecordToolFailure")?;
-        let llm = llm(state)?;
         let ToolFailure { failure, maybe_done, timed_out } = &self.failure;
-        let mut acting = Acting::of(state, llm, given);
+        let mut acting = Acting::of(state, given)?;
+        acting.failed_with(timed_out.then_some(ErrorCode::Timeout));
         let answer = format!("error: {}: {}{}", call.name(), failure.message, effect(*maybe_done));
         if state.cancel_requested() {
             acting.answer_with_error(index, self.call_id, answer, self.duration_ms);
@@ -45,13 +44,13 @@ impl RecordToolFailure {
         }
         let may_pass = failure.category == ErrorCategory::Transient && !timed_out;
         let is_harmless = call.repeatable || !maybe_done;
-        if may_pass && is_harmless && call.attempts <= llm.max_retries {
+        if may_pass && is_harmless && call.attempts <= acting.max_retries(self.call_id) {
             let given = acting.given();
             let wait = retry::wait(call.attempts.saturating_sub(1), None, &mut given.entropy);
             let until = given.now + SignedDuration::try_from(wait).unwrap_or_default();
             acting.failed(index, self.call_id, failure.clone(), self.duration_ms, until);
             acting.wait(self.call_id, until);
-        } else if !fall_back(&mut acting, index, call, llm, failure.clone(), self.duration_ms) {
+        } else if !fall_back(&mut acting, index, call, failure.clone(), self.duration_ms) {
             acting.answer_with_error(index, self.call_id, answer, self.duration_ms);
         }
         Ok(acting.go_on(|index| view(state, index)))
@@ -68,7 +67,6 @@ pub(super) fn fall_back(
     acting: &mut Acting<'_>,
     index: usize,
     call: &Call,
-    llm: &LlmAgent,
     failure: Failure,
     duration_ms: u64,
 ) -> bool {
@@ -83,7 +81,7 @@ pub(super) fn fall_back(
     let next = first.fallback_tools.iter().skip(tried).find_map(|name| {
         let tool = toolbox.find(name.server(), name.tool())?;
         let fits = tool.check_arguments(call.arguments()).is_ok();
-        let is_free = !llm.approval.iter().any(|pattern| pattern.covers(name));
+        let is_free = !acting.needs_approval(name);
         (fits && is_free).then_some(tool)
     });
     let Some(next) = next else { return false };

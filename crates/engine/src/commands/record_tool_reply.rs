@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::acting::Acting;
 use super::record_tool_failure::fall_back;
 use super::{cancel_with, expect_running_call, view};
-use crate::decide::{Decision, Given, Rejection, llm};
+use crate::decide::{Decision, Given, Rejection};
 use crate::driver::{Tool, ToolReply};
 use crate::state::TaskState;
 
@@ -33,17 +33,17 @@ impl RecordToolReply {
         given: &mut Given,
     ) -> Result<Decision, Rejection> {
         let (index, call) = expect_running_call(state, self.call_id, "RecordToolReply")?;
-        let llm = llm(state)?;
         let toolbox = Arc::clone(&given.toolbox);
         let tool = call.tool.as_ref().and_then(|tool| toolbox.find(tool.server(), tool.tool()));
-        let mut acting = Acting::of(state, llm, given);
+        let mut acting = Acting::of(state, given)?;
+        acting.failed_with(self.reply.code);
         let ToolReply { content, structured, is_error, .. } = &self.reply;
         let problem = tool.and_then(|tool| misfit(tool, &self.reply));
         if *is_error {
             let category = ErrorCategory::AgentError;
             let failure = Failure { category, message: content.clone() };
             let may_go_on = !state.cancel_requested();
-            if !(may_go_on && fall_back(&mut acting, index, call, llm, failure, self.duration_ms)) {
+            if !(may_go_on && fall_back(&mut acting, index, call, failure, self.duration_ms)) {
                 acting.answer_with_error(index, self.call_id, content.clone(), self.duration_ms);
             }
         } else if let Some(problem) = problem {
@@ -108,12 +108,12 @@ mod tests {
         for (index, last) in [(2, false), (0, false), (1, true)] {
             let decision = record(&state, index, said(&format!("answer {index}")));
             assert_eq!(decision.effects == [Effect::CallModel], last);
-            let before = state.context().conversation.len();
+            let before = state.messages().len();
             state = with(state, decision.events);
-            let grown = state.context().conversation.len() - before;
+            let grown = state.messages().len() - before;
             assert_eq!(grown, if last { 3 } else { 0 }, "no call is there without its answer");
         }
-        let messages = state.context().conversation.messages();
+        let messages = state.messages();
         let answers: Vec<_> = messages[2..].iter().map(Message::content).collect();
         assert_eq!(answers, ["answer 0", "answer 1", "answer 2"]);
     }
@@ -167,7 +167,7 @@ mod tests {
         assert!(other.contains("it may have had its effect"), "{other}");
         let state = with(state, decision.events);
         assert_eq!(state.status().to_string(), "cancelled");
-        assert_eq!(state.context().conversation.len(), 4);
+        assert_eq!(state.messages().len(), 4);
     }
 
     #[test]

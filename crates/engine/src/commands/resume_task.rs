@@ -10,7 +10,7 @@ use polity_model::machine::tool_call::CallState;
 
 use super::acting::Acting;
 use super::{StartTask, call_model, cancel_with, out_of_place, view};
-use crate::decide::{Decision, Effect, Given, Rejection, llm};
+use crate::decide::{Decision, Effect, Given, Rejection};
 use crate::state::TaskState;
 
 /// The former owner is gone.
@@ -27,7 +27,9 @@ impl ResumeTask {
         match state.status() {
             TaskStatus::Pending => StartTask.decide(state, given),
             // Its sub-agents are looked after again: a person may have answered one of them.
-            TaskStatus::AwaitingHuman if state.is_paused() => resume_calls(state, given),
+            TaskStatus::AwaitingHuman if state.is_paused() => {
+                resume_calls(state, given, [Event::TaskResumed])
+            }
             TaskStatus::AwaitingHuman => Err(Rejection::AwaitingHuman { task }),
             status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
                 Err(Rejection::Finished { task, status })
@@ -41,7 +43,7 @@ impl ResumeTask {
                 (LoopState::Idle | LoopState::Reasoning | LoopState::BackingOff, _) => {
                     Ok(call_model(state, given, vec![Event::TaskResumed], []))
                 }
-                (LoopState::Acting, _) => resume_calls(state, given),
+                (LoopState::Acting, _) => resume_calls(state, given, [Event::TaskResumed]),
                 // What follows from an answer is in the commit that has the answer.
                 (LoopState::Asking | LoopState::Answered | LoopState::Over, _) => {
                     Err(out_of_place(state, "ResumeTask"))
@@ -52,9 +54,13 @@ impl ResumeTask {
 }
 
 /// Every call of the turn is taken up where it was left.
-fn resume_calls(state: &TaskState, given: &mut Given) -> Result<Decision, Rejection> {
-    let mut acting = Acting::of(state, llm(state)?, given);
-    acting.push(Event::TaskResumed);
+pub(super) fn resume_calls(
+    state: &TaskState,
+    given: &mut Given,
+    first: impl IntoIterator<Item = Event>,
+) -> Result<Decision, Rejection> {
+    let mut acting = Acting::of(state, given)?;
+    first.into_iter().for_each(|event| acting.push(event));
     for (index, call) in state.calls().all().iter().enumerate() {
         let id = call.id();
         match (call.state, &call.tool) {

@@ -6,7 +6,7 @@ use polity_model::machine::tool_call::CallState;
 
 use super::acting::Acting;
 use super::{cancel_with, out_of_place, view};
-use crate::decide::{Decision, Given, Rejection, llm};
+use crate::decide::{Decision, Given, Rejection};
 use crate::state::TaskState;
 
 /// The time has come.
@@ -29,7 +29,7 @@ impl RetryTool {
             return Ok(cancel_with(state, Vec::new()));
         }
         let now = given.now;
-        let mut acting = Acting::of(state, llm(state)?, given);
+        let mut acting = Acting::of(state, given)?;
         match (call.retry_at, &call.tool) {
             (Some(until), _) if now < until => acting.wait(self.call_id, until),
             (_, Some(tool)) => {

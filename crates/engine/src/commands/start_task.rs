@@ -5,6 +5,9 @@ use polity_model::event::{Event, ExecutionChange};
 use polity_model::ids::ExecutionId;
 use polity_model::machine::task::TaskStatus;
 
+use super::acting::Acting;
+use super::resume_task::resume_calls;
+use super::walking::Walking;
 use super::{call_model, moved, out_of_place};
 use crate::decide::{Decision, Given, Rejection, llm};
 use crate::state::TaskState;
@@ -28,15 +31,26 @@ impl StartTask {
                 return Err(Rejection::Finished { task: state.id(), status });
             }
         }
+        // A workflow begins with its first node; a task that goes on from a checkpoint in the middle
+        // of a turn, with the calls of that.
+        if let Some(walk) = state.walk() {
+            let mut acting = Acting::of(state, given)?;
+            acting.push(Event::TaskStarted);
+            return Ok(Walking::begin(acting, walk));
+        }
         // Each call of the model has its own retries, and the execution has those of them all.
         let llm = llm(state)?;
         let max_retries = llm.max_retries.saturating_mul(llm.max_iterations.get());
-        let agent = state.context().agent.name.clone();
+        let agent = llm.identity.name.clone();
         let id = ExecutionId::from_random_bytes(given.entropy.id_bytes());
         let execution = [
             moved(id, ExecutionChange::Start { agent, max_retries }),
             moved(id, ExecutionChange::Run),
         ];
+        if state.calls().open().next().is_some() {
+            let first = std::iter::once(Event::TaskStarted).chain(execution);
+            return resume_calls(state, given, first);
+        }
         Ok(call_model(state, given, vec![Event::TaskStarted], execution))
     }
 }

@@ -105,7 +105,7 @@ fn pending_with(closure: &Closure) -> TaskState {
         at: given().now,
         event: events.remove(0),
     };
-    with(TaskState::begin(closure, first).unwrap(), rest)
+    with(TaskState::begin(&closure.clone().into(), first).unwrap(), rest)
 }
 
 pub(super) fn running() -> TaskState {

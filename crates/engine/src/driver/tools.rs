@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_model::definition::{ToolName, ToolPattern};
-use polity_model::failure::Failure;
+use polity_model::failure::{ErrorCode, Failure};
 use polity_model::shape::Shape;
 use serde_json::{Map, Value};
 
@@ -87,13 +87,24 @@ fn shape(schema: &Map<String, Value>, which: &str, tool: &ToolName) -> Option<Sh
 pub struct Toolbox {
     offered: Vec<Arc<Tool>>,
     in_reserve: Vec<Arc<Tool>>,
+    unavailable: Option<Arc<str>>,
 }
 
 impl Toolbox {
+    /// No tools, because they could not be listed.
+    pub fn lost(why: &str) -> Self {
+        Self { unavailable: Some(why.into()), ..Self::default() }
+    }
+
+    /// Why the tools could not be listed, if they could not.
+    pub fn unavailable(&self) -> Option<&str> {
+        self.unavailable.as_deref()
+    }
+
     /// `offered` is what the agent may ask for; `in_reserve` is what may stand in for those, and
     /// cannot be asked for.
     pub fn new(offered: Vec<Arc<Tool>>, in_reserve: Vec<Arc<Tool>>) -> Self {
-        Self { offered, in_reserve }
+        Self { offered, in_reserve, unavailable: None }
     }
 
     /// The tools that the agent may ask for.
@@ -109,7 +120,7 @@ impl Toolbox {
     /// With more tools that the agent may ask for.
     pub fn joined(&self, more: &[Arc<Tool>]) -> Self {
         let offered = self.offered.iter().chain(more).cloned().collect();
-        Self { offered, in_reserve: self.in_reserve.clone() }
+        Self { offered, in_reserve: self.in_reserve.clone(), unavailable: None }
     }
 
     /// The tool of that name, offered or in reserve.
@@ -147,6 +158,8 @@ pub struct ToolReply {
     pub is_error: bool,
     /// Whether the answer was longer than one may be, and was cut.
     pub is_cut: bool,
+    /// Why the sub-agent that was called failed, for programs.
+    pub code: Option<ErrorCode>,
 }
 
 /// A call that brought no answer.

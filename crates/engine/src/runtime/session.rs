@@ -6,10 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use polity_model::definition::{Budget, ToolName};
+use polity_model::failure::ErrorCode;
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::machine::task::TaskStatus;
-use polity_model::session::task_of_call;
+use polity_model::session::{DESCRIPTION, task_of_call};
 use polity_model::task::Task;
 use polity_store::CommitError;
 use serde_json::{Map, Value, json};
@@ -19,14 +21,11 @@ use super::steer::{self, Owners, Steered, is_stalled, living_sub_agents};
 use super::worker::elapsed_ms;
 use super::{EngineError, Shared};
 use crate::budget::{Allowance, Purse};
-use crate::closure::Closure;
+use crate::closure::Assignee;
 use crate::commands::{CreateTask, Origin, RecordSessionWait, RecordToolReply, ReopenSession};
 use crate::decide::{Command, Rejection};
 use crate::driver::{Tool, ToolReply};
 use crate::state::TaskState;
-
-/// The argument that says what a sub-agent is to do.
-const DESCRIPTION: &str = "task_description";
 
 /// How often a sub-agent is looked at that another process runs, or that waits for a person.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -52,8 +51,8 @@ pub(super) struct SessionOrder {
     pub(super) call_id: ToolCallId,
     /// The task that asks.
     pub(super) parent: TaskId,
-    /// The sub-agent with everything it needs.
-    pub(super) closure: Closure,
+    /// The sub-agent, or the workflow, with everything it needs.
+    pub(super) assignee: Assignee,
     /// The name of its conversation.
     pub(super) session: Arc<str>,
     /// What it is to do. It learns nothing else of its parent.
@@ -73,7 +72,8 @@ enum Attended {
 }
 
 /// An agent's sub-agents, as the tools that they are to its model.
-pub(super) fn sub_agent_tools(closure: &Closure) -> Vec<Arc<Tool>> {
+pub(super) fn sub_agent_tools(assignee: &Assignee) -> Vec<Arc<Tool>> {
+    let Assignee::Agent(closure) = assignee else { return Vec::new() };
     // Most agents have none, and every task passes here.
     if closure.sub_agents().next().is_none() {
         return Vec::new();
@@ -114,10 +114,23 @@ pub(super) fn description(arguments: &Map<String, Value>) -> String {
 pub(super) async fn attend(
     shared: Arc<Shared>,
     order: SessionOrder,
+    deadline: Option<Timestamp>,
 ) -> Result<Command, EngineError> {
     let began = shared.parts.clock.now();
     let call_id = order.call_id;
-    let reply = match shared.attend_session(order).await? {
+    let attended = match deadline {
+        None => shared.attend_session(order).await?,
+        Some(deadline) => {
+            let left = deadline.duration_since(began).max(SignedDuration::ZERO).unsigned_abs();
+            if let Ok(attended) = tokio::time::timeout(left, shared.attend_session(order)).await {
+                attended?
+            } else {
+                shared.end_part(task_of_call(call_id)).await?;
+                Attended::Answered(timed_out())
+            }
+        }
+    };
+    let reply = match attended {
         Attended::Waits => return Ok(Command::RecordSessionWait(RecordSessionWait { call_id })),
         Attended::Answered(reply) => reply,
     };
@@ -133,9 +146,12 @@ pub(super) async fn watch(
     let task = task_of_call(call_id);
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
+        let now = shared.parts.clock.now();
         let waits = load::blocking(&shared.parts.store, move |store| {
             let Some(row) = store.task_row(task)? else { return Ok(false) };
-            Ok(row.status == TaskStatus::AwaitingHuman && !is_stalled(store, &row)?)
+            let is_late = row.review_deadline.is_some_and(|deadline| deadline <= now);
+            let is_waiting = row.status == TaskStatus::AwaitingHuman && !is_late;
+            Ok(is_waiting && !is_stalled(store, &row)?)
         });
         if !waits.await? {
             return Ok(Command::ReopenSession(ReopenSession { call_id }));
@@ -150,18 +166,27 @@ fn summary(task: Task) -> ToolReply {
         TaskStatus::Completed => {
             ToolReply { content: result.unwrap_or_default(), ..ToolReply::default() }
         }
-        TaskStatus::Cancelled => failed(format!("error: {assigned_agent} was cancelled")),
+        TaskStatus::Cancelled => ToolReply {
+            code: Some(ErrorCode::PartCancelled),
+            ..failed(format!("error: {assigned_agent} was cancelled"))
+        },
         TaskStatus::Failed
         | TaskStatus::Pending
         | TaskStatus::Running
         | TaskStatus::AwaitingHuman => {
-            let code = error_code.map(|code| format!(" ({code})")).unwrap_or_default();
+            let named = error_code.map(|code| format!(" ({code})")).unwrap_or_default();
             let error = error.unwrap_or_else(|| "it did not end".to_owned());
             let so_far = result.map(|result| format!("; its last words: {result}"));
             let so_far = so_far.unwrap_or_default();
-            failed(format!("error: {assigned_agent} failed{code}: {error}{so_far}"))
+            let content = format!("error: {assigned_agent} failed{named}: {error}{so_far}");
+            ToolReply { code: error_code, ..failed(content) }
         }
     }
+}
+
+fn timed_out() -> ToolReply {
+    let content = "error: it did not end within the node's timeout_seconds".to_owned();
+    ToolReply { code: Some(ErrorCode::Timeout), ..failed(content) }
 }
 
 fn failed(content: String) -> ToolReply {
@@ -243,6 +268,17 @@ impl Shared {
         }))
     }
 
+    /// Ends what works for a task, if the task has ended.
+    pub(super) async fn end_parts_of(&self, state: &TaskState) {
+        let id = state.id();
+        if state.status().is_final()
+            && let Err(error) = self.end_sub_agents(id).await
+        {
+            // The task has ended all the same; whoever resumes what is left ends them.
+            tracing::warn!(%id, %error, "the sub-agents of a task could not be ended");
+        }
+    }
+
     /// Ends the sub-agents of a task that has ended, and waits until they have.
     pub(super) async fn end_sub_agents(&self, parent: TaskId) -> Result<(), EngineError> {
         let parts = &self.parts;
@@ -254,22 +290,39 @@ impl Shared {
                 return Ok(());
             }
             for row in living {
-                if let Some(done) = self.desk.end(row.id) {
-                    // What became of it, the next look shows.
-                    let _ = done.await;
-                    continue;
-                }
-                // One that is this process's own, and that no worker is on, is no one's.
-                let others = Others { owners: &*parts.owners, own: parts.instance };
-                match steer::cancel(&parts.store, &others, &*parts.clock, row.id).await {
-                    Ok(Steered::Done(_))
-                    | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
-                    Ok(Steered::Requested) => tokio::time::sleep(LOOK_EVERY).await,
-                    Err(error) => return Err(error),
-                }
+                self.end_once(row.id).await?;
             }
         }
         Err(EngineError::Contended(parent))
+    }
+
+    /// Ends a task that works for another, if it lives, and waits until it has ended.
+    pub(super) async fn end_part(&self, id: TaskId) -> Result<(), EngineError> {
+        for _ in 0..ENDING_LOOKS_MAX {
+            let row = load::blocking(&self.parts.store, move |store| store.task_row(id)).await?;
+            if row.is_none_or(|row| row.status.is_final()) {
+                return Ok(());
+            }
+            self.end_once(id).await?;
+        }
+        Err(EngineError::Contended(id))
+    }
+
+    /// Does what can be done to end a task. The next look shows what became of it.
+    async fn end_once(&self, id: TaskId) -> Result<(), EngineError> {
+        if let Some(done) = self.desk.end(id) {
+            let _ = done.await;
+            return Ok(());
+        }
+        let parts = &self.parts;
+        // One that is this process's own, and that no worker is on, is no one's.
+        let others = Others { owners: &*parts.owners, own: parts.instance };
+        match steer::cancel(&parts.store, &others, &*parts.clock, id).await {
+            Ok(Steered::Done(_)) | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
+            Ok(Steered::Requested) => tokio::time::sleep(LOOK_EVERY).await,
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     /// A sub-agent whose parent has ended is ended too: no one waits for it.
@@ -295,13 +348,13 @@ impl Shared {
     /// What a task may spend: its own budget, and those of the tasks that it is a part of.
     pub(super) async fn open_allowance(
         &self,
-        closure: &Closure,
+        assignee: &Assignee,
         state: &TaskState,
     ) -> Result<Allowance, EngineError> {
         let order = state.task().order();
         let mut tasks = Vec::new();
-        if let Some(budget) = budget_of(closure, order.budget) {
-            self.open_account(order.id, closure, budget).await?;
+        if let Some(budget) = budget_of(assignee, order.budget) {
+            self.open_account(order.id, assignee, budget).await?;
             tasks.push(order.id);
         }
         let mut parent = order.parent_task_id;
@@ -312,8 +365,8 @@ impl Shared {
             }
             let above = load::load(&self.parts.store, id).await?;
             let order = above.state.task().order();
-            if let Some(budget) = budget_of(&above.closure, order.budget) {
-                self.open_account(id, &above.closure, budget).await?;
+            if let Some(budget) = budget_of(&above.assignee, order.budget) {
+                self.open_account(id, &above.assignee, budget).await?;
                 tasks.push(id);
             }
             parent = order.parent_task_id;
@@ -324,19 +377,19 @@ impl Shared {
     async fn open_account(
         &self,
         task: TaskId,
-        closure: &Closure,
+        assignee: &Assignee,
         budget: Budget,
     ) -> Result<(), EngineError> {
         let tree = load::blocking(&self.parts.store, move |store| store.tree(task)).await?;
-        let (agent, spent) = (closure.agent.name.clone(), tree.usage);
+        let (agent, spent) = (assignee.name().clone(), tree.usage);
         self.ledger.open(task, Purse { agent, budget, spent });
         Ok(())
     }
 }
 
 /// The tighter of both limits, where an agent and a task have one.
-fn budget_of(closure: &Closure, of_task: Option<Budget>) -> Option<Budget> {
-    let of_agent = closure.llm().and_then(|llm| llm.budget);
+fn budget_of(assignee: &Assignee, of_task: Option<Budget>) -> Option<Budget> {
+    let of_agent = assignee.llm().and_then(|llm| llm.budget);
     let (Some(one), Some(other)) = (of_agent, of_task) else { return of_agent.or(of_task) };
     let tokens = [one.max_tokens, other.max_tokens].into_iter().flatten().min();
     let usd = match (one.max_cost_usd, other.max_cost_usd) {
@@ -348,7 +401,7 @@ fn budget_of(closure: &Closure, of_task: Option<Budget>) -> Option<Budget> {
 
 fn new_task(order: &SessionOrder) -> CreateTask {
     CreateTask {
-        closure: order.closure.clone(),
+        assignee: order.assignee.clone(),
         origin: Origin::SubAgentCall { parent: order.parent, call: order.call_id },
         description: order.description.clone(),
         // What the parent was given besides its input is not the sub-agent's.

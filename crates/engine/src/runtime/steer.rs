@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use polity_model::definition::Settings;
 use polity_model::event::{Event, Sequence, StreamId};
 use polity_model::ids::{InstanceId, TaskId};
@@ -113,9 +114,14 @@ async fn cancel_alone(
     Err(EngineError::Contended(id))
 }
 
-/// The tasks that no one works on although someone should: their owner is gone. Oldest first. A
+/// The tasks that no one works on although someone should: their owner is gone, or the time for a
+/// person's answer is over. Oldest first. A
 /// sub-agent is not among them, but the task that it is a part of: it goes on with that.
-pub fn orphans(store: &dyn Store, owners: &dyn Owners) -> Result<Vec<TaskRow>, StoreError> {
+pub fn orphans(
+    store: &dyn Store,
+    owners: &dyn Owners,
+    now: Timestamp,
+) -> Result<Vec<TaskRow>, StoreError> {
     let unfinished = TaskFilter {
         statuses: vec![TaskStatus::Pending, TaskStatus::Running],
         ..TaskFilter::default()
@@ -130,7 +136,8 @@ pub fn orphans(store: &dyn Store, owners: &dyn Owners) -> Result<Vec<TaskRow>, S
     }
     let waiting = TaskFilter { statuses: vec![TaskStatus::AwaitingHuman], ..TaskFilter::default() };
     for row in store.task_rows(&waiting)?.into_iter().filter(is_left) {
-        if is_stray(store, &row)? || is_stalled(store, &row)? {
+        let is_late = row.review_deadline.is_some_and(|deadline| deadline <= now);
+        if is_late || is_stray(store, &row)? || is_stalled(store, &row)? {
             let top = top_of(store, row)?;
             if is_left(&top) {
                 found.insert(top.created_position, top);
@@ -168,7 +175,10 @@ pub(super) fn is_stalled(store: &dyn Store, row: &TaskRow) -> Result<bool, Store
     }
     // Most tasks that wait have no sub-agents, and wait for an answer of their own.
     let events = store.events(&StreamId::Task(row.id), Sequence::default())?;
-    Ok(events.last().is_some_and(|last| last.event == Event::TaskPaused))
+    // Whoever claimed it may have died before it went on.
+    let mut waits = events.iter().rev().map(|recorded| &recorded.event);
+    let why = waits.find(|event| matches!(event, Event::TaskPaused | Event::ReviewOpened { .. }));
+    Ok(why == Some(&Event::TaskPaused))
 }
 
 /// Whether a task is a part of one that has ended.

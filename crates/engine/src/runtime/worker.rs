@@ -8,14 +8,18 @@ mod effects;
 
 pub(super) use effects::elapsed_ms;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use polity_model::definition::NodeKind;
 use polity_model::event::Event;
+use polity_model::ids::ToolCallId;
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::task::TaskStatus;
 use polity_store::CommitError;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::desk::Signal;
 use super::load::{self, Loaded};
@@ -23,15 +27,15 @@ use super::session::sub_agent_tools;
 use super::steer::is_stalled;
 use super::{CONFLICTS_MAX, EngineError, Outcome, Shared};
 use crate::budget::Allowance;
-use crate::closure::Closure;
-use crate::commands::{CancelTask, Canceller, ClaimTask, ResumeTask, StartTask};
+use crate::closure::Assignee;
+use crate::commands::{Advance, CancelTask, Canceller, ClaimTask, ResumeTask, StartTask};
 use crate::decide::{Command, Effect, Rejection, decide};
 use crate::driver::{Tool, Toolbox};
 use crate::state::TaskState;
 
 pub(super) struct Worker {
     shared: Arc<Shared>,
-    closure: Closure,
+    assignee: Assignee,
     /// The conversation, as [`Place`](crate::driver::Place) names it.
     session: Arc<str>,
     state: TaskState,
@@ -44,6 +48,8 @@ pub(super) struct Worker {
     allowance: Allowance,
     /// The tool calls and sub-agents that are under way. Dropping them abandons them.
     tools: JoinSet<Result<Command, EngineError>>,
+    /// How to stop what is under way for a call.
+    at_work: HashMap<ToolCallId, AbortHandle>,
 }
 
 /// Why a worker stopped waiting for an effect.
@@ -63,12 +69,12 @@ impl Worker {
         signals: mpsc::UnboundedReceiver<Signal>,
         session: Option<Arc<str>>,
     ) -> Self {
-        let Loaded { closure, state } = loaded;
-        let session = session.unwrap_or_else(|| closure.agent.name.as_str().into());
-        let sub_agents = sub_agent_tools(&closure);
+        let Loaded { assignee, state } = loaded;
+        let session = session.unwrap_or_else(|| assignee.name().as_str().into());
+        let sub_agents = sub_agent_tools(&assignee);
         Self {
             shared,
-            closure,
+            assignee,
             session,
             state,
             signals,
@@ -76,11 +82,12 @@ impl Worker {
             sub_agents,
             allowance: Allowance::default(),
             tools: JoinSet::new(),
+            at_work: HashMap::new(),
         }
     }
 
     pub(super) async fn run(mut self) -> Outcome {
-        self.allowance = self.shared.open_allowance(&self.closure, &self.state).await?;
+        self.allowance = self.shared.open_allowance(&self.assignee, &self.state).await?;
         let mut outcome = self.work().await;
         // A person may have answered a sub-agent in the moment in which the task was paused for it,
         // and have found that someone was at work.
@@ -90,14 +97,14 @@ impl Worker {
             outcome = self.work().await;
         }
         let id = self.state.id();
-        let is_alone = self.sub_agents.is_empty();
-        if outcome.is_ok()
-            && self.state.status().is_final()
-            && !is_alone
-            && let Err(error) = self.shared.end_sub_agents(id).await
-        {
-            // The task has ended all the same; whoever resumes what is left ends them.
-            tracing::warn!(%id, %error, "the sub-agents of a task could not be ended");
+        let is_alone = match &self.assignee {
+            Assignee::Agent(_) => self.sub_agents.is_empty(),
+            Assignee::Workflow(flow) => !flow.has_parts(),
+        };
+        if outcome.is_ok() && !is_alone {
+            // Nothing more is begun for a task that has ended.
+            self.tools.shutdown().await;
+            self.shared.end_parts_of(&self.state).await;
         }
         // Where the work ended in an error, sub-agents may go on, and are still held to its budget.
         if outcome.is_ok() || is_alone {
@@ -156,6 +163,12 @@ impl Worker {
 
     async fn first_command(&mut self) -> Result<Command, EngineError> {
         if self.state.status() == TaskStatus::Pending {
+            // A workflow must know its tools before the first node, and a turn that is taken up from
+            // another task, those of its calls.
+            let acts = self.state.walk().is_some() || !self.state.calls().all().is_empty();
+            if acts && let Some(interrupted) = self.look_for_tools().await {
+                return self.interrupted(interrupted).await;
+            }
             return Ok(Command::StartTask(StartTask));
         }
         if (self.state.doing() == LoopState::Acting || self.state.is_paused())
@@ -163,6 +176,7 @@ impl Worker {
         {
             return self.interrupted(interrupted).await;
         }
+        self.end_given_up().await?;
         Ok(Command::ResumeTask(ResumeTask))
     }
 
@@ -219,33 +233,76 @@ impl Worker {
         &mut self,
         effects: Vec<Effect>,
     ) -> Result<Option<Result<Command, Interrupted>>, EngineError> {
+        let mut advances = false;
         for effect in effects {
             match effect {
                 Effect::CallModel => return Ok(Some(self.call_model().await)),
                 Effect::WaitUntil(time) => return Ok(Some(self.wait_until(time).await)),
                 Effect::CallTool { call_id, timeout } => self.call_tool(call_id, timeout),
-                Effect::OpenSession { call_id } => self.open_session(call_id),
+                Effect::OpenSession { call_id, deadline } => self.open_session(call_id, deadline),
                 Effect::WatchSession { call_id } => self.watch_session(call_id),
                 Effect::WaitForTool { call_id, until } => self.wait_for_tool(call_id, until),
+                Effect::Abandon { call_id } => self.abandon(call_id).await?,
+                Effect::Advance => advances = true,
             }
         }
-        if self.tools.is_empty() {
-            return Ok(None);
+        if advances {
+            return Ok(Some(self.advance().await));
         }
-        let Self { shared, state, signals, tools, .. } = self;
-        let outcome = tokio::select! {
-            biased;
-            interrupted = interruption(shared, state, signals) => Err(interrupted),
-            outcome = tools.join_next() => match outcome {
-                Some(Ok(command)) => Ok(command?),
-                Some(Err(panic)) => {
-                    let (task, panic) = (state.id(), panic.to_string());
-                    return Err(EngineError::Panicked { task, panic });
+        let Self { shared, state, signals, tools, at_work, .. } = self;
+        loop {
+            let outcome = tokio::select! {
+                biased;
+                interrupted = interruption(shared, state, signals), if !tools.is_empty() => {
+                    Err(interrupted)
                 }
-                None => return Ok(None),
-            },
-        };
-        Ok(Some(outcome))
+                outcome = tools.join_next_with_id() => match outcome {
+                    Some(Ok((id, command))) => {
+                        let call = at_work.iter().find(|(_, work)| work.id() == id);
+                        // What was given up has nothing to tell, even if it has just ended.
+                        let Some(call) = call.map(|(call, _)| *call) else { continue };
+                        at_work.remove(&call);
+                        Ok(command?)
+                    }
+                    Some(Err(stopped)) if stopped.is_cancelled() => continue,
+                    Some(Err(panic)) => {
+                        let (task, panic) = (state.id(), panic.to_string());
+                        return Err(EngineError::Panicked { task, panic });
+                    }
+                    None => return Ok(None),
+                },
+            };
+            return Ok(Some(outcome));
+        }
+    }
+
+    /// Whether a node is ready that calls a tool.
+    fn is_tool_next(&self) -> bool {
+        self.state.walk().is_some_and(|walk| {
+            let ready = walk.progress().ready(walk.plan());
+            let kinds = ready.iter().map(|node| &walk.plan().nodes()[*node].node.kind);
+            kinds.into_iter().any(|kind| matches!(kind, NodeKind::Tool { .. }))
+        })
+    }
+
+    /// Begins the nodes that are ready, unless someone wants the task to end.
+    async fn advance(&mut self) -> Result<Command, Interrupted> {
+        match self.signals.try_recv() {
+            Ok(Signal::Cancel) => return Err(Interrupted::Cancelled),
+            Ok(Signal::Changed(sequence)) if sequence > self.state.sequence() => {
+                // What others wrote is met by the next commit.
+            }
+            Ok(Signal::Changed(_)) | Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Err(Interrupted::Abandoned),
+        }
+        // Servers that could not be reached before may be there by now.
+        if self.toolbox.unavailable().is_some()
+            && self.is_tool_next()
+            && let Some(interrupted) = self.look_for_tools().await
+        {
+            return Err(interrupted);
+        }
+        Ok(Command::Advance(Advance))
     }
 }
 
@@ -292,6 +349,8 @@ fn matters_now(event: &Event) -> bool {
         | Event::ModelFailed { .. }
         | Event::HistoryShortened { .. }
         | Event::ToolChanged { .. }
+        | Event::NodeChanged { .. }
+        | Event::StateSet { .. }
         | Event::ReviewOpened { .. }
         | Event::ReviewAnswered { .. }
         | Event::MessageAdded { .. }

@@ -161,6 +161,42 @@ impl TurnCalls {
         change: ToolChange,
         at: Timestamp,
     ) -> Result<Vec<Message>, BrokenJournal> {
+        let is_answered = self.follow(id, change, at)?;
+        Ok(if is_answered { self.answers() } else { Vec::new() })
+    }
+
+    /// Follows what happened to a call that stands alone. With its answer, which comes out, it is
+    /// over.
+    pub(super) fn apply_alone(
+        &mut self,
+        id: ToolCallId,
+        change: ToolChange,
+        at: Timestamp,
+    ) -> Result<Option<String>, BrokenJournal> {
+        if !self.follow(id, change, at)? {
+            return Ok(None);
+        }
+        let place = self.index(id).ok_or(BrokenJournal::NoCall(id))?;
+        Ok(self.calls.remove(place).answer.map(Message::into_content))
+    }
+
+    /// Forgets all calls.
+    pub(super) fn clear(&mut self) {
+        self.calls.clear();
+    }
+
+    /// One more call, beside those that are under way.
+    pub(super) fn add(&mut self, call: ToolCall) {
+        self.calls.push(Call::new(call));
+    }
+
+    /// Follows what happened to a call. Says whether that was its answer.
+    fn follow(
+        &mut self,
+        id: ToolCallId,
+        change: ToolChange,
+        at: Timestamp,
+    ) -> Result<bool, BrokenJournal> {
         let call = self.get_mut(id)?;
         match change {
             ToolChange::Hold { tool } => {
@@ -181,10 +217,10 @@ impl TurnCalls {
                 call.moved(CallEvent::Answer)?;
                 let (tool_call_id, timestamp) = (id, at);
                 call.answer = Some(Message::Tool { tool_call_id, content, is_error, timestamp });
-                return Ok(self.answers());
+                return Ok(true);
             }
         }
-        Ok(Vec::new())
+        Ok(false)
     }
 
     /// A person has decided about a call.

@@ -14,6 +14,7 @@ use polity_model::definition::{Limits, Price};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::TaskId;
 use polity_model::review::Verdict;
+use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 use polity_model::usage::{Cost, Usage};
 use polity_store::{MemoryStore, Store, TaskFilter, TaskRow};
@@ -190,7 +191,13 @@ impl Stage {
     pub(crate) async fn answer(&self, runtime: &Runtime, id: TaskId, verdict: Verdict) {
         let state = load(&self.store, id).await.unwrap().state;
         let checkpoint_id = state.review().unwrap().checkpoint_id;
-        let answer = AnswerReview { checkpoint_id, verdict, message: None, by: "ada".to_owned() };
+        let answer = AnswerReview {
+            checkpoint_id,
+            verdict,
+            message: None,
+            by: "ada".to_owned(),
+            state_updates: StateUpdates::default(),
+        };
         runtime.answer(id, answer).await.unwrap();
     }
 }

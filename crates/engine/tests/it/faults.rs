@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_engine::closure::Closure;
+use jiff::Timestamp;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::decide::Rejection;
-use polity_engine::runtime::{EngineError, Parts, Runtime, load, orphans, top_of};
-use polity_engine::state::TaskState;
+use polity_engine::runtime::{Beginning, EngineError, Parts, Runtime, load, orphans, top_of};
 use polity_model::event::{Event, Position, Sequence, StreamId, ToolChange};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::Verdict;
 use polity_model::session::task_of_call;
+use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 use polity_store::{Access, Durability, MemoryStore, SqliteStore, Store, TaskFilter, TaskRow};
 use polity_testkit::faults::{Acknowledged, MortalStore, Side};
@@ -174,7 +174,7 @@ async fn live(
     let journal: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
     let parts = parts(Arc::clone(&journal), models, owners, instance_id(number), number);
     let runtime = Runtime::start(Parts { tools, ..parts }).unwrap();
-    for row in orphans(&**store, &**owners).unwrap_or_default() {
+    for row in orphans(&**store, &**owners, Timestamp::UNIX_EPOCH).unwrap_or_default() {
         // A process that dies while it adopts is what this is about.
         let _ = runtime.adopt(row.id).await;
     }
@@ -214,17 +214,28 @@ async fn live(
 }
 
 /// The tasks that wait for a person.
-fn waiting(store: &dyn Store) -> Vec<TaskRow> {
+pub(crate) fn waiting(store: &dyn Store) -> Vec<TaskRow> {
     let waiting = TaskFilter { statuses: vec![TaskStatus::AwaitingHuman], ..TaskFilter::default() };
     store.task_rows(&waiting).unwrap_or_default()
 }
 
 /// A person answers, and the task goes on. An answer that does not fit the question is refused.
-async fn decide(store: &Arc<dyn Store>, runtime: &Runtime, id: TaskId, verdict: Verdict) -> bool {
+pub(crate) async fn decide(
+    store: &Arc<dyn Store>,
+    runtime: &Runtime,
+    id: TaskId,
+    verdict: Verdict,
+) -> bool {
     let Ok(loaded) = load(store, id).await else { return false };
     let Some(review) = loaded.state.review() else { return false };
     let checkpoint_id = review.checkpoint_id;
-    let answer = AnswerReview { checkpoint_id, verdict, message: None, by: "ada".into() };
+    let answer = AnswerReview {
+        checkpoint_id,
+        verdict,
+        message: None,
+        by: "ada".into(),
+        state_updates: StateUpdates::default(),
+    };
     runtime.answer(id, answer).await.is_ok()
 }
 
@@ -237,7 +248,7 @@ async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<W
     let runtime = Runtime::start(Parts { tools, ..parts }).unwrap();
     for _ in 0..20 {
         let mut handles = Vec::new();
-        for row in orphans(&**journal, &**owners).unwrap() {
+        for row in orphans(&**journal, &**owners, Timestamp::UNIX_EPOCH).unwrap() {
             match runtime.adopt(row.id).await {
                 Ok(handle) => handles.push(handle),
                 // One of its sub-agents is left, and it waits for a person itself; or its parent
@@ -295,7 +306,7 @@ fn check_effects(journal: &dyn Store, world: &World) {
                         allowed.insert(number, 1);
                     }
                 }
-                Event::ReviewOpened { subject, .. } => in_doubt = Some(subject.call_id()),
+                Event::ReviewOpened { subject, .. } => in_doubt = subject.call_id(),
                 Event::ReviewAnswered { verdict: Verdict::Retry, .. } => {
                     *allowed.get_mut(&numbers[&in_doubt.unwrap()]).unwrap() += 1;
                 }
@@ -310,7 +321,7 @@ fn check_effects(journal: &dyn Store, world: &World) {
     }
 }
 
-fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &[TaskId]) {
+pub(crate) fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &[TaskId]) {
     let headers = journal.headers_after(Position(0), u32::MAX).unwrap();
     assert!(headers.iter().zip(1..).all(|(header, position)| header.position.0 == position));
     let mut sequences: BTreeMap<StreamId, u64> = BTreeMap::new();
@@ -330,9 +341,8 @@ fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &[TaskId]) {
         let events = journal.events(&StreamId::Task(row.id), Sequence(0)).unwrap();
         let ends = events.iter().filter(|recorded| is_end(&recorded.event)).count();
         assert_eq!(ends, 1, "a task ends once");
-        let Event::TaskCreated(created) = &events[0].event else { panic!("{:?}", events[0]) };
-        let closure = Closure::load(journal, &created.assigned_agent, &created.pins).unwrap();
-        let folded = TaskState::load(&closure, events).unwrap().snapshot();
+        let Beginning { state, rest, .. } = Beginning::of(journal, row.id).unwrap();
+        let folded = state.following(rest).unwrap().snapshot();
         let total_usage = journal.tree(row.id).unwrap().usage.report();
         let folded = Task { total_usage, ..folded };
         assert_eq!(journal.task(&row).unwrap(), folded, "the rows say what the events say");

@@ -4,8 +4,15 @@
 mod budgets;
 mod cast;
 mod faults;
+mod faults_workflows;
 mod lives;
 mod processes;
 mod queue;
+mod scene;
 mod sub_agents;
 mod tools;
+mod workflows;
+mod workflows_forks;
+mod workflows_parallel;
+mod workflows_people;
+mod workflows_work;

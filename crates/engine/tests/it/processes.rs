@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use polity_engine::clock::Clock;
 use polity_engine::decide::Rejection;
 use polity_engine::runtime::{EngineError, Runtime, Steered, cancel, orphans};
@@ -41,10 +42,10 @@ async fn an_orphan_is_adopted_and_finished() {
     let first = world.process(1, vec![Act::Hang]);
     let handle = first.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(orphans(&*world.store, &*world.owners).unwrap(), []);
+    assert_eq!(orphans(&*world.store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap(), []);
     world.kill(1, first);
 
-    let orphan = &orphans(&*world.store, &*world.owners).unwrap()[0];
+    let orphan = &orphans(&*world.store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap()[0];
     assert_eq!((orphan.id, orphan.status), (handle.id, TaskStatus::Running));
     let second = world.process(2, vec![]);
     let mut adopted = second.adopt(orphan.id).await.unwrap();
@@ -149,7 +150,7 @@ async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere(
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.kill(1, first);
     // Two were running and two pending; the second process has two places.
-    let rows = orphans(&*world.store, &*world.owners).unwrap();
+    let rows = orphans(&*world.store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap();
     let more = world.process(3, vec![Act::Hang, Act::Hang]);
     for _ in 0..2 {
         more.create(create_task("b")).await.unwrap();
@@ -158,7 +159,7 @@ async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere(
     world.kill(3, more);
     let second = world.process(2, vec![Act::Hang, Act::Hang, Act::Hang, Act::Hang]);
     let mut handles = Vec::new();
-    for row in orphans(&*world.store, &*world.owners).unwrap() {
+    for row in orphans(&*world.store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap() {
         handles.push(second.adopt(row.id).await.unwrap());
     }
     assert_eq!((rows.len(), handles.len()), (4, 6));
@@ -202,7 +203,10 @@ async fn a_task_that_its_process_gave_up_is_cancelled_or_resumed_from_elsewhere(
     tokio::time::sleep(Duration::from_millis(50)).await;
     let cancelled = cancel(&world.store, &*world.owners, &TokioClock::new(), handles[0].id).await;
     assert_eq!(cancelled.unwrap(), Steered::Done(TaskStatus::Cancelled));
-    assert_eq!(orphans(&*world.store, &*world.owners).unwrap()[0].id, handles[1].id);
+    assert_eq!(
+        orphans(&*world.store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap()[0].id,
+        handles[1].id
+    );
     let second = world.process(2, vec![]);
     let mut adopted = second.adopt(handles[1].id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);

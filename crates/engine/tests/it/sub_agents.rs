@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use polity_engine::commands::CreateTask;
 use polity_engine::runtime::{Parts, Runtime, load, orphans};
 use polity_model::definition::Limits;
@@ -175,7 +176,7 @@ async fn a_crash_resumes_parent_and_sub_agents_where_they_were() {
     stage.until("all are at work", |stage| all(stage).len() == 3).await;
     stage.kill(1, runtime);
     // One of them is resumed, and the others go on with it.
-    let left = orphans(&*stage.store, &*stage.owners).unwrap();
+    let left = orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
     let cast = Cast::new(lines().into_iter().chain([("deputy", vec![]), ("helper", vec![])]));
     let runtime = stage.process(2, &cast);
@@ -220,7 +221,7 @@ async fn a_parent_waits_with_its_sub_agent_for_a_person_and_holds_nothing() {
     for row in &rows {
         assert_eq!((row.status, row.owner), (TaskStatus::AwaitingHuman, None));
     }
-    assert_eq!(orphans(&*stage.store, &*stage.owners).unwrap(), []);
+    assert_eq!(orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap(), []);
     stage.kill(1, runtime);
     let runtime = stage.process(2, &cast);
     // Without an answer, resuming it only finds that it waits.
@@ -229,7 +230,7 @@ async fn a_parent_waits_with_its_sub_agent_for_a_person_and_holds_nothing() {
     let deputy = stage.parts(handle.id)[0].id;
     let helper = stage.parts(deputy)[0].id;
     stage.answer(&runtime, helper, Verdict::Approve).await;
-    let left = orphans(&*stage.store, &*stage.owners).unwrap();
+    let left = orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [handle.id]);
     let mut handle = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
@@ -293,7 +294,7 @@ async fn an_answer_far_below_reaches_a_parent_that_is_busy_with_others() {
     let far_below = below(&stage, "helper", deputy);
     // The one far below is answered, and that is something to do for those above it.
     stage.answer(&runtime, far_below, Verdict::Approve).await;
-    let left = orphans(&*stage.store, &*stage.owners).unwrap();
+    let left = orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
     let mut handle = runtime.adopt(id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
@@ -386,7 +387,7 @@ async fn a_sub_agent_that_waits_for_a_person_is_ended_with_its_parent_even_after
     stage.store.commit(commit).await.unwrap();
     stage.kill(1, runtime);
     let helper = stage.parts(handle.id)[0].id;
-    let left = orphans(&*stage.store, &*stage.owners).unwrap();
+    let left = orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [helper]);
     let refused = stage.process(2, &cast).adopt(helper).await.unwrap_err();
     assert!(refused.to_string().contains("is already cancelled"), "{refused}");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use polity_engine::commands::AnswerReview;
 use polity_engine::decide::Rejection;
 use polity_engine::runtime::{EngineError, Live, Parts, Runtime, Steered, load, orphans};
@@ -12,6 +13,7 @@ use polity_model::ids::{CheckpointId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 use polity_model::review::Verdict;
+use polity_model::state::StateUpdates;
 use polity_model::trace::TraceLog;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::lives::instance_id;
@@ -72,7 +74,18 @@ impl Stage {
         let nothing = CheckpointId::from_random_bytes([0; 16]);
         let checkpoint_id = state.review().map_or(nothing, |review| review.checkpoint_id);
         let (message, by) = (Some("as I say".to_owned()), "ada".to_owned());
-        runtime.answer(id, AnswerReview { checkpoint_id, verdict, message, by }).await
+        runtime
+            .answer(
+                id,
+                AnswerReview {
+                    checkpoint_id,
+                    verdict,
+                    message,
+                    by,
+                    state_updates: StateUpdates::default(),
+                },
+            )
+            .await
     }
 }
 
@@ -142,7 +155,7 @@ async fn an_approval_waits_in_no_process_and_goes_on_in_another() {
     assert_eq!((row.status, row.owner), (TaskStatus::AwaitingHuman, None));
     stage.kill(1, first);
     assert_eq!(
-        orphans(&*stage.store, &*stage.owners).unwrap(),
+        orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap(),
         [],
         "it waits, and no one is missing"
     );

@@ -27,15 +27,22 @@ const SETTINGS_STEM: &str = "polity";
 
 /// Whether a path of the home is that of its settings, which mark it as a home.
 pub fn is_settings(path: &str) -> bool {
-    path.rsplit_once('.')
-        .is_some_and(|(stem, extension)| stem == SETTINGS_STEM && EXTENSIONS.contains(&extension))
+    is_config(path, SETTINGS_STEM)
+}
+
+/// Whether the file says for how long tasks are kept.
+pub fn is_retention_policy(path: &str) -> bool {
+    is_config(path, "config/retention_policy")
 }
 
 /// Whether the file declares the home's MCP servers.
 pub fn is_servers(path: &str) -> bool {
-    path.rsplit_once('.').is_some_and(|(stem, extension)| {
-        stem == "config/mcp_servers" && EXTENSIONS.contains(&extension)
-    })
+    is_config(path, "config/mcp_servers")
+}
+
+fn is_config(path: &str, stem: &str) -> bool {
+    path.rsplit_once('.')
+        .is_some_and(|(found, extension)| found == stem && EXTENSIONS.contains(&extension))
 }
 
 /// A file of the home folder.

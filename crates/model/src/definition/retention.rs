@@ -1,6 +1,7 @@
 //! `config/retention_policy.yaml`: for how long ended tasks are kept.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,12 +64,76 @@ impl Default for RetentionPolicy {
 }
 
 impl RetentionPolicy {
-    /// The days that a task of a class and status is kept: the class decides, then the status.
-    pub fn days(&self, class: Option<&str>, status: RetentionStatus) -> u32 {
+    /// What says for how long a task of a class and status is kept: the class decides, then the
+    /// status.
+    pub fn rule(&self, class: Option<&str>, status: RetentionStatus) -> RetentionRule {
         let by_class = class.and_then(|class| {
-            self.by_task.iter().find(|(known, _)| known.as_str() == class).map(|(_, days)| *days)
+            self.by_task
+                .iter()
+                .find(|(known, _)| known.as_str() == class)
+                .map(|(_, days)| RetentionRule::Class { class: class.to_owned(), days: *days })
         });
-        by_class.or_else(|| self.by_status.get(&status).copied()).unwrap_or(self.default_days)
+        let by_status = || {
+            self.by_status.get(&status).map(|days| RetentionRule::Status { status, days: *days })
+        };
+        by_class.or_else(by_status).unwrap_or(RetentionRule::Default { days: self.default_days })
+    }
+}
+
+/// The part of a policy that decides about a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RetentionRule {
+    /// Its class.
+    Class {
+        /// The class.
+        class: String,
+        /// For how long tasks of it are kept.
+        days: u32,
+    },
+    /// The status that it ended with.
+    Status {
+        /// The status.
+        status: RetentionStatus,
+        /// For how long tasks that ended so are kept.
+        days: u32,
+    },
+    /// Nothing in particular.
+    Default {
+        /// For how long tasks are kept.
+        days: u32,
+    },
+}
+
+impl RetentionRule {
+    /// For how many days a task is kept after its end.
+    pub fn days(&self) -> u32 {
+        match self {
+            Self::Class { days, .. } | Self::Status { days, .. } | Self::Default { days } => *days,
+        }
+    }
+}
+
+impl fmt::Display for RetentionRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Class { class, days } => write!(f, "class {class}: {days}"),
+            Self::Status { status, days } => write!(f, "status {}: {days}", status.label()),
+            Self::Default { days } => write!(f, "default: {days}"),
+        }
+    }
+}
+
+impl RetentionStatus {
+    /// The status as policies write it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::AwaitingHuman => "awaiting_human",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
     }
 }
 

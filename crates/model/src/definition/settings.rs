@@ -9,9 +9,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::checker::{Checker, Reference};
+use super::command_line::CommandLine;
 use super::path::Path;
 use super::problem::Finding;
-use super::value::{HttpUrl, InvalidValue, Text, regex_reason};
+use super::value::{HttpUrl, InvalidValue, Text, UrlTemplate, regex_reason};
 use super::{nonzero_u32, nonzero_u64};
 use crate::name::Name;
 
@@ -167,10 +168,12 @@ struct NotifyFile {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnReview {
-    /// A command to run; it finds the review as JSON on its stdin.
-    pub command: Option<Text>,
-    /// An address that the review is posted to as JSON.
-    pub webhook: Option<HttpUrl>,
+    /// A program to run, with its arguments; it finds the review as JSON on its stdin. It is not
+    /// given to a shell. `${NAME}` in an argument stands for an environment variable.
+    pub command: Option<CommandLine>,
+    /// An address that the review is posted to as JSON. `${NAME}` stands for an environment
+    /// variable.
+    pub webhook: Option<UrlTemplate>,
 }
 
 /// The settings of a home, valid and with their defaults.

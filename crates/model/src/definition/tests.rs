@@ -12,6 +12,7 @@ mod script;
 mod source;
 mod valid;
 mod workflow;
+mod workflow_author;
 
 use super::{Home, SourceFile};
 
@@ -19,6 +20,11 @@ use super::{Home, SourceFile};
 fn home<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Home {
     let file = |(path, text): (&str, &str)| SourceFile { path: path.into(), text: Ok(text.into()) };
     Home::parse(files.into_iter().map(file).collect())
+}
+
+/// The problems of a home, as people read them.
+fn shown(home: &Home) -> Vec<String> {
+    home.problems.iter().map(ToString::to_string).collect()
 }
 
 /// Checks one file: what is expected are its problems as shown, without the file's path.

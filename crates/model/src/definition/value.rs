@@ -43,6 +43,92 @@ impl JsonSchema for Name {
     }
 }
 
+/// What every type whose form is a text has, given `as_str` and `FromStr`.
+macro_rules! text_form {
+    ($name:ident, $schema:tt) => {
+        impl TryFrom<String> for $name {
+            type Error = $crate::definition::InvalidValue;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(value: $name) -> Self {
+                value.as_str().to_owned()
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                self.as_str()
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(self.as_str(), f)
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!($schema)
+            }
+        }
+    };
+}
+
+/// A type that holds what its text was compiled to. Its text is what it is known by.
+macro_rules! compiled_text {
+    ($name:ident, $schema:tt) => {
+        impl $name {
+            /// The value as text.
+            pub fn as_str(&self) -> &str {
+                &self.0.text
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::definition::InvalidValue;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match compile(text) {
+                    Ok(compiled) => Ok(Self(std::sync::Arc::new(compiled))),
+                    Err(message) => Err($crate::definition::InvalidValue::new(message)),
+                }
+            }
+        }
+
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.as_str() == other.as_str()
+            }
+        }
+
+        impl Eq for $name {}
+
+        $crate::definition::value::text_form!($name, $schema);
+    };
+}
+
+pub(crate) use {compiled_text, text_form};
+
 macro_rules! text_type {
     ($(#[$doc:meta])* $name:ident, $check:path, $schema:tt) => {
         $(#[$doc])*
@@ -68,51 +154,7 @@ macro_rules! text_type {
             }
         }
 
-        impl TryFrom<String> for $name {
-            type Error = InvalidValue;
-
-            fn try_from(text: String) -> Result<Self, InvalidValue> {
-                text.parse()
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(value: $name) -> Self {
-                value.0.as_ref().to_owned()
-            }
-        }
-
-        impl AsRef<str> for $name {
-            fn as_ref(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
-            }
-        }
-
-        impl JsonSchema for $name {
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!($schema)
-            }
-        }
+        text_form!($name, $schema);
     };
 }
 
@@ -121,18 +163,6 @@ text_type!(
     Text,
     check_text,
     { "type": "string", "pattern": "\\S" }
-);
-text_type!(
-    /// A template over the State of a workflow. It is compiled where it is used.
-    Template,
-    check_template,
-    { "type": "string", "pattern": "\\S", "maxLength": TEMPLATE_BYTES_MAX }
-);
-text_type!(
-    /// A condition over the State of a workflow. It is compiled where it is used.
-    Expression,
-    check_template,
-    { "type": "string", "pattern": "\\S", "maxLength": TEMPLATE_BYTES_MAX }
 );
 text_type!(
     /// A regular expression that is known to be well formed. It is compiled where it is used.
@@ -145,6 +175,13 @@ text_type!(
     HttpUrl,
     check_http_url,
     { "type": "string", "format": "uri", "pattern": "^https?://[^\\s/]" }
+);
+text_type!(
+    /// An address that starts with `http://` or `https://`. `${NAME}` in it stands for what an
+    /// environment variable holds, which may be all of it.
+    UrlTemplate,
+    check_url_template,
+    { "type": "string", "pattern": "^(https?://[^\\s/]|\\$\\{)\\S*$" }
 );
 text_type!(
     /// The name of an environment variable.
@@ -175,7 +212,8 @@ fn check_text(text: &str) -> Result<(), String> {
     if text.trim().is_empty() { Err("must not be empty".to_owned()) } else { Ok(()) }
 }
 
-fn check_template(text: &str) -> Result<(), String> {
+/// The rules of templates and expressions alike.
+pub(super) fn check_template(text: &str) -> Result<(), String> {
     check_text(text)?;
     if text.len() > TEMPLATE_BYTES_MAX {
         return Err(format!("has {} bytes, {TEMPLATE_BYTES_MAX} are the most", text.len()));
@@ -214,6 +252,18 @@ fn check_http_url(text: &str) -> Result<(), String> {
             "\"{}\" is not an address that starts with http:// or https://",
             shorten(text)
         )),
+    }
+}
+
+fn check_url_template(text: &str) -> Result<(), String> {
+    let is_filled_in = text.starts_with("${") && !text.contains(char::is_whitespace);
+    if is_filled_in || check_http_url(text).is_ok() {
+        Ok(())
+    } else {
+        // The value is not repeated: whoever holds such an address may write to it.
+        Err("must be an address that starts with http:// or https://, or with ${NAME} for what an \
+             environment variable holds"
+            .to_owned())
     }
 }
 
@@ -291,6 +341,11 @@ impl ToolName {
 }
 
 impl ToolPattern {
+    /// The pattern that covers one tool and no other.
+    pub fn exactly(tool: &ToolName) -> Self {
+        Self(Arc::clone(&tool.0))
+    }
+
     /// The name of the MCP server.
     pub fn server(&self) -> &str {
         self.0.split_once('/').map_or("", |(server, _)| server)

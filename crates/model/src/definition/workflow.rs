@@ -1,25 +1,33 @@
 //! `workflows/NAME.yaml`: agents, tools, conditions and people joined by edges.
-//!
-//! Templates and conditions stay texts here; they are compiled where they are evaluated.
 
+mod arguments;
 mod check;
+mod check_graph;
 mod file;
 mod graph;
+mod patterns;
+mod plan;
 mod to_file;
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
+pub use self::arguments::ArgumentTemplates;
 pub(crate) use self::file::WorkflowFile;
-pub use self::graph::{GraphFormat, NodeMark, NodeMarks, NothingToDraw};
+pub use self::graph::{GraphFormat, NodeMark, NodeMarks};
+use self::patterns::PatternGraph;
+pub use self::patterns::{Expanded, PLAN_STEPS_MAX, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX};
+pub use self::plan::{Link, Plan, PlanEdge, PlanNode, PlanTarget};
 use super::canonical;
 use super::digest::Digest;
+use super::expression::Expression;
 use super::problem::Problem;
-use super::value::{Expression, Template, Text, ToolName};
+use super::template::Template;
+use super::value::{Text, ToolName};
 use crate::name::Name;
 
 /// A workflow, valid and frozen.
@@ -31,6 +39,8 @@ pub struct WorkflowDefinition {
     pub patterns: Vec<WorkflowPattern>,
     /// Which agent plays which role in the patterns.
     pub agents: BTreeMap<Name, Name>,
+    /// How often a reflection criticises and rewrites, if not as often as usual.
+    pub rounds: Option<NonZeroU32>,
     /// The nodes, in file order, which is the order their results are merged in. Without nodes the
     /// patterns say what happens.
     pub nodes: Vec<WorkflowNode>,
@@ -42,6 +52,8 @@ pub struct WorkflowDefinition {
     pub checkpoints: Vec<Name>,
     /// The most node runs of one task.
     pub max_iterations: NonZeroU32,
+    /// What the patterns expand to, where there are no nodes.
+    from_patterns: Option<Arc<PatternGraph>>,
 }
 
 /// A known way for agents to work together.
@@ -86,13 +98,15 @@ pub enum NodeKind {
         agent: Name,
         /// What it is given; the newest message unless given.
         input: Option<Template>,
+        /// Agents that it may hand work to, besides its own.
+        sub_agents: Vec<Name>,
     },
     /// Calls a tool.
     Tool {
         /// The tool.
         tool: ToolName,
         /// Its arguments; texts in them are templates.
-        arguments: Map<String, Value>,
+        arguments: ArgumentTemplates,
     },
     /// Evaluates an expression, whose value becomes the routing key.
     Condition {
@@ -134,6 +148,17 @@ pub enum ReviewAction {
     Reject,
     /// Go on with changes.
     Modify,
+}
+
+impl ReviewAction {
+    /// The action as files and JSON have it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Reject => "reject",
+            Self::Modify => "modify",
+        }
+    }
 }
 
 /// When a parallel node is done.
@@ -188,9 +213,33 @@ impl EdgeTarget {
 }
 
 impl WorkflowDefinition {
-    /// A node by its name.
+    /// A node by its name, among those that are written.
     pub fn node(&self, name: &str) -> Option<&WorkflowNode> {
         self.nodes.iter().find(|node| node.name.as_str() == name)
+    }
+
+    /// The same workflow with the nodes and edges that its patterns expand to, as if they had been
+    /// written: so that what a task began with does not change with what patterns expand to.
+    pub fn written_out(&self) -> Self {
+        let mut written = self.clone();
+        if self.from_patterns.is_some() {
+            let expanded = self.expanded();
+            written.nodes = expanded.nodes.to_vec();
+            written.edges = expanded.edges.to_vec();
+            written.entry_point = Some(expanded.entry_point.clone());
+            written.rounds = None;
+            written.from_patterns = None;
+        }
+        written
+    }
+
+    /// The workflow, ready to be walked; none where it has no nodes.
+    pub fn plan(&self) -> Option<Plan> {
+        let Expanded { nodes, edges, entry_point } = self.expanded();
+        if nodes.is_empty() {
+            return None;
+        }
+        Some(Plan::new(nodes, edges, entry_point, &self.checkpoints, self.max_iterations))
     }
 
     /// The definition as canonical JSON: with its defaults, in one spelling.

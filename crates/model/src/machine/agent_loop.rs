@@ -1,8 +1,10 @@
-//! The loop of an agent with a model: reason, act, observe, until the model answers.
+//! The loop of a task. With a model it is reason, act, observe, until the model answers; a workflow
+//! only acts.
 //!
 //! ```text
 //! idle         call     reasoning
 //! idle         back_off backing_off
+//! idle         act      acting        a workflow begins
 //! reasoning    call     reasoning     the process that called is gone, and another calls again
 //! reasoning    act      acting
 //! reasoning    answer   answered
@@ -28,7 +30,7 @@ pub enum LoopState {
     Reasoning,
     /// A call of the model failed, and the next try has its time.
     BackingOff,
-    /// Tools are at work.
+    /// Tools are at work, or nodes.
     Acting,
     /// A person decides about a tool call, or about one of a sub-agent.
     Asking,
@@ -43,7 +45,7 @@ pub enum LoopState {
 pub enum LoopEvent {
     /// The conversation went to the model.
     Call,
-    /// The model asks for tools.
+    /// The model asks for tools, or a workflow begins.
     Act,
     /// The model has answered, and asks for no tools.
     Answer,
@@ -91,7 +93,9 @@ impl Machine for LoopState {
                 Self::Idle | Self::Reasoning | Self::BackingOff | Self::Acting | Self::Answered,
                 On::Call,
             ) => Some(Self::Reasoning),
-            (Self::Reasoning, On::Act) | (Self::Asking, On::Reply) => Some(Self::Acting),
+            (Self::Idle | Self::Reasoning, On::Act) | (Self::Asking, On::Reply) => {
+                Some(Self::Acting)
+            }
             (Self::Reasoning, On::Fail) => Some(Self::Idle),
             (Self::Idle, On::BackOff) => Some(Self::BackingOff),
             (Self::Acting, On::Ask) => Some(Self::Asking),
@@ -105,7 +109,7 @@ impl Machine for LoopState {
                 | Self::Answered,
                 On::End,
             ) => Some(Self::Over),
-            (Self::Idle, On::Act | On::Answer | On::Fail | On::Ask | On::Reply)
+            (Self::Idle, On::Answer | On::Fail | On::Ask | On::Reply)
             | (Self::Reasoning, On::BackOff | On::Ask | On::Reply)
             | (
                 Self::BackingOff | Self::Answered,
@@ -171,6 +175,7 @@ mod tests {
         check_table(&[
             (Idle, Call, Reasoning),
             (Idle, BackOff, BackingOff),
+            (Idle, Act, Acting),
             (Idle, End, Over),
             (Reasoning, Call, Reasoning),
             (Reasoning, Act, Acting),

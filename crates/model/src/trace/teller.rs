@@ -1,11 +1,12 @@
 //! Tells events as steps, one by one as they come.
 
 mod calls;
+mod nodes;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     STEP_MESSAGE_CHARACTERS_MAX, StepRecord, StepStatus, ToolCallRecord, TraceLog, shorten,
@@ -17,6 +18,7 @@ use crate::name::Name;
 use crate::review::{ReviewSubject, Verdict};
 use crate::usage::Usage;
 use calls::Calls;
+use nodes::Nodes;
 
 /// Tells events as steps, one by one as they come.
 #[derive(Debug, Clone)]
@@ -29,6 +31,8 @@ pub struct TraceTeller {
     retry_at: Option<Timestamp>,
     /// The tool calls of the newest answer.
     calls: Calls,
+    /// The nodes that have begun.
+    nodes: Nodes,
     /// Whether a person has just decided, so that going on is no surprise.
     was_answered: bool,
 }
@@ -50,6 +54,7 @@ impl TraceTeller {
             call_since: None,
             retry_at: None,
             calls: Calls::default(),
+            nodes: Nodes::default(),
             was_answered: false,
         };
         teller.tell(first);
@@ -101,7 +106,7 @@ impl TraceTeller {
             Event::TaskStarted => self.step(at, "started", Info, String::new()),
             Event::TaskPaused => {
                 self.was_answered = true;
-                let message = "a sub-agent waits for a person";
+                let message = "a part of it waits for a person";
                 self.step(at, "paused", Warning, message.to_owned());
             }
             Event::TaskResumed => self.resumed(at),
@@ -150,16 +155,27 @@ impl TraceTeller {
             }
             Event::ExecutionChanged { change, .. } => self.tell_execution(at, change),
             Event::ToolChanged { call_id, change } => self.tell_tool(at, *call_id, change),
+            Event::NodeChanged { node, change } => self.tell_node(at, node, change),
+            Event::StateSet { updates } => {
+                let updates = Value::Object(updates.as_map().clone()).to_string();
+                let message = shorten(&updates, STEP_MESSAGE_CHARACTERS_MAX);
+                self.step(at, "state_set", Info, message);
+            }
             Event::ReviewOpened { subject, question, .. } => {
                 let name = match subject {
                     ReviewSubject::Approval { .. } => "approval_asked",
                     ReviewSubject::Doubt { .. } => "doubt_asked",
+                    ReviewSubject::Node { node } | ReviewSubject::Checkpoint { node } => {
+                        self.nodes.asks(node, at);
+                        "review_asked"
+                    }
                 };
                 self.step(at, name, Warning, shorten(question, STEP_MESSAGE_CHARACTERS_MAX));
             }
-            Event::ReviewAnswered { verdict, message, by } => {
+            Event::ReviewAnswered { verdict, message, by, state_updates } => {
                 self.was_answered = true;
-                self.review_answered(at, verdict, message.as_deref(), by);
+                let updates = Some(state_updates.as_map()).filter(|updates| !updates.is_empty());
+                self.review_answered(at, verdict, message.as_deref(), by, updates);
             }
             // These say how, not what: the task's other records tell of them.
             Event::TaskClaimed { .. } | Event::CheckpointTaken { .. } => {}
@@ -221,7 +237,10 @@ impl TraceTeller {
             ToolChange::Answer { content, structured, is_error, duration_ms, .. } => {
                 let record = call.answered(content, structured.as_ref(), *is_error, *duration_ms);
                 let status = if *is_error { Warning } else { Info };
-                self.tool_step(at, status, content, record);
+                match self.nodes.keep(id, record, content) {
+                    Some(record) => self.tool_step(at, status, content, record),
+                    None => self.calls.remove(id),
+                }
             }
         }
     }
@@ -245,17 +264,20 @@ impl TraceTeller {
         verdict: &Verdict,
         message: Option<&str>,
         by: &str,
+        updates: Option<&Map<String, Value>>,
     ) {
         let said = message.map(|message| format!(": {message}")).unwrap_or_default();
-        let verdict = match verdict {
-            Verdict::Modify { arguments } => {
-                format!("{verdict} {}", Value::Object(arguments.clone()))
-            }
-            Verdict::Approve | Verdict::Reject | Verdict::Retry | Verdict::SkipWith { .. } => {
-                verdict.to_string()
-            }
+        let changes = match verdict {
+            Verdict::Modify { arguments } if !arguments.is_empty() => Some(arguments),
+            Verdict::Modify { .. }
+            | Verdict::Approve
+            | Verdict::Reject
+            | Verdict::Retry
+            | Verdict::SkipWith { .. } => updates,
         };
-        let message = shorten(&format!("{verdict} by {by}{said}"), STEP_MESSAGE_CHARACTERS_MAX);
+        let changes = changes.map(|changes| format!("; {}", Value::Object(changes.clone())));
+        let told = format!("{verdict} by {by}{said}{}", changes.unwrap_or_default());
+        let message = shorten(&told, STEP_MESSAGE_CHARACTERS_MAX);
         self.step(at, "review_answered", StepStatus::Info, message);
     }
 
@@ -298,12 +320,17 @@ impl TraceTeller {
             message,
             timestamp: at,
             status,
+            node: None,
             agent: self.agent.clone(),
             tool_calls: Vec::new(),
             duration_ms: 0,
             usage: None,
         });
     }
+}
+
+fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 {
+    u64::try_from(ended.duration_since(began).as_millis()).unwrap_or(0)
 }
 
 /// A message in one short line.

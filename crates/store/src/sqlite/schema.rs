@@ -11,7 +11,7 @@ pub(super) const APPLICATION_ID: u32 = 0x504f_4c49;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Each entry leads from its index to the next version.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     r"
     -- What happened. Everything below is derived from it.
     CREATE TABLE events (
@@ -110,6 +110,24 @@ const MIGRATIONS: [&str; 3] = [
     r"
     -- The parts of a task are found by the task.
     CREATE INDEX tasks_by_parent ON tasks (parent_task_id) WHERE parent_task_id IS NOT NULL;
+",
+    r"
+    -- The task that a fork began in, and until when a person has time to answer.
+    ALTER TABLE tasks ADD COLUMN forked_from BLOB;
+    ALTER TABLE tasks ADD COLUMN review_deadline INTEGER;
+    CREATE INDEX tasks_by_origin ON tasks (forked_from) WHERE forked_from IS NOT NULL;
+    CREATE INDEX tasks_by_deadline ON tasks (review_deadline) WHERE review_deadline IS NOT NULL;
+
+    -- Who holds on to a definition, by where the task's creation stands.
+    CREATE TABLE pins (
+        digest           BLOB    NOT NULL,
+        created_position INTEGER NOT NULL,
+        PRIMARY KEY (digest, created_position)
+    ) STRICT, WITHOUT ROWID;
+    INSERT OR IGNORE INTO pins
+        SELECT unhex(pin.value ->> '$.digest'), tasks.created_position
+        FROM tasks JOIN events ON events.position = tasks.created_position,
+             json_each(events.body, '$.pins') AS pin;
 ",
 ];
 

@@ -14,6 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use super::rows::{
     StreamKey, decode_json, decode_state, micros, timestamp, timestamp_maybe, unreadable,
 };
+use crate::commit::PinnedDefinition;
 use crate::projection::{Changes, CheckpointRow, SpendingRow, TaskRow, day_of};
 use crate::{TaskFilter, Tree};
 
@@ -28,7 +29,7 @@ macro_rules! task_columns {
         "created_position, task_id, status, assigned_agent, owner, epoch, created_at, started_at, \
          completed_at, error_code, class, retention_days, parent_task_id, input_tokens, \
          output_tokens, cost_pico_usd, message_count, checkpoint_count, answer_position, \
-         result_position, failure_position"
+         result_position, failure_position, forked_from, review_deadline"
     };
 }
 
@@ -60,6 +61,14 @@ pub(super) fn task_rows(
     if let Some(parent) = &filter.parent {
         sql.push_str(" AND parent_task_id = ?");
         values.push(Value::from(parent.as_bytes().to_vec()));
+    }
+    if let Some(origin) = &filter.forked_from {
+        sql.push_str(" AND forked_from = ?");
+        values.push(Value::from(origin.as_bytes().to_vec()));
+    }
+    if let Some(now) = filter.overdue_at {
+        sql.push_str(" AND review_deadline <= ?");
+        values.push(Value::from(micros(now)));
     }
     if filter.roots_only {
         sql.push_str(" AND parent_task_id IS NULL");
@@ -151,6 +160,8 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         answer_position: position(18)?,
         result_position: position(19)?,
         failure_position: position(20)?,
+        forked_from: row.get::<_, Option<[u8; 16]>>(21)?.map(TaskId::from_bytes),
+        review_deadline: timestamp_maybe(row, 22)?,
     })
 }
 
@@ -168,14 +179,45 @@ pub(super) fn last_sequence(
         .map(Option::unwrap_or_default)
 }
 
+/// The newest position that was ever given to an event.
+pub(super) fn last_position(connection: &Connection) -> rusqlite::Result<Position> {
+    connection
+        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'events'")?
+        .query_row([], |row| Ok(Position(row.get(0)?)))
+        .optional()
+        .map(Option::unwrap_or_default)
+}
+
 /// The position that the next event gets. Positions are never used again, also when the newest
 /// events are deleted.
 pub(super) fn next_position(connection: &Connection) -> rusqlite::Result<Position> {
+    last_position(connection).map(|last| last.plus(1))
+}
+
+/// Writes an event: its position, stream, sequence, time and text.
+pub(super) fn insert_event(
+    connection: &Connection,
+    values: &[&dyn rusqlite::ToSql],
+) -> rusqlite::Result<()> {
     connection
-        .prepare_cached("SELECT seq + 1 FROM sqlite_sequence WHERE name = 'events'")?
-        .query_row([], |row| Ok(Position(row.get(0)?)))
-        .optional()
-        .map(|next| next.unwrap_or(Position(1)))
+        .prepare_cached(
+            "INSERT INTO events (position, stream, sequence, at, body) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(values)?;
+    Ok(())
+}
+
+/// Writes definitions that are not there yet.
+pub(super) fn keep_definitions(
+    connection: &Connection,
+    definitions: &[PinnedDefinition],
+) -> rusqlite::Result<()> {
+    for definition in definitions {
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO definitions VALUES (?1, ?2)")?
+            .execute(params![definition.digest.as_bytes(), definition.json])?;
+    }
+    Ok(())
 }
 
 pub(super) fn execution(
@@ -245,6 +287,12 @@ pub(super) fn keep(
                 micros(checkpoint.created_at),
             ])?;
     }
+    for digest in &changes.pinned {
+        // Two names may stand for definitions that are the same to the letter.
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO pins VALUES (?1, ?2)")?
+            .execute(params![digest.as_bytes(), row.created_position.0])?;
+    }
     for usage in &changes.spent {
         connection
             .prepare_cached(
@@ -263,7 +311,7 @@ pub(super) fn keep(
                 SUM_MAX,
             ])?;
     }
-    for execution in &changes.executions {
+    for (index, execution) in changes.executions.iter().enumerate() {
         connection
             .prepare_cached(
                 "INSERT INTO executions VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
@@ -272,7 +320,8 @@ pub(super) fn keep(
             .execute(params![
                 execution.id.as_bytes(),
                 task,
-                first_position.0,
+                // Those that began in one commit keep their order.
+                first_position.plus(index).0,
                 execution.agent.as_str(),
                 execution.state.label(),
                 encode(execution)?,
@@ -308,7 +357,7 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
             "INSERT INTO tasks (",
             task_columns!(),
             ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-             ?20, ?21)"
+             ?20, ?21, ?22, ?23)"
         ))?
         .execute(params![
             row.created_position.0,
@@ -332,6 +381,8 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
             row.answer_position.map(|position| position.0),
             row.result_position.map(|position| position.0),
             row.failure_position.map(|position| position.0),
+            row.forked_from.as_ref().map(TaskId::as_bytes),
+            row.review_deadline.map(micros),
         ])?;
     Ok(())
 }
@@ -350,6 +401,11 @@ fn update_task(connection: &Connection, before: &TaskRow, row: &TaskRow) -> rusq
                 row.owner.as_ref().map(InstanceId::as_bytes),
                 row.epoch.0,
             ])?;
+    }
+    if before.review_deadline != row.review_deadline {
+        connection
+            .prepare_cached("UPDATE tasks SET review_deadline = ?2 WHERE created_position = ?1")?
+            .execute(params![row.created_position.0, row.review_deadline.map(micros)])?;
     }
     connection
         .prepare_cached(

@@ -20,7 +20,7 @@ use super::rows::{StreamKey, micros};
 use super::tables;
 use crate::StoreError;
 use crate::commit::{Commit, CommitError, CommitTicket, Committed, PinnedDefinition};
-use crate::projection::{Changes, Refused};
+use crate::projection::{Changes, Refused, TaskRow};
 
 /// The most commits that share one transaction: it bounds how long the first of them waits.
 const BATCH_COMMITS_MAX: usize = 512;
@@ -40,16 +40,27 @@ struct Request {
     answer: oneshot::Sender<Answer>,
 }
 
+/// Something to be done in a transaction of its own.
+type Alone = Box<dyn FnOnce(&mut Journal, &Path) + Send>;
+
+/// What the writer is asked for.
+enum Job {
+    /// To append events, together with others who ask for that.
+    Commit(Box<Request>),
+    /// Anything else.
+    Alone(Alone),
+}
+
 /// The handle of the writer thread. Dropping it waits until everything submitted is on disk.
 #[derive(Debug)]
 pub(super) struct Writer {
-    requests: Option<mpsc::Sender<Request>>,
+    jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Writer {
     pub(super) fn start(connection: Connection, path: PathBuf) -> Result<Self, StoreError> {
-        let (requests, incoming) = mpsc::channel();
+        let (jobs, incoming) = mpsc::channel();
         let failed_path = path.clone();
         let thread = std::thread::Builder::new()
             .name("journal".into())
@@ -58,7 +69,7 @@ impl Writer {
                 path: failed_path,
                 detail: format!("its writer cannot be started: {error}"),
             })?;
-        Ok(Self { requests: Some(requests), thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
     pub(super) fn submit(&self, commit: Commit) -> CommitTicket {
@@ -89,16 +100,33 @@ impl Writer {
             answer,
         };
         // A writer that is gone drops the request, and with it the answer: the ticket says so.
-        if let Some(requests) = &self.requests {
-            let _ = requests.send(request);
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(Job::Commit(Box::new(request)));
         }
         CommitTicket::waiting(ticket)
+    }
+
+    /// Does something else in a transaction of its own, which is undone where that fails. Blocks
+    /// until all is durable.
+    pub(super) fn alone<T: Send + 'static, E: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, E> + Send + 'static,
+    ) -> Result<Result<T, E>, StoreError> {
+        let (answer, ticket) = mpsc::sync_channel(1);
+        let job: Alone = Box::new(move |journal, path| {
+            // A caller that no longer waits does not need its answer.
+            let _ = answer.send(journal.alone(path, work));
+        });
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(Job::Alone(job));
+        }
+        ticket.recv().unwrap_or(Err(StoreError::Closed))
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.requests = None;
+        self.jobs = None;
         if let Some(thread) = self.thread.take() {
             // A panic of the writer was reported when it happened; there is no one left to tell.
             let _ = thread.join();
@@ -106,30 +134,25 @@ impl Drop for Writer {
     }
 }
 
-fn run(connection: Connection, path: &Path, incoming: &mpsc::Receiver<Request>) {
+fn run(connection: Connection, path: &Path, incoming: &mpsc::Receiver<Job>) {
     let mut journal = Journal { connection, known: Known::default() };
     let mut batch = Vec::new();
     while let Ok(first) = incoming.recv() {
-        batch.push(first);
-        while batch.len() < BATCH_COMMITS_MAX
-            && let Ok(next) = incoming.try_recv()
-        {
-            batch.push(next);
+        let (mut next, mut alone) = (Some(first), None);
+        while let Some(job) = next.take() {
+            match job {
+                Job::Commit(request) => {
+                    batch.push(*request);
+                    if batch.len() < BATCH_COMMITS_MAX {
+                        next = incoming.try_recv().ok();
+                    }
+                }
+                Job::Alone(work) => alone = Some(work),
+            }
         }
-        let answers = match journal.write(&batch) {
-            Ok(answers) => answers,
-            // One commit may be to blame, and the others must not suffer for it.
-            Err(NotWritten::InTheMidst(_)) if batch.len() > 1 => {
-                batch.iter().map(|request| journal.write_one(request, path)).collect()
-            }
-            Err(NotWritten::AtTheBegin(error) | NotWritten::InTheMidst(error)) => {
-                let error = explain(path, &error);
-                batch.iter().map(|_| Err(error.clone().into())).collect()
-            }
-        };
-        for (request, answer) in batch.drain(..).zip(answers) {
-            // A caller that no longer waits does not need its answer.
-            let _ = request.answer.send(answer);
+        journal.write_batch(&mut batch, path);
+        if let Some(work) = alone {
+            work(&mut journal, path);
         }
     }
 }
@@ -148,6 +171,45 @@ struct Journal {
 }
 
 impl Journal {
+    /// Writes commits and answers each.
+    fn write_batch(&mut self, batch: &mut Vec<Request>, path: &Path) {
+        if batch.is_empty() {
+            return;
+        }
+        let answers = match self.write(batch) {
+            Ok(answers) => answers,
+            // One commit may be to blame, and the others must not suffer for it.
+            Err(NotWritten::InTheMidst(_)) if batch.len() > 1 => {
+                batch.iter().map(|request| self.write_one(request, path)).collect()
+            }
+            Err(NotWritten::AtTheBegin(error) | NotWritten::InTheMidst(error)) => {
+                let error = explain(path, &error);
+                batch.iter().map(|_| Err(error.clone().into())).collect()
+            }
+        };
+        for (request, answer) in batch.drain(..).zip(answers) {
+            // A caller that no longer waits does not need its answer.
+            let _ = request.answer.send(answer);
+        }
+    }
+
+    fn alone<T, E>(
+        &mut self,
+        path: &Path,
+        work: impl FnOnce(&Connection) -> Result<T, E>,
+    ) -> Result<Result<T, E>, StoreError> {
+        let Self { connection, known } = self;
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(|error| explain(path, &error))?;
+        let answer = work(&transaction);
+        // What was known of the streams may not be so any more.
+        known.forget();
+        let ended = if answer.is_ok() { transaction.commit() } else { transaction.rollback() };
+        ended.map_err(|error| explain(path, &error))?;
+        Ok(answer)
+    }
+
     fn write_one(&mut self, request: &Request, path: &Path) -> Answer {
         let answer = self.write(std::slice::from_ref(request)).map(|mut answers| answers.pop());
         match answer {
@@ -254,6 +316,11 @@ fn append(
             (applied, None) => applied?,
         }
     }
+    if let (None, Some(origin)) = (&head.row, changes.origin())
+        && tables::task_row(connection, origin)?.is_none()
+    {
+        return Err(TaskRow::orphaned(origin).into());
+    }
     if let (Some(expected), Some(row)) = (request.owner_epoch, &changes.row) {
         let actual = row.epoch;
         if actual != expected {
@@ -262,25 +329,12 @@ fn append(
     }
     let last_sequence = expected.plus(request.events.len());
     for (index, (_, text)) in request.events.iter().enumerate() {
-        connection
-            .prepare_cached(
-                "INSERT INTO events (position, stream, sequence, at, body) \
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?
-            .execute(params![
-                first_position.plus(index).0,
-                request.key,
-                expected.plus(index + 1).0,
-                micros(request.at),
-                text
-            ])?;
+        let (position, sequence) = (first_position.plus(index).0, expected.plus(index + 1).0);
+        let at = micros(request.at);
+        tables::insert_event(connection, params![position, request.key, sequence, at, text])?;
     }
     tables::keep(connection, head.row.as_ref(), &changes, first_position, request.at)?;
-    for definition in &request.definitions {
-        connection
-            .prepare_cached("INSERT OR IGNORE INTO definitions VALUES (?1, ?2)")?
-            .execute(params![definition.digest.as_bytes(), definition.json])?;
-    }
+    tables::keep_definitions(connection, &request.definitions)?;
     let execution = changes.executions.pop().or(head.execution);
     // A task that has ended is not written to again.
     if !changes.row.as_ref().is_some_and(|row| row.status.is_final()) {

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use polity_model::event::{Event, Position, Sequence, StreamId};
-use polity_store::{Access, CommitError, Durability, SqliteStore, Store, StoreError, restore};
+use polity_store::{
+    Access, CommitError, Durability, Removal, SqliteStore, Store, StoreError, restore,
+};
 use polity_testkit::lives::{answered, claimed, commit, created, instance_id, task_id};
 use tempfile::TempDir;
 
@@ -83,6 +85,26 @@ fn two_that_write_to_one_file_see_each_other() {
 }
 
 #[test]
+fn one_removes_while_another_is_at_work() {
+    let (_folder, path) = home();
+    let (worker, cleaner) = (open(&path), open(&path));
+    put(&worker, 1);
+    put(&worker, 2);
+    let ended = vec![Event::TaskCancelled];
+    worker.commit(commit(task_id(1), 2, Some(1), ended)).wait().unwrap();
+    let units = vec![vec![task_id(1)], vec![task_id(2)]];
+    let answers = cleaner.remove(units).unwrap();
+    assert!(matches!(answers[0], Removal::Removed { .. }), "{answers:?}");
+    assert!(matches!(answers[1], Removal::Refused { .. }), "{answers:?}");
+    worker.commit(commit(task_id(2), 2, Some(1), vec![Event::TaskStarted])).wait().unwrap();
+    // What it remembers of the other task is gone with it.
+    let late = worker.commit(commit(task_id(1), 3, None, vec![Event::CancelRequested])).wait();
+    let conflict = CommitError::Conflict { expected: Sequence(3), actual: Sequence(0) };
+    assert_eq!(late, Err(conflict));
+    assert_eq!(worker.last_position().unwrap(), Position(6));
+}
+
+#[test]
 fn relaxed_durability_keeps_the_same_contract() {
     let (_folder, path) = home();
     let store = SqliteStore::open(&path, Access::ReadWrite(Durability::Relaxed)).unwrap();
@@ -153,7 +175,7 @@ fn a_newer_database_is_refused_untouched() {
     let mut newer = fs::read(&path).unwrap();
     newer[60..64].copy_from_slice(&99u32.to_be_bytes());
     fs::write(&path, newer).unwrap();
-    refused_untouched(&path, "has version 99; this program knows versions up to 3");
+    refused_untouched(&path, "has version 99; this program knows versions up to 4");
 }
 
 #[test]
@@ -338,12 +360,18 @@ fn a_bad_backup_is_not_restored() {
     assert_eq!(open(&path).last_position().unwrap(), Position(2));
 }
 
-/// Takes the database back to the first version of its tables.
-fn make_older(path: &Path) {
+/// What takes a database of this version back to the third.
+const TO_THE_THIRD: &str = "DROP TABLE pins; DROP INDEX tasks_by_origin; \
+     DROP INDEX tasks_by_deadline; ALTER TABLE tasks DROP COLUMN forked_from; \
+     ALTER TABLE tasks DROP COLUMN review_deadline; PRAGMA user_version = 3";
+
+/// What takes a database of the third version back to the first.
+const TO_THE_FIRST: &str =
+    "DROP TABLE spending; DROP INDEX tasks_by_parent; PRAGMA user_version = 1";
+
+fn make_older(path: &Path, steps: &[&str]) {
     let older = rusqlite::Connection::open(path).unwrap();
-    older
-        .execute_batch("DROP TABLE spending; DROP INDEX tasks_by_parent; PRAGMA user_version = 1")
-        .unwrap();
+    older.execute_batch(&steps.join("; ")).unwrap();
     older.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
 }
 
@@ -359,7 +387,7 @@ fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
     let spent = store.spending().unwrap();
     assert_eq!(spent[0].calls, 6);
     drop(store);
-    make_older(&path);
+    make_older(&path, &[TO_THE_THIRD, TO_THE_FIRST]);
     // Someone who still uses the old tables keeps others from rebuilding them.
     let lock = fs::File::open(format!("{}.lock", path.display())).unwrap();
     lock.lock_shared().unwrap();
@@ -369,4 +397,28 @@ fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
     let store = SqliteStore::open(&path, Access::ReadOnly).unwrap();
     assert_eq!(store.spending().unwrap(), spent);
     assert_eq!(store.last_position().unwrap(), Position(15));
+}
+
+#[test]
+fn a_database_of_the_third_version_learns_who_pins_what() {
+    let (_folder, path) = home();
+    let store = open(&path);
+    put(&store, 1);
+    put(&store, 2);
+    drop(store);
+    let pins = |path: &Path| -> Vec<(Vec<u8>, u64)> {
+        let connection = rusqlite::Connection::open(path).unwrap();
+        let mut all = connection.prepare("SELECT * FROM pins").unwrap();
+        let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    let before = pins(&path);
+    assert_eq!(before.iter().map(|pin| pin.1).collect::<Vec<_>>(), [1, 3]);
+    make_older(&path, &[TO_THE_THIRD]);
+    let store = open(&path);
+    let row = store.task_row(task_id(1)).unwrap().unwrap();
+    assert_eq!((row.forked_from, row.review_deadline), (None, None));
+    put(&store, 3);
+    drop(store);
+    assert_eq!(pins(&path)[..2], before);
 }

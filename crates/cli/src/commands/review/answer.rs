@@ -7,12 +7,14 @@ use polity_engine::decide::Rejection;
 use polity_engine::runtime::{EngineError, Owners, top_of};
 use polity_model::ids::TaskId;
 use polity_model::review::Verdict;
+use polity_model::state::StateUpdates;
 use polity_store::Store;
 use serde_json::{Map, Value};
 
 use crate::app::{App, Workshop, block_on};
-use crate::args::{ApproveArgs, DecideArgs, ModifyArgs};
+use crate::args::{ApproveArgs, DecideArgs};
 use crate::commands::run::{follow, present};
+use crate::commands::set;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::tape::{Part, Tape, TapeFile};
@@ -27,34 +29,43 @@ pub(super) fn approve(app: &App, args: ApproveArgs) -> CliResult {
             return Err(CliError::usage("--retry and --skip-with exclude each other"));
         }
     };
-    answer(app, args.decide, |_| Ok(verdict))
+    answer(app, args.decide, |_, set| Ok((verdict, set::updates(set)?)))
 }
 
 pub(super) fn reject(app: &App, args: DecideArgs) -> CliResult {
-    answer(app, args, |_| Ok(Verdict::Reject))
+    answer(app, args, |_, set| Ok((Verdict::Reject, set::updates(set)?)))
 }
 
-pub(super) fn modify(app: &App, args: ModifyArgs) -> CliResult {
-    let changes = args.set;
-    answer(app, args.decide, move |arguments| {
-        let mut arguments = arguments.clone();
-        for change in &changes {
+pub(super) fn modify(app: &App, args: DecideArgs) -> CliResult {
+    answer(app, args, |arguments, changes| {
+        let Some(mut arguments) = arguments.cloned() else {
+            return Ok((Verdict::Modify { arguments: Map::new() }, set::updates(changes)?));
+        };
+        if changes.is_empty() {
+            return Err(CliError::usage("nothing is changed").hint(
+                "say which argument to change: --set NAME=VALUE; or use `polity review approve`",
+            ));
+        }
+        for change in changes {
             set(&mut arguments, change)?;
         }
-        Ok(Verdict::Modify { arguments })
+        Ok((Verdict::Modify { arguments }, StateUpdates::default()))
     })
 }
+
+/// What a person decides: the verdict, and what changes in the State.
+type Decided = Result<(Verdict, StateUpdates), CliError>;
 
 /// Records the answer, and goes on with the task unless only that was asked for.
 fn answer(
     app: &App,
     args: DecideArgs,
-    verdict: impl FnOnce(&Map<String, Value>) -> Result<Verdict, CliError>,
+    decide: impl FnOnce(Option<&Map<String, Value>>, &[String]) -> Decided,
 ) -> CliResult {
     let reader: Arc<dyn Store> = Arc::new(app.reader()?);
     let row = app.task_row(&*reader, &args.id)?;
     let home = app.definitions()?;
-    let DecideArgs { message, detach, checkpoint, tape, .. } = args;
+    let DecideArgs { message, detach, checkpoint, tape, set, .. } = args;
     block_on(async {
         let review = super::asked(&reader, row.id).await?;
         let id = review.task_id;
@@ -64,7 +75,7 @@ fn answer(
         let (top, agent) = (row.id, row.assigned_agent.as_str());
         let file = TapeFile::find(&tape, agent, Part::Rest)?;
         let input = app.task(&*reader, &row)?.description;
-        let verdict = verdict(&review.arguments)?;
+        let (verdict, state_updates) = decide(review.arguments.as_ref(), &set)?;
         let checkpoint_id = checkpoint.unwrap_or(review.checkpoint_id);
         let (drivers, tape) = Tape::open(file, app, &home, agent, &input)?;
         let workshop = Workshop::open_with(app, &home, drivers)?;
@@ -72,7 +83,8 @@ fn answer(
             // An answer whose consequences could not be carried out is not recorded.
             workshop.runtime.ready(top).await?;
         }
-        let answer = AnswerReview { checkpoint_id, verdict, message, by: person() };
+        let by = person();
+        let answer = AnswerReview { checkpoint_id, verdict, message, by, state_updates };
         let answered = workshop.runtime.answer(id, answer).await;
         let outcome = match answered {
             Ok(()) => go_on(app, &workshop, &tape, top, detach).await,
@@ -102,6 +114,13 @@ async fn go_on(app: &App, workshop: &Workshop, tape: &Tape, id: TaskId, detach: 
     match workshop.runtime.adopt(id).await {
         Ok(handle) => {
             let task = follow(app, workshop, handle, live).await?;
+            let exit = present(app, &task)?;
+            tape.finish(app, &task)?;
+            Ok(exit)
+        }
+        // The next question follows on the answer at once.
+        Err(EngineError::Rejected(Rejection::AwaitingHuman { .. })) => {
+            let task = workshop.task(app, id)?;
             let exit = present(app, &task)?;
             tape.finish(app, &task)?;
             Ok(exit)
@@ -138,12 +157,7 @@ fn person() -> String {
 /// Puts a value where the path says: `path=notes.txt`, `options.depth=3`. A path may begin with
 /// `arguments.`, where no argument is called that.
 fn set(arguments: &mut Map<String, Value>, change: &str) -> Result<(), CliError> {
-    let (path, value) =
-        change.split_once('=').filter(|(path, _)| !path.is_empty()).ok_or_else(|| {
-            CliError::usage(format!("\"{change}\" changes nothing"))
-                .hint("write it as NAME=VALUE: --set path=notes.txt")
-        })?;
-    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+    let (path, value) = set::change(change)?;
     let path = match path.strip_prefix("arguments.") {
         Some(rest) if !arguments.contains_key("arguments") => rest,
         Some(_) | None => path,

@@ -1,4 +1,4 @@
-//! `polity run --detach`: a process of its own for the task.
+//! `--detach`: a process of its own for the task.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -17,15 +17,22 @@ use crate::view::{print_bytes, print_json, say, tell};
 /// children takes itself for one.
 const BACKGROUND_OF: &str = "POLITY_BACKGROUND_OF";
 
-pub(super) fn is_background() -> bool {
+/// Whether this is the process in the background.
+pub(crate) fn is_background() -> bool {
     let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
     let named = std::env::var_os(BACKGROUND_OF);
     parent.is_some() && named.as_deref() == parent.as_deref().map(OsStr::new)
 }
 
+/// Begins a session of its own, so that the end of the terminal is not the end of the task.
+pub(crate) fn leave_terminal() {
+    // It fails only for a process that has one already.
+    let _ = rustix::process::setsid();
+}
+
 /// Has a process of its own create and run the task, and waits only until it has the task's id. So
 /// the task has one owner from its beginning to its end.
-pub(super) fn detach(app: &App) -> CliResult {
+pub(crate) fn detach(app: &App) -> CliResult {
     let program = std::env::current_exe()
         .map_err(|error| CliError::io("find", Path::new("this program"), &error))?;
     let io = |error| CliError::io("start", &program, &error);

@@ -1,7 +1,6 @@
 //! Following a task that this process runs, until it ends.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::time::Duration;
 
 use polity_engine::clock::{Clock, SystemClock};
@@ -11,11 +10,11 @@ use polity_model::event::{Recorded, StreamId};
 use polity_model::ids::TaskId;
 use polity_model::task::Task;
 use polity_store::Store;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 
 use crate::app::{App, Workshop};
 use crate::error::CliError;
+use crate::signals::{Signals, Stop};
 use crate::view::live::LiveView;
 use crate::view::{note, style};
 
@@ -150,37 +149,5 @@ impl<'a> Views<'a> {
         let view = LiveView::nested(self.app, above + 1, &row.assigned_agent);
         self.nested.insert(task, (above + 1, view));
         self.catch_up()
-    }
-}
-
-/// What a person or a machine can ask of a running process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
-    /// Ctrl-C.
-    Interrupt,
-    /// The end of the machine, or of whoever started the process.
-    Terminate,
-}
-
-/// Both kinds of requests, listened to from the beginning, so that none is missed.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn listen() -> Result<Self, CliError> {
-        let io = |error| CliError::io("listen to", Path::new("signals"), &error);
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt()).map_err(io)?,
-            terminate: signal(SignalKind::terminate()).map_err(io)?,
-        })
-    }
-
-    async fn next(&mut self) -> Stop {
-        tokio::select! {
-            _ = self.interrupt.recv() => Stop::Interrupt,
-            _ = self.terminate.recv() => Stop::Terminate,
-        }
     }
 }

@@ -1,10 +1,11 @@
 //! `polity task resume`: goes on with what a process left when it ended.
 
+use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::decide::Rejection;
 use polity_engine::runtime::{EngineError, orphans, top_of};
-use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
+use polity_store::TaskRow;
 
 use crate::app::{App, Workshop, block_on};
 use crate::args::{ResumeArgs, TapeArgs};
@@ -32,24 +33,30 @@ fn one(app: &App, id: &str, tape: &TapeArgs) -> CliResult {
     block_on(async {
         let (drivers, tape) = Tape::open(file, app, &home, agent, &input)?;
         let workshop = Workshop::open_with(app, &home, drivers)?;
-        let outcome = go_on(app, &workshop, &tape, row.id).await;
+        let outcome = go_on(app, &workshop, &tape, &row).await;
         workshop.close().await;
         outcome
     })
 }
 
 /// Takes a task over, and follows it to its end.
-async fn go_on(app: &App, workshop: &Workshop, tape: &Tape, id: TaskId) -> CliResult {
+async fn go_on(app: &App, workshop: &Workshop, tape: &Tape, row: &TaskRow) -> CliResult {
     let live = workshop.runtime.subscribe();
-    let handle = workshop.runtime.adopt(id).await?;
-    let task = follow(app, workshop, handle, live).await?;
+    let task = match workshop.runtime.adopt(row.id).await {
+        Ok(handle) => follow(app, workshop, handle, live).await?,
+        // No one decided in time, and that has just ended it.
+        Err(EngineError::Rejected(Rejection::Finished { .. })) if !row.status.is_final() => {
+            workshop.task(app, row.id)?
+        }
+        Err(error) => return Err(error.into()),
+    };
     let exit = present(app, &task)?;
     tape.finish(app, &task)?;
     Ok(exit)
 }
 
 fn all(app: &App) -> CliResult {
-    if orphans(&app.reader()?, &app.instances())?.is_empty() {
+    if orphans(&app.reader()?, &app.instances(), SystemClock.now())?.is_empty() {
         if app.json() {
             print_json(&Vec::<Task>::new())?;
         } else {
@@ -61,17 +68,18 @@ fn all(app: &App) -> CliResult {
     let (tasks, failed) = block_on(async {
         let workshop = Workshop::open(app, &home)?;
         let mut handles = Vec::new();
+        let mut ended = Vec::new();
         let mut failed = 0;
-        for row in orphans(&*workshop.store, &app.instances())? {
+        for row in orphans(&*workshop.store, &app.instances(), SystemClock.now())? {
             match workshop.runtime.adopt(row.id).await {
                 Ok(handle) => handles.push(handle),
-                // Another process was faster, or someone has ended it: it is not left alone.
+                // No one decided in time, or someone else has ended it.
+                Err(EngineError::Rejected(Rejection::Finished { .. })) => ended.push(row.id),
+                // Another process was faster: it is not left alone.
                 Err(
                     EngineError::TakenOver(_)
                     | EngineError::Rejected(
-                        Rejection::Finished { .. }
-                        | Rejection::OwnerAlive { .. }
-                        | Rejection::AwaitingHuman { .. },
+                        Rejection::OwnerAlive { .. } | Rejection::AwaitingHuman { .. },
                     ),
                 ) => {}
                 Err(error) => {
@@ -83,7 +91,8 @@ fn all(app: &App) -> CliResult {
         if app.shows_progress() {
             note!("resuming {}", count(handles.len(), "task"));
         }
-        let mut tasks = Vec::new();
+        let ended = ended.into_iter().map(|id| workshop.task(app, id));
+        let mut tasks = ended.collect::<Result<Vec<_>, _>>()?;
         for mut handle in handles {
             // One that could not be finished here is told of, and the others go on.
             if let Err(error) = handle.wait().await {
@@ -98,7 +107,7 @@ fn all(app: &App) -> CliResult {
     if app.json() {
         print_json(&tasks)?;
     } else {
-        say!("{}", view::list(&tasks))?;
+        say!("{}", view::list(&tasks, &view::Column::Parent))?;
     }
     let is_well =
         |task: &Task| [TaskStatus::Completed, TaskStatus::AwaitingHuman].contains(&task.status);

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_model::definition::Price;
+use polity_model::definition::{Price, ToolPattern};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{TaskId, ToolCallId};
+use polity_model::session::task_of_call;
 use tokio::time::error::Elapsed;
 
 use super::{Interrupted, Worker, interruption};
 use crate::budget::Estimate;
-use crate::closure::Closure;
+use crate::closure::{Assignee, Closure};
 use crate::commands::{
     FailureCause, RecordAnswer, RecordFailure, RecordToolFailure, RecordToolReply, RetryExecution,
     RetryTool, charged,
@@ -21,23 +22,35 @@ use crate::driver::{
     ModelFailure, ModelReply, ModelRequest, Place, Progress, Tool, ToolFailure, ToolReply,
     ToolRequest, Toolbox, ToolsUnavailable,
 };
-use crate::runtime::Shared;
+use crate::entropy::Entropy;
+use crate::retry;
+use crate::runtime::load;
 use crate::runtime::session::{self, SessionOrder};
+use crate::runtime::steer::living_sub_agents;
+use crate::runtime::{EngineError, Shared};
 
 type Awaited = Result<Command, Interrupted>;
+
+/// How often it is tried again to list tools before a task goes on without them.
+const LISTING_RETRIES_MAX: u32 = 3;
 
 impl Worker {
     /// Calls the model with the conversation as it is, which is borrowed for as long as that takes.
     pub(super) async fn call_model(&mut self) -> Awaited {
         let Self {
-            shared, closure, session, state, signals, toolbox, sub_agents, allowance, ..
+            shared, assignee, session, state, signals, toolbox, sub_agents, allowance, ..
         } = self;
+        // Only the decisions of an agent ask for a model.
+        let Assignee::Agent(closure) = assignee else { return Err(Interrupted::Abandoned) };
+        let closure = &*closure;
         let limit = closure
             .llm()
             .map_or(Duration::MAX, |llm| Duration::from_secs(llm.llm_config.timeout_seconds.get()));
         let mut began = shared.parts.clock.now();
         let call = async {
-            match tools_of(shared, closure, Place { session, turn: state.turn() }).await {
+            match tools_of(shared, tools_named(closure), Place { session, turn: state.turn() })
+                .await
+            {
                 Ok(listed) => *toolbox = with_sub_agents(listed, sub_agents),
                 // The model goes on with what it had: a server that is gone shows when it is
                 // called, and the others are still there.
@@ -90,16 +103,21 @@ impl Worker {
     /// Lists the agent's tools for a task that goes on with tool calls. Where that fails, the calls
     /// themselves will show it.
     pub(super) async fn look_for_tools(&mut self) -> Option<Interrupted> {
-        let Self { shared, closure, session, state, signals, .. } = self;
+        let Self { shared, assignee, session, state, signals, .. } = self;
         let place = Place { session, turn: state.turn() };
+        let patterns = match assignee {
+            Assignee::Agent(closure) => tools_named(closure).to_vec(),
+            Assignee::Workflow(flow) => flow.tools(),
+        };
         let listed = tokio::select! {
-            listed = tools_of(shared, closure, place) => listed,
+            listed = tools_in_time(shared, &patterns, place) => listed,
             interrupted = interruption(shared, state, signals) => return Some(interrupted),
         };
         match listed {
             Ok(toolbox) => self.toolbox = with_sub_agents(toolbox, &self.sub_agents),
             Err(error) => {
                 tracing::warn!(task = %self.state.id(), %error, "the tools could not be listed");
+                self.toolbox = Arc::new(Toolbox::lost(&error.to_string()));
             }
         }
         None
@@ -111,9 +129,9 @@ impl Worker {
         let Some((index, call)) = calls.index(call_id).zip(calls.get(call_id)) else { return };
         let Some(tool) = call.tool.clone() else { return };
         let arguments = call.arguments().clone();
-        let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
-        let turn = self.state.turn();
-        self.tools.spawn(async move {
+        let shared = Arc::clone(&self.shared);
+        let (session, turn, index) = self.place_of(call_id, index);
+        let work = self.tools.spawn(async move {
             let place = Place { session: &session, turn };
             let (tool, arguments) = (&tool, &arguments);
             let request = ToolRequest { tool, arguments, limit, place, index };
@@ -122,12 +140,56 @@ impl Worker {
             let duration_ms = elapsed_ms(began, shared.parts.clock.now());
             Ok(tool_outcome(call_id, answer, duration_ms))
         });
+        self.at_work.insert(call_id, work);
+    }
+
+    /// Where a call is made: the conversation, the turn and the place within it. A node's calls are
+    /// told apart by the node and how often it has run.
+    fn place_of(&self, call_id: ToolCallId, index: usize) -> (Arc<str>, u32, usize) {
+        let node = self.state.walk().and_then(|walk| Some((walk, walk.node_of(call_id)?)));
+        match node {
+            Some((walk, node)) => {
+                let name = walk.plan().nodes()[node].name();
+                (format!("{}/{name}", self.session).into(), walk.run(node).count, 0)
+            }
+            None => (Arc::clone(&self.session), self.state.turn(), index),
+        }
+    }
+
+    /// Gives up what is under way for a call, and ends the task that works for it.
+    pub(super) async fn abandon(&mut self, call_id: ToolCallId) -> Result<(), EngineError> {
+        if let Some(work) = self.at_work.remove(&call_id) {
+            work.abort();
+        }
+        self.shared.end_part(task_of_call(call_id)).await
+    }
+
+    /// Ends what works for calls that were given up while no one was there to end it: when a person
+    /// answered, or when the process died that had given them up.
+    pub(super) async fn end_given_up(&mut self) -> Result<(), EngineError> {
+        let Assignee::Workflow(flow) = &self.assignee else { return Ok(()) };
+        if !flow.has_parts() {
+            return Ok(());
+        }
+        let id = self.state.id();
+        let store = &self.shared.parts.store;
+        let living = load::blocking(store, move |store| living_sub_agents(store, id)).await?;
+        for row in living {
+            let is_needed =
+                self.state.calls().all().iter().any(|call| task_of_call(call.id()) == row.id);
+            if !is_needed {
+                self.shared.end_part(row.id).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Has a sub-agent work on the side.
-    pub(super) fn open_session(&mut self, call_id: ToolCallId) {
+    pub(super) fn open_session(&mut self, call_id: ToolCallId, deadline: Option<Timestamp>) {
         let Some(order) = self.session_order(call_id) else { return };
-        self.tools.spawn(session::attend(Arc::clone(&self.shared), order));
+        let attend = session::attend(Arc::clone(&self.shared), order, deadline);
+        let work = self.tools.spawn(attend);
+        self.at_work.insert(call_id, work);
     }
 
     fn session_order(&self, call_id: ToolCallId) -> Option<SessionOrder> {
@@ -135,11 +197,24 @@ impl Worker {
         let (index, call) = calls.index(call_id).zip(calls.get(call_id))?;
         let agent = call.tool.as_ref()?.sub_agent()?;
         let order = self.state.task().order();
+        let (assignee, session) = match &self.assignee {
+            Assignee::Agent(closure) => {
+                let place = format!("{}.{}", self.state.turn(), index + 1);
+                (Assignee::Agent(closure.sub_agent(&agent)?), place)
+            }
+            Assignee::Workflow(flow) => {
+                let walk = self.state.walk()?;
+                let node = walk.node_of(call_id)?;
+                let planned = &walk.plan().nodes()[node].node;
+                let place = format!("{}.{}", planned.name, walk.run(node).count);
+                (flow.assignee_of(planned)?, place)
+            }
+        };
         Some(SessionOrder {
             call_id,
             parent: order.id,
-            closure: self.closure.sub_agent(&agent)?,
-            session: format!("{}/{}.{}/{agent}", self.session, self.state.turn(), index + 1).into(),
+            assignee,
+            session: format!("{}/{session}/{agent}", self.session).into(),
             description: session::description(call.arguments()),
             class: order.class.clone(),
             retention_days: order.retention_days,
@@ -148,16 +223,18 @@ impl Worker {
 
     /// Looks on the side after a sub-agent that waits for a person.
     pub(super) fn watch_session(&mut self, call_id: ToolCallId) {
-        self.tools.spawn(session::watch(Arc::clone(&self.shared), call_id));
+        let work = self.tools.spawn(session::watch(Arc::clone(&self.shared), call_id));
+        self.at_work.insert(call_id, work);
     }
 
     /// Waits on the side for the time of a call's next attempt.
     pub(super) fn wait_for_tool(&mut self, call_id: ToolCallId, until: Timestamp) {
         let shared = Arc::clone(&self.shared);
-        self.tools.spawn(async move {
+        let work = self.tools.spawn(async move {
             sleep_until(&shared, until).await;
             Ok(Command::RetryTool(RetryTool { call_id }))
         });
+        self.at_work.insert(call_id, work);
     }
 }
 
@@ -173,16 +250,43 @@ fn with_sub_agents(listed: Arc<Toolbox>, sub_agents: &[Arc<Tool>]) -> Arc<Toolbo
     if sub_agents.is_empty() { listed } else { Arc::new(listed.joined(sub_agents)) }
 }
 
-/// The tools that the agent may use. An agent without tools asks no one.
-async fn tools_of(
+/// The tools that an agent may use.
+fn tools_named(closure: &Closure) -> &[ToolPattern] {
+    closure.llm().map_or(&[], |llm| &llm.tools)
+}
+
+/// What there is of these tools, tried again where what is wrong may pass.
+async fn tools_in_time(
     shared: &Shared,
-    closure: &Closure,
+    patterns: &[ToolPattern],
     place: Place<'_>,
 ) -> Result<Arc<Toolbox>, ToolsUnavailable> {
-    match closure.llm() {
-        Some(llm) if !llm.tools.is_empty() => shared.parts.tools.toolbox(&llm.tools, place).await,
-        Some(_) | None => Ok(Arc::default()),
+    let mut entropy = Entropy::from_seed(shared.parts.entropy.seed());
+    let mut retries = 0;
+    loop {
+        match tools_of(shared, patterns, place).await {
+            Err(error)
+                if error.failure.category == ErrorCategory::Transient
+                    && retries < LISTING_RETRIES_MAX =>
+            {
+                tokio::time::sleep(retry::wait(retries, None, &mut entropy)).await;
+                retries += 1;
+            }
+            listed => return listed,
+        }
     }
+}
+
+/// What there is of these tools. Where none is named, no one is asked.
+async fn tools_of(
+    shared: &Shared,
+    patterns: &[ToolPattern],
+    place: Place<'_>,
+) -> Result<Arc<Toolbox>, ToolsUnavailable> {
+    if patterns.is_empty() {
+        return Ok(Arc::default());
+    }
+    shared.parts.tools.toolbox(patterns, place).await
 }
 
 /// Passes on what a model says while it says it.

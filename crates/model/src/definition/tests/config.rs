@@ -51,6 +51,24 @@ fn settings_say_what_they_allow() {
             "notify: {on_review: {webhok: x}}\n",
             "1:22: unknown field \"webhok\" in notify.on_review, did you mean \"webhook\"?",
         ),
+        (
+            "notify: {on_review: {webhook: example.com}}\n",
+            "1:31: notify.on_review.webhook must be an address that starts with http:// or \
+             https://, or with ${NAME} for what an environment variable holds",
+        ),
+        (
+            "notify: {on_review: {command: []}}\n",
+            "1:31: notify.on_review.command must begin with the name of a program",
+        ),
+        (
+            "notify: {on_review: {command: \"tell 'me\"}}\n",
+            "1:31: notify.on_review.command: has a quote that is not closed: '",
+        ),
+        (
+            "notify: {on_review: {command: 3}}\n",
+            "1:31: notify.on_review.command must be a text, or a list of texts: a program and its \
+             arguments, found the number 3",
+        ),
     ] {
         check("polity.yaml", text, &[expected]);
     }
@@ -136,9 +154,9 @@ fn retention_goes_by_class_then_status() {
         (None, RetentionStatus::Failed, 14),
         (None, RetentionStatus::Completed, 7),
     ] {
-        assert_eq!(policy.days(class, status), days, "{class:?} {status:?}");
+        assert_eq!(policy.rule(class, status).days(), days, "{class:?} {status:?}");
     }
-    assert_eq!(RetentionPolicy::default().days(None, RetentionStatus::Cancelled), 7);
+    assert_eq!(RetentionPolicy::default().rule(None, RetentionStatus::Cancelled).days(), 7);
     for (text, expected) in [
         (
             "by_status: {complete: 3}\n",

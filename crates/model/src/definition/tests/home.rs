@@ -1,13 +1,9 @@
 //! The rules between files, and how names are found.
 
-use super::{check_in, home};
-use crate::definition::{Home, Lookup, Problem};
+use super::{check_in, home, shown};
+use crate::definition::Lookup;
 
 const CLI: &str = "kind: cli\nname: a\nexecutable_path: x\n";
-
-fn shown(home: &Home) -> Vec<String> {
-    home.problems.iter().map(Problem::to_string).collect()
-}
 
 fn llm(name: &str, lines: &str) -> String {
     format!(
@@ -56,7 +52,7 @@ fn a_file_is_found_under_both_of_its_names() {
 
 #[test]
 fn a_name_belongs_to_one_file() {
-    let workflow = "name: a\npatterns: [react]\nagents: {x: b}\n";
+    let workflow = "name: a\npatterns: [react]\nagents: {agent: b}\n";
     let b = ("agents/b.yaml", "kind: cli\nname: b\nexecutable_path: x\n");
     let json = "{\"kind\": \"cli\", \"name\": \"a\", \"executable_path\": \"x\"}";
     let home =
@@ -85,7 +81,7 @@ fn a_name_belongs_to_one_file() {
 #[test]
 fn names_are_found_or_suggested() {
     let broken = "kind: cli\nname: broken\n";
-    let workflow = "name: flow\npatterns: [react]\nagents: {x: a}\n";
+    let workflow = "name: flow\npatterns: [react]\nagents: {agent: a}\n";
     let home = home([
         ("agents/a.yaml", CLI),
         ("agents/broken.yaml", broken),

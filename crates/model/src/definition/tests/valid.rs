@@ -9,7 +9,7 @@ store: {durability: relaxed}
 server: {listen: "127.0.0.1:7070", public_url: null, default_agent: writer, auth: {tokens_file: tokens}}
 limits: {concurrent_tasks: 64, input_bytes: 10485760, output_bytes: 104857600, sub_agent_depth: 4}
 redaction: {emails: true, patterns: ["[0-9]{16}"]}
-notify: {on_review: {command: notify-send, webhook: "https://example.com/hook"}}
+notify: {on_review: {command: [notify-send, Polity], webhook: "https://example.com/${HOOK}"}}
 "#,
     ),
     (
@@ -122,7 +122,7 @@ artifacts: ["*.md"]
         r#"
 name: newsroom
 nodes:
-  zeta: {type: agent, agent: writer, input: "{{ input }}", inputs: [topic], outputs: [draft]}
+  zeta: {type: agent, agent: writer, sub_agents: [greeter], input: "{{ input }}", inputs: [topic], outputs: [draft]}
   route: {type: condition, expression: "size(last) > 10"}
   ask: {type: human, question: "Good?\n{{ last }}", deadline_seconds: 60, default_action: reject}
   fan: {type: parallel, branches: [beta, alpha], join: first}
@@ -139,7 +139,8 @@ max_iterations: 9
     ),
     (
         "workflows/simple.yaml",
-        "name: simple\npatterns: [react, reflection]\nagents: {actor: writer, critic: greeter}\n",
+        "name: simple\npatterns: [react, reflection]\nrounds: 2\n\
+         agents: {agent: writer, generator: writer, critic: greeter}\n",
     ),
     (
         "schedules/nightly.yaml",

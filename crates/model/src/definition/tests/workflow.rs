@@ -30,7 +30,10 @@ checkpoints: [fan]
 "#,
         &[],
     );
-    check("patterns: [react, reflection]\nagents: {actor: writer}\n", &[]);
+    check(
+        "patterns: [react, reflection]\nagents: {agent: writer, generator: writer, critic: writer}\n",
+        &[],
+    );
 }
 
 #[test]
@@ -61,8 +64,8 @@ fn nodes_say_what_they_allow() {
         ),
         (
             "{type: agent, agent: writer, tool: x/y}",
-            "2:41: unknown field \"tool\" in nodes.a; allowed: type, agent, input, inputs, outputs, \
-             idempotent, max_retries, timeout_seconds",
+            "2:41: unknown field \"tool\" in nodes.a; allowed: type, agent, input, sub_agents, inputs, \
+             outputs, idempotent, max_retries, timeout_seconds",
         ),
         ("{type: tool}", "2:12: missing field \"nodes.a.tool\""),
         ("{type: tool, tool: x/*}", "2:31: nodes.a.tool: \"x/*\" is not a tool: write server/tool"),
@@ -89,8 +92,7 @@ fn nodes_say_what_they_allow() {
         ),
         (
             "{type: parallel, branches: [a]}",
-            "2:12: the workflow runs in a circle, a -> a, without a limit: give one of these edges \
-             max_loops",
+            "2:40: nodes.a.branches[0]: \"a\" cannot be a branch of itself",
         ),
         (
             "{type: parallel, branches: [a], join: frist}",
@@ -129,13 +131,15 @@ fn edges_make_a_graph_without_unlimited_circles() {
         ("[{from: a, to: b}, {from: a, to: c}, {from: b, to: d}, {from: c, to: d}]", vec![]),
         (
             "[{from: a, to: b}, {from: b, to: c}]",
-            vec!["6:3: no way leads from \"a\" to the node \"d\""],
+            vec![
+                "6:3: no way leads from \"a\" to the node \"d\": draw an edge to it, or take it out",
+            ],
         ),
         (
             "[{from: a, to: b}]",
             vec![
-                "5:3: no way leads from \"a\" to the node \"c\"",
-                "6:3: no way leads from \"a\" to the node \"d\"",
+                "5:3: no way leads from \"a\" to the node \"c\": draw an edge to it, or take it out",
+                "6:3: no way leads from \"a\" to the node \"d\": draw an edge to it, or take it out",
             ],
         ),
         (
@@ -233,14 +237,83 @@ fn the_parts_must_fit_together() {
             "2:12: patterns[0]: unknown value \"reflect\", did you mean \"reflection\"?",
         ),
         (
-            "patterns: [react]\nagents: {x: writr}\n".to_owned(),
-            "3:13: agents.x: there is no agent \"writr\", did you mean \"writer\"?",
+            "patterns: [react]\nagents: {agent: writr}\n".to_owned(),
+            "3:17: agents.agent: there is no agent \"writr\", did you mean \"writer\"?",
         ),
         (
-            "patterns: [react]\nagents: {x: writer}\nentry_point: a\n".to_owned(),
+            "patterns: [react]\nagents: {agent: writer}\nentry_point: a\n".to_owned(),
             "4:14: \"entry_point\" has a meaning only with nodes",
         ),
     ] {
         check(&text, &[expected]);
     }
+}
+
+const SERVERS: (&str, &str) = (
+    "config/mcp_servers.yaml",
+    "servers: [{name: web, transport: sse, config: {url: \"http://localhost:1/sse\"}}]\n",
+);
+
+#[test]
+fn slips_in_conditions_and_templates_are_problems_of_the_file() {
+    for (node, expected) in [
+        (
+            r#"{type: agent, agent: writer, input: "{{ inptu }}"}"#,
+            "3:48: nodes.a.input: the State has no \"inptu\", did you mean \"input\"?",
+        ),
+        (
+            r#"{type: agent, agent: writer, input: "{{ nodes.aa.output }}"}"#,
+            "3:48: nodes.a.input: nodes.aa: there is no node \"aa\", did you mean \"a\"?",
+        ),
+        (
+            r#"{type: agent, agent: writer, input: "{{ nodes.a.outptu }}"}"#,
+            "3:48: nodes.a.input: nodes.a has no \"outptu\", did you mean \"output\"?",
+        ),
+        (
+            r#"{type: agent, agent: writer, input: "{{ input | uper }}"}"#,
+            "3:48: nodes.a.input: there is no filter \"uper\"; there are steps and those of \
+             https://docs.rs/minijinja/latest/minijinja/filters/",
+        ),
+        (
+            r#"{type: condition, expression: "nodes.a.result == ''"}"#,
+            "3:42: nodes.a.expression: nodes.a has no \"result\"; it has output and json",
+        ),
+        (
+            r#"{type: condition, expression: "size(last"}"#,
+            "3:42: nodes.a.expression: not an expression: missing ')' at character 10",
+        ),
+        (
+            r#"{type: condition, expression: "size(last) >"}"#,
+            "3:42: nodes.a.expression: not an expression: unexpected end at character 13",
+        ),
+        (
+            r#"{type: condition, expression: "nodes.b.output == ''"}"#,
+            "3:42: nodes.a.expression: nodes.b: there is no node \"b\"; allowed: a",
+        ),
+        (
+            r#"{type: human, question: "{{ nodes.b.output }}"}"#,
+            "3:36: nodes.a.question: nodes.b: there is no node \"b\"; allowed: a",
+        ),
+        (
+            r#"{type: tool, tool: web/get, arguments: {url: "{{ metadta.url }}"}}"#,
+            "3:57: nodes.a.arguments.url: the State has no \"metadta\", did you mean \"metadata\"?",
+        ),
+        (
+            r#"{type: tool, tool: web/get, arguments: {in: [1, {url: "x{{ nodes.b.output }}"}]}}"#,
+            "3:66: nodes.a.arguments.in[1].url: nodes.b: there is no node \"b\"; allowed: a",
+        ),
+        (
+            r#"{type: tool, tool: web/get, arguments: {url: "{{ last "}}"#,
+            "3:57: nodes.a.arguments.url: not a template: unexpected end of input, expected end of \
+             variable block",
+        ),
+    ] {
+        let text = format!("name: flow\n\nnodes: {{a: {node}}}\nentry_point: a\n");
+        check_in("workflows/flow.yaml", &text, [WRITER, SERVERS], &[expected]);
+    }
+    check(
+        &format!("{NODES}edges: [{{from: a, to: b, condition: \"routing_ky == 'x'\"}}]\n"),
+        &["8:37: edges[0].condition: the State has no \"routing_ky\", did you mean \
+             \"routing_key\"?"],
+    );
 }

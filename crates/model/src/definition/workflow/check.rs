@@ -1,11 +1,16 @@
 //! The rules of a workflow: names that exist, every node reachable, no circle without a limit.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use super::file::{EdgeFile, EdgeTargetFile, MAX_ITERATIONS_DEFAULT, NodeFile, WorkflowFile};
-use super::{Edge, EdgeTarget, NodeKind, WorkflowDefinition, WorkflowNode};
+use super::patterns::{self, PatternGraph};
+use super::{
+    Edge, EdgeTarget, NodeKind, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowDefinition,
+    WorkflowNode, WorkflowPattern,
+};
 use crate::definition::checker::{Checker, Reference};
-use crate::definition::graph;
 use crate::definition::path::Path;
 use crate::definition::problem::Finding;
 use crate::name::Name;
@@ -51,19 +56,28 @@ impl WorkflowFile {
         for (index, node) in checkpoints.iter().enumerate() {
             known.check(node, &checkpoints_path.index(index), checker);
         }
+        for node in nodes.iter().flatten() {
+            known.check_read_by(node, checker);
+        }
+        let patterns = self.patterns.unwrap_or_default();
+        let agents = self.agents.unwrap_or_default();
+        let from_patterns =
+            if has_nodes { None } else { expand(&patterns, &agents, self.rounds, checker) };
         let workflow = WorkflowDefinition {
             name: name?,
-            patterns: self.patterns.unwrap_or_default(),
-            agents: self.agents.unwrap_or_default(),
+            patterns,
+            agents,
+            rounds: self.rounds,
             nodes: nodes.into_iter().collect::<Option<_>>()?,
             edges: edges.into_iter().collect::<Option<_>>()?,
             entry_point,
             checkpoints,
             max_iterations: self.max_iterations.unwrap_or(MAX_ITERATIONS_DEFAULT),
+            from_patterns,
         };
         // What follows from a wrong edge or node is not worth telling.
         if checker.is_clean() {
-            check_graph(&workflow, checker);
+            super::check_graph::check_graph(&workflow, checker);
         }
         Some(workflow)
     }
@@ -91,7 +105,42 @@ impl WorkflowFile {
             let path = root.field(field);
             checker.refuse_unless(has_nodes || checker.is_empty(&path), &path, "with nodes");
         }
+        let rounds_path = root.field("rounds");
+        checker.refuse_unless(has_patterns && !has_nodes, &rounds_path, "with patterns");
+        if self.rounds.is_some_and(|rounds| rounds.get() > REFLECTION_ROUNDS_MAX) {
+            let message = format!("rounds must be from 1 to {REFLECTION_ROUNDS_MAX}");
+            checker.report(&rounds_path, Finding::new(message));
+        }
         has_nodes
+    }
+}
+
+/// What patterns expand to, once every role has an agent.
+fn expand(
+    patterns: &[WorkflowPattern],
+    agents: &BTreeMap<Name, Name>,
+    rounds: Option<NonZeroU32>,
+    checker: &mut Checker,
+) -> Option<Arc<PatternGraph>> {
+    let root = Path::root();
+    // An agent or a pattern that could not be read has been told of, and so has an empty list.
+    let agents_path = root.field("agents");
+    if !checker.is_there(&agents_path) || checker.is_empty(&agents_path) {
+        return None;
+    }
+    if checker.has_wrong_items(&root.field("patterns")) {
+        return None;
+    }
+    patterns::check_roles(patterns, agents, checker);
+    if !checker.is_clean() {
+        return None;
+    }
+    match patterns::expand(patterns, agents, rounds.map_or(REFLECTION_ROUNDS, NonZeroU32::get)) {
+        Ok(graph) => graph.map(Arc::new),
+        Err(error) => {
+            checker.report(&root.field("patterns"), Finding::new(error.to_string()));
+            None
+        }
     }
 }
 
@@ -110,6 +159,47 @@ impl Known<'_> {
             checker.report(path, Finding::new(message).one_of(name.as_str(), self.names));
         }
     }
+
+    /// The nodes whose outputs a condition or template reads.
+    fn check_read<'n>(
+        &self,
+        nodes: impl Iterator<Item = &'n str>,
+        path: &Path,
+        checker: &mut Checker,
+    ) {
+        for node in nodes {
+            let is_known = self.names.iter().any(|name| name.as_str() == node)
+                || checker.is_there(&Path::root().field("nodes").field(node));
+            if !is_known {
+                let message = format!("{path}: nodes.{node}: there is no node \"{node}\"");
+                checker.report(path, Finding::new(message).one_of(node, self.names));
+            }
+        }
+    }
+
+    fn check_read_by(&self, node: &WorkflowNode, checker: &mut Checker) {
+        let path = Path::root().field("nodes").field(node.name.as_str());
+        match &node.kind {
+            NodeKind::Agent { input: Some(input), .. }
+            | NodeKind::Workflow { input: Some(input), .. } => {
+                self.check_read(input.nodes_named(), &path.field("input"), checker);
+            }
+            NodeKind::Tool { arguments, .. } => {
+                for (place, reading) in arguments.readings(&path.field("arguments")) {
+                    self.check_read(reading.nodes.iter().map(String::as_str), &place, checker);
+                }
+            }
+            NodeKind::Condition { expression } => {
+                self.check_read(expression.nodes_named(), &path.field("expression"), checker);
+            }
+            NodeKind::Human { question, .. } => {
+                self.check_read(question.nodes_named(), &path.field("question"), checker);
+            }
+            NodeKind::Agent { input: None, .. }
+            | NodeKind::Workflow { input: None, .. }
+            | NodeKind::Parallel { .. } => {}
+        }
+    }
 }
 
 fn check_node(
@@ -124,6 +214,7 @@ fn check_node(
         NodeFile::Agent(file) => NodeKind::Agent {
             agent: checker.require(&path.field("agent"), file.agent)?,
             input: file.input,
+            sub_agents: file.sub_agents.unwrap_or_default(),
         },
         NodeFile::Tool(file) => NodeKind::Tool {
             tool: checker.require(&path.field("tool"), file.tool)?,
@@ -163,8 +254,9 @@ fn check_node(
         },
     };
     match &kind {
-        NodeKind::Agent { agent, .. } => {
+        NodeKind::Agent { agent, sub_agents, .. } => {
             checker.refer(path.field("agent"), Reference::Agent(agent.clone()));
+            check_sub_agents(agent, sub_agents, &path.field("sub_agents"), checker);
         }
         NodeKind::Tool { tool, .. } => {
             checker.refer(path.field("tool"), Reference::Server(tool.server().to_owned()));
@@ -183,6 +275,19 @@ fn check_node(
         max_retries: common.max_retries,
         timeout_seconds: common.timeout_seconds,
     })
+}
+
+/// The agents that a node's agent may hand work to.
+fn check_sub_agents(agent: &Name, sub_agents: &[Name], path: &Path, checker: &mut Checker) {
+    checker.refuse_repeats(path, sub_agents);
+    for (index, sub_agent) in sub_agents.iter().enumerate() {
+        let place = path.index(index);
+        if sub_agent == agent {
+            let message = format!("{place}: \"{agent}\" cannot hand work to itself");
+            checker.report(&place, Finding::new(message));
+        }
+        checker.refer(place, Reference::Agent(sub_agent.clone()));
+    }
 }
 
 fn check_edge(
@@ -214,64 +319,8 @@ fn check_edge(
         }
         None => None,
     };
+    if let Some(condition) = &file.condition {
+        known.check_read(condition.nodes_named(), &path.field("condition"), checker);
+    }
     Some(Edge { from: from?, to: to?, condition: file.condition, max_loops: file.max_loops })
-}
-
-/// Every node can be reached, and every circle has an edge that says how often it may be taken.
-fn check_graph(workflow: &WorkflowDefinition, checker: &mut Checker) {
-    let Some(entry_point) = &workflow.entry_point else { return };
-    let numbers: BTreeMap<&Name, usize> =
-        workflow.nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
-    // Every name was found to be there, so the fallback is never taken.
-    let number = |name: &Name| numbers.get(name).copied().unwrap_or(0);
-    let mut all = vec![Vec::new(); workflow.nodes.len()];
-    let mut unlimited = all.clone();
-    for (index, node) in workflow.nodes.iter().enumerate() {
-        if let NodeKind::Parallel { branches, .. } = &node.kind {
-            all[index].extend(branches.iter().map(number));
-            unlimited[index].extend(branches.iter().map(number));
-        }
-    }
-    for edge in &workflow.edges {
-        let from = number(&edge.from);
-        all[from].extend(edge.to.nodes().map(number));
-        if edge.max_loops.is_none() {
-            unlimited[from].extend(edge.to.nodes().map(number));
-        }
-    }
-    let reached = graph::reachable(&all, number(entry_point));
-    let nodes_path = Path::root().field("nodes");
-    for node in workflow.nodes.iter().zip(&reached).filter(|(_, r)| !**r).map(|(node, _)| node) {
-        let name = &node.name;
-        let message = format!("no way leads from \"{entry_point}\" to the node \"{name}\"");
-        checker.report_key(&nodes_path.field(name.as_str()), Finding::new(message));
-    }
-    for circle in graph::cycles(&unlimited) {
-        let names: Vec<&str> =
-            circle.iter().map(|node| workflow.nodes[*node].name.as_str()).collect();
-        let message = format!(
-            "the workflow runs in a circle, {}, without a limit: give one of these edges max_loops",
-            graph::circle_in_words(names)
-        );
-        let place = closing_edge(workflow, &circle).unwrap_or_else(Path::root);
-        checker.report(&place, Finding::new(message));
-    }
-}
-
-/// The edge that leads from the last node of a circle back to its first.
-fn closing_edge(workflow: &WorkflowDefinition, circle: &[usize]) -> Option<Path> {
-    let (first, last) = (circle.first()?, circle.last()?);
-    let (first, last) = (&workflow.nodes[*first].name, &workflow.nodes[*last].name);
-    let closes = |edge: &Edge| {
-        edge.max_loops.is_none() && edge.from == *last && edge.to.nodes().any(|to| to == first)
-    };
-    let edge = workflow.edges.iter().position(closes);
-    let edges = Path::root().field("edges");
-    // A circle may also be closed by a parallel node that has itself as a branch.
-    Some(
-        edge.map_or_else(
-            || Path::root().field("nodes").field(last.as_str()),
-            |edge| edges.index(edge),
-        ),
-    )
 }

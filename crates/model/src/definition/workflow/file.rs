@@ -8,13 +8,17 @@ use std::num::{NonZeroU32, NonZeroU64};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
-use serde_json::{Map, Value};
 
-use super::{Join, ReviewAction, WorkflowPattern};
+use super::{
+    ArgumentTemplates, Join, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, ReviewAction,
+    WorkflowPattern,
+};
 use crate::definition::canonical;
+use crate::definition::expression::Expression;
 use crate::definition::nonzero_u32;
 use crate::definition::ordered::Ordered;
-use crate::definition::value::{Expression, Template, Text, ToolName};
+use crate::definition::template::Template;
+use crate::definition::value::{Text, ToolName};
 use crate::name::Name;
 
 pub(super) const MAX_ITERATIONS_DEFAULT: NonZeroU32 = nonzero_u32(50);
@@ -32,6 +36,10 @@ pub(crate) struct WorkflowFile {
     /// Which agent plays which role in the patterns.
     #[schemars(with = "Option<Ordered<Name, Name>>")]
     pub(super) agents: Option<BTreeMap<Name, Name>>,
+    /// How often the pattern `reflection` criticises and rewrites.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = REFLECTION_ROUNDS_MAX), extend("default" = REFLECTION_ROUNDS))]
+    pub(super) rounds: Option<NonZeroU32>,
     /// The steps by name. Results of steps that run at once are merged in this order.
     pub(super) nodes: Option<Ordered<Name, NodeFile>>,
     /// The ways from step to step. A step without a way on ends the workflow.
@@ -125,6 +133,10 @@ node_file!(
         agent: Name,
         /// A template for what the agent is given; the newest message unless given.
         input: Template,
+        /// Agents that this step's agent may hand work to, besides its own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("default" = [], "uniqueItems" = true))]
+        sub_agents: Vec<Name>,
     }
 );
 node_file!(
@@ -134,7 +146,7 @@ node_file!(
         #[schemars(required)]
         tool: ToolName,
         /// Its arguments; texts in them are templates.
-        arguments: Map<String, Value>,
+        arguments: ArgumentTemplates,
     }
 );
 node_file!(

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use self::layout::ranks;
 use self::text::one_line;
 use super::{Edge, EdgeTarget, Join, NodeKind, WorkflowDefinition, WorkflowNode};
+use crate::machine::node::NodeState;
 use crate::name::Name;
 
 /// What a picture is written in.
@@ -52,11 +53,26 @@ pub enum NodeMark {
     Waiting,
     /// It failed.
     Failed,
+    /// It is not needed, or no way leads to it any more.
+    Skipped,
 }
 
 impl NodeMark {
     /// Every mark, in the order of the legend.
-    pub const ALL: [Self; 4] = [Self::Done, Self::Running, Self::Waiting, Self::Failed];
+    pub const ALL: [Self; 5] =
+        [Self::Done, Self::Running, Self::Waiting, Self::Failed, Self::Skipped];
+
+    /// The mark of a node in this state. One that has not begun has none.
+    pub fn of(state: NodeState) -> Option<Self> {
+        match state {
+            NodeState::Waiting => None,
+            NodeState::Running => Some(Self::Running),
+            NodeState::Asking => Some(Self::Waiting),
+            NodeState::Done => Some(Self::Done),
+            NodeState::Failed => Some(Self::Failed),
+            NodeState::Dropped | NodeState::Skipped => Some(Self::Skipped),
+        }
+    }
 
     /// The mark in a word, because not everyone tells the colours apart.
     pub fn label(self) -> &'static str {
@@ -65,33 +81,24 @@ impl NodeMark {
             Self::Running => "running",
             Self::Waiting => "waiting",
             Self::Failed => "failed",
+            Self::Skipped => "skipped",
         }
     }
 
     fn colours(self) -> Colours {
-        let (fill, line) = match self {
-            Self::Done => ("#d3f3dd", "#1a7f37"),
-            Self::Running => ("#d6e9ff", "#0969da"),
-            Self::Waiting => ("#fff1c2", "#9a6700"),
-            Self::Failed => ("#ffdfdc", "#cf222e"),
+        let (fill, line, text) = match self {
+            Self::Done => ("#d3f3dd", "#1a7f37", DARK_TEXT),
+            Self::Running => ("#d6e9ff", "#0969da", DARK_TEXT),
+            Self::Waiting => ("#fff1c2", "#9a6700", DARK_TEXT),
+            Self::Failed => ("#ffdfdc", "#cf222e", DARK_TEXT),
+            Self::Skipped => ("#ffffff", "#d1d9e0", "#6e7781"),
         };
-        Colours { fill, line, text: DARK_TEXT }
+        Colours { fill, line, text }
     }
 }
 
 /// The marks of nodes by name. A node without one is drawn plainly.
 pub type NodeMarks = BTreeMap<Name, NodeMark>;
-
-/// The workflow has no nodes to draw.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the workflow \"{workflow}\" has patterns and no nodes, and what its patterns expand to is not \
-     drawn yet"
-)]
-pub struct NothingToDraw {
-    /// The workflow.
-    pub workflow: Name,
-}
 
 const DARK_TEXT: &str = "#1f2328";
 /// Grey that can be told from white and from black.
@@ -192,36 +199,39 @@ impl PictureNode<'_> {
 
 impl WorkflowDefinition {
     /// Draws the workflow, with a mark on each node that has one.
-    pub fn draw(&self, format: GraphFormat, marks: &NodeMarks) -> Result<String, NothingToDraw> {
-        let picture =
-            self.picture(marks).ok_or_else(|| NothingToDraw { workflow: self.name.clone() })?;
-        Ok(match format {
+    ///
+    /// A workflow of patterns is drawn as what they expand to.
+    pub fn draw(&self, format: GraphFormat, marks: &NodeMarks) -> String {
+        let picture = self.picture(marks);
+        match format {
             GraphFormat::Svg => svg::write(&picture),
             GraphFormat::Mermaid => mermaid::write(&picture),
             GraphFormat::Dot => dot::write(&picture),
-        })
+        }
     }
 
-    fn picture<'a>(&'a self, marks: &NodeMarks) -> Option<Picture<'a>> {
+    fn picture<'a>(&'a self, marks: &NodeMarks) -> Picture<'a> {
+        let graph = self.expanded();
         let numbers: BTreeMap<&Name, usize> =
-            self.nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
-        let entry = *numbers.get(self.entry_point.as_ref()?)?;
-        let nodes: Vec<_> = self.nodes.iter().map(|node| self.picture_node(node, marks)).collect();
+            graph.nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
+        // Every name was found to be there when the file was read, so the fallback is never taken.
+        let entry = numbers.get(graph.entry_point).copied().unwrap_or(0);
+        let nodes: Vec<_> = graph.nodes.iter().map(|node| self.picture_node(node, marks)).collect();
         let mut edges = Vec::new();
-        // Every name was found to be there when the file was read, so that nothing is left out.
+        // For the same reason nothing is left out.
         let mut add = |from: &Name, to: &Name, kind: EdgeKind, labels: Vec<String>| {
             if let (Some(&from), Some(&to)) = (numbers.get(from), numbers.get(to)) {
                 edges.push(PictureEdge { from, to, kind, labels });
             }
         };
-        for node in &self.nodes {
+        for node in graph.nodes {
             if let NodeKind::Parallel { branches, .. } = &node.kind {
                 for branch in branches {
                     add(&node.name, branch, EdgeKind::Branch, Vec::new());
                 }
             }
         }
-        for edge in &self.edges {
+        for edge in graph.edges {
             match &edge.to {
                 EdgeTarget::Node(to) => add(&edge.from, to, EdgeKind::Way, edge.labels(None)),
                 EdgeTarget::ByRoutingKey { nodes, default } => {
@@ -243,7 +253,7 @@ impl WorkflowDefinition {
             }
         }
         let is_marked = nodes.iter().any(|node| node.mark.is_some());
-        Some(Picture { workflow: self.name.as_str(), nodes, edges, entry, is_marked })
+        Picture { workflow: self.name.as_str(), nodes, edges, entry, is_marked }
     }
 
     fn picture_node<'a>(&self, node: &'a WorkflowNode, marks: &NodeMarks) -> PictureNode<'a> {

@@ -25,6 +25,7 @@ impl WorkflowDefinition {
             name: Some(self.name.clone()),
             patterns: Some(self.patterns.clone()),
             agents: Some(self.agents.clone()),
+            rounds: self.rounds,
             nodes: if self.nodes.is_empty() { None } else { Some(Ordered(nodes)) },
             edges: Some(self.edges.iter().map(Edge::to_file).collect()),
             entry_point: self.entry_point.clone(),
@@ -44,9 +45,14 @@ impl WorkflowNode {
             timeout_seconds: self.timeout_seconds,
         };
         match self.kind.clone() {
-            NodeKind::Agent { agent, input } => NodeFile::Agent(
-                AgentNodeFile { agent: Some(agent), input, ..Default::default() }
-                    .with_common(common),
+            NodeKind::Agent { agent, input, sub_agents } => NodeFile::Agent(
+                AgentNodeFile {
+                    agent: Some(agent),
+                    input,
+                    sub_agents: if sub_agents.is_empty() { None } else { Some(sub_agents) },
+                    ..Default::default()
+                }
+                .with_common(common),
             ),
             NodeKind::Tool { tool, arguments } => NodeFile::Tool(
                 ToolNodeFile { tool: Some(tool), arguments: Some(arguments), ..Default::default() }

@@ -33,6 +33,16 @@ impl Calls {
         self.calls.extend(message.tool_calls().iter().map(Told::new));
     }
 
+    /// One more call, of a node: others may be under way.
+    pub(super) fn add(&mut self, call: &ToolCall) {
+        self.calls.push(Told::new(call));
+    }
+
+    /// Nothing more is told of a call.
+    pub(super) fn remove(&mut self, id: ToolCallId) {
+        self.calls.retain(|call| call.id != id);
+    }
+
     pub(super) fn find(&mut self, id: ToolCallId) -> Option<&mut Told> {
         self.calls.iter_mut().find(|call| call.id == id)
     }

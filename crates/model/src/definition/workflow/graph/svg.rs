@@ -14,6 +14,7 @@ const MARGIN: f64 = 24.0;
 /// The space above the nodes, for the title and for the arrow to the entry.
 const HEAD: f64 = 64.0;
 const LEGEND_HEIGHT: f64 = 48.0;
+const LEGEND_WIDTH: f64 = 500.0;
 const ARROW: f64 = 8.0;
 
 const NAME_SIZE: f64 = 14.0;
@@ -145,7 +146,8 @@ impl Canvas {
     fn new(picture: &Picture<'_>, layout: &Layout) -> Self {
         let title = format!("Workflow {}", picture.workflow);
         let legend = if picture.is_marked { LEGEND_HEIGHT } else { 0.0 };
-        let title_width = width(&title, NAME_SIZE).max(if picture.is_marked { 400.0 } else { 0.0 });
+        let title_width =
+            width(&title, NAME_SIZE).max(if picture.is_marked { LEGEND_WIDTH } else { 0.0 });
         let page_width = layout.width.max(title_width.ceil()) + 2.0 * MARGIN;
         let page_height = HEAD + layout.height + legend + MARGIN;
         // A picture that is narrower than its title stands in the middle.

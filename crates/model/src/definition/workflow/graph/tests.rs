@@ -47,7 +47,7 @@ fn workflow(text: &str) -> WorkflowDefinition {
 }
 
 fn drawn(workflow: &WorkflowDefinition, format: GraphFormat) -> String {
-    workflow.draw(format, &NodeMarks::new()).unwrap()
+    workflow.draw(format, &NodeMarks::new())
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn marks_have_colours_words_and_a_legend() {
         ("first".parse().unwrap(), NodeMark::Done),
         ("second".parse().unwrap(), NodeMark::Waiting),
     ]);
-    let texts = FORMATS.map(|format| chain.draw(format, &marks).unwrap());
+    let texts = FORMATS.map(|format| chain.draw(format, &marks));
     insta::assert_snapshot!(texts.join("\n"));
     for (format, text) in FORMATS.into_iter().zip(texts) {
         for mark in NodeMark::ALL {
@@ -84,12 +84,18 @@ fn marks_have_colours_words_and_a_legend() {
 }
 
 #[test]
-fn a_workflow_of_patterns_is_not_drawn() {
-    let patterns = workflow("{name: p, patterns: [react], agents: {actor: greeter}}");
+fn patterns_are_drawn_as_what_they_expand_to() {
+    let patterns = workflow(
+        "{name: p, patterns: [react, reflection], rounds: 1, \
+         agents: {agent: finder, generator: writer, critic: editor}}",
+    );
     for format in FORMATS {
-        let nothing = patterns.draw(format, &NodeMarks::new()).unwrap_err();
-        assert!(nothing.to_string().contains("what its patterns expand to is not drawn yet"));
+        let text = drawn(&patterns, format);
+        for node in ["react", "generate", "critique_1", "refine_1", "result"] {
+            assert!(text.contains(node), "{text}");
+        }
     }
+    insta::assert_snapshot!(drawn(&patterns, GraphFormat::Mermaid));
 }
 
 #[test]

@@ -1,0 +1,131 @@
+//! `polity task checkpoints` and `polity task show --at N`: the points that one can return to.
+
+use polity_engine::checkpoints::checkpoints as checkpoints_of;
+use polity_engine::runtime::Beginning;
+use polity_model::checkpoint::Checkpoint;
+use polity_model::ids::TaskId;
+use polity_model::message::Message;
+use polity_model::trace::shorten;
+use polity_store::{Store, TaskRow};
+
+use crate::app::App;
+use crate::args::TaskArgs;
+use crate::error::{CliError, CliResult};
+use crate::exit::Exit;
+use crate::view::message::spoken;
+use crate::view::{harmless, print_json, say, style, table, task as view};
+
+/// The most checkpoints that an error names.
+const NAMED_MAX: usize = 20;
+
+/// How much of a message is shown; the rest is in the JSON form.
+const MESSAGE_CHARACTERS_MAX: usize = 200;
+
+pub(crate) fn checkpoints(app: &App, args: &TaskArgs) -> CliResult {
+    let store = app.reader()?;
+    let id = app.task_row(&store, &args.id)?.id;
+    let checkpoints = checkpoints_of_task(&store, id)?;
+    if app.json() {
+        print_json(&checkpoints)?;
+    } else if checkpoints.is_empty() {
+        say!("no checkpoints")?;
+    } else {
+        let rows = checkpoints.iter().map(|checkpoint| {
+            let messages = checkpoint.state.messages.len();
+            [
+                checkpoint.sequence.to_string(),
+                checkpoint.position.clone(),
+                messages.to_string(),
+                view::time(checkpoint.created_at),
+            ]
+        });
+        say!("{}", table(["SEQUENCE", "POSITION", "MESSAGES", "TAKEN"], rows))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The checkpoints of a task, with their States.
+pub(crate) fn checkpoints_of_task(
+    store: &dyn Store,
+    id: TaskId,
+) -> Result<Vec<Checkpoint>, CliError> {
+    checkpoints_of(Beginning::of(store, id)?)
+        .map_err(|broken| CliError::not_found(format!("task {id}: {broken}")))
+}
+
+/// Shows one checkpoint of a task.
+pub(super) fn show(app: &App, store: &dyn Store, row: &TaskRow, number: u32) -> CliResult {
+    must_exist(store, row, number)?;
+    let mut checkpoints = checkpoints_of_task(store, row.id)?.into_iter();
+    let checkpoint = checkpoints.find(|checkpoint| checkpoint.sequence == number);
+    let checkpoint = checkpoint.ok_or_else(|| {
+        CliError::not_found(format!("checkpoint {number} of task {} cannot be read", row.id))
+    })?;
+    if app.json() {
+        print_json(&checkpoint)?;
+    } else {
+        say!("{}", details(&checkpoint))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Says which checkpoints there are, where this one is not among them.
+pub(super) fn must_exist(store: &dyn Store, row: &TaskRow, number: u32) -> Result<(), CliError> {
+    let there = store.checkpoints(row.id)?;
+    if there.iter().any(|checkpoint| checkpoint.sequence == number) {
+        return Ok(());
+    }
+    let id = row.id;
+    let error = CliError::not_found(format!("task {id} has no checkpoint {number}"));
+    if there.is_empty() {
+        return Err(error.hint("it has none yet: one is taken after each step of a task"));
+    }
+    let first = there.iter().take(NAMED_MAX);
+    let mut names: Vec<_> =
+        first.map(|known| format!("{} ({})", known.sequence, known.node)).collect();
+    if there.len() > NAMED_MAX {
+        names.push(format!("and so on to {}", there.len() - 1));
+    }
+    Err(error.hint(format!("there are {}", names.join(", "))))
+}
+
+/// A checkpoint with everything about it, the conversation shortened.
+fn details(checkpoint: &Checkpoint) -> String {
+    let field = |name: &str, value: &str| format!("{} {value}", style::dim(&format!("{name:12}")));
+    let state = &checkpoint.state;
+    let mut lines = vec![
+        field("task", &checkpoint.task_id.to_string()),
+        field("checkpoint", &style::label(&checkpoint.sequence.to_string())),
+        field("position", &checkpoint.position),
+        field("taken", &view::time(checkpoint.created_at)),
+    ];
+    if checkpoint.awaiting_human {
+        let answered = checkpoint.human_feedback.is_some();
+        lines.push(field("waits", if answered { "no more: answered" } else { "for a person" }));
+    }
+    if let Some(feedback) = &checkpoint.human_feedback {
+        let message = feedback.message.as_ref().map(|text| format!(": {text}"));
+        let told = format!("{} by {}{}", feedback.action, feedback.by, message.unwrap_or_default());
+        lines.push(field("feedback", &harmless(&told)));
+        for (path, value) in &feedback.state_updates {
+            lines.push(field("", &harmless(&format!("{path} = {value}"))));
+        }
+    }
+    lines.push(field("agent", state.current_agent.as_str()));
+    if let Some(key) = &state.routing_key {
+        lines.push(field("routing_key", &harmless(key)));
+    }
+    if let Some(action) = &state.next_action {
+        lines.push(field("next_action", &harmless(action)));
+    }
+    for (index, (name, value)) in state.metadata.iter().enumerate() {
+        let label = if index == 0 { "metadata" } else { "" };
+        let value = shorten(&format!("{name} = {value}"), MESSAGE_CHARACTERS_MAX);
+        lines.push(field(label, &harmless(&value)));
+    }
+    let messages = state.messages.messages();
+    lines.push(field("messages", &messages.len().to_string()));
+    let short = |message: &Message| format!("  {}", spoken(message, Some(MESSAGE_CHARACTERS_MAX)));
+    lines.extend(messages.iter().map(short));
+    lines.join("\n")
+}

@@ -1,0 +1,62 @@
+//! `polity task diff`: where two tasks part.
+
+use polity_engine::comparison::{Comparison, Run};
+use polity_model::task::ForkedFrom;
+use polity_model::trace::shorten;
+use serde::Serialize;
+
+use crate::app::App;
+use crate::args::DiffArgs;
+use crate::error::CliResult;
+use crate::exit::Exit;
+use crate::view::comparison::told;
+use crate::view::{print_json, say};
+
+/// How much of an input is told with a task.
+const INPUT_CHARACTERS_MAX: usize = 48;
+
+/// One of the two tasks.
+#[derive(Serialize)]
+struct Side<'a> {
+    task_id: String,
+    assigned_agent: &'a str,
+    description: String,
+    status: String,
+    steps: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forked_from: Option<ForkedFrom>,
+}
+
+/// The answer for programs.
+#[derive(Serialize)]
+struct Answer<'a> {
+    a: Side<'a>,
+    b: Side<'a>,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
+pub(crate) fn diff(app: &App, args: &DiffArgs) -> CliResult {
+    let store = app.reader()?;
+    let (a, b) = (app.task_row(&store, &args.a)?, app.task_row(&store, &args.b)?);
+    let (a, b) = (Run::of(&store, a.id)?, Run::of(&store, b.id)?);
+    let comparison = Comparison::of(&a, &b);
+    if app.json() {
+        print_json(&Answer { a: side(&a), b: side(&b), comparison: &comparison })?;
+    } else {
+        say!("{}", told(&a, &b, &comparison))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn side(run: &Run) -> Side<'_> {
+    let task = &run.task;
+    Side {
+        task_id: task.id.to_string(),
+        assigned_agent: task.assigned_agent.as_str(),
+        description: shorten(&task.description, INPUT_CHARACTERS_MAX),
+        status: task.status.to_string(),
+        steps: run.steps.len(),
+        forked_from: task.forked_from,
+    }
+}

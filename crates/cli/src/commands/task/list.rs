@@ -1,0 +1,51 @@
+//! `polity task list`: what was asked for, and on request what it was divided into.
+
+use polity_store::{Store, TaskFilter};
+
+use crate::app::App;
+use crate::args::TaskListArgs;
+use crate::error::CliResult;
+use crate::exit::Exit;
+use crate::view::task::{Column, list as listed};
+use crate::view::{print_json, say};
+
+pub(crate) fn list(app: &App, args: TaskListArgs) -> CliResult {
+    let store = app.reader()?;
+    let parent = args.parent.as_ref().map(|id| app.task_row(&store, id)).transpose()?;
+    let with_parts = args.parts || parent.is_some();
+    let is_narrowed = !args.status.is_empty() || args.agent.is_some();
+    let filter = TaskFilter {
+        statuses: args.status,
+        assigned_agent: args.agent,
+        parent: parent.map(|row| row.id),
+        roots_only: !with_parts,
+        limit: Some(args.limit),
+        ..TaskFilter::default()
+    };
+    let (mut tasks, mut parts) = (Vec::new(), Vec::new());
+    let mut exit = Exit::Done;
+    for row in store.task_rows(&filter)? {
+        match app.task(&store, &row) {
+            Ok(task) => {
+                tasks.push(task);
+                parts.push(store.tree(row.id)?.tasks.saturating_sub(1));
+            }
+            // One that cannot be read must not hide the others.
+            Err(error) => {
+                error.print(app.json());
+                exit = Exit::Failed;
+            }
+        }
+    }
+    if app.json() {
+        print_json(&tasks)?;
+    } else if !tasks.is_empty() {
+        let column = if with_parts { Column::Parent } else { Column::Parts(&parts) };
+        say!("{}", listed(&tasks, &column))?;
+    } else if is_narrowed && !with_parts {
+        say!("no tasks; --parts looks at the parts of tasks too")?;
+    } else {
+        say!("no tasks")?;
+    }
+    Ok(exit)
+}

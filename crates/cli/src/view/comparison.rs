@@ -1,0 +1,176 @@
+//! Two runs side by side, for people.
+
+use polity_engine::comparison::{Comparison, Difference, Intervention, Run, Step, StepDifference};
+use polity_model::definition::Digest;
+use polity_model::event::PinKind;
+use polity_model::task::ForkedFrom;
+use polity_model::trace::shorten;
+use serde_json::Value;
+
+use super::task::short;
+use super::{count, harmless, style, table};
+
+/// How much of each side of a difference is shown.
+const SIDE_CHARACTERS_MAX: usize = 300;
+
+/// How much of a step is shown beside that of the other run.
+const CELL_CHARACTERS_MAX: usize = 48;
+
+/// What is the same, where they part, and what follows.
+pub(crate) fn told(a: &Run, b: &Run, comparison: &Comparison) -> String {
+    let mut lines = vec![heading("a", a), heading("b", b)];
+    if let Some(ForkedFrom { task_id, checkpoint }) = comparison.shared {
+        let from = short(task_id);
+        lines.push(format!("both have the history of {from} up to checkpoint {checkpoint}"));
+    }
+    lines.push(String::new());
+    if comparison.same {
+        lines.push(format!("the runs are the same: {}", same(a, b, comparison)));
+        return lines.join("\n");
+    }
+    lines.push(format!("the same: {}", same(a, b, comparison)));
+    for difference in &comparison.differences {
+        match difference {
+            Difference::Definition { kind, name, a, b } => {
+                let what = format!("the {} {name} differs:", kind_in_words(*kind));
+                lines.extend(both(&what, &digest(a.as_ref()), &digest(b.as_ref())));
+            }
+            Difference::Field { field, a, b } => {
+                lines.extend(both(&format!("{} differs:", in_words(field)), &text(a), &text(b)));
+            }
+            Difference::Step(difference) => {
+                let first = comparison.first_difference.as_ref();
+                if first == Some(difference) {
+                    let StepDifference { step, a: one, b: other } = difference;
+                    let what = format!("they part at step {step}:");
+                    lines.extend(both(&what, &side(one.as_ref()), &side(other.as_ref())));
+                    lines.extend(rest(a, b, *step));
+                }
+            }
+        }
+    }
+    lines.join("\n")
+}
+
+fn heading(side: &str, run: &Run) -> String {
+    let task = &run.task;
+    let origin = task.forked_from.map(|ForkedFrom { task_id, checkpoint }| {
+        format!(", forked from {} at checkpoint {checkpoint}", short(task_id))
+    });
+    format!(
+        "{} {} {} {}, {}{}",
+        style::dim(side),
+        style::label(&short(task.id)),
+        task.assigned_agent,
+        style::status(task.status, &task.status.to_string()),
+        count(run.steps.len(), "step"),
+        origin.unwrap_or_default()
+    )
+}
+
+/// What both have in common, counted.
+fn same(a: &Run, b: &Run, comparison: &Comparison) -> String {
+    let differs = |name: &str| {
+        let mut differences = comparison.differences.iter();
+        differences.any(|difference| match difference {
+            Difference::Field { field, .. } => *field == name,
+            Difference::Definition { .. } | Difference::Step(_) => false,
+        })
+    };
+    let definitions = a.pins.iter().filter(|pin| b.pins.contains(pin)).count();
+    let mut same = vec![count(definitions, "definition")];
+    for (field, is_there) in [
+        ("input", true),
+        ("parameters", !a.task.parameters.is_empty()),
+        ("steps", true),
+        ("status", true),
+        ("result", a.task.result.is_some()),
+        ("error", a.task.error.is_some()),
+    ] {
+        if field == "steps" {
+            same.push(count(comparison.common_steps, "step"));
+        } else if is_there && !differs(field) {
+            same.push(field.to_owned());
+        }
+    }
+    same.join(", ")
+}
+
+/// Both sides of one difference, below each other.
+fn both(what: &str, a: &str, b: &str) -> [String; 3] {
+    let side = |name: &str, text: &str| {
+        format!("  {} {}", style::dim(name), harmless(&shorten(text, SIDE_CHARACTERS_MAX)))
+    };
+    [what.to_owned(), side("a", a), side("b", b)]
+}
+
+/// The steps after the one at which they part, side by side.
+fn rest(a: &Run, b: &Run, after: usize) -> Option<String> {
+    let most = a.steps.len().max(b.steps.len());
+    let rows = (after..most).map(|index| {
+        let (one, other) = (a.steps.get(index), b.steps.get(index));
+        let cell = |step: Option<&Step>| harmless(&shorten(&side(step), CELL_CHARACTERS_MAX));
+        let sign = if one == other { "=" } else { "≠" };
+        [format!("  {}", index + 1), sign.to_owned(), cell(one), cell(other)]
+    });
+    (after < most).then(|| table(["  STEP", "", "A", "B"], rows))
+}
+
+/// One step on one line.
+fn side(step: Option<&Step>) -> String {
+    match step {
+        None => "(nothing)".to_owned(),
+        Some(Step::Node { node, output, routing_key, failure, interventions }) => {
+            let mut parts = vec![node.to_string()];
+            parts.extend(interventions.iter().map(|done| format!("[{}]", intervention(done))));
+            parts.extend(routing_key.as_ref().map(|key| format!("-> {key}")));
+            let failure = failure.as_ref();
+            parts.extend(failure.map(|why| format!("failed: {}: {}", why.code, why.error)));
+            let output = output.as_ref().map(|output| format!(": {output}"));
+            parts.join(" ") + &output.unwrap_or_default()
+        }
+        Some(Step::Message { role, content, tool_calls }) => {
+            let asked = tool_calls
+                .iter()
+                .map(|call| format!(" [{} {}]", call.tool, Value::Object(call.arguments.clone())));
+            format!("{}: {content}{}", role.label(), asked.collect::<String>())
+        }
+        Some(Step::Intervention(done)) => format!("[{}]", intervention(done)),
+    }
+}
+
+fn intervention(done: &Intervention) -> String {
+    let set = done.set.iter().map(|(path, value)| format!("set {path}={value}"));
+    let decided = done.action.iter().chain(&done.message).cloned();
+    decided.chain(set).collect::<Vec<_>>().join(", ")
+}
+
+fn kind_in_words(kind: PinKind) -> &'static str {
+    match kind {
+        PinKind::Agent => "agent",
+        PinKind::Workflow => "workflow",
+        PinKind::Script => "script",
+    }
+}
+
+fn digest(digest: Option<&Digest>) -> String {
+    digest.map_or_else(|| "(not there)".to_owned(), |digest| digest.to_string()[..12].to_owned())
+}
+
+fn in_words(field: &str) -> &str {
+    match field {
+        "assigned_agent" => "who does it",
+        "input" => "the input",
+        "parameters" => "what was given as parameters",
+        "metadata" => "the metadata",
+        other => other,
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "(none)".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}

@@ -1,0 +1,23 @@
+//! What was said, for people.
+
+use polity_model::message::Message;
+use polity_model::trace::shorten;
+use serde_json::Value;
+
+use super::{harmless, style};
+
+/// One message, with who said it; of a long one so many characters, on one line.
+pub(crate) fn spoken(message: &Message, characters_max: Option<usize>) -> String {
+    let calls: Vec<_> = message
+        .tool_calls()
+        .iter()
+        .map(|call| format!("[{} {}]", call.name(), Value::Object(call.arguments.clone())))
+        .collect();
+    let text = [message.content().to_owned(), calls.join(" ")].join(" ");
+    let text = match characters_max {
+        Some(most) => shorten(text.trim(), most),
+        None => text.trim().to_owned(),
+    };
+    let role = style::dim(&format!("{:10}", message.role().label()));
+    format!("{role} {}", harmless(&text).replace('\n', "\n           "))
+}

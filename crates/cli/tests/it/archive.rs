@@ -1,0 +1,311 @@
+//! Tasks as files: exported, imported, damaged.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use polity_model::definition::Digest;
+use serde_json::{Value, json};
+
+use crate::reviews::{asked, counted};
+use crate::sandbox::{Said, Sandbox};
+use crate::sub_agents::{DIGS, ONE, home};
+use crate::tools;
+
+fn export(sandbox: &Sandbox, id: &str, folder: &str) -> PathBuf {
+    let out = sandbox.file(folder);
+    let said = sandbox.polity(&["task", "export", id, "--out", out.to_str().unwrap()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    out
+}
+
+fn import(sandbox: &Sandbox, folder: &Path) -> Said {
+    sandbox.polity(&["task", "import", folder.to_str().unwrap()])
+}
+
+/// Every file below a folder with its bytes.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(next) = waiting.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else {
+                let bytes = fs::read(&path).unwrap();
+                found.insert(path.strip_prefix(folder).unwrap().to_owned(), bytes);
+            }
+        }
+    }
+    found
+}
+
+/// A home with nothing but the settings: what a task needs of definitions it brings along.
+fn bare() -> Sandbox {
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "");
+    sandbox
+}
+
+/// Imports into a new home, and holds everything there against where it came from.
+fn there_and_back(from: &Sandbox, id: &str) -> Sandbox {
+    let out = export(from, id, "out");
+    let to = bare();
+    let said = import(&to, &out);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(files(&export(&to, id, "again")), files(&out));
+    for task in from.tasks() {
+        let id = task["id"].as_str().unwrap();
+        for what in ["show", "trace", "checkpoints"] {
+            for args in [["task", what, id].as_slice(), &["task", what, id, "--json"]] {
+                assert_eq!(to.polity(args).out, from.polity(args).out, "{args:?}");
+            }
+        }
+    }
+    to
+}
+
+#[test]
+fn a_task_with_sub_agents_survives_the_way_there_and_back() {
+    let from = home("", ONE, DIGS);
+    let (task, _) = from.json(&["run", "boss", "go", "--param", "x=0.1", "--class", "c"]);
+    let id = task["id"].as_str().unwrap();
+    let to = there_and_back(&from, id);
+    let folder = from.file("out").join("tasks").join(id);
+    let read = |name: &str| -> Value {
+        serde_json::from_slice(&fs::read(folder.join(name)).unwrap()).unwrap()
+    };
+    assert_eq!(read("task.json"), from.json(&["task", "show", id]).0);
+    assert_eq!(read("trace.json"), from.json(&["task", "trace", id]).0);
+    let (checkpoints, _) = from.json(&["task", "checkpoints", id]);
+    assert_eq!(read("checkpoint_000.json"), checkpoints[0]);
+    assert_eq!(files(&from.file("out/tasks")).len(), 8);
+    // What it spent was spent in the other home.
+    assert_eq!(to.polity(&["cost"]).out, "no model has been called yet\n");
+    assert_eq!(to.json(&["task", "show", id]).0["total_usage"], task["total_usage"]);
+
+    // A part is exported with the whole, and brings the whole when it is imported.
+    let (sessions, _) = from.json(&["session", "list"]);
+    let part = sessions[0]["session_id"].as_str().unwrap();
+    let said = from.polity(&["task", "export", part, "--out", "elsewhere"]);
+    assert!(said.code == 2 && said.err.contains(id), "{said:?}");
+    let other = bare();
+    let said = import(&other, &from.file("out").join("tasks").join(part));
+    assert_eq!((said.code, other.tasks().len()), (0, 2), "{said:?}");
+}
+
+#[test]
+fn a_task_with_tools_survives_the_way_there_and_back() {
+    let from = tools::home("", "{}", &[]);
+    tools::calls(
+        &from,
+        &json!([{"tool": "kit/echo", "arguments": {"text": "hi"}}, {"tool": "kit/nothing"}]),
+    );
+    let (task, code) = from.json(&["run", "worker", "go"]);
+    assert_eq!(code, 0, "{task}");
+    there_and_back(&from, task["id"].as_str().unwrap());
+}
+
+#[test]
+fn a_task_that_waits_for_a_person_goes_on_in_another_home() {
+    let (from, id) = asked();
+    let out = export(&from, &id, "out");
+    let to = bare();
+    fs::create_dir_all(to.file("config")).unwrap();
+    fs::copy(from.file("config/mcp_servers.yaml"), to.file("config/mcp_servers.yaml")).unwrap();
+    assert_eq!(import(&to, &out).code, 0);
+    assert_eq!(to.json(&["review", "list"]).0, from.json(&["review", "list"]).0);
+    assert_eq!(counted(&to, "a"), 0);
+    let said = to.polity(&["review", "approve", &id]);
+    assert_eq!((said.code, said.out.as_str()), (0, "it said: counted\n"), "{said:?}");
+    assert_eq!((counted(&to, "a"), counted(&from, "a")), (1, 0));
+    // What has gone on here is not what was exported.
+    let again = import(&to, &out);
+    assert_eq!(again.code, 1, "{again:?}");
+    assert!(again.err.contains("it has gone on here since it was exported"), "{again:?}");
+}
+
+#[test]
+fn a_task_that_runs_is_exported_as_it_is_and_can_be_resumed_elsewhere() {
+    let from = Sandbox::new();
+    let mut child = from.start(&["run", "greeter", "slow"]);
+    let id = from.wait_for_status("running");
+    let out = export(&from, &id, "out");
+    let task = out.join("tasks").join(&id).join("task.json");
+    let exported: Value = serde_json::from_slice(&fs::read(task).unwrap()).unwrap();
+    assert_eq!((&exported["status"], &exported["interrupted"]), (&json!("running"), &json!(false)));
+    let to = bare();
+    let said = import(&to, &out);
+    assert!(said.code == 0 && said.out.contains("interrupted"), "{said:?}");
+    let interrupted = || to.json(&["task", "show", &id]).0["interrupted"].clone();
+    assert_eq!(interrupted(), true);
+    let again = export(&to, &id, "again");
+    let task = again.join("tasks").join(&id).join("task.json");
+    assert!(fs::read_to_string(task).unwrap().contains("\"interrupted\": true"));
+    let said = import(&bare(), &again);
+    assert_eq!(said.code, 0, "{said:?}");
+    let mut resumed = to.start(&["task", "resume", &id]);
+    to.wait_until("someone works on it", || (interrupted() == false).then_some(()));
+    for (home, child) in [(&to, &mut resumed), (&from, &mut child)] {
+        assert_eq!(home.polity(&["task", "cancel", &id]).code, 0);
+        assert_eq!(child.wait().unwrap().code(), Some(4));
+    }
+}
+
+#[test]
+fn importing_twice_changes_nothing() {
+    let from = home("", ONE, DIGS);
+    let (task, _) = from.json(&["run", "boss", "go"]);
+    let id = task["id"].as_str().unwrap();
+    let out = export(&from, id, "out");
+    let to = bare();
+    let ids = |(answer, code): (Value, i32), name: &str| {
+        assert_eq!(code, 0);
+        answer[name].as_array().unwrap().len()
+    };
+    let args = ["task", "import", out.to_str().unwrap()];
+    assert_eq!(ids(to.json(&args), "imported"), 2);
+    assert_eq!(ids(to.json(&args), "present"), 2);
+    assert!(import(&to, &out).out.contains("is here already, as it is there"));
+    assert_eq!(to.tasks().len(), 2);
+    // Where it comes from it is too.
+    assert_eq!(ids(from.json(&args), "present"), 2);
+}
+
+#[test]
+fn an_export_is_replaced_only_on_request() {
+    let sandbox = Sandbox::new();
+    let (task, _) = sandbox.json(&["run", "greeter", "Ada"]);
+    let id = task["id"].as_str().unwrap();
+    let out = export(&sandbox, id, "out");
+    let before = files(&out);
+    let stray = out.join("tasks").join(id).join("checkpoint_077.json");
+    fs::write(&stray, "{}").unwrap();
+    let args = ["task", "export", id, "--out", out.to_str().unwrap()];
+    let refused = sandbox.polity(&args);
+    assert!(refused.code == 1 && refused.err.contains("--force"), "{refused:?}");
+    assert!(stray.exists());
+    assert_eq!(sandbox.polity(&[&args[..], &["--force"]].concat()).code, 0);
+    assert_eq!(files(&out), before);
+    let unknown = sandbox.polity(&["task", "export", "ffffffff", "--out", "x"]);
+    assert!(unknown.code == 1 && unknown.err.contains("there is no task"), "{unknown:?}");
+    assert!(!sandbox.file("x").exists());
+}
+
+/// Damages a copy of an archive, and expects that nothing of it is imported and the file is named.
+fn refused(to: &Sandbox, archive: &Path, file: &Path, bytes: Option<&[u8]>) -> String {
+    let original = fs::read(archive.join(file)).unwrap();
+    match bytes {
+        Some(bytes) => fs::write(archive.join(file), bytes).unwrap(),
+        None => fs::remove_file(archive.join(file)).unwrap(),
+    }
+    let said = import(to, archive);
+    fs::write(archive.join(file), original).unwrap();
+    assert_eq!(said.code, 1, "{}: {said:?}", file.display());
+    let name = file.file_name().unwrap().to_str().unwrap();
+    assert!(said.err.contains(name), "{name} is not named: {said:?}");
+    assert!(said.err.contains("nothing was imported"), "{said:?}");
+    assert!(!to.file("data").exists(), "something was made for {name}");
+    said.err
+}
+
+#[test]
+fn a_damaged_archive_is_refused_and_the_file_is_named() {
+    let from = home("", ONE, DIGS);
+    let (task, _) = from.json(&["run", "boss", "go"]);
+    let out = export(&from, task["id"].as_str().unwrap(), "out");
+    let to = bare();
+    for (file, bytes) in &files(&out) {
+        let missing = refused(&to, &out, file, None);
+        assert!(missing.contains("the file is missing"), "{missing}");
+        for length in [0, 1, bytes.len() / 2, bytes.len() - 1] {
+            refused(&to, &out, file, Some(&bytes[..length]));
+        }
+        // A digit changes a time, an id or a number; or a letter, where there is no digit.
+        let place = bytes.len() / 2
+            + bytes[bytes.len() / 2..].iter().position(u8::is_ascii_alphanumeric).unwrap();
+        let mut changed = bytes.clone();
+        changed[place] = if changed[place] == b'1' { b'2' } else { b'1' };
+        let told = refused(&to, &out, file, Some(&changed));
+        assert!(told.contains(", line "), "{told}");
+    }
+    let said = import(&to, &out);
+    assert_eq!((said.code, to.tasks().len()), (0, 2), "{said:?}");
+}
+
+/// Writes a journal anew, with lines of one's own and a digest that fits.
+fn forge(text: &str, change: impl Fn(usize, Value) -> Option<Value>) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut forged = lines[0].to_owned() + "\n";
+    let mut events = 0;
+    for (index, line) in lines[1..lines.len() - 1].iter().enumerate() {
+        if let Some(mut line) = change(index + 2, serde_json::from_str(line).unwrap()) {
+            events += 1;
+            line["sequence"] = json!(events);
+            forged += &line.to_string();
+            forged.push('\n');
+        }
+    }
+    let digest = Digest::of(forged.as_bytes());
+    forged + &json!({"events": events, "sha256": digest}).to_string() + "\n"
+}
+
+#[test]
+fn a_history_that_cannot_have_been_is_refused_by_its_line() {
+    let from = Sandbox::new();
+    let (task, _) = from.json(&["run", "greeter", "Ada"]);
+    let id = task["id"].as_str().unwrap();
+    let out = export(&from, id, "out");
+    let file = Path::new("tasks").join(id).join("journal.jsonl");
+    let text = fs::read_to_string(out.join(&file)).unwrap();
+    let place = |kind: &str| text.lines().position(|line| line.contains(kind)).unwrap() + 1;
+    let (started, called) = (place("task_started"), place("model_called"));
+    let to = bare();
+    let try_it = |forged: String| refused(&to, &out, &file, Some(forged.as_bytes()));
+
+    // The store's rules: a task completes only after it has started.
+    let told = try_it(forge(&text, |line, event| (line != started).then_some(event)));
+    assert!(told.contains("this cannot have happened here"), "{told}");
+    // The engine's rules: a model answers what it was asked.
+    let told = try_it(forge(&text, |line, event| (line != called).then_some(event)));
+    let answered = place("model_answered") - 1;
+    assert!(told.contains(&format!("line {answered}: this cannot have happened here")), "{told}");
+    // What could have happened, and did not.
+    let untrue = forge(&text, |_, event| {
+        let forged = event.to_string().replace("Hello, Ada.", "Hello, Eve.");
+        Some(serde_json::from_str(&forged).unwrap())
+    });
+    fs::write(out.join(&file), untrue).unwrap();
+    let said = import(&to, &out);
+    fs::write(out.join(&file), &text).unwrap();
+    let told = "checkpoint_000.json, line 13: this does not agree with the journal";
+    assert!(said.code == 1 && said.err.contains(told), "{said:?}");
+    let mut definitions: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    for json in definitions["definitions"].as_object_mut().unwrap().values_mut() {
+        *json = json!(json.as_str().unwrap().replace("greet", "insult"));
+    }
+    let rest: Vec<&str> = text.lines().skip(1).collect();
+    let told = try_it(format!("{definitions}\n{}\n", rest.join("\n")));
+    assert!(told.contains("line 1: the definition"), "{told}");
+    // A checkpoint that never was.
+    let stray = file.with_file_name("checkpoint_077.json");
+    fs::write(out.join(&stray), "{}").unwrap();
+    assert!(refused(&to, &out, &stray, Some(b"{}")).contains("no such checkpoint"));
+}
+
+#[test]
+fn a_folder_without_an_export_is_told_apart_from_a_damaged_one() {
+    let sandbox = bare();
+    sandbox.write("empty/tasks/.hidden/x", "");
+    sandbox.write("strange/tasks/notes/x", "");
+    for (folder, told) in [
+        ("nowhere", "there is no exported task"),
+        ("empty", "there is no exported task"),
+        ("config", "there is no exported task"),
+        ("strange", "named by a task's id"),
+    ] {
+        let said = import(&sandbox, &sandbox.file(folder));
+        assert!(said.code == 1 && said.err.contains(told), "{said:?}");
+    }
+}

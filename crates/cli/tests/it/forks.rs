@@ -1,0 +1,207 @@
+//! `polity task fork` and `polity task show --at`: going back to a checkpoint, and going on from it
+//! another way.
+
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+
+const WORKFLOW: &str = "
+name: story
+entry_point: draft
+nodes:
+  draft: {type: agent, agent: echo, input: 'Draft of {{ input }}', outputs: [draft]}
+  tone: {type: condition, expression: \"has(metadata.tone) ? metadata.tone : 'plain'\"}
+  plain: {type: agent, agent: echo, input: 'Plainly, {{ metadata.draft }}'}
+  grand: {type: agent, agent: echo, input: 'Grandly, {{ metadata.draft }}'}
+edges:
+  - {from: draft, to: tone}
+  - {from: tone, to: {plain: plain, grand: grand}}
+";
+
+/// A home with a workflow whose agents say what they are given.
+pub(crate) fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("workflows/story.yaml", WORKFLOW);
+    let agent = "name: echo\nkind: llm\nrole: Echo\nsystem_prompt: Echo.\n\
+                 llm_config: {provider: scripted, script: echo}\n";
+    sandbox.write("agents/echo.yaml", agent);
+    sandbox.write("scripts/echo.yaml", "rules: []\ndefault: {reply: '$input'}\n");
+    sandbox
+}
+
+/// Runs the workflow, and gives the task's id.
+pub(crate) fn run(sandbox: &Sandbox, input: &str) -> String {
+    let (task, code) = sandbox.json(&["run", "story", input]);
+    assert_eq!(code, 0, "{task}");
+    task["id"].as_str().unwrap().to_owned()
+}
+
+/// Forks a task at its first checkpoint, in another tone.
+pub(crate) fn grand(sandbox: &Sandbox, id: &str) -> Value {
+    let set = ["--set", "metadata.tone=grand"];
+    let (fork, code) = sandbox.json(&[&["task", "fork", id, "--from", "0"], &set[..]].concat());
+    assert_eq!(code, 0, "{fork}");
+    fork
+}
+
+fn count(sandbox: &Sandbox, text: &str) -> usize {
+    let store = polity_store::SqliteStore::open(
+        &sandbox.file("data/polity.db"),
+        polity_store::Access::ReadOnly,
+    );
+    let (store, mut all) = (store.unwrap(), Vec::new());
+    let mut after = polity_model::event::Position::default();
+    loop {
+        use polity_store::Store;
+        let headers = store.headers_after(after, 1000).unwrap();
+        let Some(last) = headers.last() else { break };
+        after = last.position;
+        for header in headers {
+            let before = polity_model::event::Sequence(header.sequence.0 - 1);
+            let events = store.events(&header.stream, before).unwrap();
+            all.push(serde_json::to_string(&events[0].event).unwrap());
+        }
+    }
+    all.iter().filter(|event| event.contains(text)).count()
+}
+
+#[test]
+fn a_fork_goes_on_from_a_checkpoint_with_another_state() {
+    let sandbox = sandbox();
+    let id = run(&sandbox, "rain");
+    let (first, _) = sandbox.json(&["task", "show", &id]);
+    assert_eq!(first["result"], "Plainly, Draft of rain");
+    assert!(first.get("forked_from").is_none(), "{first}");
+    let fork = grand(&sandbox, &id);
+    assert_eq!(fork["result"], "Grandly, Draft of rain");
+    assert_eq!(fork["forked_from"], json!({"task_id": id, "checkpoint": 0}));
+    assert_ne!(fork["id"], first["id"]);
+    let (unchanged, _) = sandbox.json(&["task", "show", &id]);
+    assert_eq!(unchanged, first);
+    let shown = sandbox.polity(&["task", "show", fork["id"].as_str().unwrap()]);
+    let origin = format!("forked from {} at checkpoint 0", &id[..8]);
+    assert!(shown.out.contains(&origin), "{shown:?}");
+}
+
+#[test]
+fn a_fork_shows_its_steps_and_ends_as_a_run_does() {
+    let sandbox = sandbox();
+    let id = run(&sandbox, "rain");
+    let fork = ["task", "fork", &id, "--from", "0"];
+    let said = sandbox.polity(&fork);
+    assert_eq!((said.code, said.out.as_str()), (0, "Plainly, Draft of rain\n"), "{said:?}");
+    assert!(said.err.contains("plain"), "{said:?}");
+    let said = sandbox.polity(&[&fork[..], &["--set", "metadata.tone=sour"]].concat());
+    assert_eq!(said.code, 1, "no edge fits: {said:?}");
+}
+
+#[test]
+fn a_fork_stores_nothing_of_its_beginning_again() {
+    let sandbox = sandbox();
+    let id = run(&sandbox, "a long and winding tale");
+    let said = "\"content\":\"Draft of a long and winding tale\"";
+    let before = count(&sandbox, said);
+    assert!(before > 0);
+    let fork = grand(&sandbox, &id);
+    assert_eq!(count(&sandbox, said), before, "the shared message is not stored again");
+    let (checkpoints, _) = sandbox.json(&["task", "checkpoints", fork["id"].as_str().unwrap()]);
+    let messages = checkpoints[0]["state"]["messages"].as_array().unwrap();
+    assert_eq!(messages[1]["content"], "Draft of a long and winding tale");
+}
+
+#[test]
+fn an_agent_s_task_is_forked_too() {
+    let sandbox = Sandbox::new();
+    let (task, _) = sandbox.json(&["run", "greeter", "Ada"]);
+    let id = task["id"].as_str().unwrap();
+    let set = "messages=think";
+    let (fork, code) = sandbox.json(&["task", "fork", id, "--from", "0", "--set", set]);
+    assert_eq!(code, 0, "{fork}");
+    assert_eq!(fork["result"], "thought", "{fork}");
+    assert_eq!(fork["forked_from"]["task_id"], task["id"]);
+}
+
+#[test]
+fn a_detached_fork_goes_on_by_itself() {
+    let sandbox = sandbox();
+    let id = run(&sandbox, "rain");
+    let said = sandbox.polity(&["task", "fork", &id, "--from", "0", "--detach"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let fork = said.out.trim();
+    let waited = sandbox.polity(&["task", "wait", fork]);
+    assert_eq!((waited.code, waited.out.as_str()), (0, "Plainly, Draft of rain\n"), "{waited:?}");
+}
+
+#[test]
+fn a_fork_is_recorded_and_replayed() {
+    let sandbox = sandbox();
+    let id = run(&sandbox, "rain");
+    let fork = ["task", "fork", &id, "--from", "0", "--set", "metadata.tone=grand"];
+    let said = sandbox.polity(&[&fork[..], &["--record", "fork.yaml"]].concat());
+    assert_eq!(said.code, 0, "{said:?}");
+    let said = sandbox.polity(&[&fork[..], &["--replay", "fork.yaml"]].concat());
+    assert_eq!((said.code, said.out.as_str()), (0, "Grandly, Draft of rain\n"), "{said:?}");
+}
+
+#[test]
+fn what_cannot_be_forked_is_told_and_makes_no_task() {
+    let sandbox = sandbox();
+    let id = run(&sandbox, "rain");
+    let fails = |args: &[&str], code: i32, words: &str| {
+        let said = sandbox.polity(&[&["task", "fork"], args].concat());
+        assert_eq!((said.code, said.out.as_str()), (code, ""), "{said:?}");
+        assert!(said.err.contains(words), "{words}: {said:?}");
+    };
+    fails(&["0000", "--from", "0"], 1, "there is no task 0000");
+    fails(&[&id, "--from", "9"], 1, "has no checkpoint 9");
+    fails(&[&id, "--from", "9"], 1, "there are 0 (draft), 1 (tone), 2 (plain)");
+    fails(&[&id, "--from", "0", "--set", "tone=grand"], 2, "no field \"tone\"");
+    fails(&[&id, "--from", "0", "--set", "metadata.draft.x=1"], 2, "metadata.draft is a text");
+    fails(&[&id, "--from", "0", "--set", "metadata"], 2, "changes nothing");
+    fails(&[&id, "--from", "0", "--set", "tone=grand", "--detach"], 2, "no field \"tone\"");
+    fails(&[&id], 2, "--from");
+    assert_eq!(sandbox.json(&["task", "list"]).0.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_checkpoint_is_shown_by_its_number() {
+    let sandbox = sandbox();
+    let id = run(&sandbox, "rain");
+    let (all, _) = sandbox.json(&["task", "checkpoints", &id]);
+    for number in 0..3 {
+        let at = number.to_string();
+        let (one, code) = sandbox.json(&["task", "show", &id, "--at", &at]);
+        assert_eq!((&one, code), (&all[number], 0));
+    }
+    let said = sandbox.polity(&["task", "show", &id, "--at", "1"]);
+    for words in ["tone", "plain", "draft = \"Draft of rain\"", "assistant  Draft of rain"] {
+        assert!(said.out.contains(words), "{words}: {said:?}");
+    }
+    let said = sandbox.polity(&["task", "show", &id, "--at", "7"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("there are 0 (draft), 1 (tone), 2 (plain)"), "{said:?}");
+}
+
+#[test]
+fn parts_are_counted_with_their_task_and_listed_on_request() {
+    let sandbox = sandbox();
+    let id = run(&sandbox, "rain");
+    let (listed, _) = sandbox.json(&["task", "list"]);
+    assert_eq!(listed.as_array().unwrap().len(), 1, "parts stand with their task");
+    let table = sandbox.polity(&["task", "list"]).out;
+    assert!(table.contains("PARTS"), "{table}");
+    let words: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(words[..4], [&id[..8], "completed", "story", "2"], "{table}");
+    let (all, _) = sandbox.json(&["task", "list", "--parts"]);
+    assert_eq!(all.as_array().unwrap().len(), 3);
+    let table = sandbox.polity(&["task", "list", "--parts"]).out;
+    assert!(table.contains("PARENT") && table.contains("└ echo"), "{table}");
+    let (parts, _) = sandbox.json(&["task", "list", "--parent", &id]);
+    let parts = parts.as_array().unwrap();
+    assert_eq!(parts.len(), 2);
+    assert!(parts.iter().all(|part| part["parent_task_id"] == id.as_str()));
+    let (one, _) = sandbox.json(&["task", "list", "--parent", &id, "--limit", "1"]);
+    assert_eq!(one.as_array().unwrap().len(), 1);
+    let said = sandbox.polity(&["task", "list", "--agent", "echo"]);
+    assert_eq!(said.out, "no tasks; --parts looks at the parts of tasks too\n");
+}

@@ -1,0 +1,178 @@
+//! Databases that earlier versions wrote are read as they were meant.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_engine::runtime::Runtime;
+use polity_model::state::StateUpdates;
+use polity_store::{Access, Durability, SqliteStore, Store};
+use polity_testkit::lives::instance_id;
+use polity_testkit::runtime::{ActingModels, Register, parts};
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+use crate::tools::home;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/journals")
+}
+
+/// What the program shows of every task.
+fn shown(sandbox: &Sandbox) -> Vec<Value> {
+    let show = |task: &Value| {
+        let id = task["id"].as_str().unwrap();
+        let view = |what: &str| sandbox.json(&["task", what, id]).0;
+        json!({"task": view("show"), "trace": view("trace"), "checkpoints": view("checkpoints")})
+    };
+    sandbox.tasks().iter().map(show).collect()
+}
+
+/// Every field that was there is there, with the same value. There may be more.
+fn holds(place: &str, then: &Value, now: &Value) {
+    match (then, now) {
+        (Value::Object(then), Value::Object(now)) => {
+            for (name, then) in then {
+                let place = format!("{place}.{name}");
+                let now = now.get(name).unwrap_or_else(|| panic!("{place} is gone"));
+                holds(&place, then, now);
+            }
+        }
+        (Value::Array(then), Value::Array(now)) if then.len() == now.len() => {
+            for (index, (then, now)) in then.iter().zip(now).enumerate() {
+                holds(&format!("{place}[{index}]"), then, now);
+            }
+        }
+        _ => assert_eq!(now, then, "{place}"),
+    }
+}
+
+#[test]
+fn what_earlier_versions_wrote_is_shown_as_it_was_and_goes_on() {
+    let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
+    let journals: Vec<_> =
+        files.filter(|file| file.extension().is_some_and(|ending| ending == "db")).collect();
+    assert!(!journals.is_empty());
+    for journal in journals {
+        let sandbox = Sandbox::new();
+        let restored = sandbox.polity(&["restore", journal.to_str().unwrap()]);
+        assert_eq!(restored.code, 0, "{journal:?}: {restored:?}");
+        let expected = fs::read_to_string(journal.with_extension("json")).unwrap();
+        let expected: Vec<Value> = serde_json::from_str(&expected).unwrap();
+        let tasks = sandbox.tasks();
+        assert_eq!(tasks.len(), expected.len(), "{journal:?}");
+        for (then, now) in expected.iter().zip(shown(&sandbox)) {
+            let name = journal.file_stem().unwrap().to_str().unwrap();
+            holds(&format!("{name}: {}", then["task"]["id"]), then, &now);
+        }
+        let (reviews, _) = sandbox.json(&["review", "list"]);
+        let reviews = reviews.as_array().unwrap();
+        assert!(!reviews.is_empty(), "{journal:?}");
+        for review in reviews {
+            let id = review["task_id"].as_str().unwrap();
+            let said = sandbox.polity(&["review", "approve", id, "--message", "yes"]);
+            assert_eq!((said.code, said.out.as_str()), (0, "Hello, yes.\n"), "{said:?}");
+        }
+    }
+}
+
+const DONE: &str = "
+name: done
+entry_point: greet
+nodes:
+  greet: {type: agent, agent: greeter, outputs: [greeting]}
+  both: {type: parallel, branches: [said, again], join: all}
+  said: {type: tool, tool: kit/echo, arguments: {text: 'said {{ metadata.greeting }}'}}
+  again: {type: tool, tool: kit/add, arguments: {a: 1, b: 2}}
+  which: {type: condition, expression: 'input == \"Ada\" ? \"short\" : \"long\"'}
+  end: {type: agent, agent: greeter, input: end}
+  never: {type: human, question: Never?}
+edges:
+  - {from: greet, to: both}
+  - {from: both, to: which}
+  - {from: which, to: {short: end, default: never}}
+";
+
+const WAITS: &str = "
+name: waits
+entry_point: greet
+nodes:
+  greet: {type: agent, agent: greeter}
+  ask: {type: human, question: 'Is \"{{ last }}\" kind?'}
+  end: {type: agent, agent: greeter, input: '{{ nodes.ask.output }}'}
+edges: [{from: greet, to: ask}, {from: ask, to: end}]
+";
+
+fn written() -> Sandbox {
+    let sandbox = home("", "{}", &[]);
+    let agent = |name: &str, more: &str| {
+        let text = format!(
+            "{{name: {name}, kind: llm, role: r, system_prompt: p, {more}
+              llm_config: {{provider: scripted, script: {name}}}}}"
+        );
+        sandbox.write(&format!("agents/{name}.yaml"), &text);
+    };
+    agent("greeter", "");
+    agent("boss", "sub_agents: [worker],");
+    sandbox.write("scripts/greeter.yaml", "default: {reply: 'Hello, $input.'}");
+    let part = json!([{"tool": "agent/worker", "arguments": {"task_description": "go"}}]);
+    let boss = json!({"rules": [
+        {"when": "^start$", "role": "user", "tool_calls": part},
+        {"when": ".*", "role": "tool", "reply": "over"},
+    ]});
+    sandbox.write("scripts/boss.yaml", &boss.to_string());
+    let calls = json!([
+        {"tool": "kit/echo", "arguments": {"text": "one"}},
+        {"tool": "kit/fail", "arguments": {}},
+    ]);
+    crate::tools::calls(&sandbox, &calls);
+    sandbox.write("workflows/done.yaml", DONE);
+    sandbox.write("workflows/waits.yaml", WAITS);
+    sandbox
+}
+
+/// A task that goes on from the first checkpoint of the newest task of `done`.
+fn fork(sandbox: &Sandbox) {
+    let path = sandbox.file("data/polity.db");
+    let store = SqliteStore::open(&path, Access::ReadWrite(Durability::Full)).unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    let rows = store.task_rows(&polity_store::TaskFilter::default()).unwrap();
+    let done = rows.into_iter().find(|row| row.assigned_agent.as_str() == "done").unwrap().id;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let models = Arc::new(ActingModels::new([], Duration::ZERO));
+        let owners = Arc::new(Register::default());
+        let parts = parts(store, models, &owners, instance_id(1), 1);
+        let runtime = Runtime::start(parts).unwrap();
+        let updates = json!({"metadata.greeting": "Good day."});
+        let updates = StateUpdates::new(updates.as_object().unwrap().clone()).unwrap();
+        // From the last checkpoint but one, only the end is left to be done.
+        runtime.fork(done, 4, updates).await.unwrap().wait().await.unwrap();
+    });
+}
+
+/// Where `POLITY_RECORD_AS` gives it a name, the journal is kept in the repository.
+#[test]
+fn a_journal_is_recorded() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (folder, name) = match std::env::var("POLITY_RECORD_AS") {
+        Ok(name) => (folder(), name),
+        Err(_) => (elsewhere.path().to_owned(), "today".to_owned()),
+    };
+    let (journal, expected) =
+        (folder.join(format!("{name}.db")), folder.join(format!("{name}.json")));
+    assert!(!journal.exists() && !expected.exists(), "{name} is there already");
+    let sandbox = written();
+    for (args, code) in
+        [(["run", "boss", "start"], 0), (["run", "done", "Ada"], 0), (["run", "waits", "Ada"], 3)]
+    {
+        let said = sandbox.polity(&args);
+        assert_eq!(said.code, code, "{said:?}");
+    }
+    fork(&sandbox);
+    let said = sandbox.polity(&["backup", journal.to_str().unwrap()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let shown = serde_json::to_string_pretty(&shown(&sandbox)).unwrap();
+    fs::write(expected, shown + "\n").unwrap();
+}

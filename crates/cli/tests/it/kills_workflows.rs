@@ -1,0 +1,154 @@
+//! `kill -9` at random moments of a workflow of ten steps: no step is lost, none gives another
+//! result, and none that may not be repeated happens twice.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::kills::{Moments, rounds};
+use crate::sandbox::Sandbox;
+use crate::tools::home;
+
+/// Steps that may be made once, steps that may be repeated, agents and conditions.
+const STEPS: &str = "
+name: steps
+entry_point: s1
+nodes:
+  s1: {type: tool, tool: kit/count, arguments: {file: '{{ input }}-s1'}}
+  s2: {type: agent, agent: thinker, input: '{{ input }} two'}
+  s3: {type: condition, expression: 'nodes.s2.output.contains(\"thought\") ? \"on\" : \"off\"'}
+  s4: {type: tool, tool: kit/count, arguments: {file: '{{ input }}-s4'}, idempotent: true}
+  s5: {type: tool, tool: kit/count_slowly, arguments: {file: '{{ input }}-s5', seconds: 0.04}}
+  s6: {type: agent, agent: thinker, input: '{{ nodes.s5.output }} six'}
+  s7: {type: tool, tool: kit/count, arguments: {file: '{{ input }}-s7'}}
+  s8: {type: condition, expression: 'nodes.s4.output'}
+  s9: {type: tool, tool: kit/count_slowly, arguments: {file: '{{ input }}-s9', seconds: 0.03}, idempotent: true}
+  s10: {type: agent, agent: thinker, input: '{{ nodes.s1.output }}, {{ nodes.s6.output }}, {{ nodes.s7.output }}, {{ nodes.s8.output }}, {{ nodes.s9.output }}'}
+edges:
+  - {from: s1, to: s2}
+  - {from: s2, to: s3}
+  - {from: s3, to: {on: s4}}
+  - {from: s4, to: s5}
+  - {from: s5, to: s6}
+  - {from: s6, to: s7}
+  - {from: s7, to: s8}
+  - {from: s8, to: {counted: s9}}
+  - {from: s9, to: s10}
+";
+
+const RESULT: &str =
+    "thought of counted, thought of counted slowly six, counted, counted, counted slowly";
+
+/// The steps that may be made only once, with what their tools say.
+const ONCE: [(&str, &str); 3] = [("s1", "counted"), ("s5", "counted slowly"), ("s7", "counted")];
+
+fn steps() -> Sandbox {
+    let sandbox = home("", "{}", &[]);
+    sandbox.write("workflows/steps.yaml", STEPS);
+    sandbox.write("scripts/worker.yaml", "default: {reply: nothing}");
+    sandbox.write(
+        "agents/thinker.yaml",
+        "{name: thinker, kind: llm, role: r, system_prompt: p,
+          llm_config: {provider: scripted, script: thinker}}",
+    );
+    sandbox.write("scripts/thinker.yaml", "default: {reply: 'thought of $input', delay_ms: 20}");
+    sandbox
+}
+
+fn lines(sandbox: &Sandbox, task: &str, step: &str) -> usize {
+    let path = sandbox.file(&format!("{task}-{step}"));
+    fs::read_to_string(path).unwrap_or_default().lines().count()
+}
+
+/// Starts a command and kills it at some moment. Says whether it was still at work.
+fn kill_within(sandbox: &Sandbox, args: &[&str], moments: &mut Moments) -> bool {
+    let mut child = sandbox.start(args);
+    std::thread::sleep(Duration::from_millis(20 + moments.next_ms(500)));
+    let is_at_work = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    is_at_work
+}
+
+/// The newest task, if there is one with this input.
+fn task(sandbox: &Sandbox, input: &str) -> Option<Value> {
+    let tasks = sandbox.tasks().into_iter();
+    tasks.filter(|task| task["assigned_agent"] == "steps").find(|task| task["description"] == input)
+}
+
+/// A person looks at what is in doubt, and says what the file says.
+fn settle_doubts(sandbox: &Sandbox, input: &str) {
+    for review in sandbox.json(&["review", "list"]).0.as_array().unwrap() {
+        let (id, step) =
+            (review["task_id"].as_str().unwrap(), review["position"].as_str().unwrap());
+        let (_, said) = ONCE.iter().find(|(name, _)| *name == step).unwrap();
+        let choice = match lines(sandbox, input, step) {
+            0 => vec!["--retry"],
+            1 => vec!["--skip-with", said],
+            more => panic!("{step} of {input} happened {more} times"),
+        };
+        let args = [vec!["review", "approve", id, "--detach"], choice].concat();
+        let said = sandbox.polity(&args);
+        assert_eq!(said.code, 0, "{said:?}");
+    }
+}
+
+#[test]
+fn no_kill_loses_repeats_or_changes_a_step() {
+    let kills = rounds(10, 200);
+    let sandbox = steps();
+    let mut moments = Moments(17);
+    let (mut killed, mut number, mut doubts) = (0, 0, 0);
+    while killed < kills {
+        let input = format!("t{number}");
+        number += 1;
+        killed += u32::from(kill_within(&sandbox, &["run", "steps", &input], &mut moments));
+        // The process may have died before there was a task.
+        let Some(first) = task(&sandbox, &input) else { continue };
+        let id = first["id"].as_str().unwrap();
+        loop {
+            let (found, _) = sandbox.json(&["task", "show", id]);
+            match found["status"].as_str().unwrap() {
+                "awaiting_human" => {
+                    doubts += 1;
+                    settle_doubts(&sandbox, &input);
+                }
+                "pending" | "running" if killed < kills => {
+                    killed +=
+                        u32::from(kill_within(&sandbox, &["task", "resume", id], &mut moments));
+                }
+                "pending" | "running" => {
+                    let resumed = sandbox.polity(&["task", "resume", id]);
+                    assert!([0, 3].contains(&resumed.code), "{resumed:?}");
+                }
+                _ => break,
+            }
+        }
+        check(&sandbox, &input, id);
+    }
+    println!("{killed} kills of {number} tasks, {doubts} doubts");
+}
+
+fn check(sandbox: &Sandbox, input: &str, id: &str) {
+    let (found, _) = sandbox.json(&["task", "show", id]);
+    assert_eq!(
+        (&found["status"], &found["result"]),
+        (&json!("completed"), &json!(RESULT)),
+        "{found}"
+    );
+    for (step, _) in ONCE {
+        assert_eq!(lines(sandbox, input, step), 1, "{step} of {input}");
+    }
+    for step in ["s4", "s9"] {
+        assert!(lines(sandbox, input, step) >= 1, "{step} of {input}");
+    }
+    let (checkpoints, _) = sandbox.json(&["task", "checkpoints", id]);
+    let checkpoints = checkpoints.as_array().unwrap();
+    let numbers = checkpoints.iter().map(|checkpoint| checkpoint["sequence"].as_u64().unwrap());
+    assert!(numbers.zip(0..).all(|(number, expected)| number == expected), "{checkpoints:?}");
+    let done = checkpoints.iter().filter(|checkpoint| checkpoint["awaiting_human"] == false);
+    let done: Vec<_> = done.map(|checkpoint| checkpoint["position"].as_str().unwrap()).collect();
+    let all: Vec<_> = (1..=10).map(|step| format!("s{step}")).collect();
+    assert_eq!(done, all, "every step ends once: {checkpoints:?}");
+}

@@ -1,0 +1,280 @@
+//! `notify.on_review`: someone is told when a task begins to wait for a person.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::mpsc;
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{Said, Sandbox, said};
+use crate::tools::{calls, home};
+
+/// A command that writes what it is told to files, one for each task.
+const TELLS: &str = "#!/bin/sh\nset -eu\ncat > \"told-$POLITY_TASK_ID.json\"\n\
+    echo \"$PWD|$POLITY_HOME|$POLITY_REVIEW_POSITION|$POLITY_REVIEW_QUESTION|$*\" >> told.txt\n\
+    env > env.txt\n";
+
+/// A home in which `count` needs approval, and someone is told of it.
+fn asks(notify: &Value) -> Sandbox {
+    let sandbox = home("approval: [kit/count]\n", "{}", &[]);
+    calls(&sandbox, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
+    sandbox.write("polity.yaml", &json!({"notify": {"on_review": notify}}).to_string());
+    sandbox
+}
+
+fn script(sandbox: &Sandbox, name: &str, text: &str) {
+    sandbox.write(name, text);
+    fs::set_permissions(sandbox.file(name), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn run(sandbox: &Sandbox) -> Said {
+    sandbox.polity(&["run", "worker", "go"])
+}
+
+fn told(sandbox: &Sandbox) -> Vec<String> {
+    let lines = fs::read_to_string(sandbox.file("told.txt")).unwrap_or_default();
+    lines.lines().map(str::to_owned).collect()
+}
+
+/// What a server on this machine was sent: the head of each request, and its body.
+struct Hook {
+    url: String,
+    requests: mpsc::Receiver<(String, Value)>,
+}
+
+impl Hook {
+    /// A server that answers with each status in turn, and then is gone.
+    fn answering(statuses: &[u16]) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (send, requests) = mpsc::channel();
+        let statuses = statuses.to_vec();
+        std::thread::spawn(move || {
+            for status in statuses {
+                let mut stream = listener.accept().unwrap().0;
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") {
+                    reader.read_line(&mut head).unwrap();
+                }
+                let head = head.to_lowercase();
+                let length = head.split("content-length: ").nth(1).unwrap();
+                let length = length.lines().next().unwrap().parse().unwrap();
+                let mut body = vec![0; length];
+                reader.read_exact(&mut body).unwrap();
+                // A test that looks only at what is said has no use for it.
+                let _ = send.send((head.clone(), serde_json::from_slice(&body).unwrap()));
+                // What it was called by comes back, as with many servers.
+                let said = head.lines().next().unwrap();
+                let length = said.len();
+                let answer = format!(
+                    "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{said}"
+                );
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        Self { url, requests }
+    }
+
+    fn received(&self) -> Vec<(String, Value)> {
+        self.requests.try_iter().collect()
+    }
+}
+
+#[test]
+fn a_command_is_told_of_each_review_once() {
+    let sandbox =
+        asks(&json!({"command": ["./tell.sh", "two words", "${POLITY_REVIEW_POSITION}"]}));
+    script(&sandbox, "tell.sh", TELLS);
+    let said = said(&sandbox.command(&["run", "worker", "go"]).env("OTHER", "x").output().unwrap());
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(!said.err.contains("warning"), "{said:?}");
+    let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
+    let (review, _) = sandbox.json(&["review", "show", &id]);
+    let json = fs::read_to_string(sandbox.file(&format!("told-{id}.json"))).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), review);
+    let folder = sandbox.path().canonicalize().unwrap();
+    let (folder, question) = (folder.display(), review["question"].as_str().unwrap());
+    let expected = format!("{folder}|{folder}|worker|{question}|two words worker");
+    assert_eq!(told(&sandbox), [expected]);
+    let env = fs::read_to_string(sandbox.file("env.txt")).unwrap();
+    assert!(env.contains("PATH=") && !env.contains("OTHER="), "{env}");
+    // What is looked at, or goes on without a question, tells no one again.
+    assert_eq!(sandbox.polity(&["task", "resume", &id]).code, 3);
+    assert_eq!(sandbox.polity(&["review", "approve", &id]).code, 0);
+    assert_eq!(told(&sandbox).len(), 1);
+}
+
+#[test]
+fn whoever_goes_on_with_a_task_tells_of_what_it_asks_next() {
+    let sandbox = asks(&json!({"command": "./tell.sh 'two words'"}));
+    script(&sandbox, "tell.sh", TELLS);
+    let both = json!([
+        {"tool": "kit/count", "arguments": {"file": "a"}},
+        {"tool": "kit/count", "arguments": {"file": "b"}},
+        {"tool": "kit/count", "arguments": {"file": "c"}},
+    ]);
+    calls(&sandbox, &both);
+    assert_eq!(run(&sandbox).code, 3);
+    assert_eq!(sandbox.polity(&["review", "approve", "last"]).code, 3);
+    assert_eq!(told(&sandbox).len(), 2);
+    assert_eq!(sandbox.polity(&["review", "approve", "last", "--detach"]).code, 0);
+    assert_eq!(told(&sandbox).len(), 2);
+    assert_eq!(sandbox.polity(&["task", "resume", "--all"]).code, 3);
+    let told = told(&sandbox);
+    assert_eq!(told.len(), 3);
+    for (line, file) in told.iter().zip(["a", "b", "c"]) {
+        assert!(line.contains(&format!("{{\"file\":\"{file}\"}}")), "{line}");
+        assert!(line.ends_with("|two words"), "{line}");
+    }
+}
+
+#[test]
+fn a_detached_task_tells_too() {
+    let sandbox = asks(&json!({"command": "./tell.sh"}));
+    script(&sandbox, "tell.sh", TELLS);
+    assert_eq!(sandbox.polity(&["run", "worker", "go", "--detach"]).code, 0);
+    sandbox.wait_until("someone is told", || (told(&sandbox).len() == 1).then_some(()));
+}
+
+#[test]
+fn a_sub_agents_review_is_told_with_its_own_task() {
+    let sandbox = asks(&json!({"command": "./tell.sh"}));
+    script(&sandbox, "tell.sh", TELLS);
+    sandbox.write(
+        "agents/boss.yaml",
+        "name: boss\nkind: llm\nrole: Leads\nsystem_prompt: Lead.\nsub_agents: [worker]\n\
+         llm_config: {provider: scripted, script: boss}\n",
+    );
+    let hand_out = json!({"tool": "agent/worker", "arguments": {"task_description": "go"}});
+    let script = json!({"rules": [
+        {"when": "^start$", "role": "user", "tool_calls": [hand_out, hand_out]},
+        {"when": "(?s)^(.*)$", "role": "tool", "reply": "$1"},
+    ]});
+    sandbox.write("scripts/boss.yaml", &script.to_string());
+    assert_eq!(sandbox.polity(&["run", "boss", "start"]).code, 3);
+    let (reviews, _) = sandbox.json(&["review", "list"]);
+    let reviews = reviews.as_array().unwrap();
+    assert_eq!((reviews.len(), told(&sandbox).len()), (2, 2));
+    for review in reviews {
+        let file = format!("told-{}.json", review["task_id"].as_str().unwrap());
+        let json = fs::read_to_string(sandbox.file(&file)).unwrap();
+        assert_eq!(&serde_json::from_str::<Value>(&json).unwrap(), review);
+    }
+}
+
+#[test]
+fn a_webhook_is_posted_to_again_until_it_takes_it() {
+    let hook = Hook::answering(&[500, 200]);
+    let sandbox = asks(&json!({"webhook": format!("{}/hook", hook.url)}));
+    let said = run(&sandbox);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(!said.err.contains("warning"), "{said:?}");
+    let (review, _) = sandbox.json(&["review", "show", "last"]);
+    let received = hook.received();
+    assert_eq!(received.len(), 2);
+    for (head, body) in received {
+        assert!(head.starts_with("post /hook http/1.1\r\n"), "{head}");
+        assert!(head.contains("content-type: application/json\r\n"), "{head}");
+        assert_eq!(body, review);
+    }
+}
+
+#[test]
+fn what_goes_wrong_is_a_warning_and_nothing_else() {
+    let gone = Hook::answering(&[]).url;
+    let cases = [
+        (
+            json!({"command": "no-such-program"}),
+            "\"no-such-program\" of notify.on_review.command is",
+        ),
+        (json!({"command": "./fails.sh"}), "ended with exit status: 7: no bell\nand no light"),
+        (json!({"command": ["./fails.sh", "${NOT_SET}"]}), "environment variable NOT_SET, which"),
+        (json!({"webhook": "${NOT_SET}"}), "environment variable NOT_SET, which is not set"),
+        (json!({"webhook": gone}), "cannot be reached"),
+        (json!({"webhook": Hook::answering(&[404]).url}), "answered with status 404"),
+        (json!({"webhook": Hook::answering(&[503, 502, 500]).url}), "answered with status 500"),
+    ];
+    for (notify, expected) in cases {
+        let sandbox = asks(&notify);
+        script(&sandbox, "fails.sh", "#!/bin/sh\necho and no light\necho no bell >&2\nexit 7\n");
+        let said = sandbox.polity(&["--quiet", "run", "worker", "go"]);
+        assert_eq!((said.code, said.out.as_str()), (3, ""), "{notify} {said:?}");
+        for words in ["warning: no one was told that task", expected, "hint: "] {
+            assert!(said.err.contains(words), "{notify}: {words} is not in {said:?}");
+        }
+        assert_eq!(sandbox.polity(&["review", "approve", "last"]).code, 0);
+    }
+}
+
+#[test]
+fn programs_get_the_warning_as_json_and_the_answer_for_itself() {
+    let sandbox = asks(&json!({"command": "no-such-program"}));
+    let said = sandbox.polity(&["run", "worker", "go", "--json"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    let warning: Value = serde_json::from_str(&said.err).unwrap();
+    assert_eq!(warning["warning"]["code"], "notify");
+    let task: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(task["status"], "awaiting_human");
+}
+
+#[test]
+fn who_will_not_wait_for_a_command_that_hangs_need_not() {
+    let sandbox = asks(&json!({"command": "./hangs.sh"}));
+    script(&sandbox, "hangs.sh", "#!/bin/sh\nsleep 600 &\necho $! > pid\nwait\n");
+    let running = sandbox.start(&["run", "worker", "go"]);
+    let pid = sandbox.wait_until("it hangs", || {
+        let pid = fs::read_to_string(sandbox.file("pid")).ok()?;
+        pid.trim().parse::<u32>().ok()
+    });
+    sandbox.wait_for_status("awaiting_human");
+    let process = rustix::process::Pid::from_raw(running.id().cast_signed()).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let said = said(&running.wait_with_output().unwrap());
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(said.err.contains("stopped before everyone was told"), "{said:?}");
+    sandbox.wait_until("nothing is left of it", || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.map_or(true, |stat| stat.contains(") Z ")).then_some(())
+    });
+}
+
+#[test]
+fn secrets_are_filled_in_and_shown_nowhere() {
+    let secret = "s3cret-0f-the-h00k";
+    let hook = Hook::answering(&[403, 403]);
+    for (webhook, value) in [
+        (format!("{}/${{HOOK}}?key=${{HOOK}}", hook.url), secret.to_owned()),
+        ("${HOOK}".to_owned(), format!("{}/{secret}?key={secret}", hook.url)),
+    ] {
+        let sandbox = asks(&json!({"webhook": webhook, "command": ["./fails.sh", "${HOOK}"]}));
+        script(&sandbox, "fails.sh", "#!/bin/sh\necho the key is $1 >&2\nexit 1\n");
+        let mut command = sandbox.command(&["--verbose", "run", "worker", "go"]);
+        let said = said(&command.env("HOOK", value).output().unwrap());
+        assert_eq!(said.code, 3, "{said:?}");
+        assert!(said.err.contains("status 403"), "{said:?}");
+        assert!(said.err.contains("the key is ***"), "{said:?}");
+        assert!(!format!("{said:?}").contains(secret), "{said:?}");
+        let (head, _) = hook.requests.recv().unwrap();
+        assert!(head.starts_with(&format!("post /{secret}?key={secret} ")), "{head}");
+        for file in fs::read_dir(sandbox.file("data")).unwrap() {
+            let path = file.unwrap().path();
+            let bytes = if path.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
+            let found = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+            assert!(!found, "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_replay_tells_no_one() {
+    let sandbox = asks(&json!({"command": "./tell.sh"}));
+    script(&sandbox, "tell.sh", TELLS);
+    let taped = |way| sandbox.polity(&["run", "worker", "go", way, "tape"]).code;
+    assert_eq!(taped("--record"), 3);
+    assert_eq!(told(&sandbox).len(), 1);
+    assert_eq!(taped("--replay"), 3);
+    assert_eq!(told(&sandbox).len(), 1);
+}

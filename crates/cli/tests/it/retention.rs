@@ -1,0 +1,156 @@
+//! How long tasks are kept, from the outside.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+use crate::sub_agents::{DIGS, ONE, home};
+
+fn run(sandbox: &Sandbox, args: &[&str]) -> String {
+    let (task, code) = sandbox.json(&[&["run", "greeter", "Ada"], args].concat());
+    assert_eq!(code, 0, "{task}");
+    task["id"].as_str().unwrap().to_owned()
+}
+
+fn decision<'a>(answer: &'a Value, id: &str) -> &'a Value {
+    let decisions = answer["decisions"].as_array().unwrap();
+    decisions.iter().find(|each| each["task_id"] == id).unwrap()
+}
+
+#[test]
+fn a_dry_run_explains_and_a_real_one_removes() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "config/retention_policy.yaml",
+        "default_days: 5\nby_task: {critical: 30, fleeting: 0}\nby_status: {failed: 14}\n",
+    );
+    let own = run(&sandbox, &["--retention-days", "0", "--class", "critical"]);
+    let fleeting = run(&sandbox, &["--class", "fleeting"]);
+    let critical = run(&sandbox, &["--class", "critical"]);
+    let plain = run(&sandbox, &[]);
+    let failed = sandbox.polity(&["run", "greeter", "forbidden"]);
+    assert_eq!(failed.code, 1, "{failed:?}");
+
+    let (dry, code) = sandbox.json(&["gc", "--dry-run"]);
+    assert_eq!(code, 0);
+    assert_eq!(
+        (&dry["dry_run"], &dry["removed"], &dry["kept"]),
+        (&json!(true), &json!(2), &json!(3))
+    );
+    for (id, action, rule) in [
+        (&own, "remove", "its own retention_days 0"),
+        (&fleeting, "remove", "class fleeting: 0"),
+        (&critical, "keep", "class critical: 30"),
+        (&plain, "keep", "default: 5"),
+    ] {
+        let decided = decision(&dry, id);
+        assert_eq!((&decided["action"], &decided["rule"]), (&json!(action), &json!(rule)));
+        assert_eq!(decided["status"], "completed");
+        assert_eq!(decided["assigned_agent"], "greeter");
+        assert!(decided["completed_at"].is_string() && decided["due_at"].is_string());
+    }
+    assert_eq!(sandbox.tasks().len(), 5);
+    let text = sandbox.polity(&["gc", "--dry-run"]).out;
+    for told in [&own[..8], "status failed: 14", "until ", "due since ", "nothing was changed"] {
+        assert!(text.contains(told), "{told} is not in {text}");
+    }
+
+    let spent = sandbox.polity(&["cost"]).out;
+    let gone = sandbox.polity(&["gc"]);
+    assert!(gone.out.ends_with("removed 2 tasks, kept 3 tasks\n"), "{gone:?}");
+    assert!(gone.out.contains("1     default: 5"), "{gone:?}");
+    assert_eq!(sandbox.tasks().len(), 3);
+    assert_eq!(sandbox.polity(&["task", "show", &own]).code, 1);
+    assert_eq!(sandbox.polity(&["cost"]).out, spent);
+    let (again, _) = sandbox.json(&["gc"]);
+    assert_eq!((&again["removed"], &again["kept"]), (&json!(0), &json!(3)));
+    assert_eq!(run(&sandbox, &[]).len(), 36, "the home goes on");
+}
+
+#[test]
+fn the_living_stay_and_others_may_be_at_work() {
+    let sandbox = Sandbox::new();
+    run(&sandbox, &["--retention-days", "0"]);
+    let mut slow = sandbox.start(&["run", "greeter", "slow", "--retention-days", "0"]);
+    let running = sandbox.wait_for_status("running");
+    let (answer, code) = sandbox.json(&["gc"]);
+    assert_eq!((code, &answer["removed"]), (0, &json!(1)), "{answer}");
+    let lives = decision(&answer, &running);
+    assert_eq!((&lives["rule"], &lives["due_at"]), (&json!("still running"), &Value::Null));
+    assert_eq!(sandbox.polity(&["task", "cancel", &running]).code, 0);
+    slow.wait().unwrap();
+    assert_eq!(sandbox.json(&["gc"]).0["removed"], 1);
+    assert_eq!(sandbox.tasks(), Vec::<Value>::new());
+}
+
+#[test]
+fn a_task_goes_with_its_sub_agents_and_their_output() {
+    let sandbox = home("", ONE, DIGS);
+    let (task, _) = sandbox.json(&["run", "boss", "go", "--retention-days", "0"]);
+    let executions: Vec<String> = {
+        let connection = rusqlite::Connection::open(sandbox.file("data/polity.db")).unwrap();
+        let mut all = connection.prepare("SELECT body FROM executions").unwrap();
+        let bodies = all.query_map([], |row| row.get::<_, String>(0)).unwrap();
+        let id = |body: String| serde_json::from_str::<Value>(&body).unwrap()["id"].clone();
+        bodies.map(|body| id(body.unwrap()).as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(executions.len(), 2);
+    sandbox.write(&format!("data/output/{}", executions[0]), "said");
+    sandbox.write(&format!("data/output/{}/stdout", executions[1]), "said");
+    sandbox.write("data/output/another", "stays");
+    let (answer, _) = sandbox.json(&["gc"]);
+    assert_eq!(answer["removed"], 2, "{answer}");
+    let with = format!("goes with task {}", &task["id"].as_str().unwrap()[..8]);
+    assert!(answer["decisions"].as_array().unwrap().iter().any(|each| each["rule"] == *with));
+    assert_eq!(sandbox.tasks(), Vec::<Value>::new());
+    let left: Vec<_> = fs::read_dir(sandbox.file("data/output")).unwrap().collect();
+    assert_eq!(left.len(), 1);
+    let connection = rusqlite::Connection::open(sandbox.file("data/polity.db")).unwrap();
+    for table in ["events", "messages", "checkpoints", "executions", "pins", "definitions"] {
+        let count = |row: &rusqlite::Row<'_>| row.get::<_, u64>(0);
+        let sql = format!("SELECT count(*) FROM {table}");
+        assert_eq!(connection.query_row(&sql, [], count).unwrap(), 0, "{table}");
+    }
+}
+
+#[test]
+fn a_policy_with_a_slip_removes_nothing() {
+    let sandbox = Sandbox::new();
+    run(&sandbox, &["--retention-days", "0"]);
+    sandbox.write("config/retention_policy.yaml", "by_status: {complete: 30}\n");
+    for args in [["gc"].as_slice(), &["gc", "--dry-run"]] {
+        let said = sandbox.polity(args);
+        assert_eq!(said.code, 2, "{said:?}");
+        assert!(said.err.contains("did you mean \"completed\"?"), "{said:?}");
+    }
+    assert_eq!(sandbox.tasks().len(), 1);
+}
+
+#[test]
+fn a_home_in_which_nothing_happened_has_nothing_to_remove() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.polity(&["gc"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "removed 0 tasks, kept 0 tasks\n"));
+    assert!(!sandbox.file("data").exists());
+}
+
+#[test]
+fn many_that_stay_are_summed_up() {
+    let sandbox = Sandbox::new();
+    let id = run(&sandbox, &[]);
+    // Copies of a row are as good as so many runs.
+    let connection = rusqlite::Connection::open(sandbox.file("data/polity.db")).unwrap();
+    connection
+        .execute_batch(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60) \
+             INSERT INTO tasks SELECT created_position + 1000 + i, randomblob(16), status, \
+             assigned_agent, owner, epoch, created_at, started_at, completed_at, error_code, \
+             class, retention_days, parent_task_id, input_tokens, output_tokens, cost_pico_usd, \
+             message_count, checkpoint_count, answer_position, result_position, \
+             failure_position, forked_from, review_deadline FROM tasks, n",
+        )
+        .unwrap();
+    let text = sandbox.polity(&["gc", "--dry-run"]).out;
+    assert!(text.contains("61    default: 7") && !text.contains(&id[..8]), "{text}");
+}

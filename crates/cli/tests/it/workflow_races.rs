@@ -1,0 +1,86 @@
+//! Workflows that several processes want to go on with, and files that change meanwhile.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::sandbox::{Said, Sandbox, said};
+
+/// A home whose workflow writes, asks, and writes again.
+fn home() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "workflows/asks.yaml",
+        "
+name: asks
+entry_point: draft
+nodes:
+  draft: {type: agent, agent: greeter}
+  ask: {type: human, question: 'Is it fine?'}
+  end: {type: agent, agent: greeter, input: think}
+edges: [{from: draft, to: ask}, {from: ask, to: end}]
+",
+    );
+    sandbox
+}
+
+/// A task of it that waits.
+fn asked() -> (Sandbox, String) {
+    let sandbox = home();
+    let run = sandbox.polity(&["run", "asks", "Ada"]);
+    assert_eq!(run.code, 3, "{run:?}");
+    let waiting = sandbox.json(&["review", "list"]).0;
+    assert_eq!((waiting.as_array().unwrap().len(), &waiting[0]["position"]), (1, &json!("ask")));
+    let id = waiting[0]["task_id"].as_str().unwrap().to_owned();
+    (sandbox, id)
+}
+
+/// Runs two commands in the same moment.
+fn both(sandbox: &Sandbox, one: &[&str], other: &[&str]) -> [Said; 2] {
+    let (one, other) = (sandbox.start(one), sandbox.start(other));
+    [one, other].map(|child| said(&child.wait_with_output().unwrap()))
+}
+
+#[test]
+fn of_two_answers_in_the_same_moment_one_counts() {
+    for _ in 0..3 {
+        let (sandbox, id) = asked();
+        let approve = ["review", "approve", &id, "--detach"];
+        let reject = ["review", "reject", &id, "--detach"];
+        let told = both(&sandbox, &approve, &reject);
+        let (task, _) = sandbox.json(&["task", "show", &id]);
+        let is_rejected = task["status"] == "failed";
+        let [approved, rejected] = &told;
+        let (winner, loser) = if is_rejected { (rejected, approved) } else { (approved, rejected) };
+        assert_eq!(winner.code, i32::from(is_rejected), "{told:?} {task}");
+        assert_eq!(loser.code, 1, "{told:?} {task}");
+        assert!(loser.err.contains("waits for no decision"), "{loser:?}");
+        let (checkpoints, _) = sandbox.json(&["task", "checkpoints", &id]);
+        let expected = if is_rejected { "reject" } else { "approve" };
+        assert_eq!(checkpoints[1]["human_feedback"]["action"], expected, "{checkpoints}");
+    }
+}
+
+#[test]
+fn of_two_processes_that_resume_a_task_one_does() {
+    let (sandbox, id) = asked();
+    assert_eq!(sandbox.polity(&["review", "approve", &id, "--detach"]).code, 0);
+    let resume = ["task", "resume", id.as_str()];
+    let told = both(&sandbox, &resume, &resume);
+    let codes = told.each_ref().map(|said| said.code);
+    assert!(codes == [0, 1] || codes == [1, 0], "{told:?}");
+    let (task, _) = sandbox.json(&["task", "show", &id]);
+    assert_eq!((&task["status"], &task["result"]), (&json!("completed"), &json!("thought")));
+    let tasks = sandbox.tasks();
+    assert_eq!(tasks.len(), 3, "no step was done twice: {tasks:?}");
+}
+
+#[test]
+fn what_waits_goes_on_with_what_it_pinned() {
+    let (sandbox, id) = asked();
+    for file in ["agents/greeter.yaml", "scripts/greeter.yaml", "workflows/asks.yaml"] {
+        fs::remove_file(sandbox.file(file)).unwrap();
+    }
+    let said = sandbox.polity(&["review", "approve", &id]);
+    assert_eq!((said.code, said.out.as_str()), (0, "thought\n"), "{said:?}");
+}

@@ -1,0 +1,84 @@
+//! Notices, told by real programs and to real servers.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+use polity_drivers::Environment;
+use polity_drivers::notify::{NotTold, Notice, NotifyOptions, tell};
+use polity_drivers::process::Launcher;
+use polity_model::definition::{CommandLine, OnReview};
+
+/// Shorter than anything here would take by itself, and long enough to start a program.
+const LIMIT: Duration = Duration::from_millis(300);
+
+fn options(home: &Path) -> NotifyOptions {
+    let environment = Environment::new(|name| (name == "PATH").then(|| "/usr/bin:/bin".to_owned()));
+    NotifyOptions::new(home.to_owned(), environment, Launcher::Direct)
+}
+
+fn notice(question: &str) -> Notice {
+    let variables = vec![("QUESTION", question.to_owned())];
+    Notice { json: b"{}".to_vec(), variables }
+}
+
+fn command(text: &str) -> OnReview {
+    let words = ["sh", "-c", text].map(str::to_owned).to_vec();
+    OnReview { command: Some(CommandLine::try_from(words).unwrap()), webhook: None }
+}
+
+#[tokio::test]
+async fn a_command_that_hangs_is_ended_with_all_that_it_started() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options(home.path());
+    options.command_timeout = LIMIT;
+    let hangs = command("echo waiting; sleep 600 & echo $! > pid; wait");
+    let not_told = tell(&hangs, &notice("?"), &options).await;
+    let [NotTold::TookTooLong { words, .. }] = not_told.as_slice() else {
+        panic!("{not_told:?}");
+    };
+    assert_eq!(words, ": waiting");
+    let pid = fs::read_to_string(home.path().join("pid")).unwrap();
+    let stat = format!("/proc/{}/stat", pid.trim());
+    while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_command_need_not_read_and_may_be_told_anything() {
+    let home = tempfile::tempdir().unwrap();
+    let options = options(home.path());
+    let mut notice = notice(&format!("what\0is {}", "ß".repeat(1 << 20)));
+    notice.json = vec![b' '; 1 << 20];
+    let reads_nothing = command("printf %s \"$QUESTION\" > said; seq 100000");
+    let not_told = tell(&reads_nothing, &notice, &options).await;
+    assert!(not_told.is_empty(), "{not_told:?}");
+    let said = fs::read_to_string(home.path().join("said")).unwrap();
+    assert!(said.starts_with("what\u{fffd}is ßß") && said.ends_with("ß…"), "{}", said.len());
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_not_waited_for() {
+    let home = tempfile::tempdir().unwrap();
+    let mut options = options(home.path());
+    options.webhook_timeout = LIMIT;
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let hook = OnReview { command: None, webhook: Some(url.parse().unwrap()) };
+    let not_told = tell(&hook, &notice("?"), &options).await;
+    assert!(matches!(not_told.as_slice(), [NotTold::NotInTime { .. }]), "{not_told:?}");
+}
+
+#[tokio::test]
+async fn both_ways_are_tried_whatever_becomes_of_one() {
+    let home = tempfile::tempdir().unwrap();
+    let fails = command("exit 3");
+    let both = OnReview { webhook: Some("${NONE}".parse().unwrap()), ..fails };
+    let not_told = tell(&both, &notice("?"), &options(home.path())).await;
+    let [NotTold::Failed { .. }, NotTold::Unset { .. }] = not_told.as_slice() else {
+        panic!("{not_told:?}");
+    };
+    assert!(tell(&OnReview::default(), &notice("?"), &options(home.path())).await.is_empty());
+}

@@ -1,0 +1,24 @@
+//! What durable workflows cost: steps with a checkpoint each against the bare disk and LangGraph, a
+//! long conversation on the disk, and many tasks that wait for a person.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
+#![allow(clippy::disallowed_methods, reason = "a bench starts what it measures")]
+
+mod growth;
+mod measure;
+mod peer;
+mod steps;
+mod waiting;
+mod workshop;
+
+use std::path::Path;
+
+fn main() {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|role| role == waiting::IDLE) {
+        return waiting::idle(Path::new(&args.next().unwrap()));
+    }
+    let quick = std::env::var_os("POLITY_BENCH_QUICK").is_some();
+    steps::measure(quick);
+    growth::measure();
+    waiting::measure(if quick { 500 } else { 10_000 });
+}

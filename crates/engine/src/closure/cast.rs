@@ -1,0 +1,113 @@
+//! Everyone who may come to work for a task.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polity_model::definition::{
+    AgentDefinition, Home, Problem, ScriptDefinition, WorkflowDefinition,
+};
+use polity_model::event::{Pin, PinKind};
+use polity_model::name::Name;
+use polity_store::Store;
+
+use super::flow::needs;
+use super::{ClosureError, Missing, script_of, sub_agents_of};
+
+/// Agents that may hand work to one another, with the rules of their models, and workflows.
+#[derive(Debug, Default)]
+pub struct Cast {
+    pub(super) agents: BTreeMap<Name, Arc<AgentDefinition>>,
+    pub(super) scripts: BTreeMap<Name, Arc<ScriptDefinition>>,
+    pub(super) workflows: BTreeMap<Name, Arc<WorkflowDefinition>>,
+}
+
+impl Cast {
+    /// Adds an agent and all that it needs.
+    pub(super) fn add_agent(
+        &mut self,
+        home: &Home,
+        agent: Arc<AgentDefinition>,
+    ) -> Result<(), Missing> {
+        let mut waiting = vec![agent];
+        while let Some(next) = waiting.pop() {
+            if self.agents.contains_key(&next.name) {
+                continue;
+            }
+            if let Some(name) = script_of(&next) {
+                let script = home.scripts.get(name);
+                let script = script.ok_or_else(|| missing(PinKind::Script, name, &next.name))?;
+                self.scripts.insert(name.clone(), Arc::clone(script));
+            }
+            for name in sub_agents_of(&next) {
+                let agent = home.agents.get(name);
+                let agent = agent.ok_or_else(|| missing(PinKind::Agent, name, &next.name))?;
+                waiting.push(Arc::clone(agent));
+            }
+            self.agents.insert(next.name.clone(), next);
+        }
+        Ok(())
+    }
+
+    /// Adds a workflow and all that its nodes need.
+    pub(super) fn add_workflow(
+        &mut self,
+        home: &Home,
+        workflow: Arc<WorkflowDefinition>,
+    ) -> Result<(), Missing> {
+        let mut waiting = vec![workflow];
+        while let Some(next) = waiting.pop() {
+            if self.workflows.contains_key(&next.name) {
+                continue;
+            }
+            let needs = needs(&next);
+            for name in &needs.agents {
+                let agent = home.agents.get(name);
+                let agent = agent.ok_or_else(|| missing(PinKind::Agent, name, &next.name))?;
+                self.add_agent(home, Arc::clone(agent))?;
+            }
+            for name in &needs.workflows {
+                let workflow = home.workflows.get(name);
+                let workflow =
+                    workflow.ok_or_else(|| missing(PinKind::Workflow, name, &next.name))?;
+                waiting.push(Arc::clone(workflow));
+            }
+            self.workflows.insert(next.name.clone(), next);
+        }
+        Ok(())
+    }
+
+    /// What a task pinned, from the store.
+    pub(super) fn load(store: &dyn Store, pins: &[Pin]) -> Result<Self, ClosureError> {
+        let mut cast = Self::default();
+        for pin in pins {
+            let json = store
+                .definition(&pin.digest)?
+                .ok_or_else(|| ClosureError::Lost { kind: pin.kind, name: pin.name.clone() })?;
+            let unreadable = |problems: Vec<Problem>| ClosureError::Unreadable {
+                name: pin.name.clone(),
+                problem: problems.first().map(ToString::to_string).unwrap_or_default(),
+            };
+            let name = pin.name.clone();
+            match pin.kind {
+                PinKind::Agent => {
+                    let agent = AgentDefinition::from_canonical(&json).map_err(unreadable)?;
+                    cast.agents.insert(name, Arc::new(agent));
+                }
+                PinKind::Workflow => {
+                    let workflow = WorkflowDefinition::from_canonical(&json).map_err(unreadable)?;
+                    cast.workflows.insert(name, Arc::new(workflow));
+                }
+                PinKind::Script => {
+                    let script =
+                        ScriptDefinition::from_canonical(&pin.name, &json).map_err(unreadable)?;
+                    cast.scripts.insert(name, Arc::new(script));
+                }
+            }
+        }
+        Ok(cast)
+    }
+}
+
+fn missing(kind: PinKind, name: &Name, needed_by: &Name) -> Missing {
+    Missing { kind, name: name.clone(), needed_by: needed_by.clone() }
+}

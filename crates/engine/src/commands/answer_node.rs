@@ -1,0 +1,72 @@
+//! A person decides what a workflow asks: what a human node asks, or whether a node may run.
+//!
+//! The answer's action becomes the routing key, and the way on follows from it at once. So whoever
+//! goes on with the task finds it decided.
+
+use polity_model::event::{Event, NodeOutput};
+use polity_model::failure::ErrorCode;
+use polity_model::review::{ReviewSubject, Verdict};
+
+use super::AnswerReview;
+use super::acting::Acting;
+use super::walking::{Ended, Walking};
+use crate::decide::{Decision, Given, Rejection};
+use crate::state::{TaskState, Walk};
+
+/// What follows from an answer about a node.
+pub(super) fn answer_node(
+    answer: &AnswerReview,
+    state: &TaskState,
+    walk: &Walk,
+    subject: &ReviewSubject,
+    given: &mut Given,
+) -> Result<Decision, Rejection> {
+    let AnswerReview { verdict, message, by, state_updates, .. } = answer;
+    let task = state.id();
+    let Some(node) = subject.node().and_then(|node| walk.plan().number(node)) else {
+        return Err(Rejection::NothingToDecide { task, status: state.status() });
+    };
+    let wrong = |verdict| {
+        let asks = "waits for a decision about a node of its workflow";
+        Err(Rejection::WrongVerdict { task, asks, verdict })
+    };
+    match verdict {
+        Verdict::Approve | Verdict::Reject => {}
+        Verdict::Modify { arguments } if arguments.is_empty() => {}
+        Verdict::Modify { .. } => return wrong("other arguments"),
+        Verdict::Retry => return wrong("--retry"),
+        Verdict::SkipWith { .. } => return wrong("--skip-with"),
+    }
+    let mut told = walk.clone();
+    told.tell(verdict.action(), message.clone(), state_updates, given.now)?;
+    let told = told.state();
+    let mut acting = Acting::of(state, given)?;
+    acting.push(Event::ReviewAnswered {
+        verdict: verdict.clone(),
+        message: message.clone(),
+        by: by.clone(),
+        state_updates: state_updates.clone(),
+    });
+    let mut walking = Walking::new(acting, walk);
+    match subject {
+        ReviewSubject::Checkpoint { .. } if *verdict == Verdict::Reject => {
+            let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
+            let why = format!("{by} decided against it{said}");
+            walking.fail_node(node, ErrorCode::Rejected, &why);
+        }
+        ReviewSubject::Checkpoint { .. } => walking.allow(node),
+        ReviewSubject::Node { .. }
+        | ReviewSubject::Approval { .. }
+        | ReviewSubject::Doubt { .. } => {
+            let output = message.as_deref().unwrap_or(verdict.action());
+            walking.finish(Ended {
+                node,
+                output,
+                stored: NodeOutput::Text(output.to_owned()),
+                routing_key: told.routing_key.clone(),
+                answer: Some((&told, message.as_deref())),
+            });
+        }
+    }
+    Ok(walking.conclude())
+}

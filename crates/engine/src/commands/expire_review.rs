@@ -1,0 +1,80 @@
+//! No person has decided in time. Whoever looks after the task drives it, once the deadline has
+//! passed: the default action is taken, and without one the task fails.
+
+use polity_model::definition::ReviewAction;
+use polity_model::event::{Event, ResultRef};
+use polity_model::failure::ErrorCode;
+use polity_model::review::Verdict;
+use polity_model::state::StateUpdates;
+use serde_json::Map;
+
+use super::AnswerReview;
+use super::acting::{Acting, answer_open_calls};
+use super::walking::Walking;
+use crate::decide::{Decision, Given, Rejection};
+use crate::state::TaskState;
+
+/// Who answered, where no one did.
+const BY_DEADLINE: &str = "deadline";
+
+/// The deadline has passed.
+#[derive(Debug, Clone, Copy)]
+pub struct ExpireReview;
+
+impl ExpireReview {
+    pub(crate) fn decide(
+        self,
+        state: &TaskState,
+        given: &mut Given,
+    ) -> Result<Decision, Rejection> {
+        let task = state.id();
+        let open = state.review().and_then(|review| Some((review, review.deadline?)));
+        let Some((review, deadline)) = open else {
+            return Err(Rejection::NothingToDecide { task, status: state.status() });
+        };
+        if given.now < deadline {
+            return Err(Rejection::TooEarly { task, deadline });
+        }
+        let message = format!("no one answered until {deadline}");
+        let verdict = match review.default_action {
+            Some(ReviewAction::Approve) => Verdict::Approve,
+            Some(ReviewAction::Reject) => Verdict::Reject,
+            Some(ReviewAction::Modify) => Verdict::Modify { arguments: Map::new() },
+            None => return fail(state, message, given),
+        };
+        let answer = AnswerReview {
+            checkpoint_id: review.checkpoint_id,
+            verdict,
+            message: Some(message),
+            by: BY_DEADLINE.to_owned(),
+            state_updates: StateUpdates::default(),
+        };
+        answer.decide_at_any_time(state, given)
+    }
+}
+
+/// No one decided, and nothing says what counts then: what was asked fails.
+fn fail(state: &TaskState, message: String, given: &mut Given) -> Result<Decision, Rejection> {
+    let code = ErrorCode::Timeout;
+    let answered = Event::ReviewAnswered {
+        verdict: Verdict::Reject,
+        message: Some(message.clone()),
+        by: BY_DEADLINE.to_owned(),
+        state_updates: StateUpdates::default(),
+    };
+    let node = state.review().and_then(|review| review.subject.node());
+    if let Some((walk, node)) =
+        state.walk().and_then(|walk| Some((walk, walk.plan().number(node?)?)))
+    {
+        let mut acting = Acting::of(state, given)?;
+        acting.push(answered);
+        let mut walking = Walking::new(acting, walk);
+        walking.fail_node(node, code, &message);
+        return Ok(walking.conclude());
+    }
+    let mut events = vec![answered];
+    answer_open_calls(state, "the task failed", &mut events);
+    let partial_result = state.last_answer().map(|_| ResultRef::LastAnswer);
+    events.push(Event::TaskFailed { code, error: message, partial_result });
+    Ok(Decision { events, effects: Vec::new() })
+}

@@ -1,0 +1,381 @@
+//! A workflow walks on: what follows when nodes end, and which nodes begin.
+//!
+//! What ends, and the way on from it, is decided in one commit with its checkpoint. What begins is
+//! decided on the State that this leaves, by [`Advance`]. Conditions take no time, and are decided
+//! one by one, so that each has its own checkpoint.
+
+mod begin;
+mod joining;
+mod route;
+
+use polity_model::definition::NodeKind;
+use polity_model::event::{Event, NodeChange, NodeOutput, ResultRef, ToolChange};
+use polity_model::failure::ErrorCode;
+use polity_model::ids::{CheckpointId, ToolCallId};
+use polity_model::machine::task::TaskStatus;
+use polity_model::machine::tool_call::CallState;
+use polity_model::name::Name;
+use polity_model::state::State;
+use serde_json::Value;
+
+use super::acting::{Acting, answer_open_calls};
+use super::{cancel_with, out_of_place, view};
+use crate::decide::{Decision, Effect, Given, Rejection};
+use crate::state::{After, Progress, TaskState, Walk};
+
+/// The nodes that are ready begin.
+#[derive(Debug, Clone, Copy)]
+pub struct Advance;
+
+impl Advance {
+    pub(crate) fn decide(
+        self,
+        state: &TaskState,
+        given: &mut Given,
+    ) -> Result<Decision, Rejection> {
+        let Some(walk) = state.walk().filter(|_| state.status() == TaskStatus::Running) else {
+            return Err(out_of_place(state, "Advance"));
+        };
+        if state.cancel_requested() {
+            return Ok(cancel_with(state, Vec::new()));
+        }
+        Ok(Walking::begin(Acting::of(state, given)?, walk))
+    }
+}
+
+/// A decision about a workflow, as it is being put together.
+pub(super) struct Walking<'a> {
+    acting: Acting<'a>,
+    walk: &'a Walk,
+    /// How far the workflow has come after the events so far.
+    progress: Progress,
+    /// The node that ended well last, and what came out of it.
+    newest: Option<(usize, String)>,
+    /// Why the task fails, if it does.
+    failure: Option<(ErrorCode, String)>,
+}
+
+/// What came of asking a person.
+enum Asked {
+    /// One is asked.
+    Person,
+    /// There is nothing to ask.
+    NoOne,
+    /// The question could not be put, and its node has failed.
+    Failed,
+}
+
+/// What a node that ends gives.
+pub(super) struct Ended<'a> {
+    pub(super) node: usize,
+    pub(super) output: &'a str,
+    pub(super) stored: NodeOutput,
+    pub(super) routing_key: Option<String>,
+    /// What a person's answer made of the State, and what the person said, where one was asked.
+    pub(super) answer: Option<(&'a State, Option<&'a str>)>,
+}
+
+impl<'a> Walking<'a> {
+    pub(super) fn new(acting: Acting<'a>, walk: &'a Walk) -> Self {
+        let progress = walk.progress().clone();
+        Self { acting, walk, progress, newest: None, failure: None }
+    }
+
+    /// Begins the nodes that are ready.
+    pub(super) fn begin(acting: Acting<'a>, walk: &'a Walk) -> Decision {
+        let mut walking = Self::new(acting, walk);
+        walking.begin_ready();
+        walking.conclude()
+    }
+
+    /// Goes on from where the calls stand after the events so far.
+    pub(super) fn go_on(acting: Acting<'a>, walk: &'a Walk) -> Decision {
+        let answered: Vec<_> = acting.events().iter().filter_map(answer_of).collect();
+        let mut walking = Self::new(acting, walk);
+        for (call_id, content, is_error) in answered {
+            let Some(node) = walk.node_of(call_id) else { continue };
+            if is_error {
+                let code = walking.acting.code().unwrap_or(ErrorCode::ToolFailed);
+                let why = content.strip_prefix("error: ").unwrap_or(&content);
+                walking.fail_node(node, code, why);
+            } else {
+                walking.finish(Ended {
+                    node,
+                    output: &content,
+                    stored: NodeOutput::Answer,
+                    routing_key: None,
+                    answer: None,
+                });
+            }
+        }
+        walking.conclude()
+    }
+
+    fn name(&self, node: usize) -> &'a Name {
+        self.walk.plan().nodes()[node].name()
+    }
+
+    /// The call that does a node's work, which may be one that these events have begun.
+    fn call_of(&self, node: usize) -> Option<ToolCallId> {
+        let name = self.name(node);
+        let begun = self.acting.events().iter().rev().find_map(|event| {
+            let Event::NodeChanged { node, change: NodeChange::Start { call } } = event else {
+                return None;
+            };
+            (node == name).then(|| call.as_ref().map(|call| call.id))
+        });
+        begun.unwrap_or_else(|| self.walk.run(node).call)
+    }
+
+    fn changed(&mut self, node: usize, change: NodeChange) {
+        let node = self.name(node).clone();
+        self.acting.push(Event::NodeChanged { node, change });
+    }
+
+    /// Whether a move was made. One that the plan rules out is a mistake of ours: it is not written
+    /// down, and the task fails.
+    fn moved<E: std::fmt::Display>(&mut self, moved: Result<(), E>) -> bool {
+        match moved {
+            Ok(()) => true,
+            Err(error) => {
+                self.failure.get_or_insert((ErrorCode::SystemError, error.to_string()));
+                false
+            }
+        }
+    }
+
+    /// A node is done: the way on from it is decided, and the State is marked.
+    pub(super) fn finish(&mut self, ended: Ended<'_>) {
+        let Ended { node, output, stored, routing_key, answer } = ended;
+        if let Err(why) = self.check_outputs(node, output) {
+            return self.fail_node(node, ErrorCode::InvalidOutput, &why);
+        }
+        let at = self.acting.given().now;
+        let after = After {
+            node,
+            output,
+            routing_key: routing_key.as_deref(),
+            state: answer.map(|(state, _)| state),
+            at,
+        };
+        // Another node may have ended just before, such as the last branch of this one.
+        let before = self.newest.is_some().then(|| self.acting.state_now()).transpose();
+        let taken = match before {
+            Ok(before) => {
+                let walk = before.as_ref().and_then(TaskState::walk).unwrap_or(self.walk);
+                self.route(walk, &after, answer.and_then(|(_, said)| said))
+            }
+            Err(broken) => Err((ErrorCode::SystemError, broken.to_string())),
+        };
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err((code, why)) => return self.fail_node(node, code, &why),
+        };
+        let plan = self.walk.plan();
+        let to = taken.iter().map(|link| plan.nodes()[plan.links()[*link].to].name().clone());
+        let to = to.collect();
+        let is_human = matches!(plan.nodes()[node].node.kind, NodeKind::Human { .. });
+        let edge = plan.edge_back(&taken);
+        let moved = self.progress.finish(plan, node, &taken);
+        if !self.moved(moved) {
+            return;
+        }
+        self.changed(node, NodeChange::Finish { output: stored, routing_key, to, edge });
+        self.newest = Some((node, output.to_owned()));
+        // What a person was asked has its checkpoint already.
+        if !is_human {
+            self.checkpoint(node, false);
+        }
+        self.join(node, Ok(output));
+    }
+
+    /// A node failed. Within a parallel node that may be no harm; else the task fails.
+    pub(super) fn fail_node(&mut self, node: usize, code: ErrorCode, error: &str) {
+        let moved = self.progress.fail(self.walk.plan(), node);
+        if !self.moved(moved) {
+            return;
+        }
+        self.changed(node, NodeChange::Fail { code, error: error.to_owned() });
+        match self.walk.plan().nodes()[node].branch_of {
+            Some(_) => self.join(node, Err((code, error))),
+            None => self.fail_task(code, format!("{}: {error}", self.name(node))),
+        }
+    }
+
+    /// A person has allowed a node to run.
+    pub(super) fn allow(&mut self, node: usize) {
+        let moved = self.progress.allow(node);
+        self.moved(moved);
+    }
+
+    fn fail_task(&mut self, code: ErrorCode, error: String) {
+        self.failure.get_or_insert((code, error));
+    }
+
+    /// A node that declares several outputs must give each of them.
+    fn check_outputs(&self, node: usize, output: &str) -> Result<(), String> {
+        let names = &self.walk.plan().nodes()[node].node.outputs;
+        if names.len() < 2 {
+            return Ok(());
+        }
+        let Ok(Value::Object(fields)) = serde_json::from_str(output) else {
+            return Err(format!(
+                "its output must be a JSON object with {}, because it declares more than one output",
+                names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            ));
+        };
+        match names.iter().find(|name| !fields.contains_key(name.as_str())) {
+            Some(name) => Err(format!("its output has no field \"{name}\", which it declares")),
+            None => Ok(()),
+        }
+    }
+
+    fn checkpoint(&mut self, node: usize, awaiting_human: bool) -> CheckpointId {
+        let id = CheckpointId::from_random_bytes(self.acting.given().entropy.id_bytes());
+        let sequence = self.acting.next_checkpoint();
+        let node = self.name(node).to_string();
+        self.acting.push(Event::CheckpointTaken {
+            checkpoint_id: id,
+            sequence,
+            node,
+            awaiting_human,
+            message_count: None,
+        });
+        id
+    }
+
+    /// What is left to do after the events so far.
+    pub(super) fn conclude(mut self) -> Decision {
+        while self.failure.is_none() {
+            if self.has_ready() {
+                return self.acting.into_decision([Effect::Advance]);
+            }
+            let is_under_way = self.acting.standing().iter().any(|standing| {
+                matches!(standing, CallState::Asked | CallState::Running | CallState::Failed)
+            });
+            if is_under_way {
+                return self.acting.into_decision([]);
+            }
+            if self.acting.standing().contains(&CallState::InDoubt) {
+                break;
+            }
+            match self.ask_next() {
+                Asked::Person => return self.acting.into_decision([]),
+                Asked::NoOne => break,
+                // Others may be ready by that.
+                Asked::Failed => {}
+            }
+        }
+        if let Some((code, error)) = self.failure.take() {
+            return self.fail(code, error);
+        }
+        let state = self.acting.state();
+        let doubt = self.acting.standing().iter().position(|call| *call == CallState::InDoubt);
+        if let Some(call) = doubt.and_then(|index| view(state, index)) {
+            return self.acting.ask(call, true);
+        }
+        if self.acting.standing().contains(&CallState::Waiting) {
+            self.acting.push(Event::TaskPaused);
+            return self.acting.into_decision([]);
+        }
+        if self.progress.is_settled() {
+            self.complete()
+        } else {
+            let error = "nothing is left that could go on, and not every node has ended".to_owned();
+            self.fail(ErrorCode::SystemError, error)
+        }
+    }
+
+    fn has_ready(&self) -> bool {
+        let ready = self.progress.ready(self.walk.plan());
+        ready.iter().any(|node| !self.asks(*node))
+    }
+
+    /// Whether a person is asked when a node is ready.
+    fn asks(&self, node: usize) -> bool {
+        let planned = &self.walk.plan().nodes()[node];
+        let is_human = matches!(planned.node.kind, NodeKind::Human { .. });
+        is_human || (planned.pauses && !self.progress.is_allowed(node))
+    }
+
+    fn fail(mut self, code: ErrorCode, error: String) -> Decision {
+        let state = self.acting.state();
+        let partial_result = match &self.newest {
+            Some(_) => Some(ResultRef::LastAnswer),
+            None => state.last_answer().map(|_| ResultRef::LastAnswer),
+        };
+        self.acting.answer_new_calls("the task failed");
+        let mut events = self.acting.take_events();
+        answer_open_calls(state, "the task failed", &mut events);
+        events.push(Event::TaskFailed { code, error, partial_result });
+        Decision { events, effects: Vec::new() }
+    }
+
+    /// The workflow is done: its result is the output of the node that it ended with, or of all of
+    /// them where there are several.
+    fn complete(mut self) -> Decision {
+        let plan = self.walk.plan();
+        let newest = self.newest.as_ref().map(|(node, output)| (*node, output.as_str()));
+        let output = |node: usize| match newest {
+            Some((newest, output)) if newest == node => Some(output),
+            Some(_) | None => self.walk.output(node),
+        };
+        let mut ends: Vec<usize> = (0..plan.nodes().len())
+            .filter(|node| plan.is_end(*node) && self.progress.is_done(*node))
+            .collect();
+        ends.sort_by_key(|node| plan.nodes()[*node].rank);
+        if ends.is_empty() {
+            // What would have read the last output was skipped.
+            let done = (0..plan.nodes().len()).filter(|node| self.progress.is_done(*node));
+            ends.extend(done.max_by_key(|node| plan.nodes()[*node].rank));
+        }
+        let result = match ends.as_slice() {
+            [end] if newest.is_some_and(|(newest, _)| newest == *end) => ResultRef::LastAnswer,
+            ends => {
+                let outputs: Vec<&str> = ends.iter().filter_map(|end| output(*end)).collect();
+                ResultRef::Text(outputs.join("\n\n"))
+            }
+        };
+        self.acting.push(Event::TaskCompleted { result });
+        self.acting.into_decision([])
+    }
+}
+
+/// The answer to a call, if the event is one: the call, what was answered, whether it is an error.
+fn answer_of(event: &Event) -> Option<(ToolCallId, String, bool)> {
+    match event {
+        Event::ToolChanged { call_id, change: ToolChange::Answer { content, is_error, .. } } => {
+            Some((*call_id, content.clone(), *is_error))
+        }
+        Event::ToolChanged {
+            change:
+                ToolChange::Hold { .. }
+                | ToolChange::Call { .. }
+                | ToolChange::Fail { .. }
+                | ToolChange::Wait
+                | ToolChange::Doubt,
+            ..
+        }
+        | Event::TaskCreated(_)
+        | Event::TaskClaimed { .. }
+        | Event::TaskReleased
+        | Event::TaskStarted
+        | Event::TaskPaused
+        | Event::TaskResumed
+        | Event::CancelRequested
+        | Event::TaskCompleted { .. }
+        | Event::TaskFailed { .. }
+        | Event::TaskCancelled
+        | Event::ExecutionChanged { .. }
+        | Event::ModelCalled { .. }
+        | Event::ModelAnswered { .. }
+        | Event::ModelFailed { .. }
+        | Event::HistoryShortened { .. }
+        | Event::NodeChanged { .. }
+        | Event::ReviewOpened { .. }
+        | Event::ReviewAnswered { .. }
+        | Event::StateSet { .. }
+        | Event::MessageAdded { .. }
+        | Event::CheckpointTaken { .. } => None,
+    }
+}

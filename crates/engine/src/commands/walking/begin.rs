@@ -1,0 +1,242 @@
+//! Nodes begin: what they are given is put together, and a person is asked where one is.
+
+use jiff::SignedDuration;
+use polity_model::definition::{NodeKind, Template, ToolName};
+use polity_model::event::{Event, NodeChange, NodeOutput};
+use polity_model::failure::ErrorCode;
+use polity_model::ids::ToolCallId;
+use polity_model::message::ToolCall;
+use polity_model::review::ReviewSubject;
+use polity_model::scope::EvaluationError;
+use polity_model::session::DESCRIPTION;
+use serde_json::{Map, Value};
+
+use super::{Asked, Ended, Walking};
+
+type Failed = (ErrorCode, String);
+
+impl Walking<'_> {
+    /// Begins the nodes that are ready, up to the first that ends at once: the others come next.
+    pub(super) fn begin_ready(&mut self) {
+        let mut met = Vec::new();
+        while let Some(node) = self.next_ready(&met) {
+            met.push(node);
+            let limit = self.walk.plan().max_iterations();
+            if self.progress.runs() >= limit.get() {
+                let why = format!(
+                    "the workflow has run {limit} nodes, the most that its max_iterations allows"
+                );
+                return self.fail_task(ErrorCode::LimitIterations, why);
+            }
+            if let Err((code, why)) = self.begin_node(node) {
+                self.fail_node(node, code, &why);
+            }
+            // What follows from a node that ends at once is decided on the State that it leaves.
+            if self.failure.is_some() || self.newest.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// The next node that is ready and was not met yet: conditions last, because what follows from
+    /// one is decided on the State that it leaves.
+    fn next_ready(&self, met: &[usize]) -> Option<usize> {
+        let plan = self.walk.plan();
+        let mut ready = self.progress.ready(plan);
+        ready.retain(|node| !met.contains(node) && !self.asks(*node));
+        ready.sort_by_key(|node| {
+            matches!(plan.nodes()[*node].node.kind, NodeKind::Condition { .. })
+        });
+        ready.first().copied()
+    }
+
+    fn begin_node(&mut self, node: usize) -> Result<(), Failed> {
+        let plan = self.walk.plan();
+        let planned = &plan.nodes()[node].node;
+        match &planned.kind {
+            NodeKind::Agent { agent, input, .. } => {
+                let name = ToolName::of_sub_agent(agent);
+                let arguments = self.described(node, input.as_ref())?;
+                self.call(node, &name, arguments);
+            }
+            NodeKind::Workflow { workflow, input } => {
+                let name = ToolName::of_sub_agent(workflow);
+                let arguments = self.described(node, input.as_ref())?;
+                self.call(node, &name, arguments);
+            }
+            NodeKind::Tool { tool, arguments } => {
+                let rendered = arguments.render(&self.walk.scope(node));
+                let arguments = rendered.map_err(|error| cannot_evaluate(&error))?;
+                self.check_tool(tool, &arguments)?;
+                self.call(node, tool, arguments);
+            }
+            NodeKind::Condition { expression } => {
+                let value = expression
+                    .evaluate(&self.walk.scope(node))
+                    .map_err(|error| cannot_evaluate(&error))?;
+                let text = match value {
+                    Value::String(text) => text,
+                    other @ (Value::Null
+                    | Value::Bool(_)
+                    | Value::Number(_)
+                    | Value::Array(_)
+                    | Value::Object(_)) => other.to_string(),
+                };
+                self.finish(Ended {
+                    node,
+                    output: &text,
+                    stored: NodeOutput::Text(text.clone()),
+                    routing_key: Some(text.clone()),
+                    answer: None,
+                });
+            }
+            NodeKind::Parallel { .. } => {
+                let moved = self.progress.start(node);
+                if self.moved(moved) {
+                    self.changed(node, NodeChange::Start { call: None });
+                }
+                self.join_ended(node);
+            }
+            // A person is asked when nothing else is under way.
+            NodeKind::Human { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// What an agent or another workflow is given: the newest message, unless the node says.
+    fn described(
+        &self,
+        node: usize,
+        input: Option<&Template>,
+    ) -> Result<Map<String, Value>, Failed> {
+        let scope = self.walk.scope(node);
+        let text = match input {
+            Some(template) => template.render(&scope).map_err(|error| cannot_evaluate(&error))?,
+            None => scope.last.to_owned(),
+        };
+        if text.trim().is_empty() {
+            return Err((ErrorCode::ConditionFailed, "what it is given is empty".to_owned()));
+        }
+        Ok(Map::from_iter([(DESCRIPTION.to_owned(), Value::from(text))]))
+    }
+
+    fn check_tool(
+        &mut self,
+        tool: &ToolName,
+        arguments: &Map<String, Value>,
+    ) -> Result<(), Failed> {
+        let toolbox = &self.acting.given().toolbox;
+        let Some(known) = toolbox.find(tool.server(), tool.tool()) else {
+            let why = match toolbox.unavailable() {
+                Some(why) => why.to_owned(),
+                None => format!("there is no tool {tool}"),
+            };
+            return Err((ErrorCode::ToolsUnavailable, why));
+        };
+        known.check_arguments(arguments).map_err(|problem| {
+            let why = format!(
+                "the arguments of {tool} do not fit its input schema, and it was not called: \
+                 {problem}"
+            );
+            (ErrorCode::ToolFailed, why)
+        })
+    }
+
+    /// The node's work is a call: of a tool, an agent or another workflow.
+    fn call(&mut self, node: usize, tool: &ToolName, arguments: Map<String, Value>) {
+        let id = ToolCallId::from_random_bytes(self.acting.given().entropy.id_bytes());
+        let call = ToolCall {
+            id,
+            server: tool.server().to_owned(),
+            tool: tool.tool().to_owned(),
+            arguments,
+            signature: None,
+        };
+        let moved = self.progress.start(node);
+        if !self.moved(moved) {
+            return;
+        }
+        self.changed(node, NodeChange::Start { call: Some(call) });
+        let planned = &self.walk.plan().nodes()[node].node;
+        self.acting.call_new(id, tool, planned);
+    }
+
+    /// A template of a node, over the State that the events so far leave.
+    fn rendered_now(&mut self, node: usize, template: &Template) -> Result<String, Failed> {
+        let state = self.acting.state_now();
+        let state = state.map_err(|broken| (ErrorCode::SystemError, broken.to_string()))?;
+        let walk = state.walk().unwrap_or(self.walk);
+        template.render(&walk.scope(node)).map_err(|error| cannot_evaluate(&error))
+    }
+
+    /// Asks a person what the first node asks that is ready for it.
+    pub(super) fn ask_next(&mut self) -> Asked {
+        let plan = self.walk.plan();
+        let Some(node) = self.progress.ready(plan).into_iter().find(|node| self.asks(*node)) else {
+            return Asked::NoOne;
+        };
+        let planned = &plan.nodes()[node];
+        let name = planned.name().clone();
+        let (subject, question, seconds, default_action) = match &planned.node.kind {
+            NodeKind::Human { question, deadline_seconds, default_action } => {
+                match self.rendered_now(node, question) {
+                    Ok(question) => {
+                        let seconds = deadline_seconds.map(std::num::NonZeroU64::get);
+                        (ReviewSubject::Node { node: name }, question, seconds, *default_action)
+                    }
+                    Err((code, why)) => {
+                        self.fail_node(node, code, &why);
+                        return Asked::Failed;
+                    }
+                }
+            }
+            kind @ (NodeKind::Agent { .. }
+            | NodeKind::Tool { .. }
+            | NodeKind::Condition { .. }
+            | NodeKind::Parallel { .. }
+            | NodeKind::Workflow { .. }) => {
+                let what = what(kind);
+                let question =
+                    format!("may {} go on with {name}, which {what}?", self.walk.workflow());
+                (ReviewSubject::Checkpoint { node: name }, question, None, None)
+            }
+        };
+        let moved = self.progress.ask(node);
+        if !self.moved(moved) {
+            return Asked::Failed;
+        }
+        let now = self.acting.given().now;
+        let deadline = seconds.map(|seconds| {
+            let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+            now.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(jiff::Timestamp::MAX)
+        });
+        let checkpoint_id = self.checkpoint(node, true);
+        self.acting.push(Event::ReviewOpened {
+            checkpoint_id,
+            subject,
+            question,
+            deadline,
+            default_action,
+        });
+        Asked::Person
+    }
+}
+
+fn cannot_evaluate(error: &EvaluationError) -> Failed {
+    (ErrorCode::ConditionFailed, error.to_string())
+}
+
+/// What a node does, for people.
+fn what(kind: &NodeKind) -> String {
+    match kind {
+        NodeKind::Agent { agent, .. } => format!("gives work to {agent}"),
+        NodeKind::Tool { tool, .. } => format!("calls {tool}"),
+        NodeKind::Condition { expression } => format!("evaluates {}", expression.as_str()),
+        NodeKind::Human { .. } => "asks a person".to_owned(),
+        NodeKind::Parallel { branches, .. } => {
+            let names: Vec<_> = branches.iter().map(ToString::to_string).collect();
+            format!("runs {} at once", names.join(", "))
+        }
+        NodeKind::Workflow { workflow, .. } => format!("runs the workflow {workflow}"),
+    }
+}

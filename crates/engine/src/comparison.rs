@@ -1,0 +1,128 @@
+//! Two runs held against each other: where they go the same way, and where they part.
+
+mod run;
+
+use std::collections::BTreeMap;
+
+use polity_model::definition::Digest;
+use polity_model::event::{Pin, PinKind};
+use polity_model::name::Name;
+use polity_model::task::ForkedFrom;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+pub use run::{AskedFor, Intervention, NodeFailure, Run, Step};
+
+/// Where two runs are the same and where they differ.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Whether there is no difference at all.
+    pub same: bool,
+    /// The checkpoint up to which both have one history, if they are forks of one task.
+    pub shared: Option<ForkedFrom>,
+    /// How many steps both have in common from the beginning on.
+    pub common_steps: usize,
+    /// The first step at which they part.
+    pub first_difference: Option<StepDifference>,
+    /// Everything that differs.
+    pub differences: Vec<Difference>,
+}
+
+/// A step that differs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StepDifference {
+    /// Which step, counted from 1.
+    pub step: usize,
+    /// What the one did; none if it had ended.
+    pub a: Option<Step>,
+    /// What the other did.
+    pub b: Option<Step>,
+}
+
+/// Something that differs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum Difference {
+    /// A definition.
+    Definition {
+        /// What it is.
+        kind: PinKind,
+        /// Its name.
+        name: Name,
+        /// What the one has.
+        a: Option<Digest>,
+        /// What the other has.
+        b: Option<Digest>,
+    },
+    /// A step.
+    Step(StepDifference),
+    /// A field of the task.
+    Field {
+        /// Its name.
+        field: &'static str,
+        /// What the one has.
+        a: Value,
+        /// What the other has.
+        b: Value,
+    },
+}
+
+impl Comparison {
+    /// Holds two runs against each other.
+    pub fn of(a: &Run, b: &Run) -> Self {
+        let mut differences = definitions(&a.pins, &b.pins);
+        let field = |field, a: Value, b: Value| {
+            if a == b { None } else { Some(Difference::Field { field, a, b }) }
+        };
+        let (one, other) = (&a.task, &b.task);
+        let before = [
+            field("assigned_agent", json!(one.assigned_agent), json!(other.assigned_agent)),
+            field("input", json!(one.description), json!(other.description)),
+            field("parameters", json!(one.parameters), json!(other.parameters)),
+        ];
+        let after = [
+            field("metadata", json!(a.metadata), json!(b.metadata)),
+            field("status", json!(one.status), json!(other.status)),
+            field("result", json!(one.result), json!(other.result)),
+            field("error", json!(one.error), json!(other.error)),
+        ];
+        differences.extend(before.into_iter().flatten());
+        let steps = steps(&a.steps, &b.steps);
+        let longest = a.steps.len().max(b.steps.len());
+        let common_steps = steps.first().map_or(longest, |first| first.step - 1);
+        let first_difference = steps.first().cloned();
+        differences.extend(steps.into_iter().map(Difference::Step));
+        differences.extend(after.into_iter().flatten());
+        let (same, shared) = (differences.is_empty(), a.shared_with(b));
+        Self { same, shared, common_steps, first_difference, differences }
+    }
+}
+
+/// The steps that differ, by their number.
+fn steps(a: &[Step], b: &[Step]) -> Vec<StepDifference> {
+    let pairs = (0..a.len().max(b.len())).map(|index| (index, a.get(index), b.get(index)));
+    pairs
+        .filter(|(_, a, b)| a != b)
+        .map(|(index, a, b)| StepDifference { step: index + 1, a: a.cloned(), b: b.cloned() })
+        .collect()
+}
+
+/// What each of two tasks pinned of one definition.
+type Pinned<'a> = (Option<&'a Digest>, Option<&'a Digest>);
+
+fn definitions(a: &[Pin], b: &[Pin]) -> Vec<Difference> {
+    let mut pins: BTreeMap<(PinKind, &Name), Pinned<'_>> = BTreeMap::new();
+    for pin in a {
+        pins.entry((pin.kind, &pin.name)).or_default().0 = Some(&pin.digest);
+    }
+    for pin in b {
+        pins.entry((pin.kind, &pin.name)).or_default().1 = Some(&pin.digest);
+    }
+    pins.into_iter()
+        .filter(|(_, (a, b))| a != b)
+        .map(|((kind, name), (a, b))| {
+            let (a, b) = (a.copied(), b.copied());
+            Difference::Definition { kind, name: name.clone(), a, b }
+        })
+        .collect()
+}

@@ -1,0 +1,437 @@
+//! A scene for workflows: agents that say what they were given, tools that do as they are told, and
+//! people who answer.
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use polity_engine::closure::FlowClosure;
+use polity_engine::commands::{AnswerReview, CreateTask};
+use polity_engine::driver::{
+    AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
+    Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+};
+use polity_engine::runtime::{EngineError, Parts, Runtime, TaskHandle, load};
+use polity_model::definition::{Home, Limits, Price, SourceFile, ToolName, ToolPattern};
+use polity_model::event::{Event, NodeChange, Sequence, StreamId};
+use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::ids::TaskId;
+use polity_model::message::Message;
+use polity_model::review::Verdict;
+use polity_model::state::{State, StateUpdates};
+use polity_model::task::Task;
+use polity_model::usage::Usage;
+use polity_store::Store;
+use polity_testkit::lives::instance_id;
+use polity_testkit::runtime::parts;
+use serde_json::{Map, Value, json};
+
+use crate::cast::Stage;
+
+/// The agents of every scene. `asker` calls a tool that a person must allow.
+const AGENTS: [&str; 6] = ["ann", "bob", "cid", "dot", "eve", "asker"];
+
+/// What an agent does.
+#[derive(Debug, Clone)]
+pub(crate) enum Part {
+    /// Says its name, and in brackets what it was given.
+    Echo,
+    /// Says this.
+    Say(String),
+    /// Has no model that would answer.
+    Fail,
+    /// Never answers.
+    Hang,
+}
+
+/// Models that play a part each.
+#[derive(Default)]
+pub(crate) struct Players {
+    parts: Mutex<BTreeMap<String, Part>>,
+    delays: Mutex<BTreeMap<String, u64>>,
+    /// Who was called, in order.
+    called: Mutex<Vec<String>>,
+}
+
+impl Players {
+    pub(crate) fn called(&self) -> Vec<String> {
+        self.called.lock().unwrap().clone()
+    }
+}
+
+impl Models for Players {
+    fn ready(&self, _closure: &polity_engine::closure::Closure) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    fn price(&self, _closure: &polity_engine::closure::Closure) -> Option<Price> {
+        Some(Price::FREE)
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+    ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
+        let agent = request.closure.agent.name.to_string();
+        let part = self.parts.lock().unwrap().get(&agent).cloned().unwrap_or(Part::Echo);
+        let delay = self.delays.lock().unwrap().get(&agent).copied().unwrap_or(20);
+        self.called.lock().unwrap().push(agent.clone());
+        let given = request.history.iter().next().map(|first| first.content().to_owned());
+        let given = given.unwrap_or_default();
+        let asks = agent == "asker" && request.place.turn == 1;
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+            let usage = Usage { input_tokens: 8, output_tokens: 2, ..Usage::default() };
+            let reply = |content: String, tool_calls| {
+                Ok(ModelReply { content, tool_calls, usage, is_cut: false, mark: None })
+            };
+            if asks {
+                let arguments = Map::from_iter([("text".to_owned(), given.into())]);
+                let arguments = AskedArguments::Object(arguments);
+                let (server, tool) = ("kit".to_owned(), "delete".to_owned());
+                let asked = AskedTool { server, tool, arguments, signature: None };
+                return reply(String::new(), vec![asked]);
+            }
+            match part {
+                Part::Echo => reply(format!("{agent}({given})"), Vec::new()),
+                Part::Say(text) => reply(text, Vec::new()),
+                Part::Fail => {
+                    let (category, message) = (ErrorCategory::Permanent, "no such model".into());
+                    Err(ModelFailure::new(Failure { category, message }))
+                }
+                Part::Hang => std::future::pending().await,
+            }
+        })
+    }
+}
+
+/// The tools of every scene, on the server `kit`. Each takes a `text` and, if it should take its
+/// time, `ms`.
+///
+/// `echo` gives its text back and may be repeated. `note` and `delete` remember it, and may not be
+/// repeated. `error` fails, `shaky` too, and `echo` may stand in for it.
+#[derive(Default)]
+pub(crate) struct Kit {
+    /// What was noted.
+    noted: Mutex<Vec<String>>,
+    /// How many calls are lost before one reaches a tool.
+    lost: Mutex<u32>,
+    calls: Mutex<u32>,
+    dropped: Mutex<u32>,
+    is_down: AtomicBool,
+}
+
+impl Kit {
+    pub(crate) fn noted(&self) -> Vec<String> {
+        self.noted.lock().unwrap().clone()
+    }
+
+    pub(crate) fn calls(&self) -> u32 {
+        *self.calls.lock().unwrap()
+    }
+
+    /// How many calls were given up before they ended.
+    pub(crate) fn dropped(&self) -> u32 {
+        *self.dropped.lock().unwrap()
+    }
+
+    pub(crate) fn lose(&self, calls: u32) {
+        *self.lost.lock().unwrap() = calls;
+    }
+
+    pub(crate) fn is_down(&self, down: bool) {
+        self.is_down.store(down, Ordering::SeqCst);
+    }
+}
+
+/// Counts a call that is dropped before its end.
+struct UnderWay<'a>(&'a Kit, bool);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.1 {
+            *self.0.dropped.lock().unwrap() += 1;
+        }
+    }
+}
+
+impl Tools for Kit {
+    fn ready(&self, _patterns: &[ToolPattern]) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    fn toolbox<'a>(
+        &'a self,
+        patterns: &'a [ToolPattern],
+        _place: Place<'a>,
+    ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
+        let schema = json!({
+            "type": "object",
+            "properties": {"text": {"type": "string"}, "ms": {"type": "integer"}},
+            "required": ["text"],
+        });
+        let schema = schema.as_object().unwrap();
+        let tool = |name: &str| {
+            let fallback = if name == "shaky" { vec!["kit/echo".parse().unwrap()] } else { vec![] };
+            let repeatable = name == "echo";
+            let name = format!("kit/{name}").parse::<ToolName>().unwrap();
+            let (text, limit) = (String::new(), Duration::from_secs(5));
+            Arc::new(Tool::new(name, text, schema.clone(), None, repeatable, limit, fallback))
+        };
+        let all = ["echo", "note", "delete", "error", "shaky"].map(tool);
+        let (offered, reserve) = all
+            .into_iter()
+            .partition(|tool| patterns.iter().any(|pattern| pattern.covers(&tool.name)));
+        let is_down = self.is_down.load(Ordering::SeqCst);
+        Box::pin(async move {
+            if is_down {
+                let (category, message) = (ErrorCategory::Transient, "kit is down".into());
+                return Err(ToolsUnavailable { failure: Failure { category, message } });
+            }
+            Ok(Arc::new(Toolbox::new(offered, reserve)))
+        })
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: ToolRequest<'a>,
+    ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>> {
+        let ToolRequest { tool, arguments, limit, .. } = request;
+        *self.calls.lock().unwrap() += 1;
+        let text = arguments["text"].as_str().unwrap().to_owned();
+        let takes = arguments.get("ms").and_then(Value::as_u64).unwrap_or(20);
+        let is_lost = {
+            let mut lost = self.lost.lock().unwrap();
+            let is_lost = *lost > 0;
+            *lost = lost.saturating_sub(1);
+            is_lost
+        };
+        let failed = |message: &str, maybe_done, timed_out| {
+            let (category, message) = (ErrorCategory::Transient, message.to_owned());
+            ToolFailure { failure: Failure { category, message }, maybe_done, timed_out }
+        };
+        let takes = Duration::from_millis(takes);
+        Box::pin(async move {
+            if is_lost {
+                return Err(failed("the connection was lost", false, false));
+            }
+            let mut under_way = UnderWay(self, false);
+            if matches!(tool.tool(), "note" | "delete") {
+                self.noted.lock().unwrap().push(text.clone());
+            }
+            tokio::time::sleep(takes.min(limit)).await;
+            under_way.1 = true;
+            if takes > limit {
+                return Err(failed("it took too long", true, true));
+            }
+            let is_error = matches!(tool.tool(), "error" | "shaky");
+            let content = if is_error { format!("no: {text}") } else { text };
+            Ok(ToolReply { content, is_error, ..ToolReply::default() })
+        })
+    }
+}
+
+/// Workflows on a stage.
+pub(crate) struct Scene {
+    pub(crate) stage: Stage,
+    pub(crate) players: Arc<Players>,
+    pub(crate) kit: Arc<Kit>,
+    home: Home,
+    first: String,
+    limits: fn(Limits) -> Limits,
+}
+
+impl Scene {
+    /// A home with these workflows, of which the first is run.
+    pub(crate) fn new(workflows: &[&str]) -> Self {
+        let mut files = vec![file("polity.yaml", "{}")];
+        for name in AGENTS {
+            files.push(file(&format!("agents/{name}.yaml"), &agent(name)));
+        }
+        files.push(file("scripts/part.yaml", "default: {reply: Hello.}"));
+        let servers = "servers: [{name: kit, transport: sse, config: {url: 'http://localhost/'}}]";
+        files.push(file("config/mcp_servers.yaml", servers));
+        let mut names = Vec::new();
+        for workflow in workflows {
+            let name = workflow.trim().lines().next().unwrap().trim_start_matches("name: ");
+            files.push(file(&format!("workflows/{name}.yaml"), workflow));
+            names.push(name.to_owned());
+        }
+        let home = Home::parse(files);
+        assert!(home.problems.is_empty(), "{:?}", home.problems);
+        Self {
+            stage: Stage::new(),
+            players: Arc::default(),
+            kit: Arc::default(),
+            home,
+            first: names.swap_remove(0),
+            limits: |limits| limits,
+        }
+    }
+
+    pub(crate) fn limited(mut self, limits: fn(Limits) -> Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    pub(crate) fn play(&self, agent: &str, part: Part) {
+        self.players.parts.lock().unwrap().insert(agent.to_owned(), part);
+    }
+
+    /// How long an agent takes, in milliseconds.
+    pub(crate) fn takes(&self, agent: &str, ms: u64) {
+        self.players.delays.lock().unwrap().insert(agent.to_owned(), ms);
+    }
+
+    pub(crate) fn runtime(&self, number: u64) -> Runtime {
+        self.runtime_on(Arc::clone(&self.stage.store), number)
+    }
+
+    /// A process with a view of its own of the journal.
+    pub(crate) fn runtime_on(&self, store: Arc<dyn Store>, number: u64) -> Runtime {
+        let models = Arc::clone(&self.players) as Arc<dyn Models>;
+        let parts = parts(store, models, &self.stage.owners, instance_id(number), number);
+        let limits = (self.limits)(Limits {
+            concurrent_tasks: NonZeroU32::new(8).unwrap(),
+            input_bytes: NonZeroU64::new(1_000_000).unwrap(),
+            ..parts.limits
+        });
+        let tools = Arc::clone(&self.kit) as Arc<dyn Tools>;
+        Runtime::start(Parts { tools, limits, ..parts }).unwrap()
+    }
+
+    pub(crate) fn order(&self, input: &str) -> CreateTask {
+        let workflow = Arc::clone(&self.home.workflows[self.first.as_str()]);
+        let flow = FlowClosure::of(&self.home, workflow).unwrap().unwrap();
+        CreateTask::new(flow, input)
+    }
+
+    /// Runs the first workflow until no more can be done.
+    pub(crate) async fn run(&self, input: &str) -> Task {
+        let runtime = self.runtime(1);
+        let mut handle = runtime.create(self.order(input)).await.unwrap();
+        self.wait(&mut handle).await
+    }
+
+    pub(crate) async fn wait(&self, handle: &mut TaskHandle) -> Task {
+        let patience = Duration::from_hours(24);
+        let waited = tokio::time::timeout(patience, handle.wait()).await;
+        let left = waited.unwrap_or_else(|_| panic!("never left: {:#?}", self.nodes(handle.id)));
+        left.unwrap();
+        self.stage.task(handle.id)
+    }
+
+    /// A person answers, and the task goes on.
+    pub(crate) async fn answer(&self, runtime: &Runtime, id: TaskId, verdict: Verdict) -> Task {
+        self.say(runtime, id, verdict, None, json!({})).await.unwrap();
+        self.go_on(runtime, id).await
+    }
+
+    /// Someone takes the task up.
+    pub(crate) async fn go_on(&self, runtime: &Runtime, id: TaskId) -> Task {
+        let mut handle = runtime.adopt(id).await.unwrap();
+        self.wait(&mut handle).await
+    }
+
+    /// A person answers what is asked now.
+    pub(crate) async fn say(
+        &self,
+        runtime: &Runtime,
+        id: TaskId,
+        verdict: Verdict,
+        message: Option<&str>,
+        updates: Value,
+    ) -> Result<(), EngineError> {
+        let state = load(&self.stage.store, id).await.unwrap().state;
+        let checkpoint_id = state.review().unwrap().checkpoint_id;
+        let state_updates = StateUpdates::new(updates.as_object().unwrap().clone()).unwrap();
+        let (message, by) = (message.map(str::to_owned), "ada".to_owned());
+        let answer = AnswerReview { checkpoint_id, verdict, message, by, state_updates };
+        runtime.answer(id, answer).await
+    }
+
+    pub(crate) async fn question(&self, id: TaskId) -> String {
+        let state = load(&self.stage.store, id).await.unwrap().state;
+        state.review().map(|review| review.question.clone()).unwrap_or_default()
+    }
+
+    pub(crate) async fn state(&self, id: TaskId) -> State {
+        load(&self.stage.store, id).await.unwrap().state.state()
+    }
+
+    /// What was said, in order.
+    pub(crate) async fn said(&self, id: TaskId) -> Vec<String> {
+        let state = self.state(id).await;
+        state.messages.messages().iter().map(|said| said.content().to_owned()).collect()
+    }
+
+    pub(crate) fn events(&self, id: TaskId) -> Vec<Event> {
+        let events = self.stage.store.events(&StreamId::Task(id), Sequence(0)).unwrap();
+        events.into_iter().map(|recorded| recorded.event).collect()
+    }
+
+    /// What happened to the nodes, in order, as `node: what`.
+    pub(crate) fn nodes(&self, id: TaskId) -> Vec<String> {
+        let events = self.events(id);
+        let told = events.iter().filter_map(|event| {
+            let Event::NodeChanged { node, change } = event else { return None };
+            Some(match change {
+                NodeChange::Start { .. } => format!("{node}: start"),
+                NodeChange::Finish { .. } => format!("{node}: finish"),
+                NodeChange::Fail { code, .. } => format!("{node}: {code}"),
+                NodeChange::Drop => format!("{node}: drop"),
+            })
+        });
+        told.collect()
+    }
+
+    /// The checkpoints' numbers and nodes, in order.
+    pub(crate) fn checkpoints(&self, id: TaskId) -> Vec<(u32, String)> {
+        let events = self.events(id).into_iter();
+        events
+            .filter_map(|event| match event {
+                Event::CheckpointTaken { sequence, node, .. } => Some((sequence, node)),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+/// How a task ended: its result, or the code and the error.
+pub(crate) fn end(task: &Task) -> String {
+    match (&task.error_code, &task.error) {
+        (Some(code), Some(error)) => format!("{code}: {error}"),
+        _ => task.result.clone().unwrap_or_else(|| task.status.to_string()),
+    }
+}
+
+/// A State without its times and ids, so that two runs can be compared.
+pub(crate) fn told(state: &State) -> Value {
+    let said = state.messages.messages().iter().map(|message| match message {
+        Message::User { content, .. } => json!(["user", content]),
+        Message::Assistant { content, .. } => json!(["assistant", content]),
+        Message::System { content, .. } => json!(["system", content]),
+        Message::Tool { content, .. } => json!(["tool", content]),
+    });
+    json!({
+        "said": said.collect::<Vec<_>>(),
+        "routing_key": state.routing_key,
+        "next_action": state.next_action,
+        "current_agent": state.current_agent.as_str(),
+        "metadata": state.metadata,
+    })
+}
+
+fn agent(name: &str) -> String {
+    format!(
+        "{{kind: llm, name: {name}, role: {name}, system_prompt: I am {name}., tools: [kit/*], \
+         approval: [kit/delete], max_retries: 0, \
+         llm_config: {{provider: scripted, script: part}}}}"
+    )
+}
+
+fn file(path: &str, text: &str) -> SourceFile {
+    SourceFile { path: path.to_owned(), text: Ok(text.to_owned()) }
+}

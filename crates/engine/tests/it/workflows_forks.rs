@@ -1,0 +1,178 @@
+//! Forks: tasks that go on from a checkpoint of another.
+
+use polity_engine::commands::CreateTask;
+use polity_engine::runtime::Runtime;
+use polity_model::ids::TaskId;
+use polity_model::machine::task::TaskStatus;
+use polity_model::review::Verdict;
+use polity_model::state::StateUpdates;
+use polity_model::task::Task;
+use serde_json::{Value, json};
+
+use crate::cast::{Cast, Say, Stage};
+use crate::scene::{Scene, end, told};
+
+fn updates(value: Value) -> StateUpdates {
+    let Value::Object(updates) = value else { panic!("updates are an object") };
+    StateUpdates::new(updates).unwrap()
+}
+
+async fn fork(scene: &Scene, runtime: &Runtime, of: TaskId, at: u32, set: Value) -> Task {
+    let mut handle = runtime.fork(of, at, updates(set)).await.unwrap();
+    scene.wait(&mut handle).await
+}
+
+fn wide(join: &str) -> Scene {
+    Scene::new(&[&format!(
+        "name: wide
+entry_point: start
+max_iterations: 13
+nodes:
+  start: {{type: agent, agent: ann}}
+  all: {{type: parallel, branches: [one, two, three], join: {join}}}
+  one: {{type: agent, agent: bob, outputs: [one]}}
+  two: {{type: tool, tool: kit/echo, arguments: {{text: 't {{{{ last }}}}', ms: 35}}}}
+  three: {{type: condition, expression: 'input'}}
+  other: {{type: agent, agent: eve, input: '{{{{ input }}}}!'}}
+  check: {{type: condition, expression: '\"again\"'}}
+  join: {{type: agent, agent: dot}}
+edges:
+  - {{from: start, to: all}}
+  - {{from: start, to: other}}
+  - {{from: all, to: check}}
+  - {{from: other, to: check}}
+  - {{from: check, to: {{again: all, default: join}}, max_loops: 1}}
+"
+    )])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_from_any_checkpoint_comes_to_the_same_end() {
+    for join in ["all", "any", "first"] {
+        let scene = wide(join);
+        scene.takes("eve", 200);
+        let runtime = scene.runtime(1);
+        let mut handle = runtime.create(scene.order("x")).await.unwrap();
+        let first = scene.wait(&mut handle).await;
+        assert_eq!(first.status, TaskStatus::Completed, "{first:?}");
+        let state = told(&scene.state(first.id).await);
+        let checkpoints = scene.checkpoints(first.id);
+        assert!(checkpoints.len() >= 5, "{checkpoints:?}");
+        for (at, node) in checkpoints {
+            let forked = fork(&scene, &runtime, first.id, at, json!({})).await;
+            assert_eq!(end(&forked), end(&first), "{join} at {at}, {node}");
+            // Of branches that were not needed any more, a fork knows what was said until then.
+            if join != "any" {
+                let same = told(&scene.state(forked.id).await);
+                assert_eq!(same, state, "{join} at {at}, {node}: {:?}", scene.nodes(forked.id));
+            }
+        }
+        let missing = runtime.fork(first.id, 99, StateUpdates::default()).await.unwrap_err();
+        assert!(missing.to_string().contains("has no checkpoint 99"), "{missing}");
+    }
+}
+
+const CHOICE: &str = "name: choice
+entry_point: start
+nodes:
+  start: {type: agent, agent: ann}
+  which: {type: condition, expression: 'metadata.way'}
+  left: {type: agent, agent: bob}
+  right: {type: agent, agent: cid}
+edges: [{from: start, to: which}, {from: which, to: {left: left, default: right}}]
+";
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_with_another_state_goes_another_way_and_can_be_forked_itself() {
+    let scene = Scene::new(&[CHOICE]);
+    let runtime = scene.runtime(1);
+    let mut order = scene.order("x");
+    order.parameters.insert("way".to_owned(), "left".into());
+    let mut handle = runtime.create(order).await.unwrap();
+    let first = scene.wait(&mut handle).await;
+    assert_eq!(end(&first), "bob(ann(x))");
+    let set = json!({"metadata.way": "right", "messages": ["by the way"]});
+    let forked = fork(&scene, &runtime, first.id, 0, set).await;
+    assert_eq!(end(&forked), "cid(ann(x))");
+    let said = scene.said(forked.id).await;
+    assert_eq!(said, ["x", "ann(x)", "by the way", "cid(ann(x))"]);
+    assert_eq!(end(&scene.stage.task(first.id)), "bob(ann(x))", "the first is as it was");
+    assert_eq!(scene.nodes(forked.id)[0], "which: finish", "what was done is not done again");
+    // The fork's own checkpoints begin anew: 0 is the condition, 1 the end.
+    let again = fork(&scene, &runtime, forked.id, 0, json!({})).await;
+    assert_eq!(end(&again), "cid(ann(x))");
+    assert_eq!(scene.said(again.id).await, said);
+    let third = fork(&scene, &runtime, again.id, 0, json!({"messages": ["more"]})).await;
+    assert_eq!(scene.said(third.id).await[..4], ["x", "ann(x)", "by the way", "cid(ann(x))"]);
+    let refused = runtime.fork(first.id, 0, updates(json!({"metadata.way.deep": 1}))).await;
+    assert!(refused.unwrap_err().to_string().contains("has no fields"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_at_a_question_asks_it_anew_and_leaves_the_first_waiting() {
+    let scene = Scene::new(&["name: asks
+entry_point: start
+checkpoints: [end]
+nodes:
+  start: {type: agent, agent: ann}
+  ask: {type: human, question: 'Go {{ metadata.where | default }}?'}
+  end: {type: agent, agent: bob, input: '{{ nodes.ask.output }}'}
+edges: [{from: start, to: ask}, {from: ask, to: end}]
+"]);
+    let runtime = scene.runtime(1);
+    let mut handle = runtime.create(scene.order("x")).await.unwrap();
+    let first = scene.wait(&mut handle).await;
+    let forked = fork(&scene, &runtime, first.id, 1, json!({"metadata.where": "home"})).await;
+    assert_eq!(forked.status, TaskStatus::AwaitingHuman);
+    assert_eq!(scene.question(forked.id).await, "Go home?");
+    assert_eq!(scene.stage.task(first.id).status, TaskStatus::AwaitingHuman);
+    scene.say(&runtime, forked.id, Verdict::Approve, None, json!({})).await.unwrap();
+    // The next question follows on the answer at once.
+    assert!(scene.question(forked.id).await.contains("end, which gives work to bob"));
+    let done = scene.answer(&runtime, forked.id, Verdict::Approve).await;
+    assert_eq!(end(&done), "bob(approve)");
+    let again = fork(&scene, &runtime, forked.id, 1, json!({})).await;
+    assert_eq!(again.status, TaskStatus::AwaitingHuman, "what was allowed once is asked again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_one_is_asked_again_in_the_midst_of_a_parallel_node() {
+    let scene = Scene::new(&["name: midst
+entry_point: all
+checkpoints: [all]
+nodes:
+  all: {type: parallel, branches: [one, two], join: all}
+  one: {type: condition, expression: 'input'}
+  two: {type: agent, agent: ann}
+"]);
+    let runtime = scene.runtime(1);
+    let mut handle = runtime.create(scene.order("x")).await.unwrap();
+    let id = scene.wait(&mut handle).await.id;
+    let first = scene.answer(&runtime, id, Verdict::Approve).await;
+    let expected = told(&scene.state(id).await);
+    for (at, node) in scene.checkpoints(id).into_iter().skip(1) {
+        let forked = fork(&scene, &runtime, id, at, json!({})).await;
+        assert_eq!(end(&forked), end(&first), "at {at}, {node}");
+        assert_eq!(told(&scene.state(forked.id).await), expected, "at {at}, {node}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agents_task_can_be_forked_too() {
+    let stage = Stage::new();
+    let lines =
+        [("greeter", vec![Say::Ask(vec![("files/delete", json!({"n": 1}))]), Say::Text("over")])];
+    let cast = Cast::new(lines);
+    let runtime = stage.process(1, &cast);
+    let order = CreateTask::new(polity_testkit::runtime::closure(), "x");
+    let mut handle = runtime.create(order).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    let first = handle.id;
+    let mut fork = runtime.fork(first, 0, StateUpdates::default()).await.unwrap();
+    assert_eq!(fork.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    stage.answer(&runtime, fork.id, Verdict::Reject).await;
+    let mut handle = runtime.adopt(fork.id).await.unwrap();
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(stage.task(fork.id).result.as_deref(), Some("over"));
+    assert_eq!(stage.task(first).status, TaskStatus::AwaitingHuman);
+}

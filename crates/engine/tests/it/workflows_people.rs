@@ -1,0 +1,307 @@
+//! Workflows that ask a person: by a node, before a node, with a deadline, and with changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use polity_engine::decide::Rejection;
+use polity_engine::runtime::{EngineError, Runtime, load, orphans};
+use polity_model::ids::TaskId;
+use polity_model::machine::task::TaskStatus;
+use polity_model::review::Verdict;
+use polity_model::state::StateUpdates;
+use polity_model::task::Task;
+use polity_testkit::faults::{MortalStore, Side};
+use serde_json::{Map, json};
+
+use crate::scene::{Scene, end};
+
+fn modify() -> Verdict {
+    Verdict::Modify { arguments: Map::new() }
+}
+
+fn review(edges: &str, more: &str) -> Scene {
+    Scene::new(&[&format!(
+        "name: review
+entry_point: draft
+nodes:
+  draft: {{type: agent, agent: ann}}
+  ask: {{type: human, question: 'Is \"{{{{ last }}}}\" fine?'{more}}}
+  publish: {{type: agent, agent: bob}}
+  again: {{type: agent, agent: cid, input: '{{{{ nodes.ask.output }}}} {{{{ last }}}} {{{{ metadata.tone | default }}}}'}}
+edges:
+  - {{from: draft, to: ask}}
+  {edges}
+"
+    )])
+}
+
+const BY_KEY: &str = "- {from: ask, to: {approve: publish, default: again}}";
+const WITH_REJECT: &str = "- {from: ask, to: {approve: publish, reject: again}}";
+const BY_CONDITION: &str = "- {from: ask, to: publish, condition: 'routing_key == \"approve\"'}
+  - {from: ask, to: again, condition: 'routing_key == \"reject\"'}";
+
+/// Runs until a person is asked.
+async fn asked(scene: &Scene) -> (Runtime, TaskId) {
+    let runtime = scene.runtime(1);
+    let mut handle = runtime.create(scene.order("x")).await.unwrap();
+    let task = scene.wait(&mut handle).await;
+    assert_eq!(task.status, TaskStatus::AwaitingHuman, "{task:?}");
+    let row = scene.stage.store.task_row(task.id).unwrap().unwrap();
+    assert_eq!(row.owner, None, "a task that waits belongs to no process");
+    (runtime, task.id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_picks_the_way() {
+    for (edges, verdict, expected) in [
+        (BY_KEY, Verdict::Approve, "bob(ann(x))"),
+        (BY_KEY, modify(), "cid(modify ann(x) )"),
+        (WITH_REJECT, Verdict::Reject, "cid(reject ann(x) )"),
+        (BY_CONDITION, Verdict::Approve, "bob(ann(x))"),
+        (BY_CONDITION, Verdict::Reject, "cid(reject ann(x) )"),
+        (BY_KEY, Verdict::Reject, "rejected: ask: a person decided against it"),
+        (BY_CONDITION, modify(), "no_edge: ask: none of its edges leads on"),
+    ] {
+        let scene = review(edges, "");
+        let (runtime, id) = asked(&scene).await;
+        assert_eq!(scene.question(id).await, "Is \"ann(x)\" fine?");
+        scene.say(&runtime, id, verdict.clone(), None, json!({})).await.unwrap();
+        if !scene.stage.task(id).status.is_final() {
+            scene.go_on(&runtime, id).await;
+        }
+        let task = scene.stage.task(id);
+        assert!(end(&task).starts_with(expected), "{edges} {verdict:?}: {task:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_says_and_sets_is_in_the_state() {
+    let scene = review(WITH_REJECT, "");
+    let (runtime, id) = asked(&scene).await;
+    let updates = json!({"metadata.tone": 2, "metadata.tone.deep": 1});
+    let refused = scene.say(&runtime, id, Verdict::Reject, None, updates).await.unwrap_err();
+    assert!(refused.to_string().contains("has no fields"), "{refused}");
+    assert_eq!(scene.stage.task(id).status, TaskStatus::AwaitingHuman);
+    let updates = json!({"metadata.tone": "kind", "messages": ["one more", {"role": "system", "content": "s"}]});
+    scene.say(&runtime, id, Verdict::Reject, Some("too dry"), updates).await.unwrap();
+    let task = scene.go_on(&runtime, id).await;
+    assert_eq!(end(&task), "cid(too dry ann(x) kind)");
+    let said = scene.said(id).await;
+    assert_eq!(said, ["x", "ann(x)", "too dry", "one more", "s", "cid(too dry ann(x) kind)"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_answer_is_refused() {
+    let scene = review(BY_KEY, "");
+    let (runtime, id) = asked(&scene).await;
+    let state = load(&scene.stage.store, id).await.unwrap().state;
+    let checkpoint_id = state.review().unwrap().checkpoint_id;
+    scene.say(&runtime, id, Verdict::Approve, None, json!({})).await.unwrap();
+    let again = polity_engine::commands::AnswerReview {
+        checkpoint_id,
+        verdict: Verdict::Reject,
+        message: None,
+        by: "bob".into(),
+        state_updates: StateUpdates::default(),
+    };
+    let refused = runtime.answer(id, again).await;
+    assert!(
+        matches!(refused, Err(EngineError::Rejected(Rejection::NothingToDecide { .. }))),
+        "{refused:?}"
+    );
+    assert_eq!(end(&scene.go_on(&runtime, id).await), "bob(ann(x))");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_questions_are_asked_one_after_the_other() {
+    let scene = Scene::new(&["name: two
+entry_point: start
+nodes:
+  start: {type: agent, agent: ann}
+  one: {type: human, question: 'One?'}
+  two: {type: human, question: 'Two?'}
+  end: {type: agent, agent: bob, input: '{{ nodes.one.output }} {{ nodes.two.output }}'}
+edges: [{from: start, to: one}, {from: start, to: two}, {from: one, to: end},
+        {from: two, to: end}]
+"]);
+    let (runtime, id) = asked(&scene).await;
+    assert_eq!(scene.question(id).await, "One?");
+    scene.say(&runtime, id, Verdict::Approve, Some("yes"), json!({})).await.unwrap();
+    if scene.stage.task(id).status != TaskStatus::AwaitingHuman {
+        scene.go_on(&runtime, id).await;
+    }
+    assert_eq!(scene.question(id).await, "Two?");
+    scene.say(&runtime, id, modify(), Some("no"), json!({})).await.unwrap();
+    assert_eq!(end(&scene.go_on(&runtime, id).await), "bob(yes no)");
+    let numbers: Vec<u32> = scene.checkpoints(id).iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [0, 1, 2, 3]);
+}
+
+fn paused(node: &str) -> Scene {
+    Scene::new(&[&format!(
+        "name: paused
+entry_point: start
+checkpoints: [act]
+nodes:
+  start: {{type: agent, agent: ann}}
+  act: {node}
+  end: {{type: agent, agent: bob}}
+edges: [{{from: start, to: act}}, {{from: act, to: end}}]
+"
+    )])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_is_asked_before_a_node_that_is_listed() {
+    let note = "{type: tool, tool: kit/note, arguments: {text: '{{ metadata.what | default }} {{ last }}'}}";
+    for (verdict, updates, expected) in [
+        (Verdict::Approve, json!({}), "bob( ann(x))"),
+        (modify(), json!({"metadata.what": "that"}), "bob(that ann(x))"),
+        (Verdict::Reject, json!({}), "rejected: act: ada decided against it: no"),
+    ] {
+        let scene = paused(note);
+        let (runtime, id) = asked(&scene).await;
+        assert!(scene.question(id).await.contains("act, which calls kit/note"));
+        assert_eq!(scene.kit.noted(), [""; 0]);
+        scene.say(&runtime, id, verdict.clone(), Some("no"), updates).await.unwrap();
+        if verdict == Verdict::Reject {
+            assert_eq!(scene.kit.noted(), [""; 0]);
+        } else {
+            scene.go_on(&runtime, id).await;
+            assert_eq!(scene.kit.noted().len(), 1);
+        }
+        assert_eq!(end(&scene.stage.task(id)), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_kind_of_node_can_be_listed() {
+    for (node, expected) in [
+        ("{type: agent, agent: cid}", "bob(cid(ann(x)))"),
+        ("{type: condition, expression: '\"k\"'}", "bob(ann(x))"),
+        ("{type: human, question: Sure?}", "bob(ann(x))"),
+    ] {
+        let scene = paused(node);
+        let (runtime, id) = asked(&scene).await;
+        let task = scene.answer(&runtime, id, Verdict::Approve).await;
+        assert_eq!(end(&task), expected, "{node}");
+    }
+}
+
+async fn overdue(default: &str, edges: &str) -> (Scene, Task) {
+    let scene = review(edges, &format!(", deadline_seconds: 60{default}"));
+    let (runtime, id) = asked(&scene).await;
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let late = scene.say(&runtime, id, Verdict::Approve, None, json!({})).await;
+    assert!(matches!(late, Err(EngineError::Rejected(Rejection::TooLate { .. }))), "{late:?}");
+    match runtime.adopt(id).await {
+        Ok(mut handle) => {
+            scene.wait(&mut handle).await;
+        }
+        Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
+        Err(error) => panic!("{error}"),
+    }
+    let task = scene.stage.task(id);
+    (scene, task)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_passes_takes_the_default_or_ends_the_task() {
+    let (_, task) = overdue(", default_action: approve", BY_KEY).await;
+    assert_eq!(end(&task), "bob(ann(x))");
+    let (_, task) = overdue(", default_action: reject", WITH_REJECT).await;
+    assert!(end(&task).starts_with("cid(no one answered until "), "{task:?}");
+    let (_, task) = overdue(", default_action: reject", BY_KEY).await;
+    assert!(end(&task).starts_with("rejected: ask: a person decided against it"), "{task:?}");
+    let (scene, task) = overdue("", BY_KEY).await;
+    assert!(end(&task).starts_with("timeout: ask: no one answered until "), "{task:?}");
+    assert_eq!(scene.nodes(task.id).last().unwrap(), "ask: timeout");
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_its_deadline_a_question_is_no_orphan_and_after_it_is() {
+    let scene = review(BY_KEY, ", deadline_seconds: 60");
+    let (runtime, id) = asked(&scene).await;
+    let review = load(&scene.stage.store, id).await.unwrap().state;
+    let deadline = review.review().unwrap().deadline.unwrap();
+    let at = |time| orphans(&*scene.stage.store, &*scene.stage.owners, time).unwrap().len();
+    assert_eq!((at(deadline - Duration::from_secs(1)), at(deadline)), (0, 1));
+    let early = runtime.adopt(id).await;
+    assert!(
+        matches!(early, Err(EngineError::Rejected(Rejection::AwaitingHuman { .. }))),
+        "{early:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workflow_waits_with_its_agent_for_a_person_and_goes_on_after_the_answer() {
+    let scene = Scene::new(&["name: below
+entry_point: one
+nodes:
+  one: {type: agent, agent: asker}
+  two: {type: agent, agent: bob}
+edges: [{from: one, to: two}]
+"]);
+    let (runtime, id) = asked(&scene).await;
+    let part = scene.stage.parts(id)[0].id;
+    assert!(scene.question(part).await.contains("kit/delete"));
+    scene.say(&runtime, part, Verdict::Approve, None, json!({})).await.unwrap();
+    let task = scene.go_on(&runtime, id).await;
+    assert_eq!(end(&task), "bob(asker(x))");
+    assert_eq!(scene.kit.noted(), ["x"]);
+    assert_eq!(scene.stage.parts(id).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_task_that_someone_took_up_and_left_is_found_again() {
+    let scene = Scene::new(&["name: below
+entry_point: one
+nodes: {one: {type: agent, agent: asker}}
+"]);
+    let (runtime, id) = asked(&scene).await;
+    let part = scene.stage.parts(id)[0].id;
+    scene.say(&runtime, part, Verdict::Reject, None, json!({})).await.unwrap();
+    // The process that takes it up dies with its claim.
+    let journal = Arc::clone(&scene.stage.store);
+    let store = Arc::new(MortalStore::new(journal, Some((0, Side::After))));
+    let mortal = scene.runtime_on(store, 2);
+    assert!(mortal.adopt(id).await.is_err());
+    scene.stage.kill(2, mortal);
+    // Someone lets the part come to its end, of which no one but its parent waits to hear.
+    scene.go_on(&runtime, part).await;
+    let left = orphans(&*scene.stage.store, &*scene.stage.owners, Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(end(&scene.go_on(&runtime, id).await), "asker(x)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_of_a_workflow_within_a_workflow_is_answered_there() {
+    let scene = Scene::new(&[
+        "name: outer
+entry_point: one
+nodes:
+  one: {type: workflow, workflow: inner}
+  two: {type: agent, agent: bob}
+edges: [{from: one, to: two}]
+",
+        "name: inner
+entry_point: ask
+nodes:
+  ask: {type: human, question: 'Inner?', deadline_seconds: 60, default_action: approve}
+  say: {type: agent, agent: cid}
+edges: [{from: ask, to: say}]
+",
+    ]);
+    let (runtime, id) = asked(&scene).await;
+    let part = scene.stage.parts(id)[0].id;
+    assert_eq!(scene.question(part).await, "Inner?");
+    scene.say(&runtime, part, Verdict::Approve, None, json!({})).await.unwrap();
+    assert_eq!(end(&scene.go_on(&runtime, id).await), "bob(cid(x))");
+    // The deadline of a part is seen to with the whole.
+    let mut handle = runtime.create(scene.order("y")).await.unwrap();
+    let id = scene.wait(&mut handle).await.id;
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let task = scene.go_on(&runtime, id).await;
+    assert_eq!(end(&task), "bob(cid(y))");
+}

@@ -1,0 +1,218 @@
+//! What nodes do: agents, tools and other workflows, and how each may fail.
+
+use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
+
+use polity_engine::decide::Rejection;
+use polity_engine::runtime::EngineError;
+use polity_model::definition::{Budget, Limits};
+use polity_model::machine::task::TaskStatus;
+use polity_model::review::Verdict;
+
+use crate::scene::{Part, Scene, end};
+
+fn alone(node: &str) -> Scene {
+    Scene::new(&[&format!("name: alone\nentry_point: one\nnodes:\n  one: {node}\n")])
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_fails_ends_the_workflow_with_its_code() {
+    let scene = alone("{type: agent, agent: ann}");
+    scene.play("ann", Part::Fail);
+    let task = scene.run("x").await;
+    let expected = "model_rejected: one: ann failed (model_rejected): no such model";
+    assert_eq!(end(&task), expected);
+    assert_eq!(scene.nodes(task.id), ["one: start", "one: model_rejected"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_takes_longer_than_its_node_allows_is_ended() {
+    let scene = alone("{type: agent, agent: ann, timeout_seconds: 2}");
+    scene.play("ann", Part::Hang);
+    let task = scene.run("x").await;
+    assert!(end(&task).starts_with("timeout: one: "), "{task:?}");
+    let part = &scene.stage.parts(task.id)[0];
+    assert_eq!(part.status, TaskStatus::Cancelled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_someone_cancels_ends_the_workflow() {
+    let scene = alone("{type: agent, agent: ann}");
+    scene.play("ann", Part::Hang);
+    let runtime = scene.runtime(1);
+    let mut handle = runtime.create(scene.order("x")).await.unwrap();
+    scene.stage.until("it is at work", |stage| !stage.parts(handle.id).is_empty()).await;
+    runtime.cancel(scene.stage.parts(handle.id)[0].id).await.unwrap();
+    let task = scene.wait(&mut handle).await;
+    assert_eq!(end(&task), "part_cancelled: one: ann was cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_answers_or_says_why_not() {
+    for (tool, expected) in [
+        ("echo, arguments: {text: '{{ input }}!'}", "x!"),
+        ("note, arguments: {text: n}", "n"),
+        ("error, arguments: {text: n}", "tool_failed: one: no: n"),
+        ("shaky, arguments: {text: stand-in}", "stand-in"),
+        ("echo, arguments: {text: 7}", "tool_failed: one: the arguments of kit/echo do not fit"),
+        ("nothing, arguments: {text: x}", "tools_unavailable: one: there is no tool kit/nothing"),
+        ("echo, arguments: {text: x, ms: 9000}, timeout_seconds: 2", "timeout: one: kit/echo: "),
+    ] {
+        let scene = alone(&format!("{{type: tool, tool: kit/{tool}}}"));
+        let task = scene.run("x").await;
+        assert!(end(&task).starts_with(expected), "{tool}: {task:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_passing_failure_is_tried_again_as_often_as_the_node_says() {
+    for (max_retries, lost, is_done) in [(2, 2, true), (2, 3, false), (0, 1, false), (5, 4, true)] {
+        let node = format!(
+            "{{type: tool, tool: kit/note, arguments: {{text: n}}, max_retries: {max_retries}}}"
+        );
+        let scene = alone(&node);
+        scene.kit.lose(lost);
+        let task = scene.run("x").await;
+        assert_eq!(task.status == TaskStatus::Completed, is_done, "{task:?}");
+        assert_eq!(scene.kit.calls(), lost.min(max_retries) + 1);
+        assert_eq!(scene.kit.noted().len(), usize::from(is_done));
+        if !is_done {
+            assert!(end(&task).starts_with("tool_failed: one: kit/note: the connection was lost"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_that_cannot_be_listed_end_the_workflow_where_they_are_needed() {
+    let scene = Scene::new(&["name: late
+entry_point: one
+nodes:
+  one: {type: agent, agent: ann}
+  two: {type: tool, tool: kit/echo, arguments: {text: x}}
+edges: [{from: one, to: two}]
+"]);
+    scene.kit.is_down(true);
+    let task = scene.run("x").await;
+    // The agent has tools of the same server.
+    assert!(end(&task).starts_with("tools_unavailable: one: "), "{task:?}");
+    let scene = alone("{type: tool, tool: kit/echo, arguments: {text: x}}");
+    scene.kit.is_down(true);
+    let task = scene.run("x").await;
+    assert!(end(&task).starts_with("tools_unavailable: one: kit is down"), "{task:?}");
+}
+
+const OUTER: &str = "name: outer
+entry_point: one
+nodes:
+  one: {type: workflow, workflow: middle, input: 'm {{ input }}'}
+  two: {type: agent, agent: ann}
+edges: [{from: one, to: two}]
+";
+const MIDDLE: &str = "name: middle
+entry_point: one
+nodes:
+  one: {type: agent, agent: bob}
+  two: {type: workflow, workflow: inner}
+edges: [{from: one, to: two}]
+";
+const INNER: &str = "name: inner
+entry_point: one
+nodes: {one: {type: agent, agent: cid}}
+";
+
+#[tokio::test(start_paused = true)]
+async fn workflows_run_workflows() {
+    let scene = Scene::new(&[OUTER, MIDDLE, INNER]);
+    let task = scene.run("x").await;
+    assert_eq!(end(&task), "ann(cid(bob(m x)))");
+    assert_eq!(scene.stage.store.tree(task.id).unwrap().tasks, 6);
+    let scene = Scene::new(&[OUTER, MIDDLE, INNER]);
+    scene.play("cid", Part::Fail);
+    let task = scene.run("x").await;
+    let middle = "middle failed (model_rejected): two: inner failed (model_rejected): one: cid";
+    assert!(end(&task).starts_with(&format!("model_rejected: one: {middle}")), "{task:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chain_of_workflows_that_is_too_long_is_refused_at_once() {
+    let scene = Scene::new(&[OUTER, MIDDLE, INNER])
+        .limited(|limits| Limits { sub_agent_depth: NonZeroU32::new(2).unwrap(), ..limits });
+    let refused = scene.runtime(1).create(scene.order("x")).await;
+    let Err(EngineError::Rejected(Rejection::TooDeep { chain, limit })) = refused else {
+        panic!("{refused:?}")
+    };
+    let chain: Vec<_> = chain.iter().map(ToString::to_string).collect();
+    assert_eq!((chain.join(" "), limit), ("outer middle inner cid".to_owned(), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_budget_of_the_task_is_that_of_all_its_nodes() {
+    let scene = Scene::new(&["name: dear
+entry_point: one
+nodes:
+  one: {type: agent, agent: ann}
+  two: {type: agent, agent: bob}
+  three: {type: agent, agent: cid}
+edges: [{from: one, to: two}, {from: two, to: three}]
+"]);
+    let runtime = scene.runtime(1);
+    let mut order = scene.order("x");
+    order.budget = Some(Budget { max_tokens: NonZeroU64::new(15), max_cost_usd: None });
+    let mut handle = runtime.create(order).await.unwrap();
+    let task = scene.wait(&mut handle).await;
+    assert!(end(&task).starts_with("budget: "), "{task:?}");
+    assert!(!scene.players.called().contains(&"cid".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_done_is_not_run_again_when_its_process_dies() {
+    let scene = Scene::new(&["name: sturdy
+entry_point: one
+nodes:
+  one: {type: tool, tool: kit/note, arguments: {text: one}}
+  all: {type: parallel, branches: [two, three], join: all}
+  two: {type: tool, tool: kit/note, arguments: {text: two}}
+  three: {type: agent, agent: ann}
+  four: {type: tool, tool: kit/note, arguments: {text: four}}
+edges: [{from: one, to: all}, {from: all, to: four}]
+"]);
+    scene.takes("ann", 1000);
+    let mut runtime = scene.runtime(1);
+    let mut handle = runtime.create(scene.order("x")).await.unwrap();
+    for number in 2..5 {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        scene.stage.kill(number - 1, runtime);
+        runtime = scene.runtime(number);
+        handle = runtime.adopt(handle.id).await.unwrap();
+    }
+    assert_eq!(end(&scene.wait(&mut handle).await), "four");
+    assert_eq!(scene.kit.noted(), ["one", "two", "four"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_doubt_is_asked_about_after_what_is_still_at_work() {
+    let scene = Scene::new(&["name: doubtful
+entry_point: all
+nodes:
+  all: {type: parallel, branches: [one, two], join: all}
+  one: {type: tool, tool: kit/note, arguments: {text: one, ms: 3000}}
+  two: {type: agent, agent: ann}
+  end: {type: agent, agent: bob}
+edges: [{from: all, to: end}]
+"]);
+    scene.takes("ann", 500);
+    let runtime = scene.runtime(1);
+    let id = runtime.create(scene.order("x")).await.unwrap().id;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    scene.stage.kill(1, runtime);
+    let runtime = scene.runtime(2);
+    let task = scene.go_on(&runtime, id).await;
+    assert_eq!(task.status, TaskStatus::AwaitingHuman);
+    assert!(scene.question(id).await.contains("kit/note"));
+    let result = "by hand".to_owned();
+    let task = scene.answer(&runtime, id, Verdict::SkipWith { result }).await;
+    assert_eq!(end(&task), "bob({\"one\":\"by hand\",\"two\":\"ann(x)\"})");
+    assert_eq!(scene.kit.noted(), ["one"]);
+    let numbers: Vec<u32> = scene.checkpoints(id).iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, (0..u32::try_from(numbers.len()).unwrap()).collect::<Vec<_>>());
+}

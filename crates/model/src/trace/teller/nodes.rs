@@ -1,0 +1,90 @@
+//! The nodes of a workflow, as the trace tells of them: a step for each, with its name.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::{TraceTeller, elapsed_ms};
+use crate::event::{NodeChange, NodeOutput};
+use crate::ids::ToolCallId;
+use crate::name::Name;
+use crate::trace::{STEP_MESSAGE_CHARACTERS_MAX, StepStatus, ToolCallRecord, shorten};
+
+/// What is known of the nodes that have begun.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Nodes {
+    /// The node of each call.
+    calls: BTreeMap<ToolCallId, Name>,
+    /// When each node began.
+    began: BTreeMap<Name, Timestamp>,
+    /// The call of each node that has its answer, until the node's own end is told.
+    answered: BTreeMap<Name, (ToolCallRecord, String)>,
+}
+
+impl Nodes {
+    /// Keeps the answer to a node's call for the step that tells of the node. It comes back where
+    /// the call belongs to no node.
+    pub(super) fn keep(
+        &mut self,
+        id: ToolCallId,
+        record: ToolCallRecord,
+        content: &str,
+    ) -> Option<ToolCallRecord> {
+        let Some(node) = self.calls.remove(&id) else { return Some(record) };
+        self.answered.insert(node, (record, content.to_owned()));
+        None
+    }
+
+    /// A node waits for a person from now on.
+    pub(super) fn asks(&mut self, node: &Name, at: Timestamp) {
+        self.began.insert(node.clone(), at);
+    }
+}
+
+impl TraceTeller {
+    pub(super) fn tell_node(&mut self, at: Timestamp, node: &Name, change: &NodeChange) {
+        let (status, message) = match change {
+            NodeChange::Start { call } => {
+                self.nodes.began.insert(node.clone(), at);
+                if let Some(call) = call {
+                    self.nodes.calls.insert(call.id, node.clone());
+                    self.calls.add(call);
+                }
+                return;
+            }
+            NodeChange::Finish { output, routing_key, .. } => {
+                let output = match output {
+                    NodeOutput::Text(text) => text.as_str(),
+                    NodeOutput::Answer => self
+                        .nodes
+                        .answered
+                        .get(node)
+                        .map(|(_, content)| content.as_str())
+                        .unwrap_or_default(),
+                };
+                let routed = routing_key.as_ref().filter(|key| *key != output);
+                let routed = routed.map(|key| format!("{key}: ")).unwrap_or_default();
+                let message = format!("{routed}{output}");
+                (StepStatus::Info, shorten(&message, STEP_MESSAGE_CHARACTERS_MAX))
+            }
+            NodeChange::Fail { code, error } => (StepStatus::Error, format!("{code}: {error}")),
+            NodeChange::Drop => {
+                (StepStatus::Warning, "given up: another branch was first".to_owned())
+            }
+        };
+        let began = self.nodes.began.remove(node);
+        let answered = self.nodes.answered.remove(node);
+        self.step(at, node.as_str(), status, message);
+        let Some(step) = self.trace.steps.last_mut() else { return };
+        step.node = Some(node.clone());
+        step.duration_ms = began.map_or(0, |began| elapsed_ms(began, at));
+        if let Some((record, _)) = answered {
+            if record.server == crate::definition::SUB_AGENT_SERVER
+                && let Ok(agent) = record.tool.parse()
+            {
+                step.agent = agent;
+            }
+            step.tool_calls.push(record);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Writing tasks that happened elsewhere, inside a transaction of the writer.
+
+use std::path::Path;
+
+use polity_model::event::{Event, Position, Sequence, StreamId};
+use rusqlite::{Connection, params};
+
+use super::open::explain;
+use super::rows::{StreamKey, micros};
+use super::tables;
+use crate::StoreError;
+use crate::import::{Import, ImportError};
+use crate::projection::Changes;
+
+/// Turns events into text before the writer's time is taken up with them.
+pub(super) fn encoded(tasks: Vec<Import>) -> Result<Vec<(Import, Vec<String>)>, ImportError> {
+    let encode = |import: Import| {
+        let text = |(index, (_, event)): (usize, &(_, Event))| {
+            serde_json::to_string(event).map_err(|error| ImportError::Illegal {
+                task: import.task,
+                sequence: Sequence(index as u64 + 1),
+                reason: format!("{} cannot be written: {error}", event.label()),
+            })
+        };
+        let texts = import.events.iter().enumerate().map(text).collect::<Result<_, _>>()?;
+        Ok((import, texts))
+    };
+    tasks.into_iter().map(encode).collect()
+}
+
+/// Writes tasks, all or none: every one is checked before any is written.
+pub(super) fn all(
+    connection: &Connection,
+    path: &Path,
+    tasks: &[(Import, Vec<String>)],
+) -> Result<(), ImportError> {
+    let failed = |error: rusqlite::Error| ImportError::Store(explain(path, &error));
+    let mut next = tables::next_position(connection).map_err(failed)?;
+    let (mut checked, mut earlier) = (Vec::with_capacity(tasks.len()), Vec::new());
+    for (import, texts) in tasks {
+        let key = StreamKey::of(&StreamId::Task(import.task));
+        if tables::last_sequence(connection, &key).map_err(failed)?.0 > 0 {
+            return Err(ImportError::Exists { task: import.task });
+        }
+        let is_taken = |id| -> Result<bool, StoreError> {
+            let found = tables::execution(connection, id).map_err(|e| explain(path, &e))?;
+            Ok(found.is_some())
+        };
+        let changes = import.changes(next, is_taken)?;
+        if let Some(origin) = changes.origin()
+            && !earlier.contains(&origin)
+            && tables::task_row(connection, origin).map_err(failed)?.is_none()
+        {
+            return Err(import.orphaned(origin));
+        }
+        earlier.push(import.task);
+        checked.push((import, texts, key, next, changes));
+        next = next.plus(import.events.len());
+    }
+    for (import, texts, key, first, changes) in &checked {
+        write(connection, import, texts, key, *first, changes).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn write(
+    connection: &Connection,
+    import: &Import,
+    texts: &[String],
+    key: &StreamKey,
+    first: Position,
+    changes: &Changes,
+) -> rusqlite::Result<()> {
+    let mut at = None;
+    for (index, ((happened, _), text)) in import.events.iter().zip(texts).enumerate() {
+        at.get_or_insert(*happened);
+        let (position, sequence) = (first.plus(index).0, index as u64 + 1);
+        tables::insert_event(
+            connection,
+            params![position, key, sequence, micros(*happened), text],
+        )?;
+    }
+    if let Some(at) = at {
+        tables::keep(connection, None, changes, first, at)?;
+    }
+    tables::keep_definitions(connection, &import.definitions)
+}

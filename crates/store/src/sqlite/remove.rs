@@ -1,0 +1,84 @@
+//! Removing tasks from the tables, inside a transaction of the writer.
+
+use std::collections::BTreeSet;
+
+use polity_model::event::StreamId;
+use polity_model::ids::{ExecutionId, TaskId};
+use rusqlite::{Connection, params};
+
+use super::rows::StreamKey;
+use super::tables;
+use crate::TaskFilter;
+use crate::projection::TaskRow;
+use crate::removal::{Removal, kept};
+
+/// Removes tasks that go together, or says what stands in the way. All is checked before anything
+/// is written.
+pub(super) fn unit(connection: &Connection, tasks: &[TaskId]) -> rusqlite::Result<Removal> {
+    let unit: BTreeSet<TaskId> = tasks.iter().copied().collect();
+    let mut rows = Vec::with_capacity(unit.len());
+    for task in &unit {
+        // One that is gone already was removed by someone else.
+        let Some(row) = tables::task_row(connection, *task)? else { continue };
+        let parent = match row.parent_task_id {
+            Some(parent) => tables::task_row(connection, parent)?.map(|row| row.id),
+            None => None,
+        };
+        let below = TaskFilter { parent: Some(*task), ..TaskFilter::default() };
+        let after = TaskFilter { forked_from: Some(*task), ..TaskFilter::default() };
+        let (parts, forks) = (found(connection, &below)?, found(connection, &after)?);
+        if let Some(because) = kept(&unit, &row, parent, parts, forks) {
+            return Ok(Removal::Refused { task: *task, because });
+        }
+        rows.push(row);
+    }
+    let mut executions = Vec::new();
+    for row in &rows {
+        executions.extend(of_task(connection, row.id)?);
+        delete(connection, row)?;
+    }
+    Ok(Removal::Removed { tasks: rows.iter().map(|row| row.id).collect(), executions })
+}
+
+fn found(connection: &Connection, filter: &TaskFilter) -> rusqlite::Result<Vec<TaskId>> {
+    Ok(tables::task_rows(connection, filter)?.iter().map(|row| row.id).collect())
+}
+
+fn of_task(connection: &Connection, task: TaskId) -> rusqlite::Result<Vec<ExecutionId>> {
+    connection
+        .prepare_cached("SELECT execution_id FROM executions WHERE task_id = ?1")?
+        .query_map([task.as_bytes()], |row| Ok(ExecutionId::from_bytes(row.get(0)?)))?
+        .collect()
+}
+
+fn delete(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
+    let created = row.created_position.0;
+    let pinned: Vec<[u8; 32]> = connection
+        .prepare_cached(
+            "SELECT DISTINCT unhex(pin.value ->> '$.digest') \
+             FROM events, json_each(events.body, '$.pins') AS pin WHERE events.position = ?1",
+        )?
+        .query_map([created], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for digest in pinned {
+        connection
+            .prepare_cached("DELETE FROM pins WHERE digest = ?1 AND created_position = ?2")?
+            .execute(params![digest, created])?;
+        connection
+            .prepare_cached(
+                "DELETE FROM definitions WHERE digest = ?1 \
+                 AND NOT EXISTS (SELECT 1 FROM pins WHERE pins.digest = ?1)",
+            )?
+            .execute([digest])?;
+    }
+    let task = row.id.as_bytes();
+    for table in ["messages", "checkpoints", "executions", "tasks"] {
+        connection
+            .prepare_cached(&format!("DELETE FROM {table} WHERE task_id = ?1"))?
+            .execute([task])?;
+    }
+    connection
+        .prepare_cached("DELETE FROM events WHERE stream = ?1")?
+        .execute([StreamKey::of(&StreamId::Task(row.id))])?;
+    Ok(())
+}
