@@ -36,7 +36,7 @@ impl StartTask {
         if let Some(walk) = state.walk() {
             let mut acting = Acting::of(state, given)?;
             acting.push(Event::TaskStarted);
-            return Ok(Walking::begin(acting, walk));
+            return Ok(Walking::start(acting, walk));
         }
         // Each call of the model has its own retries, and the execution has those of them all.
         let llm = llm(state)?;

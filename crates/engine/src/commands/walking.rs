@@ -81,6 +81,16 @@ impl<'a> Walking<'a> {
         Self { acting, walk, progress, newest: None, failure: None }
     }
 
+    /// Begins with the first node, if every tool is there that the nodes call.
+    pub(super) fn start(acting: Acting<'a>, walk: &'a Walk) -> Decision {
+        let mut walking = Self::new(acting, walk);
+        match walking.missing_tool() {
+            Some(why) => walking.fail_task(ErrorCode::ToolsUnavailable, why),
+            None => walking.begin_ready(),
+        }
+        walking.conclude()
+    }
+
     /// Begins the nodes that are ready.
     pub(super) fn begin(acting: Acting<'a>, walk: &'a Walk) -> Decision {
         let mut walking = Self::new(acting, walk);

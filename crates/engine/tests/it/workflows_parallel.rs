@@ -291,3 +291,53 @@ async fn a_cancel_ends_everything_that_is_at_work() {
     assert_eq!(parts.len(), 2);
     assert!(parts.iter().all(|part| part.status == TaskStatus::Cancelled), "{parts:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn edges_of_a_parallel_node_see_every_branch_whichever_was_last() {
+    for (ann, bob) in [(5, 50), (50, 5)] {
+        let scene = Scene::new(&["name: seen
+entry_point: all
+nodes:
+  all: {type: parallel, branches: [one, two]}
+  one: {type: agent, agent: ann, outputs: [first]}
+  two: {type: agent, agent: bob, outputs: [second]}
+  end: {type: agent, agent: cid, input: seen}
+edges:
+  - from: all
+    to: end
+    condition: >-
+      nodes.one.output == 'ann(x)' && nodes.two.output == 'bob(x)'
+      && metadata.first == 'ann(x)' && metadata.second == 'bob(x)' && size(messages) == 3
+"]);
+        scene.takes("ann", ann);
+        scene.takes("bob", bob);
+        assert_eq!(end(&scene.run("x").await), "cid(seen)");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_way_back_waits_for_a_person_within_a_parallel_node_that_has_begun() {
+    let scene = Scene::new(&["name: held
+entry_point: start
+nodes:
+  start: {type: agent, agent: ann}
+  again: {type: agent, agent: bob, input: b}
+  both: {type: parallel, branches: [work, ask]}
+  work: {type: agent, agent: cid, input: c}
+  ask: {type: human, question: 'Well?'}
+  end: {type: agent, agent: dot, input: d}
+edges:
+  - {from: start, to: again}
+  - {from: start, to: both}
+  - {from: again, to: start, condition: 'true', max_loops: 1}
+  - {from: again, to: end}
+  - {from: both, to: end}
+"]);
+    let runtime = scene.runtime(1);
+    let mut handle = runtime.create(scene.order("x")).await.unwrap();
+    assert_eq!(scene.wait(&mut handle).await.status, TaskStatus::AwaitingHuman);
+    let task = scene.answer(&runtime, handle.id, Verdict::Approve).await;
+    assert_eq!(task.status, TaskStatus::AwaitingHuman, "{:?}", scene.nodes(task.id));
+    let task = scene.answer(&runtime, handle.id, Verdict::Approve).await;
+    assert_eq!(end(&task), "dot(d)", "{:?}", scene.nodes(task.id));
+}

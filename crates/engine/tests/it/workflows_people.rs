@@ -305,3 +305,16 @@ edges: [{from: ask, to: say}]
     let task = scene.go_on(&runtime, id).await;
     assert_eq!(end(&task), "bob(cid(y))");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_time_that_a_person_takes_is_not_the_nodes() {
+    let scene = Scene::new(&["name: patient
+entry_point: one
+nodes: {one: {type: agent, agent: asker, timeout_seconds: 2}}
+"]);
+    let (runtime, id) = asked(&scene).await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    let part = scene.stage.parts(id)[0].id;
+    scene.say(&runtime, part, Verdict::Approve, None, json!({})).await.unwrap();
+    assert_eq!(end(&scene.go_on(&runtime, id).await), "asker(x)");
+}

@@ -216,3 +216,17 @@ edges: [{from: all, to: end}]
     let numbers: Vec<u32> = scene.checkpoints(id).iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, (0..u32::try_from(numbers.len()).unwrap()).collect::<Vec<_>>());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_not_there_is_told_before_the_first_node() {
+    let scene = Scene::new(&["name: later
+entry_point: one
+nodes:
+  one: {type: agent, agent: ann}
+  two: {type: tool, tool: kit/nothing}
+edges: [{from: one, to: two}]
+"]);
+    let task = scene.run("x").await;
+    assert_eq!(end(&task), "tools_unavailable: two: there is no tool kit/nothing");
+    assert_eq!((scene.nodes(task.id), scene.players.called()), (Vec::new(), Vec::new()));
+}

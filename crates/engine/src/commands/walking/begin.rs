@@ -120,6 +120,26 @@ impl Walking<'_> {
         Ok(Map::from_iter([(DESCRIPTION.to_owned(), Value::from(text))]))
     }
 
+    /// A tool that a node calls and that its server does not have, if the servers could be asked.
+    pub(super) fn missing_tool(&mut self) -> Option<String> {
+        let plan = self.walk.plan();
+        let toolbox = &self.acting.given().toolbox;
+        if toolbox.unavailable().is_some() {
+            return None;
+        }
+        plan.nodes().iter().find_map(|planned| match &planned.node.kind {
+            NodeKind::Tool { tool, .. } => {
+                let is_there = toolbox.find(tool.server(), tool.tool()).is_some();
+                (!is_there).then(|| format!("{}: there is no tool {tool}", planned.name()))
+            }
+            NodeKind::Agent { .. }
+            | NodeKind::Condition { .. }
+            | NodeKind::Human { .. }
+            | NodeKind::Parallel { .. }
+            | NodeKind::Workflow { .. } => None,
+        })
+    }
+
     fn check_tool(
         &mut self,
         tool: &ToolName,

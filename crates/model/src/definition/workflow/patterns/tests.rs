@@ -27,19 +27,6 @@ fn names(workflow: &WorkflowDefinition) -> Vec<&str> {
     workflow.expanded().nodes.iter().map(|node| node.name.as_str()).collect()
 }
 
-/// The same graph as if someone had written it.
-fn as_written(workflow: &WorkflowDefinition) -> WorkflowDefinition {
-    let graph = workflow.expanded();
-    WorkflowDefinition {
-        nodes: graph.nodes.to_vec(),
-        edges: graph.edges.to_vec(),
-        entry_point: Some(graph.entry_point.clone()),
-        rounds: None,
-        from_patterns: None,
-        ..workflow.clone()
-    }
-}
-
 fn scope<'a>(outputs: &[(&'a str, &'a str)]) -> Scope<'a> {
     Scope {
         input: "Write about rain.",
@@ -94,7 +81,7 @@ fn what_patterns_expand_to_is_as_valid_as_what_is_written() {
         ("reflection, plan_execute, supervisor, react, plan_execute, supervisor", &all),
     ] {
         let of_patterns = workflow(patterns, agents);
-        let written = as_written(&of_patterns);
+        let written = of_patterns.written_out();
         let again = WorkflowDefinition::from_canonical(&written.canonical_json());
         assert_eq!(again, Ok(written), "{patterns}");
         let kept = WorkflowDefinition::from_canonical(&of_patterns.canonical_json());
