@@ -13,6 +13,7 @@ mod text;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use self::layout::ranks;
 use self::text::one_line;
@@ -219,37 +220,43 @@ impl WorkflowDefinition {
         let nodes: Vec<_> = graph.nodes.iter().map(|node| self.picture_node(node, marks)).collect();
         let mut edges = Vec::new();
         // For the same reason nothing is left out.
-        let mut add = |from: &Name, to: &Name, kind: EdgeKind, labels: Vec<String>| {
+        let mut limits = Vec::new();
+        let mut add = |from: &Name, to: &Name, kind: EdgeKind, labels: Vec<String>, limit| {
             if let (Some(&from), Some(&to)) = (numbers.get(from), numbers.get(to)) {
                 edges.push(PictureEdge { from, to, kind, labels });
+                limits.push(limit);
             }
         };
         for node in graph.nodes {
             if let NodeKind::Parallel { branches, .. } = &node.kind {
                 for branch in branches {
-                    add(&node.name, branch, EdgeKind::Branch, Vec::new());
+                    add(&node.name, branch, EdgeKind::Branch, Vec::new(), None);
                 }
             }
         }
         for edge in graph.edges {
+            let mut way = |to: &Name, key: Option<&str>| {
+                add(&edge.from, to, EdgeKind::Way, edge.labels(key), edge.max_loops);
+            };
             match &edge.to {
-                EdgeTarget::Node(to) => add(&edge.from, to, EdgeKind::Way, edge.labels(None)),
+                EdgeTarget::Node(to) => way(to, None),
                 EdgeTarget::ByRoutingKey { nodes, default } => {
                     for (key, to) in nodes {
-                        add(&edge.from, to, EdgeKind::Way, edge.labels(Some(key)));
+                        way(to, Some(key));
                     }
                     if let Some(to) = default {
-                        add(&edge.from, to, EdgeKind::Way, edge.labels(Some("default")));
+                        way(to, Some("default"));
                     }
                 }
             }
         }
         let ends: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
-        for (edge, leads_back) in
-            edges.iter_mut().zip(ranks::leading_back(nodes.len(), entry, &ends))
-        {
+        let leading_back = ranks::leading_back(nodes.len(), entry, &ends);
+        for ((edge, limit), leads_back) in edges.iter_mut().zip(limits).zip(leading_back) {
+            // Of the ways of a mapping only those that lead back are limited.
             if leads_back {
                 edge.kind = EdgeKind::Back;
+                edge.labels.extend(limit.map(limit_in_words));
             }
         }
         let is_marked = nodes.iter().any(|node| node.mark.is_some());
@@ -276,7 +283,7 @@ impl WorkflowDefinition {
 }
 
 impl Edge {
-    /// What is written on the arrow: the routing key, the condition, the limit.
+    /// What is written on the arrow: the routing key, the condition.
     fn labels(&self, key: Option<&str>) -> Vec<String> {
         let key = key.map(|key| match one_line(key) {
             // A key may be empty, and a label that cannot be seen says nothing.
@@ -284,11 +291,14 @@ impl Edge {
             key => key,
         });
         let condition = self.condition.as_ref().map(|condition| one_line(condition.as_str()));
-        let limit = self.max_loops.map(|limit| match limit.get() {
-            1 => "at most once".to_owned(),
-            limit => format!("at most {limit} times"),
-        });
-        [key, condition, limit].into_iter().flatten().collect()
+        [key, condition].into_iter().flatten().collect()
+    }
+}
+
+fn limit_in_words(limit: NonZeroU32) -> String {
+    match limit.get() {
+        1 => "at most once".to_owned(),
+        limit => format!("at most {limit} times"),
     }
 }
 
