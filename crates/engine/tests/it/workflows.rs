@@ -403,3 +403,25 @@ edges: [{from: one, to: two}]
         assert!(!scene.state(task.id).await.metadata.contains_key("more"));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn conditions_that_are_ready_together_read_the_same_state() {
+    let scene = Scene::new(&["name: together
+entry_point: start
+nodes:
+  start: {type: condition, expression: '\"first\"'}
+  left: {type: condition, expression: 'routing_key + \" left\"', outputs: [left]}
+  right: {type: condition, expression: 'routing_key + (has(metadata.left) ? \" late\" : \" right\")'}
+  end: {type: agent, agent: ann, input: '{{ nodes.left.output }}, {{ nodes.right.output }}'}
+edges:
+  - {from: start, to: left}
+  - {from: start, to: right}
+  - {from: left, to: end}
+  - {from: right, to: end}
+"]);
+    let task = scene.run("x").await;
+    assert_eq!(end(&task), "ann(first left, first right)");
+    let checkpoints = scene.checkpoints(task.id);
+    let numbers: Vec<u32> = checkpoints.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [0, 1, 2, 3], "{checkpoints:?}");
+}

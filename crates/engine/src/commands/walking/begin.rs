@@ -16,10 +16,16 @@ use super::{Asked, Ended, Walking};
 type Failed = (ErrorCode, String);
 
 impl Walking<'_> {
-    /// Begins the nodes that are ready, up to the first that ends at once: the others come next.
+    /// Begins the nodes that are ready. What is ready only because one of them has ended at once comes
+    /// next, and is decided on the State that this one leaves.
     pub(super) fn begin_ready(&mut self) {
-        let mut met = Vec::new();
-        while let Some(node) = self.next_ready(&met) {
+        let (mut together, mut met) = (Vec::new(), Vec::new());
+        loop {
+            let ready = self.progress.ready(self.walk.plan());
+            if self.newest.is_none() {
+                together.clone_from(&ready);
+            }
+            let Some(node) = self.next_of(&ready, &together, &met) else { return };
             met.push(node);
             let limit = self.walk.plan().max_iterations();
             if self.progress.runs() >= limit.get() {
@@ -31,23 +37,21 @@ impl Walking<'_> {
             if let Err((code, why)) = self.begin_node(node) {
                 self.fail_node(node, code, &why);
             }
-            // What follows from a node that ends at once is decided on the State that it leaves.
-            if self.failure.is_some() || self.newest.is_some() {
+            if self.failure.is_some() {
                 return;
             }
         }
     }
 
-    /// The next node that is ready and was not met yet: conditions last, because what follows from
-    /// one is decided on the State that it leaves.
-    fn next_ready(&self, met: &[usize]) -> Option<usize> {
+    /// The next of the nodes that are ready together and that was not met yet: conditions last, because
+    /// they end at once.
+    fn next_of(&self, ready: &[usize], together: &[usize], met: &[usize]) -> Option<usize> {
         let plan = self.walk.plan();
-        let mut ready = self.progress.ready(plan);
-        ready.retain(|node| !met.contains(node) && !self.asks(*node));
-        ready.sort_by_key(|node| {
-            matches!(plan.nodes()[*node].node.kind, NodeKind::Condition { .. })
-        });
-        ready.first().copied()
+        let is_next =
+            |node: &&usize| together.contains(*node) && !met.contains(*node) && !self.asks(**node);
+        let is_condition =
+            |node: &&usize| matches!(plan.nodes()[**node].node.kind, NodeKind::Condition { .. });
+        ready.iter().filter(is_next).min_by_key(is_condition).copied()
     }
 
     fn begin_node(&mut self, node: usize) -> Result<(), Failed> {
