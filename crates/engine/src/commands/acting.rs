@@ -6,6 +6,7 @@
 //! for a person, the task is paused with them. When every call has its answer, the model is called
 //! again. The nodes of a workflow that are calls go the same way, and lead on to other nodes.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -180,6 +181,14 @@ impl<'a> Acting<'a> {
         }
     }
 
+    /// How long the node of a call may take, if the workflow says.
+    fn timeout_of(&self, call_id: ToolCallId) -> Option<NonZeroU64> {
+        match self.doer {
+            Doer::Agent(_) => None,
+            Doer::Workflow(walk) => walk.plan().timeout_seconds(walk.node_of(call_id)?),
+        }
+    }
+
     /// The node that a call works for.
     fn node_of(&self, call_id: ToolCallId) -> Option<&'a WorkflowNode> {
         match self.doer {
@@ -215,13 +224,18 @@ impl<'a> Acting<'a> {
     }
 
     /// A call that a node has just asked for is made.
-    pub(super) fn call_new(&mut self, call_id: ToolCallId, tool: &ToolName, node: &WorkflowNode) {
+    pub(super) fn call_new(
+        &mut self,
+        call_id: ToolCallId,
+        tool: &ToolName,
+        is_idempotent: bool,
+        timeout: Option<Duration>,
+    ) {
         let index = self.standing.len();
         self.standing.push(CallState::Asked);
         self.new_calls.push(call_id);
         let known = self.given.toolbox.find(tool.server(), tool.tool());
-        let repeatable = node.idempotent || known.is_some_and(|tool| tool.repeatable);
-        let timeout = node.timeout_seconds.map(|seconds| Duration::from_secs(seconds.get()));
+        let repeatable = is_idempotent || known.is_some_and(|tool| tool.repeatable);
         let deadline = timeout.map(|timeout| after(self.given.now, timeout));
         let timeout = timeout.or(known.map(|tool| tool.timeout)).unwrap_or(TIMEOUT_DEFAULT);
         self.make(index, call_id, tool.clone(), None, repeatable, timeout, deadline);
@@ -254,7 +268,7 @@ impl<'a> Acting<'a> {
         timeout: Duration,
     ) {
         let node = self.node_of(call_id);
-        let own = node.and_then(|node| node.timeout_seconds);
+        let own = self.timeout_of(call_id);
         let own = own.map(|seconds| Duration::from_secs(seconds.get()));
         // The time while no one was at work, or a person was waited for, is not the node's.
         let deadline = own.map(|own| after(self.given.now, own));

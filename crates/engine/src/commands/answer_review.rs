@@ -10,6 +10,7 @@ use polity_model::state::StateUpdates;
 
 use super::acting::{Acting, answer_open_calls};
 use super::answer_node::answer_node;
+use super::walking::Walking;
 use super::{end_execution, view};
 use crate::decide::{Decision, Given, Rejection};
 use crate::state::TaskState;
@@ -102,6 +103,14 @@ impl AnswerReview {
             (ReviewSubject::Doubt { .. }, Verdict::Reject) => {
                 let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
                 let error = format!("{} is in doubt, and {by} ended the task{said}", call.name());
+                if let Some((walk, node)) =
+                    state.walk().and_then(|walk| Some((walk, walk.node_of(call_id)?)))
+                {
+                    acting.answer_with_error(index, call_id, error.clone(), 0);
+                    let mut walking = Walking::new(acting, walk);
+                    walking.fail_node(node, ErrorCode::Rejected, &error);
+                    return Ok(walking.conclude());
+                }
                 return Ok(rejected(state, acting.into_events(), error));
             }
             (ReviewSubject::Doubt { .. }, Verdict::Approve) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::Verdict;
+use serde_json::json;
 
 use crate::scene::{Part, Scene, end, told};
 
@@ -340,4 +341,40 @@ edges:
     assert_eq!(task.status, TaskStatus::AwaitingHuman, "{:?}", scene.nodes(task.id));
     let task = scene.answer(&runtime, handle.id, Verdict::Approve).await;
     assert_eq!(end(&task), "dot(d)", "{:?}", scene.nodes(task.id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_still_asks_the_person_of_another_branch() {
+    let scene = Scene::new(&["name: anyone
+entry_point: either
+nodes:
+  either: {type: parallel, branches: [ask, work], join: any}
+  ask: {type: human, question: 'Well?', outputs: [said]}
+  work: {type: agent, agent: ann}
+  end: {type: agent, agent: bob}
+edges: [{from: either, to: end}]
+"]);
+    let runtime = scene.runtime(1);
+    let mut handle = runtime.create(scene.order("x")).await.unwrap();
+    let task = scene.wait(&mut handle).await;
+    assert_eq!(task.status, TaskStatus::AwaitingHuman);
+    assert!(scene.nodes(task.id).contains(&"end: finish".to_owned()), "{:?}", scene.nodes(task.id));
+    // Nothing is left to do after the answer.
+    scene.say(&runtime, task.id, Verdict::Approve, None, json!({})).await.unwrap();
+    assert_eq!(end(&scene.stage.task(task.id)), "bob(ann(x))");
+    assert_eq!(scene.state(task.id).await.metadata["said"], "approve");
+}
+
+#[tokio::test(start_paused = true)]
+async fn branches_have_no_more_time_than_the_node_that_runs_them() {
+    let scene = Scene::new(&["name: short
+entry_point: all
+nodes:
+  all: {type: parallel, branches: [one, two], timeout_seconds: 2}
+  one: {type: agent, agent: ann, timeout_seconds: 60}
+  two: {type: agent, agent: bob}
+"]);
+    scene.play("ann", Part::Hang);
+    let task = scene.run("x").await;
+    assert!(end(&task).starts_with("timeout: all: one: "), "{task:?}");
 }

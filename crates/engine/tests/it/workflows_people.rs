@@ -318,3 +318,23 @@ nodes: {one: {type: agent, agent: asker, timeout_seconds: 2}}
     scene.say(&runtime, part, Verdict::Approve, None, json!({})).await.unwrap();
     assert_eq!(end(&scene.go_on(&runtime, id).await), "asker(x)");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_human_node_waits_no_longer_than_it_may_take() {
+    let scene = Scene::new(&["name: short
+entry_point: ask
+nodes:
+  ask:
+    type: human
+    question: 'Well?'
+    deadline_seconds: 60
+    default_action: approve
+    timeout_seconds: 2
+"]);
+    let (runtime, id) = asked(&scene).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let refused = runtime.adopt(id).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let task = scene.stage.task(id);
+    assert!(end(&task).starts_with("timeout: ask: no one answered until"), "{task:?}");
+}

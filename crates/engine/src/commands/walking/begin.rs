@@ -1,5 +1,7 @@
 //! Nodes begin: what they are given is put together, and a person is asked where one is.
 
+use std::time::Duration;
+
 use jiff::SignedDuration;
 use polity_model::definition::{NodeKind, Template, ToolName};
 use polity_model::event::{Event, NodeChange, NodeOutput};
@@ -181,8 +183,9 @@ impl Walking<'_> {
             return;
         }
         self.changed(node, NodeChange::Start { call: Some(call) });
-        let planned = &self.walk.plan().nodes()[node].node;
-        self.acting.call_new(id, tool, planned);
+        let plan = self.walk.plan();
+        let timeout = plan.timeout_seconds(node).map(|limit| Duration::from_secs(limit.get()));
+        self.acting.call_new(id, tool, plan.nodes()[node].node.idempotent, timeout);
     }
 
     /// A template of a node, over the State that the events so far leave.
@@ -205,8 +208,17 @@ impl Walking<'_> {
             NodeKind::Human { question, deadline_seconds, default_action } => {
                 match self.rendered_now(node, question) {
                     Ok(question) => {
-                        let seconds = deadline_seconds.map(std::num::NonZeroU64::get);
-                        (ReviewSubject::Node { node: name }, question, seconds, *default_action)
+                        // Whichever is over first: the time of the person, or that of the node.
+                        let limit = plan.timeout_seconds(node);
+                        let is_late =
+                            deadline_seconds.is_none_or(|own| limit.is_some_and(|l| l < own));
+                        let (seconds, action) = if is_late {
+                            (limit, None)
+                        } else {
+                            (*deadline_seconds, *default_action)
+                        };
+                        let seconds = seconds.map(std::num::NonZeroU64::get);
+                        (ReviewSubject::Node { node: name }, question, seconds, action)
                     }
                     Err((code, why)) => {
                         self.fail_node(node, code, &why);

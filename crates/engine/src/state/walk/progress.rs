@@ -7,7 +7,7 @@
 //! All of it follows from the plan and from what the journal says became of each node, so nothing
 //! here is stored.
 
-use polity_model::definition::{Link, Plan};
+use polity_model::definition::{Join, Link, Plan};
 use polity_model::machine::node::{NodeEvent, NodeState};
 use polity_model::machine::{IllegalTransition, Machine};
 
@@ -299,6 +299,20 @@ impl Progress {
         ready
     }
 
+    /// Whether the branches of a parallel node may run: until it is done, and where one success is
+    /// enough for it, the others go on after that.
+    fn runs_branches(&self, plan: &Plan, parallel: usize) -> bool {
+        match self.nodes[parallel] {
+            NodeState::Running => true,
+            NodeState::Done => plan.nodes()[parallel].join() == Some(Join::Any),
+            NodeState::Waiting
+            | NodeState::Asking
+            | NodeState::Failed
+            | NodeState::Dropped
+            | NodeState::Skipped => false,
+        }
+    }
+
     fn is_ready(&self, plan: &Plan, node: usize) -> bool {
         if self.nodes[node] != NodeState::Waiting {
             return false;
@@ -306,7 +320,7 @@ impl Progress {
         match plan.nodes()[node].branch_of {
             // What a branch reads is written, or never will be.
             Some(parallel) => {
-                self.nodes[parallel] == NodeState::Running
+                self.runs_branches(plan, parallel)
                     && plan.nodes()[node]
                         .links_in
                         .iter()

@@ -17,7 +17,7 @@ use std::num::NonZeroU32;
 
 use self::layout::ranks;
 use self::text::one_line;
-use super::{Edge, EdgeTarget, Join, NodeKind, WorkflowDefinition, WorkflowNode};
+use super::{Edge, EdgeTarget, Join, NodeKind, Plan, WorkflowDefinition, WorkflowNode};
 use crate::machine::node::NodeState;
 use crate::name::Name;
 
@@ -249,6 +249,12 @@ impl WorkflowDefinition {
                     }
                 }
             }
+        }
+        for link in self.plan().iter().flat_map(Plan::links).filter(|link| link.edge.is_none()) {
+            let (from, to) = (&graph.nodes[link.from], &graph.nodes[link.to]);
+            let read = from.outputs.iter().filter(|output| to.inputs.contains(output));
+            let labels = read.map(|name| one_line(name.as_str())).collect();
+            add(&from.name, &to.name, EdgeKind::Way, labels, None);
         }
         let ends: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
         let leading_back = ranks::leading_back(nodes.len(), entry, &ends);

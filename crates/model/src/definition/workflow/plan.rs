@@ -9,7 +9,7 @@ mod data;
 mod order;
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use super::{Edge, EdgeTarget, Join, NodeKind, WorkflowNode};
 use crate::definition::Expression;
@@ -221,6 +221,13 @@ impl Plan {
     /// The number of a node.
     pub fn number(&self, name: &Name) -> Option<usize> {
         self.nodes.iter().position(|node| node.node.name == *name)
+    }
+
+    /// How long a node may take: as long as it says, and no longer than the parallel nodes that run it.
+    pub fn timeout_seconds(&self, node: usize) -> Option<NonZeroU64> {
+        let PlanNode { node, branch_of, .. } = &self.nodes[node];
+        let above = branch_of.and_then(|parallel| self.timeout_seconds(parallel));
+        [node.timeout_seconds, above].into_iter().flatten().min()
     }
 
     /// Whether the workflow ends with this node, whose output is then the result.
