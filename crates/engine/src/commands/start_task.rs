@@ -24,8 +24,9 @@ impl StartTask {
     ) -> Result<Decision, Rejection> {
         match state.status() {
             TaskStatus::Pending => {}
-            TaskStatus::Running | TaskStatus::AwaitingHuman => {
-                return Err(out_of_place(state, "StartTask"));
+            TaskStatus::Running => return Err(out_of_place(state, "StartTask")),
+            TaskStatus::AwaitingHuman => {
+                return Err(Rejection::AwaitingHuman { task: state.id() });
             }
             status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
                 return Err(Rejection::Finished { task: state.id(), status });

@@ -213,10 +213,12 @@ impl Worker {
 
     async fn catch_up(&mut self) -> Result<(), EngineError> {
         self.shared.catch_up(&mut self.state).await?;
-        if self.state.owner() == Some(self.shared.parts.instance) {
-            Ok(())
-        } else {
-            Err(EngineError::TakenOver(self.state.id()))
+        match self.state.owner() {
+            Some(owner) if owner == self.shared.parts.instance => Ok(()),
+            // It belongs to no one while it waits for a person, and whoever put it there may have been
+            // another worker of this process.
+            None if self.state.status() == TaskStatus::AwaitingHuman => Ok(()),
+            Some(_) | None => Err(EngineError::TakenOver(self.state.id())),
         }
     }
 
