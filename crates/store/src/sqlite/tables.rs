@@ -47,12 +47,15 @@ pub(super) fn task_rows(
     let mut sql = concat!("SELECT ", task_columns!(), " FROM tasks WHERE true").to_owned();
     let mut values = Vec::new();
     if !filter.statuses.is_empty() {
-        // Labels are our own words, so they can stand in the text, where the partial index of
-        // the living is matched against them.
+        // Labels are our own words, so they can stand in the text.
         let labels: Vec<_> =
             filter.statuses.iter().map(|status| format!("'{}'", status.label())).collect();
         // Writing to a String cannot fail.
         let _ = write!(sql, " AND status IN ({})", labels.join(", "));
+        if filter.statuses.iter().all(|status| !status.is_final()) {
+            // The index of the living is taken only where its own words are there.
+            sql.push_str(" AND status IN ('pending', 'running', 'awaiting_human')");
+        }
     }
     if let Some(agent) = &filter.assigned_agent {
         sql.push_str(" AND assigned_agent = ?");
@@ -93,7 +96,11 @@ pub(super) fn next_pending(
         .prepare_cached(concat!(
             "SELECT ",
             task_columns!(),
-            " FROM tasks WHERE status = 'pending' AND owner = ?1 AND created_position > ?2 \
+            // The index holds only the living. That this asks for no others must be said in its words,
+            // or every task that has ever ended would be looked at.
+            " FROM tasks INDEXED BY living_tasks \
+             WHERE status IN ('pending', 'running', 'awaiting_human') AND status = 'pending' \
+             AND owner = ?1 AND created_position > ?2 \
              AND parent_task_id IS NULL ORDER BY created_position LIMIT 1"
         ))?
         .query_row(params![owner.as_bytes(), after.0], decode_task)
