@@ -59,7 +59,7 @@ impl StartTask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::testing::{cancelled, given, pending, running};
+    use crate::commands::testing::{acting, cancelled, given, pending, running};
     use crate::decide::Effect;
 
     #[test]
@@ -79,5 +79,8 @@ mod tests {
         assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })));
         let refused = StartTask.decide(&cancelled(), &mut given());
         assert!(matches!(refused, Err(Rejection::Finished { .. })));
+        // Another worker of the process has put it before a person.
+        let refused = StartTask.decide(&acting(&["files/delete"]), &mut given());
+        assert!(matches!(refused, Err(Rejection::AwaitingHuman { .. })), "{refused:?}");
     }
 }

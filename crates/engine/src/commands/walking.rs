@@ -353,39 +353,10 @@ impl<'a> Walking<'a> {
 
 /// The answer to a call, if the event is one: the call, what was answered, whether it is an error.
 fn answer_of(event: &Event) -> Option<(ToolCallId, String, bool)> {
-    match event {
-        Event::ToolChanged { call_id, change: ToolChange::Answer { content, is_error, .. } } => {
-            Some((*call_id, content.clone(), *is_error))
-        }
-        Event::ToolChanged {
-            change:
-                ToolChange::Hold { .. }
-                | ToolChange::Call { .. }
-                | ToolChange::Fail { .. }
-                | ToolChange::Wait
-                | ToolChange::Doubt,
-            ..
-        }
-        | Event::TaskCreated(_)
-        | Event::TaskClaimed { .. }
-        | Event::TaskReleased
-        | Event::TaskStarted
-        | Event::TaskPaused
-        | Event::TaskResumed
-        | Event::CancelRequested
-        | Event::TaskCompleted { .. }
-        | Event::TaskFailed { .. }
-        | Event::TaskCancelled
-        | Event::ExecutionChanged { .. }
-        | Event::ModelCalled { .. }
-        | Event::ModelAnswered { .. }
-        | Event::ModelFailed { .. }
-        | Event::HistoryShortened { .. }
-        | Event::NodeChanged { .. }
-        | Event::ReviewOpened { .. }
-        | Event::ReviewAnswered { .. }
-        | Event::StateSet { .. }
-        | Event::MessageAdded { .. }
-        | Event::CheckpointTaken { .. } => None,
-    }
+    let Event::ToolChanged { call_id, change: ToolChange::Answer { content, is_error, .. } } =
+        event
+    else {
+        return None;
+    };
+    Some((*call_id, content.clone(), *is_error))
 }

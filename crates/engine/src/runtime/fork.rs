@@ -76,9 +76,9 @@ impl Runtime {
 impl AtCheckpoint {
     fn of(store: &dyn Store, task: TaskId, checkpoint: u32) -> Result<Self, EngineError> {
         let Beginning { assignee, state, rest } = Beginning::of(store, task)?;
-        let taken = |recorded: &Recorded| match &recorded.event {
-            Event::CheckpointTaken { sequence, .. } => Some((recorded.sequence, *sequence)),
-            _ => None,
+        let taken = |recorded: &Recorded| {
+            let Event::CheckpointTaken { sequence, .. } = &recorded.event else { return None };
+            Some((recorded.sequence, *sequence))
         };
         let sequences: Vec<_> = rest.iter().filter_map(taken).collect();
         let found = sequences.iter().find(|(_, number)| *number == checkpoint);

@@ -73,10 +73,8 @@ impl Beginning {
 }
 
 fn forked_from(first: &Recorded) -> Option<&ForkPoint> {
-    match &first.event {
-        Event::TaskCreated(created) => created.forked_from.as_ref(),
-        _ => None,
-    }
+    let Event::TaskCreated(created) = &first.event else { return None };
+    created.forked_from.as_ref()
 }
 
 fn begin(
