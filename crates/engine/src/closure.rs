@@ -9,9 +9,11 @@ mod cast;
 mod flow;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use polity_model::definition::{AgentDefinition, AgentKind, Home, LlmAgent, ScriptDefinition};
+use polity_model::definition::{
+    AgentDefinition, AgentKind, Digest, Home, LlmAgent, ScriptDefinition,
+};
 use polity_model::event::{Pin, PinKind};
 use polity_model::name::Name;
 use polity_store::{PinnedDefinition, Store, StoreError};
@@ -28,6 +30,16 @@ pub struct Closure {
     pub script: Option<Arc<ScriptDefinition>>,
     /// The agents that it may hand work to, and those that they may, with what they need.
     pub cast: Arc<Cast>,
+    pinned: Arc<OnceLock<Pinned>>,
+}
+
+/// What a task names, and what the store keeps.
+#[derive(Debug)]
+pub struct Pinned {
+    /// What the task names.
+    pub pins: Vec<Pin>,
+    /// What the store keeps.
+    pub definitions: Vec<PinnedDefinition>,
 }
 
 /// A task's definitions cannot be put together.
@@ -134,32 +146,40 @@ impl Assignee {
         }
     }
 
-    /// What the task names, and what the store keeps.
-    pub fn pin(&self) -> (Vec<Pin>, Vec<PinnedDefinition>) {
+    /// What a task names of it, and what the store keeps. It is worked out once.
+    pub fn pinned(&self) -> &Pinned {
+        let pinned = match self {
+            Self::Agent(closure) => &closure.pinned,
+            Self::Workflow(flow) => &flow.pinned,
+        };
+        pinned.get_or_init(|| self.pin())
+    }
+
+    fn pin(&self) -> Pinned {
         let mut pins = Vec::new();
         let mut definitions = Vec::new();
-        let mut add = |kind, name: &Name, digest, json| {
+        let mut add = |kind, name: &Name, json: String| {
+            let digest = Digest::of(json.as_bytes());
             pins.push(Pin { kind, name: name.clone(), digest });
-            definitions.push(PinnedDefinition { digest, json });
+            definitions.push(PinnedDefinition { digest, json: json.into() });
         };
         if let Self::Workflow(flow) = self {
             for workflow in flow.workflows() {
                 let workflow = workflow.written_out();
-                let (digest, json) = (workflow.digest(), workflow.canonical_json());
-                add(PinKind::Workflow, &workflow.name, digest, json);
+                add(PinKind::Workflow, &workflow.name, workflow.canonical_json());
             }
         }
         let mut scripts = BTreeSet::new();
         for closure in self.everyone() {
             let agent = &*closure.agent;
-            add(PinKind::Agent, &agent.name, agent.digest(), agent.canonical_json());
+            add(PinKind::Agent, &agent.name, agent.canonical_json());
             if let Some(script) =
                 closure.script.filter(|script| scripts.insert(script.name.clone()))
             {
-                add(PinKind::Script, &script.name, script.digest(), script.canonical_json());
+                add(PinKind::Script, &script.name, script.canonical_json());
             }
         }
-        (pins, definitions)
+        Pinned { pins, definitions }
     }
 
     /// The longest way on which work may be handed on. Definitions refuse circles, so there is one.
@@ -179,9 +199,14 @@ impl Closure {
         Ok(Self::within(agent, &Arc::new(cast)))
     }
 
+    /// An agent that hands work to no one.
+    pub fn alone(agent: Arc<AgentDefinition>, script: Option<Arc<ScriptDefinition>>) -> Self {
+        Self { agent, script, cast: Arc::default(), pinned: Arc::default() }
+    }
+
     pub(crate) fn within(agent: Arc<AgentDefinition>, cast: &Arc<Cast>) -> Self {
         let script = script_of(&agent).and_then(|name| cast.scripts.get(name)).cloned();
-        Self { agent, script, cast: Arc::clone(cast) }
+        Self { agent, script, cast: Arc::clone(cast), pinned: Arc::default() }
     }
 
     /// The agent's model, if it has one.

@@ -184,8 +184,16 @@ impl Runtime {
     pub async fn create(&self, create: CreateTask) -> Result<TaskHandle, EngineError> {
         self.shared.ready(&create.assignee)?;
         self.shared.check_prices(&create)?;
-        let loaded = self.shared.create(create).await?;
-        Ok(self.shared.enqueue(loaded, None).await)
+        let shared = Arc::clone(&self.shared);
+        // On a task of its own: whoever asked may stop listening, but what is written is also run.
+        let created = tokio::spawn(async move {
+            let loaded = shared.create(create).await?;
+            Ok(shared.enqueue(loaded, None).await)
+        });
+        created.await.unwrap_or_else(|stopped| match stopped.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(StoreError::Closed.into()),
+        })
     }
 
     /// Takes over a task whose owner is gone, and goes on with it.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use jiff::Timestamp;
@@ -34,7 +35,7 @@ pub struct PinnedDefinition {
     /// The digest of `json`.
     pub digest: Digest,
     /// The canonical form.
-    pub json: String,
+    pub json: Arc<str>,
 }
 
 /// A commit that is durable.

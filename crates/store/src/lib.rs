@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use polity_model::definition::Digest;
 use polity_model::event::{Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
-use polity_model::ids::{InstanceId, TaskId};
+use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 use polity_model::task::Task;
@@ -121,14 +121,6 @@ pub trait Store: Send + Sync {
 
     /// A task and its sub-agents, and theirs in turn, summed up.
     fn tree(&self, task: TaskId) -> Result<Tree, StoreError>;
-
-    /// The oldest task that waits for its turn with this owner, of those created after a position.
-    /// The tasks of sub-agents do not wait: their parents wait for them.
-    fn next_pending(
-        &self,
-        owner: InstanceId,
-        after: Position,
-    ) -> Result<Option<TaskRow>, StoreError>;
 
     /// The executions of a task, oldest first.
     fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError>;

@@ -9,8 +9,7 @@ use jiff::civil::Date;
 use polity_model::definition::Digest;
 use polity_model::event::{Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
-use polity_model::ids::{ExecutionId, InstanceId, TaskId};
-use polity_model::machine::task::TaskStatus;
+use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::message::Message;
 use polity_model::name::Name;
 use polity_model::task::Task;
@@ -107,7 +106,9 @@ impl Tables {
             self.last = position;
         }
         for definition in definitions {
-            self.definitions.entry(definition.digest).or_insert(definition.json);
+            self.definitions
+                .entry(definition.digest)
+                .or_insert_with(|| definition.json.to_string());
         }
     }
 
@@ -302,22 +303,6 @@ impl Store for MemoryStore {
 
     fn tree(&self, task: TaskId) -> Result<Tree, StoreError> {
         Ok(self.tables().tree(task))
-    }
-
-    fn next_pending(
-        &self,
-        owner: InstanceId,
-        after: Position,
-    ) -> Result<Option<TaskRow>, StoreError> {
-        Ok(self
-            .tables()
-            .tasks
-            .values()
-            .filter(|row| row.status == TaskStatus::Pending)
-            .filter(|row| row.owner == Some(owner))
-            .filter(|row| row.created_position > after && row.parent_task_id.is_none())
-            .min_by_key(|row| row.created_position)
-            .cloned())
     }
 
     fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {

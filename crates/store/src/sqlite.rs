@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use polity_model::definition::Digest;
 use polity_model::event::{Event, Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
-use polity_model::ids::{InstanceId, TaskId};
+use polity_model::ids::TaskId;
 use polity_model::message::Message;
 use polity_model::task::Task;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -169,7 +169,8 @@ impl Store for SqliteStore {
             connection
                 .prepare_cached(
                     "SELECT position, sequence, at, body FROM events \
-                     WHERE stream = ?1 AND sequence > ?2 ORDER BY sequence",
+                     WHERE stream = (SELECT stream FROM streams WHERE key = ?1) \
+                     AND sequence > ?2 ORDER BY sequence",
                 )?
                 .query_map(params![StreamKey::of(stream), after.0], |row| {
                     Ok(Recorded {
@@ -188,7 +189,8 @@ impl Store for SqliteStore {
         self.query(|connection| {
             connection
                 .prepare_cached(
-                    "SELECT position, stream, sequence FROM events \
+                    "SELECT position, key, sequence FROM events \
+                     JOIN streams ON streams.stream = events.stream \
                      WHERE position > ?1 ORDER BY position LIMIT ?2",
                 )?
                 .query_map(params![after.0, limit], |row| {
@@ -252,19 +254,13 @@ impl Store for SqliteStore {
         self.query(|connection| tables::tree(connection, task))
     }
 
-    fn next_pending(
-        &self,
-        owner: InstanceId,
-        after: Position,
-    ) -> Result<Option<TaskRow>, StoreError> {
-        self.query(|connection| tables::next_pending(connection, owner, after))
-    }
-
     fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {
         self.query(|connection| {
             connection
                 .prepare_cached(
-                    "SELECT body FROM executions WHERE task_id = ?1 ORDER BY started_position",
+                    "SELECT body FROM executions \
+                     WHERE task = (SELECT created_position FROM tasks WHERE task_id = ?1) \
+                     ORDER BY started_position",
                 )?
                 .query_map([task.as_bytes()], |row| rows::decode_json(row, 0))?
                 .collect()
@@ -277,7 +273,8 @@ impl Store for SqliteStore {
                 .prepare_cached(
                     "SELECT events.at, events.body FROM messages \
                      JOIN events ON events.position = messages.position \
-                     WHERE messages.task_id = ?1 ORDER BY messages.ordinal",
+                     WHERE messages.task = (SELECT created_position FROM tasks WHERE task_id = ?1) \
+                     ORDER BY messages.ordinal",
                 )?
                 .query_map([task.as_bytes()], |row| {
                     Ok(into_message(decode_event(row, 1)?, rows::timestamp(row, 0)?))

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use polity_model::definition::Digest;
 use polity_model::event::{Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
-use polity_model::ids::{InstanceId, TaskId};
+use polity_model::ids::TaskId;
 use polity_model::message::Message;
 use polity_model::task::Task;
 use polity_store::{
@@ -32,8 +32,8 @@ pub struct MortalStore {
 }
 
 struct Life {
-    /// How many looks at the queue fail before one succeeds.
-    queue_reads_to_fail: u32,
+    /// How many times events cannot be read before they can.
+    reads_to_fail: u32,
     /// Commits until death; `None` lives on.
     commits_left: Option<(u32, Side)>,
     dead: bool,
@@ -43,18 +43,14 @@ struct Life {
 impl MortalStore {
     /// Dies at the given commit, counted from 0; lives on without one.
     pub fn new(inner: Arc<dyn Store>, dies: Option<(u32, Side)>) -> Self {
-        let life = Life {
-            queue_reads_to_fail: 0,
-            commits_left: dies,
-            dead: false,
-            acknowledged: Vec::new(),
-        };
+        let life =
+            Life { reads_to_fail: 0, commits_left: dies, dead: false, acknowledged: Vec::new() };
         Self { inner, life: Mutex::new(life) }
     }
 
-    /// The next looks at the queue fail, as on a disk that cannot be read for a while.
-    pub fn fail_queue_reads(&self, count: u32) {
-        self.life.lock().unwrap().queue_reads_to_fail = count;
+    /// The next reads of a stream's events fail, as on a disk that cannot be read for a while.
+    pub fn fail_reads(&self, count: u32) {
+        self.life.lock().unwrap().reads_to_fail = count;
     }
 
     /// Dies now.
@@ -121,6 +117,14 @@ impl Store for MortalStore {
     }
 
     fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<Recorded>, StoreError> {
+        {
+            let mut life = self.life.lock().unwrap();
+            if life.reads_to_fail > 0 {
+                life.reads_to_fail -= 1;
+                let (path, detail) = ("journal".into(), "as told".into());
+                return Err(StoreError::Failed { path, detail });
+            }
+        }
         self.alive()?.events(stream, after)
     }
 
@@ -150,22 +154,6 @@ impl Store for MortalStore {
 
     fn tree(&self, task: TaskId) -> Result<Tree, StoreError> {
         self.alive()?.tree(task)
-    }
-
-    fn next_pending(
-        &self,
-        owner: InstanceId,
-        after: Position,
-    ) -> Result<Option<TaskRow>, StoreError> {
-        {
-            let mut life = self.life.lock().unwrap();
-            if life.queue_reads_to_fail > 0 {
-                life.queue_reads_to_fail -= 1;
-                let (path, detail) = ("journal".into(), "as told".into());
-                return Err(StoreError::Failed { path, detail });
-            }
-        }
-        self.alive()?.next_pending(owner, after)
     }
 
     fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {

@@ -53,7 +53,7 @@ pub fn commit(task: TaskId, expected: u64, epoch: Option<u64>, events: Vec<Event
 /// The definition that [`created`] pins.
 pub fn definition() -> PinnedDefinition {
     let json = r#"{"kind":"llm","name":"greeter"}"#.to_owned();
-    PinnedDefinition { digest: Digest::of(json.as_bytes()), json }
+    PinnedDefinition { digest: Digest::of(json.as_bytes()), json: json.into() }
 }
 
 /// A task's first event.

@@ -45,7 +45,6 @@ macro_rules! store_conformance {
             events_can_be_read_from_any_point,
             tasks_are_listed_newest_first,
             ids_are_found_by_their_beginning,
-            the_queue_is_first_in_first_out,
             parts_belong_to_their_task,
             a_paused_task_is_resumed,
             definitions_are_kept_by_digest,
@@ -148,7 +147,6 @@ pub fn a_released_task_keeps_its_epoch(store: &Shared) {
     store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskReleased])).wait().unwrap();
     let row = store.task_row(task_id(1)).unwrap().unwrap();
     assert_eq!((row.owner, row.epoch), (None, Epoch(1)));
-    assert_eq!(store.next_pending(instance_id(1), Position(0)).unwrap(), None);
     let stale = store.commit(commit(task_id(1), 3, Some(1), vec![claimed(instance_id(2), 1)]));
     assert!(matches!(stale.wait(), Err(CommitError::Illegal { .. })));
     let next = vec![claimed(instance_id(2), 2)];
@@ -396,23 +394,7 @@ pub fn ids_are_found_by_their_beginning(store: &Shared) {
     assert_eq!(store.task_ids_by_prefix("", 1).unwrap().len(), 1);
 }
 
-/// The oldest pending task of an owner comes first, and others' tasks are not seen.
-pub fn the_queue_is_first_in_first_out(store: &Shared) {
-    let next = |owner, after| store.next_pending(instance_id(owner), after).unwrap();
-    assert_eq!(next(1, Position(0)), None);
-    for number in [3, 1, 2] {
-        begin(store, task_id(number));
-    }
-    let first = next(1, Position(0)).unwrap();
-    assert_eq!(first.id, task_id(3));
-    let second = next(1, first.created_position).unwrap();
-    assert_eq!(second.id, task_id(1));
-    run(store, task_id(3), 3);
-    assert_eq!(next(1, Position(0)), Some(second));
-    assert_eq!(next(2, Position(0)), None);
-}
-
-/// Sub-agents' tasks are found by their parent, do not wait in the queue, and count with it.
+/// Sub-agents' tasks are found by their parent, and count with it.
 pub fn parts_belong_to_their_task(store: &Shared) {
     begin(store, task_id(1));
     for (number, parent) in [(2, 1), (3, 1), (4, 3)] {
@@ -430,8 +412,6 @@ pub fn parts_belong_to_their_task(store: &Shared) {
     assert_eq!(find(TaskFilter { roots_only: true, ..TaskFilter::default() }), [task_id(1)]);
     let parts = find(TaskFilter { parts_only: true, ..TaskFilter::default() });
     assert_eq!(parts, [task_id(4), task_id(3), task_id(2)]);
-    let first = store.next_pending(instance_id(1), Position(0)).unwrap().unwrap();
-    assert_eq!(store.next_pending(instance_id(1), first.created_position).unwrap(), None);
     for number in [1, 3, 4] {
         let events = vec![Event::TaskStarted, answered("x")];
         store.commit(commit(task_id(number), 2, Some(1), events)).wait().unwrap();
@@ -464,7 +444,7 @@ pub fn definitions_are_kept_by_digest(store: &Shared) {
         let mut commit = commit(task_id(number), 0, None, vec![created("a")]);
         commit.definitions.push(pinned.clone());
         store.commit(commit).wait().unwrap();
-        assert_eq!(store.definition(&pinned.digest).unwrap(), Some(pinned.json.clone()));
+        assert_eq!(store.definition(&pinned.digest).unwrap(), Some(pinned.json.to_string()));
     }
 }
 

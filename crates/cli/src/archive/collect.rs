@@ -56,7 +56,7 @@ fn take(store: &dyn Store, task: TaskId) -> Result<Import, CliError> {
             let json = store.definition(&pin.digest)?.ok_or_else(|| {
                 CliError::not_found(format!("what task {task} pinned of {} is lost", pin.name))
             })?;
-            definitions.push(PinnedDefinition { digest: pin.digest, json });
+            definitions.push(PinnedDefinition { digest: pin.digest, json: json.into() });
         }
     }
     let events = recorded.into_iter().map(|recorded| (recorded.at, recorded.event)).collect();

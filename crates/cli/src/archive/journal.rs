@@ -63,7 +63,7 @@ pub(super) fn line_of(sequence: Sequence) -> usize {
 pub(super) fn write(import: &Import) -> Result<Vec<u8>, serde_json::Error> {
     let mut text = Vec::new();
     let definitions =
-        import.definitions.iter().map(|pinned| (pinned.digest, pinned.json.clone())).collect();
+        import.definitions.iter().map(|pinned| (pinned.digest, pinned.json.to_string())).collect();
     push(&mut text, &Head { format: FORMAT, task_id: import.task, definitions })?;
     for (sequence, (at, event)) in (1..).map(Sequence).zip(&import.events) {
         push(&mut text, &Line { sequence, at: *at, event })?;
@@ -130,7 +130,7 @@ fn read_head(line: &[u8]) -> Result<(TaskId, Vec<PinnedDefinition>), Fault> {
         if Digest::of(json.as_bytes()) != digest {
             return fault(1, format!("the definition {digest} was changed: its digest is another"));
         }
-        definitions.push(PinnedDefinition { digest, json });
+        definitions.push(PinnedDefinition { digest, json: json.into() });
     }
     Ok((head.task_id, definitions))
 }
@@ -164,7 +164,7 @@ mod tests {
                 (Timestamp::UNIX_EPOCH, Event::TaskStarted),
                 (Timestamp::UNIX_EPOCH, Event::TaskCancelled),
             ],
-            definitions: vec![PinnedDefinition { digest, json }],
+            definitions: vec![PinnedDefinition { digest, json: json.into() }],
         }
     }
 

@@ -39,7 +39,8 @@ impl Journal {
         for (index, event) in events.into_iter().enumerate() {
             self.events += 1;
             let agent = AgentDefinition::from_canonical(AGENT).unwrap();
-            let pinned = PinnedDefinition { digest: agent.digest(), json: agent.canonical_json() };
+            let pinned =
+                PinnedDefinition { digest: agent.digest(), json: agent.canonical_json().into() };
             let commit = Commit {
                 stream: stream.clone(),
                 expected_sequence: before.plus(index),

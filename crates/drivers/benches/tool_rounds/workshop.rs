@@ -111,5 +111,5 @@ pub(crate) fn pausing_agent(url: &str, rounds: u32, pause: Duration) -> Closure 
         "system_prompt": "Note every number.", "tools": ["notes/note"],
         "max_iterations": 10_000, "llm_config": config});
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    Closure { agent: Arc::new(agent), script: None, cast: Arc::default() }
+    Closure::alone(Arc::new(agent), None)
 }

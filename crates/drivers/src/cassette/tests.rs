@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polity_engine::closure::{Cast, Closure};
+use polity_engine::closure::Closure;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, History, ModelFailure, ModelReply, ModelRequest, Models,
     NotReady, Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, Unheard,
@@ -78,7 +78,7 @@ fn closure(prompt: &str) -> Closure {
         "llm_config": {"provider": "openai", "model": "m-1"},
     });
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    Closure { agent: Arc::new(agent), script: None, cast: Arc::new(Cast::default()) }
+    Closure::alone(Arc::new(agent), None)
 }
 
 /// One conversation, as a task would hold it. Ids and times are those of the run.

@@ -36,7 +36,7 @@ fn said(role: &str, content: &str) -> Message {
 async fn ask(messages: &[Message], marks: &[u32]) -> Result<ModelReply, ModelFailure> {
     let name = "greeter".parse().unwrap();
     let script = ScriptDefinition::from_canonical(&name, SCRIPT).unwrap();
-    let closure = Closure { script: Some(script.into()), ..polity_testkit::runtime::closure() };
+    let closure = Closure::alone(polity_testkit::runtime::closure().agent, Some(script.into()));
     let request = ModelRequest {
         closure: &closure,
         history: History::whole(messages),

@@ -71,7 +71,7 @@ fn agent(turns: u32) -> Closure {
         "llm_config": {"provider": "scripted", "script": "talker"},
     });
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    Closure { agent: Arc::new(agent), script: None, cast: Arc::default() }
+    Closure::alone(Arc::new(agent), None)
 }
 
 /// A model and a tool that say as much as each other, for so many rounds.

@@ -1,7 +1,7 @@
 //! A workflow with everything that its nodes need.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use polity_model::definition::{
     AgentDefinition, AgentKind, Home, LlmAgent, NodeKind, Plan, ToolName, ToolPattern,
@@ -9,7 +9,7 @@ use polity_model::definition::{
 };
 use polity_model::name::Name;
 
-use super::{Assignee, Cast, Closure, Missing};
+use super::{Assignee, Cast, Closure, Missing, Pinned};
 
 /// A workflow with everything that its nodes need.
 #[derive(Debug, Clone)]
@@ -20,6 +20,7 @@ pub struct FlowClosure {
     pub plan: Arc<Plan>,
     /// The agents and workflows of its nodes, and what they need.
     cast: Arc<Cast>,
+    pub(super) pinned: Arc<OnceLock<Pinned>>,
 }
 
 /// What the nodes of a workflow name.
@@ -60,7 +61,7 @@ impl FlowClosure {
 
     pub(super) fn within(workflow: Arc<WorkflowDefinition>, cast: &Arc<Cast>) -> Option<Self> {
         let plan = Arc::new(workflow.plan()?);
-        Some(Self { workflow, plan, cast: Arc::clone(cast) })
+        Some(Self { workflow, plan, cast: Arc::clone(cast), pinned: Arc::default() })
     }
 
     /// Who does the work of a node, with everything that is needed for it, if an agent or another

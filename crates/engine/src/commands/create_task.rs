@@ -107,7 +107,8 @@ impl CreateTask {
             Origin::SubAgentCall { parent, call } => (task_of_call(call), Some(parent), None, None),
             Origin::Fork { from, updates } => (new_id(), None, Some(from), Some(updates)),
         };
-        let (pins, definitions) = self.assignee.pin();
+        let pinned = self.assignee.pinned();
+        let (pins, definitions) = (pinned.pins.clone(), pinned.definitions.clone());
         let created = Event::TaskCreated(TaskCreated {
             description: self.description,
             assigned_agent: self.assignee.name().clone(),

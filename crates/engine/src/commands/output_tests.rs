@@ -23,7 +23,7 @@ fn asked(max_iterations: u32) -> TaskState {
     agent["output_schema"] = schema;
     agent["max_iterations"] = max_iterations.into();
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    running_with(&Closure { agent: Arc::new(agent), ..closure() })
+    running_with(&Closure::alone(Arc::new(agent), closure().script))
 }
 
 fn record(state: &TaskState, reply: ModelReply) -> Decision {

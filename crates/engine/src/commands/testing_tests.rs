@@ -71,11 +71,10 @@ pub(super) fn closure() -> Closure {
         "llm_config": {"provider": "scripted", "script": "greeter"}}"#;
     let script = r#"{"default": {"reply": "Hello."}}"#;
     let name = "greeter".parse().unwrap();
-    Closure {
-        agent: Arc::new(AgentDefinition::from_canonical(agent).unwrap()),
-        script: Some(Arc::new(ScriptDefinition::from_canonical(&name, script).unwrap())),
-        cast: Arc::default(),
-    }
+    Closure::alone(
+        Arc::new(AgentDefinition::from_canonical(agent).unwrap()),
+        Some(Arc::new(ScriptDefinition::from_canonical(&name, script).unwrap())),
+    )
 }
 
 /// The state after more events.

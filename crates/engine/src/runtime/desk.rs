@@ -1,13 +1,14 @@
 //! The desk: who is at work, and whose turn is next.
 //!
-//! A task that waits for its turn is a pending row of the store and nothing else. Only handles that
-//! someone holds, and tasks that were adopted in the middle of their run, are kept here.
+//! A task that waits for its turn is a row of the store. Kept here is its id, for whoever holds its
+//! handle. Of the first that wait, which have just been written or read, the state is kept too, so
+//! that it need not be read again.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polity_model::event::{Position, Sequence};
+use polity_model::event::Sequence;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use tokio::sync::{mpsc, oneshot};
@@ -15,7 +16,6 @@ use tokio::sync::{mpsc, oneshot};
 use super::load::{self, Loaded};
 use super::worker::Worker;
 use super::{EngineError, Outcome, Shared, TaskHandle};
-use crate::driver::BoxFuture;
 
 /// What a worker is told while it waits.
 #[derive(Debug, Clone, Copy)]
@@ -26,21 +26,9 @@ pub(super) enum Signal {
     Changed(Sequence),
 }
 
-/// How a task waits for its turn.
-#[derive(Debug, Clone, Copy)]
-enum Waiting {
-    /// It has not begun.
-    Pending,
-    /// It was adopted in the middle of its run.
-    Adopted,
-}
-
 pub(super) struct Desk {
     limit: usize,
     inner: Mutex<Inner>,
-    /// Held by the one who reads the queue: where many tasks begin or end at once, one reader
-    /// finds places for all of them, and the others would only read the same rows.
-    queue: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -49,16 +37,23 @@ pub(super) struct Inner {
     pub(super) workers: HashMap<TaskId, AtWork>,
     /// How many of the workers take up a place.
     places_taken: usize,
-    /// Adopted in the middle of their run, and waiting for a free place.
-    adopted: VecDeque<TaskId>,
+    /// Who waits for a free place, the first one first.
+    queue: VecDeque<TaskId>,
+    /// The state of some who wait, no more of them than there are places.
+    at_hand: HashMap<TaskId, Loaded>,
     /// Left with an error, and not let go of yet. They are not tried again here, where they would
     /// only fail again, at once and for ever.
     /// Counted is how often letting go was tried.
     pub(super) given_up: HashMap<TaskId, u32>,
-    /// How often in a row the queue could not be read.
-    pub(super) queue_failures: u32,
     /// Whom to tell when a task is left alone.
-    pub(super) handles: HashMap<TaskId, Vec<oneshot::Sender<Outcome>>>,
+    handles: HashMap<TaskId, Vec<oneshot::Sender<Outcome>>>,
+}
+
+/// A task whose turn it is.
+struct Turn {
+    id: TaskId,
+    loaded: Option<Loaded>,
+    signals: mpsc::UnboundedReceiver<Signal>,
 }
 
 /// A worker, and those who waited for its task when it began.
@@ -71,8 +66,7 @@ pub(super) struct AtWork {
 
 impl Desk {
     pub(super) fn new(limit: NonZeroU32) -> Self {
-        let (inner, queue) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { limit: limit.get() as usize, inner, queue }
+        Self { limit: limit.get() as usize, inner: Mutex::default() }
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -106,53 +100,35 @@ impl Desk {
         inner.workers.clear();
         inner.places_taken = 0;
         inner.handles.clear();
+        inner.queue.clear();
+        inner.at_hand.clear();
     }
 
-    /// How a task waits that someone in this process waits for, and no worker is on.
-    fn waiting(&self, id: TaskId) -> Option<Waiting> {
+    /// Whether someone in this process waits for the task, and no worker is on it.
+    fn is_waiting(&self, id: TaskId) -> bool {
         let inner = self.inner();
-        if inner.workers.contains_key(&id) || !inner.handles.contains_key(&id) {
-            return None;
-        }
-        Some(if inner.adopted.contains(&id) { Waiting::Adopted } else { Waiting::Pending })
+        !inner.workers.contains_key(&id) && inner.handles.contains_key(&id)
     }
 
     /// A place for the task whatever the limit: for one that is only to be ended.
     fn take_extra_place(&self, id: TaskId) -> Option<mpsc::UnboundedReceiver<Signal>> {
         let mut inner = self.inner();
-        inner.adopted.retain(|adopted| *adopted != id);
-        inner.take_place(id, usize::MAX, false)
+        inner.leave_queue(id);
+        inner.take_place(id, true)
     }
 
-    /// A place for the task, if there is one and the task has none yet.
-    fn take_place(&self, id: TaskId) -> Option<mpsc::UnboundedReceiver<Signal>> {
-        self.inner().take_place(id, self.limit, false)
-    }
-
-    /// A place for the task, if there is one and no other task waits for it.
-    fn take_place_alone(&self, id: TaskId) -> Option<mpsc::UnboundedReceiver<Signal>> {
+    /// A place for the one who has waited longest, if there is one free.
+    fn next_turn(&self) -> Option<Turn> {
         let mut inner = self.inner();
-        // Whoever has a worker is no longer among those who wait.
-        if inner.handles.keys().any(|waiting| *waiting != id) {
+        if inner.places_taken >= self.limit {
             return None;
         }
-        let signals = inner.take_place(id, self.limit, false)?;
-        inner.adopted.retain(|adopted| *adopted != id);
-        Some(signals)
-    }
-
-    /// A place for the adopted task that has waited longest.
-    fn take_adopted(&self) -> Option<(TaskId, mpsc::UnboundedReceiver<Signal>)> {
-        let mut inner = self.inner();
-        let id = *inner.adopted.front()?;
-        let signals = inner.take_place(id, self.limit, false)?;
-        inner.adopted.pop_front();
-        Some((id, signals))
-    }
-
-    fn has_place(&self) -> bool {
-        let inner = self.inner();
-        !inner.closed && inner.places_taken < self.limit
+        // One who was adopted while its last worker is still about to leave waits for that.
+        let next = inner.queue.iter().position(|id| !inner.workers.contains_key(id))?;
+        let id = inner.queue.remove(next)?;
+        let loaded = inner.at_hand.remove(&id);
+        let signals = inner.take_place(id, false)?;
+        Some(Turn { id, loaded, signals })
     }
 }
 
@@ -160,11 +136,9 @@ impl Inner {
     fn take_place(
         &mut self,
         id: TaskId,
-        limit: usize,
         is_session: bool,
     ) -> Option<mpsc::UnboundedReceiver<Signal>> {
-        let is_full = !is_session && self.places_taken >= limit;
-        if self.closed || is_full || self.workers.contains_key(&id) {
+        if self.closed || self.workers.contains_key(&id) {
             return None;
         }
         let (signals, receiver) = mpsc::unbounded_channel();
@@ -179,6 +153,11 @@ impl Inner {
         self.places_taken -= usize::from(!worker.is_session);
         worker.handles
     }
+
+    fn leave_queue(&mut self, id: TaskId) {
+        self.queue.retain(|waiting| *waiting != id);
+        self.at_hand.remove(&id);
+    }
 }
 
 impl Shared {
@@ -192,119 +171,74 @@ impl Shared {
     ) -> TaskHandle {
         let id = loaded.state.id();
         let (sender, done) = oneshot::channel();
-        {
+        let at_once = {
             let mut inner = self.desk.inner();
             inner.given_up.remove(&id);
             inner.handles.entry(id).or_default().push(sender);
-            if loaded.state.status() != TaskStatus::Pending && session.is_none() {
-                inner.adopted.push_back(id);
+            if session.is_some() {
+                inner.take_place(id, true).map(|signals| (loaded, signals))
+            } else {
+                inner.queue.push_back(id);
+                if inner.at_hand.len() < self.desk.limit {
+                    inner.at_hand.insert(id, loaded);
+                }
+                None
             }
+        };
+        if let Some((loaded, signals)) = at_once {
+            tokio::spawn(work(Arc::clone(self), id, Some(loaded), signals, session));
         }
-        if session.is_some() {
-            let signals = self.desk.inner().take_place(id, usize::MAX, true);
-            if let Some(signals) = signals {
-                tokio::spawn(work(Arc::clone(self), id, Ok(loaded), signals, session));
-            }
-        } else if let Some(signals) = self.desk.take_place_alone(id) {
-            tokio::spawn(work(Arc::clone(self), id, Ok(loaded), signals, None));
-        } else {
-            self.dispatch(Some(loaded)).await;
-        }
+        self.dispatch();
         // Others may have ended it before anyone here waited for it.
         self.look_after_waiting(id).await;
         TaskHandle { id, done }
     }
 
-    /// Fills free places with the tasks that have waited longest. `at_hand` saves reading a task
-    /// that was just written. Boxed, because the workers it starts come back here when they end.
-    pub(super) fn dispatch(self: &Arc<Self>, mut at_hand: Option<Loaded>) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            if !self.desk.has_place() {
-                return;
-            }
-            let _queue = self.desk.queue.lock().await;
-            while self.desk.has_place() {
-                let next = self.next_in_line().await;
-                if next.is_ok() {
-                    self.desk.inner().queue_failures = 0;
-                }
-                let (next, signals) = match next {
-                    Ok(Some(next)) => next,
-                    Ok(None) => return,
-                    Err(error) => return self.queue_unread(error).await,
-                };
-                let loaded = match at_hand.take_if(|loaded| loaded.state.id() == next) {
-                    Some(loaded) => Ok(loaded),
-                    None => load::load(&self.parts.store, next).await,
-                };
-                tokio::spawn(work(Arc::clone(self), next, loaded, signals, None));
-            }
-        })
-    }
-
-    async fn next_in_line(
-        &self,
-    ) -> Result<Option<(TaskId, mpsc::UnboundedReceiver<Signal>)>, EngineError> {
-        if let Some(adopted) = self.desk.take_adopted() {
-            return Ok(Some(adopted));
-        }
-        let owner = self.parts.instance;
-        let mut after = Position::default();
-        loop {
-            let row =
-                load::blocking(&self.parts.store, move |store| store.next_pending(owner, after))
-                    .await?;
-            let Some(row) = row else { return Ok(None) };
-            // A worker that has just begun may not have left the queue on disk yet.
-            let passed_over = {
-                let inner = self.desk.inner();
-                inner.workers.contains_key(&row.id) || inner.given_up.contains_key(&row.id)
-            };
-            if passed_over {
-                after = row.created_position;
-            } else {
-                return Ok(self.desk.take_place(row.id).map(|signals| (row.id, signals)));
-            }
+    /// Fills free places with the tasks that have waited longest.
+    fn dispatch(self: &Arc<Self>) {
+        while let Some(Turn { id, loaded, signals }) = self.desk.next_turn() {
+            tokio::spawn(work(Arc::clone(self), id, loaded, signals, None));
         }
     }
 
     /// A task that waits for its turn was changed from outside. One that has ended is waited for no
     /// longer, and one that is to end does not wait for a place to do so.
     pub(super) async fn look_after_waiting(self: &Arc<Self>, id: TaskId) {
-        let Some(waiting) = self.desk.waiting(id) else { return };
-        if let Err(error) = self.settle(id, waiting).await {
+        if !self.desk.is_waiting(id) {
+            return;
+        }
+        if let Err(error) = self.settle(id).await {
             // Its turn will come, and whoever works on it then reports what is wrong.
             tracing::warn!(%id, %error, "a waiting task could not be looked at");
         }
     }
 
-    async fn settle(self: &Arc<Self>, id: TaskId, waiting: Waiting) -> Result<(), EngineError> {
+    async fn settle(self: &Arc<Self>, id: TaskId) -> Result<(), EngineError> {
         let row = load::blocking(&self.parts.store, move |store| store.task_row(id)).await?;
         let status = row.ok_or(EngineError::NotFound(id))?.status;
-        if status.is_final() {
-            self.left(id, Ok(status)).await;
-            return Ok(());
-        }
-        match waiting {
+        match status {
+            TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => {
+                self.left(id, Ok(status)).await;
+            }
             // Cancelling one that has not begun ends it, so there is nothing left to carry out.
-            Waiting::Pending => Ok(()),
-            Waiting::Adopted => {
+            TaskStatus::Pending => {}
+            TaskStatus::Running | TaskStatus::AwaitingHuman => {
                 let loaded = load::load(&self.parts.store, id).await?;
                 if loaded.state.cancel_requested()
                     && let Some(signals) = self.desk.take_extra_place(id)
                 {
-                    tokio::spawn(work(Arc::clone(self), id, Ok(loaded), signals, None));
+                    tokio::spawn(work(Arc::clone(self), id, Some(loaded), signals, None));
                 }
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// A worker is done with its task, one way or another.
     async fn left(self: &Arc<Self>, id: TaskId, outcome: Outcome) {
         self.answer(id, &outcome);
         self.release(id).await;
-        self.dispatch(None).await;
+        self.dispatch();
     }
 
     /// Takes the task off the desk, and tells those who wait for it. Whoever has adopted it since
@@ -314,8 +248,9 @@ impl Shared {
             let mut inner = self.desk.inner();
             let mut handles = inner.leave_place(id);
             let goes_on = matches!(outcome, Ok(status) if !status.is_final());
-            if !(goes_on && inner.adopted.contains(&id)) {
-                inner.adopted.retain(|adopted| *adopted != id);
+            let is_waited_for = inner.handles.contains_key(&id);
+            if is_waited_for && !(goes_on && inner.queue.contains(&id)) {
+                inner.leave_queue(id);
                 handles.extend(inner.handles.remove(&id).unwrap_or_default());
             }
             // A runtime that is gone writes nothing more.
@@ -337,10 +272,14 @@ impl Shared {
 async fn work(
     shared: Arc<Shared>,
     id: TaskId,
-    loaded: Result<Loaded, EngineError>,
+    loaded: Option<Loaded>,
     signals: mpsc::UnboundedReceiver<Signal>,
     session: Option<Arc<str>>,
 ) {
+    let loaded = match loaded {
+        Some(loaded) => Ok(loaded),
+        None => load::load(&shared.parts.store, id).await,
+    };
     let outcome = match loaded {
         // On a task of its own, so that even a panic is an outcome that someone hears of.
         Ok(loaded) => {

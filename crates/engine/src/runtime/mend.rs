@@ -10,34 +10,10 @@ use crate::budget::Spending;
 use crate::commands::ReleaseTask;
 use crate::decide::{Command, Rejection, decide};
 
-/// How often in a row the queue may be unreadable before those who wait are told: with a look at
-/// the journal ten times a second, some five seconds.
-const QUEUE_FAILURES_MAX: u32 = 50;
-
 /// How often it is tried to let go of a task that was given up.
 const RELEASE_TRIES_MAX: u32 = 50;
 
 impl Shared {
-    /// The queue could not be read. Its rows are still there, and the next look at the journal
-    /// tries again; when that has failed too often, those who wait are told.
-    pub(super) async fn queue_unread(self: &Arc<Self>, error: EngineError) {
-        tracing::warn!(%error, "the queue could not be read");
-        let waiting: Vec<TaskId> = {
-            let mut inner = self.desk.inner();
-            inner.queue_failures += 1;
-            if inner.queue_failures < QUEUE_FAILURES_MAX {
-                return;
-            }
-            inner.queue_failures = 0;
-            let at_work = |id: &TaskId| inner.workers.contains_key(id);
-            inner.handles.keys().copied().filter(|id| !at_work(id)).collect()
-        };
-        for id in waiting {
-            self.answer(id, &Err(error.clone()));
-            self.release(id).await;
-        }
-    }
-
     /// Tries again what the store's failures left undone.
     pub(super) async fn finish_business(self: &Arc<Self>) {
         if !self.has_unfinished_business() {
@@ -47,7 +23,6 @@ impl Shared {
         for id in given_up {
             self.release(id).await;
         }
-        self.dispatch(None).await;
     }
 
     /// Lets go of a task that was given up, so that others can go on with it or end it.
@@ -91,8 +66,6 @@ impl Shared {
 
     fn has_unfinished_business(&self) -> bool {
         let inner = self.desk.inner();
-        !inner.closed
-            && (inner.queue_failures > 0
-                || inner.given_up.values().any(|tries| *tries < RELEASE_TRIES_MAX))
+        !inner.closed && inner.given_up.values().any(|tries| *tries < RELEASE_TRIES_MAX)
     }
 }

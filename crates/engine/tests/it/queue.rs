@@ -6,7 +6,7 @@ use std::time::Duration;
 use polity_engine::runtime::{Live, Runtime, Steered, TaskHandle};
 use polity_model::event::{Sequence, StreamId};
 use polity_model::machine::task::TaskStatus;
-use polity_store::{MemoryStore, Store};
+use polity_store::{MemoryStore, Store, TaskFilter};
 use polity_testkit::faults::MortalStore;
 use polity_testkit::lives::instance_id;
 use polity_testkit::runtime::{Act, ActingModels, Register, create_task, parts};
@@ -99,40 +99,45 @@ async fn a_subscriber_sees_every_event_of_a_life_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_finds_a_free_place_is_not_looked_for_in_the_queue() {
+async fn tasks_that_have_just_been_written_are_not_read_again() {
     let store = Arc::new(MortalStore::new(Arc::new(MemoryStore::new()), None));
     let (runtime, _, _) = start_on(store.clone(), vec![]);
-    store.fail_queue_reads(u32::MAX);
-    for handle in &mut create_all(&runtime, 2).await {
+    store.fail_reads(u32::MAX);
+    for handle in &mut create_all(&runtime, 4).await {
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_cannot_be_read_for_a_moment_is_read_again() {
-    let store = Arc::new(MortalStore::new(Arc::new(MemoryStore::new()), None));
-    let (runtime, _, _) = start_on(store.clone(), vec![]);
-    store.fail_queue_reads(3);
-    for handle in &mut create_all(&runtime, 3).await {
-        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn whoever_waits_on_a_queue_that_stays_unreadable_is_told() {
+async fn whoever_waits_for_a_task_that_cannot_be_read_is_told() {
     let store = Arc::new(MortalStore::new(Arc::new(MemoryStore::new()), None));
     let (runtime, _, models) = start_on(store.clone(), vec![]);
-    store.fail_queue_reads(u32::MAX);
-    let mut handle = create_all(&runtime, 3).await.pop().unwrap();
+    store.fail_reads(u32::MAX);
+    // Two find a place, and two are kept at hand.
+    let mut handle = create_all(&runtime, 5).await.pop().unwrap();
     let error = handle.wait().await.unwrap_err().to_string();
     assert!(error.contains("as told"), "{error}");
     // The task is no one's, and whoever takes it up finishes it.
-    store.fail_queue_reads(0);
+    store.fail_reads(0);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let row = store.task_row(handle.id).unwrap().unwrap();
-    assert_eq!((row.status, row.owner, models.calls()), (TaskStatus::Pending, None, 2));
+    assert_eq!((row.status, row.owner, models.calls()), (TaskStatus::Pending, None, 4));
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_run_even_if_whoever_gave_it_has_stopped_listening() {
+    let (runtime, store, models) = start(vec![]);
+    {
+        let create = runtime.create(create_task("a"));
+        // Polled once, and then dropped.
+        let _ = tokio::time::timeout(Duration::ZERO, create).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let rows = store.task_rows(&TaskFilter::default()).unwrap();
+    assert_eq!((rows.len(), models.calls()), (1, 1));
+    assert_eq!(rows[0].status, TaskStatus::Completed);
 }
 
 /// So many tasks, of which two find a place.

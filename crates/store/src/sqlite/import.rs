@@ -39,7 +39,7 @@ pub(super) fn all(
     let (mut checked, mut earlier) = (Vec::with_capacity(tasks.len()), Vec::new());
     for (import, texts) in tasks {
         let key = StreamKey::of(&StreamId::Task(import.task));
-        if tables::last_sequence(connection, &key).map_err(failed)?.0 > 0 {
+        if tables::stream(connection, &key).map_err(failed)?.is_some() {
             return Err(ImportError::Exists { task: import.task });
         }
         let is_taken = |id| -> Result<bool, StoreError> {
@@ -71,17 +71,21 @@ fn write(
     first: Position,
     changes: &Changes,
 ) -> rusqlite::Result<()> {
+    tables::insert_stream(connection, first, key)?;
     let mut at = None;
     for (index, ((happened, _), text)) in import.events.iter().zip(texts).enumerate() {
         at.get_or_insert(*happened);
         let (position, sequence) = (first.plus(index).0, index as u64 + 1);
         tables::insert_event(
             connection,
-            params![position, key, sequence, micros(*happened), text],
+            params![position, first.0, sequence, micros(*happened), text],
         )?;
     }
     if let Some(at) = at {
         tables::keep(connection, None, changes, first, at)?;
     }
-    tables::keep_definitions(connection, &import.definitions)
+    import
+        .definitions
+        .iter()
+        .try_for_each(|definition| tables::keep_definition(connection, definition))
 }

@@ -1,12 +1,14 @@
-//! What the writer knows of tasks without asking the database: the heads it wrote itself.
+//! What the writer knows without asking the database: the heads of tasks and the definitions that it
+//! wrote itself.
 //!
 //! A task that is at work commits again and again, and its row and newest sequence are what this
 //! process wrote last, unless another process wrote in between. SQLite says cheaply whether one
 //! did, and then everything is forgotten.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use polity_model::event::{Sequence, StreamId};
+use polity_model::definition::Digest;
+use polity_model::event::{Position, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::TaskId;
 use rusqlite::Connection;
@@ -18,9 +20,14 @@ use crate::projection::TaskRow;
 /// How many tasks are remembered; with one more, all are forgotten.
 const HEADS_MAX: usize = 4096;
 
+/// How many definitions are remembered; with one more, all are forgotten.
+const DEFINITIONS_MAX: usize = 4096;
+
 /// The newest of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Head {
+    /// Where it begins, if it has begun.
+    pub(super) begins: Option<Position>,
     /// The sequence of its newest event.
     pub(super) sequence: Sequence,
     /// The task's row, where the stream is a task's and has begun.
@@ -32,6 +39,8 @@ pub(super) struct Head {
 #[derive(Debug, Default)]
 pub(super) struct Known {
     heads: HashMap<TaskId, Head>,
+    /// Definitions that are in the database.
+    definitions: HashSet<Digest>,
     /// Changes whenever another connection has written.
     data_version: i64,
 }
@@ -54,6 +63,15 @@ impl Known {
 
     pub(super) fn forget(&mut self) {
         self.heads.clear();
+        self.definitions.clear();
+    }
+
+    /// Whether it is not known that this definition is in the database. From now on it is.
+    pub(super) fn is_new(&mut self, definition: &Digest) -> bool {
+        if self.definitions.len() >= DEFINITIONS_MAX {
+            self.definitions.clear();
+        }
+        self.definitions.insert(*definition)
     }
 
     /// Takes the head out: whoever changes the stream puts the new one back, and where that fails
@@ -64,16 +82,19 @@ impl Known {
         stream: &StreamId,
         key: &StreamKey,
     ) -> rusqlite::Result<Head> {
-        let StreamId::Task(id) = stream else {
-            let sequence = tables::last_sequence(connection, key)?;
-            return Ok(Head { sequence, ..Head::default() });
-        };
-        if let Some(head) = self.heads.remove(id) {
+        if let StreamId::Task(id) = stream
+            && let Some(head) = self.heads.remove(id)
+        {
             return Ok(head);
         }
-        let sequence = tables::last_sequence(connection, key)?;
-        let row = tables::task_row(connection, *id)?;
-        Ok(Head { sequence, row, execution: None })
+        let Some((begins, sequence)) = tables::stream(connection, key)? else {
+            return Ok(Head::default());
+        };
+        let row = match stream {
+            StreamId::Task(id) => tables::task_row(connection, *id)?,
+            StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_) => None,
+        };
+        Ok(Head { begins: Some(begins), sequence, row, execution: None })
     }
 
     pub(super) fn put(&mut self, stream: &StreamId, head: Head) {

@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::schema::{self, APPLICATION_ID, VERSION};
@@ -109,8 +110,19 @@ fn prepare_writer(connection: &mut Connection, durability: Durability) -> rusqli
     connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
     connection.pragma_update(None, "cache_size", -4096)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    connection.set_prepared_statement_cache_capacity(32);
+    tune(connection)?;
     schema::migrate(connection)
+}
+
+/// How many statements are kept ready.
+const STATEMENTS_MAX: usize = 64;
+
+fn tune(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Otherwise SQLite plans a statement anew whenever it is given other values, which takes longer
+    // than the statement itself.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
 }
 
 /// A connection to read from.
@@ -130,7 +142,7 @@ pub(super) fn for_reading(path: &Path, access: Access) -> Result<Reader, StoreEr
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(explain)?;
     connection.busy_timeout(Duration::from_secs(BUSY_SECONDS_MAX)).map_err(explain)?;
-    connection.set_prepared_statement_cache_capacity(32);
+    tune(&connection).map_err(explain)?;
     match schema::version(&connection) {
         // Another process has made the file and is about to make the tables.
         Ok(0) => stand_in(path),

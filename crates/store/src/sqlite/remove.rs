@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use polity_model::event::StreamId;
 use polity_model::ids::{ExecutionId, TaskId};
 use rusqlite::{Connection, params};
 
-use super::rows::StreamKey;
 use super::tables;
 use crate::TaskFilter;
 use crate::projection::TaskRow;
@@ -34,7 +32,7 @@ pub(super) fn unit(connection: &Connection, tasks: &[TaskId]) -> rusqlite::Resul
     }
     let mut executions = Vec::new();
     for row in &rows {
-        executions.extend(of_task(connection, row.id)?);
+        executions.extend(of_task(connection, row)?);
         delete(connection, row)?;
     }
     Ok(Removal::Removed { tasks: rows.iter().map(|row| row.id).collect(), executions })
@@ -44,10 +42,10 @@ fn found(connection: &Connection, filter: &TaskFilter) -> rusqlite::Result<Vec<T
     Ok(tables::task_rows(connection, filter)?.iter().map(|row| row.id).collect())
 }
 
-fn of_task(connection: &Connection, task: TaskId) -> rusqlite::Result<Vec<ExecutionId>> {
+fn of_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<Vec<ExecutionId>> {
     connection
-        .prepare_cached("SELECT execution_id FROM executions WHERE task_id = ?1")?
-        .query_map([task.as_bytes()], |row| Ok(ExecutionId::from_bytes(row.get(0)?)))?
+        .prepare_cached("SELECT execution_id FROM executions WHERE task = ?1")?
+        .query_map([row.created_position.0], |row| Ok(ExecutionId::from_bytes(row.get(0)?)))?
         .collect()
 }
 
@@ -71,14 +69,22 @@ fn delete(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
             )?
             .execute([digest])?;
     }
-    let task = row.id.as_bytes();
-    for table in ["messages", "checkpoints", "executions", "tasks"] {
-        connection
-            .prepare_cached(&format!("DELETE FROM {table} WHERE task_id = ?1"))?
-            .execute([task])?;
-    }
     connection
-        .prepare_cached("DELETE FROM events WHERE stream = ?1")?
-        .execute([StreamKey::of(&StreamId::Task(row.id))])?;
+        .prepare_cached(
+            "UPDATE removed SET position = max(position, (SELECT max(position) FROM events))",
+        )?
+        .execute([])?;
+    for (table, column) in [
+        ("messages", "task"),
+        ("checkpoints", "task"),
+        ("executions", "task"),
+        ("tasks", "created_position"),
+        ("events", "stream"),
+        ("streams", "stream"),
+    ] {
+        connection
+            .prepare_cached(&format!("DELETE FROM {table} WHERE {column} = ?1"))?
+            .execute([created])?;
+    }
     Ok(())
 }

@@ -87,26 +87,6 @@ pub(super) fn task_rows(
     connection.prepare_cached(&sql)?.query_map(params_from_iter(values), decode_task)?.collect()
 }
 
-pub(super) fn next_pending(
-    connection: &Connection,
-    owner: InstanceId,
-    after: Position,
-) -> rusqlite::Result<Option<TaskRow>> {
-    connection
-        .prepare_cached(concat!(
-            "SELECT ",
-            task_columns!(),
-            // The index holds only the living. That this asks for no others must be said in its words,
-            // or every task that has ever ended would be looked at.
-            " FROM tasks INDEXED BY living_tasks \
-             WHERE status IN ('pending', 'running', 'awaiting_human') AND status = 'pending' \
-             AND owner = ?1 AND created_position > ?2 \
-             AND parent_task_id IS NULL ORDER BY created_position LIMIT 1"
-        ))?
-        .query_row(params![owner.as_bytes(), after.0], decode_task)
-        .optional()
-}
-
 /// A task and all that are parts of it, summed up.
 pub(super) fn tree(connection: &Connection, task: TaskId) -> rusqlite::Result<Tree> {
     let mut sum = Tree::default();
@@ -172,27 +152,40 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
     })
 }
 
-/// The sequence of a stream's newest event; 0 for an empty stream.
-pub(super) fn last_sequence(
+/// Where a stream begins, and the sequence of its newest event, if it has one.
+pub(super) fn stream(
     connection: &Connection,
     key: &StreamKey,
-) -> rusqlite::Result<Sequence> {
+) -> rusqlite::Result<Option<(Position, Sequence)>> {
     connection
         .prepare_cached(
-            "SELECT sequence FROM events WHERE stream = ?1 ORDER BY sequence DESC LIMIT 1",
+            "SELECT stream, (SELECT max(sequence) FROM events \
+                             WHERE events.stream = streams.stream) \
+             FROM streams WHERE key = ?1",
         )?
-        .query_row([key], |row| Ok(Sequence(row.get(0)?)))
+        .query_row([key], |row| Ok((Position(row.get(0)?), Sequence(row.get(1)?))))
         .optional()
-        .map(Option::unwrap_or_default)
 }
 
 /// The newest position that was ever given to an event.
 pub(super) fn last_position(connection: &Connection) -> rusqlite::Result<Position> {
     connection
-        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'events'")?
+        .prepare_cached(
+            "SELECT max((SELECT coalesce(max(position), 0) FROM events), position) FROM removed",
+        )?
         .query_row([], |row| Ok(Position(row.get(0)?)))
-        .optional()
-        .map(Option::unwrap_or_default)
+}
+
+/// Writes down where a stream begins.
+pub(super) fn insert_stream(
+    connection: &Connection,
+    begins: Position,
+    key: &StreamKey,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT INTO streams VALUES (?1, ?2)")?
+        .execute(params![begins.0, key])?;
+    Ok(())
 }
 
 /// The position that the next event gets. Positions are never used again, also when the newest
@@ -214,16 +207,14 @@ pub(super) fn insert_event(
     Ok(())
 }
 
-/// Writes definitions that are not there yet.
-pub(super) fn keep_definitions(
+/// Writes a definition if it is not there yet.
+pub(super) fn keep_definition(
     connection: &Connection,
-    definitions: &[PinnedDefinition],
+    definition: &PinnedDefinition,
 ) -> rusqlite::Result<()> {
-    for definition in definitions {
-        connection
-            .prepare_cached("INSERT OR IGNORE INTO definitions VALUES (?1, ?2)")?
-            .execute(params![definition.digest.as_bytes(), definition.json])?;
-    }
+    connection
+        .prepare_cached("INSERT OR IGNORE INTO definitions VALUES (?1, ?2)")?
+        .execute(params![definition.digest.as_bytes(), &*definition.json])?;
     Ok(())
 }
 
@@ -244,7 +235,9 @@ pub(super) fn checkpoints(
     connection
         .prepare_cached(
             "SELECT sequence, checkpoint_id, position, node, message_count, awaiting_human, \
-             created_at FROM checkpoints WHERE task_id = ?1 ORDER BY sequence",
+             created_at FROM checkpoints \
+             WHERE task = (SELECT created_position FROM tasks WHERE task_id = ?1) \
+             ORDER BY sequence",
         )?
         .query_map([task.as_bytes()], |row| {
             Ok(CheckpointRow {
@@ -274,7 +267,7 @@ pub(super) fn keep(
         Some(before) if before != row => update_task(connection, before, row)?,
         Some(_) => {}
     }
-    let task = row.id.as_bytes();
+    let task = row.created_position.0;
     for message in &changes.messages {
         connection
             .prepare_cached("INSERT INTO messages VALUES (?1, ?2, ?3, ?4)")?
@@ -322,13 +315,14 @@ pub(super) fn keep(
         connection
             .prepare_cached(
                 "INSERT INTO executions VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
-                 ON CONFLICT DO UPDATE SET state = excluded.state, body = excluded.body",
+                 ON CONFLICT (execution_id) DO UPDATE \
+                 SET state = excluded.state, body = excluded.body",
             )?
             .execute(params![
-                execution.id.as_bytes(),
-                task,
                 // Those that began in one commit keep their order.
                 first_position.plus(index).0,
+                execution.id.as_bytes(),
+                task,
                 execution.agent.as_str(),
                 execution.state.label(),
                 encode(execution)?,

@@ -328,17 +328,26 @@ fn append(
         }
     }
     let last_sequence = expected.plus(request.events.len());
+    let begins = head.begins.unwrap_or(first_position);
+    if head.begins.is_none() {
+        tables::insert_stream(connection, begins, &request.key)?;
+    }
     for (index, (_, text)) in request.events.iter().enumerate() {
         let (position, sequence) = (first_position.plus(index).0, expected.plus(index + 1).0);
         let at = micros(request.at);
-        tables::insert_event(connection, params![position, request.key, sequence, at, text])?;
+        tables::insert_event(connection, params![position, begins.0, sequence, at, text])?;
     }
     tables::keep(connection, head.row.as_ref(), &changes, first_position, request.at)?;
-    tables::keep_definitions(connection, &request.definitions)?;
+    for definition in &request.definitions {
+        if known.is_new(&definition.digest) {
+            tables::keep_definition(connection, definition)?;
+        }
+    }
     let execution = changes.executions.pop().or(head.execution);
     // A task that has ended is not written to again.
     if !changes.row.as_ref().is_some_and(|row| row.status.is_final()) {
-        known.put(&request.stream, Head { sequence: last_sequence, row: changes.row, execution });
+        let (begins, sequence) = (Some(begins), last_sequence);
+        known.put(&request.stream, Head { begins, sequence, row: changes.row, execution });
     }
     Ok(Committed { first_position, last_sequence })
 }

@@ -156,9 +156,14 @@ fn a_database_with_torn_pages_says_so() {
         put(&store, number);
     }
     drop(store);
+    let roots: Vec<usize> = {
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        let mut all = connection.prepare("SELECT rootpage FROM sqlite_schema").unwrap();
+        all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
     let mut torn = fs::read(&path).unwrap();
-    for byte in &mut torn[4096..] {
-        *byte = 0x55;
+    for root in roots {
+        torn[(root - 1) * 4096..root * 4096].fill(0x55);
     }
     fs::write(&path, torn).unwrap();
     let store = open(&path);
@@ -175,7 +180,7 @@ fn a_newer_database_is_refused_untouched() {
     let mut newer = fs::read(&path).unwrap();
     newer[60..64].copy_from_slice(&99u32.to_be_bytes());
     fs::write(&path, newer).unwrap();
-    refused_untouched(&path, "has version 99; this program knows versions up to 4");
+    refused_untouched(&path, "has version 99; this program knows versions up to 5");
 }
 
 #[test]
@@ -360,7 +365,39 @@ fn a_bad_backup_is_not_restored() {
     assert_eq!(open(&path).last_position().unwrap(), Position(2));
 }
 
-/// What takes a database of this version back to the third.
+/// What takes a database of this version back to the fourth.
+const TO_THE_FOURTH: &str = "\
+     CREATE TABLE old_events (position INTEGER PRIMARY KEY AUTOINCREMENT, stream BLOB NOT NULL, \
+       sequence INTEGER NOT NULL, at INTEGER NOT NULL, body TEXT NOT NULL) STRICT; \
+     INSERT INTO old_events SELECT position, key, sequence, at, body \
+       FROM events JOIN streams USING (stream); \
+     DROP TABLE events; DROP TABLE streams; ALTER TABLE old_events RENAME TO events; \
+     UPDATE sqlite_sequence SET seq = max(seq, (SELECT position FROM removed)); \
+     DROP TABLE removed; CREATE UNIQUE INDEX events_by_stream ON events (stream, sequence); \
+     CREATE TABLE old_executions (execution_id BLOB PRIMARY KEY, task_id BLOB NOT NULL, \
+       started_position INTEGER NOT NULL, agent TEXT NOT NULL, state TEXT NOT NULL, \
+       body TEXT NOT NULL) STRICT, WITHOUT ROWID; \
+     INSERT INTO old_executions SELECT execution_id, task_id, started_position, agent, state, body \
+       FROM executions JOIN tasks ON created_position = task; \
+     DROP TABLE executions; ALTER TABLE old_executions RENAME TO executions; \
+     CREATE INDEX executions_by_task ON executions (task_id, started_position); \
+     CREATE TABLE old_messages (task_id BLOB NOT NULL, ordinal INTEGER NOT NULL, \
+       position INTEGER NOT NULL, role TEXT NOT NULL, PRIMARY KEY (task_id, ordinal)) \
+       STRICT, WITHOUT ROWID; \
+     INSERT INTO old_messages SELECT task_id, ordinal, position, role \
+       FROM messages JOIN tasks ON created_position = task; \
+     DROP TABLE messages; ALTER TABLE old_messages RENAME TO messages; \
+     CREATE TABLE old_checkpoints (task_id BLOB NOT NULL, sequence INTEGER NOT NULL, \
+       checkpoint_id BLOB NOT NULL, position INTEGER NOT NULL, node TEXT NOT NULL, \
+       message_count INTEGER NOT NULL, awaiting_human INTEGER NOT NULL, \
+       created_at INTEGER NOT NULL, PRIMARY KEY (task_id, sequence)) STRICT, WITHOUT ROWID; \
+     INSERT INTO old_checkpoints SELECT task_id, sequence, checkpoint_id, position, node, \
+       checkpoints.message_count, awaiting_human, checkpoints.created_at \
+       FROM checkpoints JOIN tasks ON created_position = task; \
+     DROP TABLE checkpoints; ALTER TABLE old_checkpoints RENAME TO checkpoints; \
+     PRAGMA user_version = 4";
+
+/// What takes a database of the fourth version back to the third.
 const TO_THE_THIRD: &str = "DROP TABLE pins; DROP INDEX tasks_by_origin; \
      DROP INDEX tasks_by_deadline; ALTER TABLE tasks DROP COLUMN forked_from; \
      ALTER TABLE tasks DROP COLUMN review_deadline; PRAGMA user_version = 3";
@@ -386,8 +423,18 @@ fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
     }
     let spent = store.spending().unwrap();
     assert_eq!(spent[0].calls, 6);
+    let all = |store: &SqliteStore| {
+        [1, 2, 3].map(|number| {
+            let id = task_id(number);
+            let events = store.events(&StreamId::Task(id), Sequence::default()).unwrap();
+            let (executions, messages) = (store.executions(id), store.messages(id));
+            let checkpoints = store.checkpoints(id).unwrap();
+            (events, executions.unwrap(), messages.unwrap(), checkpoints)
+        })
+    };
+    let before = all(&store);
     drop(store);
-    make_older(&path, &[TO_THE_THIRD, TO_THE_FIRST]);
+    make_older(&path, &[TO_THE_FOURTH, TO_THE_THIRD, TO_THE_FIRST]);
     // Someone who still uses the old tables keeps others from rebuilding them.
     let lock = fs::File::open(format!("{}.lock", path.display())).unwrap();
     lock.lock_shared().unwrap();
@@ -397,6 +444,7 @@ fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
     let store = SqliteStore::open(&path, Access::ReadOnly).unwrap();
     assert_eq!(store.spending().unwrap(), spent);
     assert_eq!(store.last_position().unwrap(), Position(15));
+    assert_eq!(all(&store), before);
 }
 
 #[test]
@@ -414,7 +462,7 @@ fn a_database_of_the_third_version_learns_who_pins_what() {
     };
     let before = pins(&path);
     assert_eq!(before.iter().map(|pin| pin.1).collect::<Vec<_>>(), [1, 3]);
-    make_older(&path, &[TO_THE_THIRD]);
+    make_older(&path, &[TO_THE_FOURTH, TO_THE_THIRD]);
     let store = open(&path);
     let row = store.task_row(task_id(1)).unwrap().unwrap();
     assert_eq!((row.forked_from, row.review_deadline), (None, None));

@@ -54,7 +54,10 @@ pub fn imported_tasks_are_as_they_were(store: &Shared) {
     assert_eq!(store.messages(task_id(1)).unwrap().len(), 2);
     assert_eq!(store.checkpoints(task_id(1)).unwrap()[0].created_at, at(110));
     assert_eq!(store.executions(task_id(1)).unwrap().len(), 1);
-    assert_eq!(store.definition(&definition().digest).unwrap(), Some(definition().json));
+    assert_eq!(
+        store.definition(&definition().digest).unwrap(),
+        Some(definition().json.to_string())
+    );
     assert_eq!(store.tree(task_id(1)).unwrap().tasks, 2);
     assert_eq!(there(store), [task_id(2), task_id(1), task_id(9)]);
     // The money was spent elsewhere.

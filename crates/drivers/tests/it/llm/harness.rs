@@ -39,7 +39,7 @@ pub(crate) fn agent(provider: &str, url: &str) -> Closure {
         "llm_config": {"provider": provider, "model": "m-1", "endpoint": url,
             "price": {"input_per_million_usd": 1, "output_per_million_usd": 2}}});
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    Closure { agent: Arc::new(agent), script: None, cast: Arc::default() }
+    Closure::alone(Arc::new(agent), None)
 }
 
 /// Tools with these names.
