@@ -4,6 +4,7 @@
 mod history;
 mod models;
 mod place;
+mod programs;
 mod tools;
 
 use std::future::Future;
@@ -15,6 +16,9 @@ pub use models::{
     Unheard,
 };
 pub use place::Place;
+pub use programs::{
+    PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
+};
 pub use tools::{Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable};
 
 /// A future that borrows what it works on.

@@ -14,6 +14,7 @@ pub mod machine;
 pub mod message;
 pub mod name;
 pub mod review;
+pub mod run;
 pub mod scope;
 pub mod session;
 pub mod shape;

@@ -1,0 +1,81 @@
+//! Runs: what one attempt to run a program came to, as the journal keeps it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By a signal, with this number.
+    Signal(i32),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(number) => write!(f, "signal {number}"),
+        }
+    }
+}
+
+/// What a program and everything it started used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResourceUsage {
+    /// The share of one processor that was used, in percent; more than 100 with several.
+    pub cpu_percent: f64,
+    /// The processor time, in milliseconds.
+    pub cpu_time_ms: u64,
+    /// The memory in use when it was last looked at, in megabytes.
+    pub memory_mb: u64,
+    /// The most memory that was seen in use at once, in megabytes.
+    pub peak_memory_mb: u64,
+    /// What was read from disks, in megabytes.
+    pub disk_read_mb: u64,
+    /// What was written to disks, in megabytes.
+    pub disk_write_mb: u64,
+}
+
+/// What a program wrote, and where it is kept. It is kept without secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptOutput {
+    /// The folder below `data/` that has the files `stdout` and `stderr`.
+    pub folder: String,
+    /// How much it wrote to stdout, in bytes.
+    pub stdout_bytes: u64,
+    /// How much it wrote to stderr, in bytes.
+    pub stderr_bytes: u64,
+    /// Whether it wrote more than is kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_cut: bool,
+}
+
+/// What one run of a program came to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunReport {
+    /// The process, if it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_id: Option<u32>,
+    /// How it ended, if it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<Exit>,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// What it used.
+    #[serde(default)]
+    pub resource_usage: ResourceUsage,
+    /// What it wrote.
+    #[serde(default)]
+    pub output: KeptOutput,
+    /// The program's own name for its conversation, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// The last lines of its error output, where it failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_words: String,
+}
