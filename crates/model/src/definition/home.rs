@@ -114,7 +114,7 @@ struct Entry {
     name: Option<Name>,
     /// The name written inside, if it differs.
     other_name: Option<Name>,
-    /// Whether another file claims the same name.
+    /// Whether it does not count because another file claims the same name.
     contested: bool,
     checker: Checker,
     content: Content,
@@ -136,15 +136,17 @@ impl Home {
     }
 
     /// Looks up the agent or workflow of a name.
+    ///
+    /// A file that claims the name of another one, wrongly, does not take that one away.
     pub fn find(&self, name: &str) -> Lookup {
-        if let Some(files) = self.broken.get(name) {
-            return Lookup::Broken(self.problems_of(files));
-        }
         if let Some(agent) = self.agents.get(name) {
             return Lookup::Agent(Arc::clone(agent));
         }
         if let Some(workflow) = self.workflows.get(name) {
             return Lookup::Workflow(Arc::clone(workflow));
+        }
+        if let Some(files) = self.broken.get(name) {
+            return Lookup::Broken(self.problems_of(files));
         }
         let names = self.agents.keys().chain(self.workflows.keys()).chain(self.broken.keys());
         let nearest = suggest::nearest(name, names.map(Name::as_str));
@@ -321,22 +323,29 @@ fn classify(path: &str) -> Option<(Kind, &str)> {
     }
 }
 
-/// Two files may not claim one name: nobody could say which of them is meant, so neither counts.
+/// Two files may not claim one name. Of two of the same kind nobody could say which is meant, so
+/// neither counts; an agent keeps its name when a workflow claims it, for all who use the agent.
 fn refuse_shared_names(entries: &mut [Entry]) {
     let mut first: BTreeMap<(Namespace, Name), usize> = BTreeMap::new();
     for place in 0..entries.len() {
         let entry = &entries[place];
+        let kind = entry.kind;
         let Some(name) = entry.name.clone() else { continue };
-        match first.entry((Namespace::of(entry.kind), name)) {
+        match first.entry((Namespace::of(kind), name)) {
             MapEntry::Vacant(vacant) => {
                 vacant.insert(place);
             }
             MapEntry::Occupied(taken) => {
                 let name = &taken.key().1;
-                let other = &entries[*taken.get()].path;
-                let message = format!("the name \"{name}\" is already taken by {other}");
+                let other = &mut entries[*taken.get()];
+                let mut message = format!("the name \"{name}\" is already taken by {}", other.path);
+                if other.kind == kind {
+                    other.contested = true;
+                } else {
+                    let both = format!("; {}s and {kind}s share their names", other.kind);
+                    message.extend([both.as_str(), ": rename one of the two"]);
+                }
                 let finding = Finding::new(message).found(name.as_str());
-                entries[*taken.get()].contested = true;
                 entries[place].contested = true;
                 entries[place].checker.report(&Path::root().field("name"), finding);
             }

@@ -16,8 +16,8 @@ use crate::name::Name;
 
 /// What can be named.
 struct Known {
-    /// Agents and workflows.
-    named: BTreeMap<Name, Kind>,
+    /// Agents and workflows; both where two files claim one name.
+    named: BTreeMap<Name, Vec<Kind>>,
     scripts: Vec<Name>,
     /// Absent when the file of servers cannot be read, so that nobody can tell.
     servers: Option<Vec<Name>>,
@@ -44,7 +44,7 @@ impl Known {
         for entry in entries {
             match (&entry.content, &entry.name) {
                 (Content::Agent(_) | Content::Workflow(_), Some(name)) => {
-                    known.named.insert(name.clone(), entry.kind);
+                    known.named.entry(name.clone()).or_default().push(entry.kind);
                 }
                 (Content::Script(_), Some(name)) => known.scripts.push(name.clone()),
                 (Content::McpServers(servers), _) => {
@@ -83,9 +83,10 @@ impl Known {
 
     /// A name that stands for nothing, or for a thing of another kind.
     fn missing_name(&self, path: &Path, name: &Name, kinds: &[Kind]) -> Option<Finding> {
-        match self.named.get(name) {
-            Some(kind) if kinds.contains(kind) => None,
-            Some(kind) => {
+        let fits = |found: &[Kind]| found.iter().any(|kind| kinds.contains(kind));
+        match self.named.get(name).map(Vec::as_slice) {
+            Some(found) if fits(found) => None,
+            Some([kind, ..]) => {
                 let needed: Vec<_> = kinds.iter().map(|kind| with_article(*kind)).collect();
                 let message = format!(
                     "{path}: \"{name}\" is {}, {} is needed",
@@ -94,10 +95,10 @@ impl Known {
                 );
                 Some(Finding::new(message).found(name.as_str()))
             }
-            None => {
+            Some([]) | None => {
                 let needed: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
                 let message = format!("{path}: there is no {} \"{name}\"", needed.join(" or "));
-                let fitting = self.named.iter().filter(|(_, kind)| kinds.contains(kind));
+                let fitting = self.named.iter().filter(|(_, found)| fits(found));
                 Some(Finding::new(message).one_of(name.as_str(), fitting.map(|(name, _)| name)))
             }
         }

@@ -61,7 +61,8 @@ fn a_name_belongs_to_one_file() {
         shown(&home),
         [
             "agents/a.yaml:2:7: the name \"a\" is already taken by agents/a.json",
-            "workflows/a.yaml:1:7: the name \"a\" is already taken by agents/a.json",
+            "workflows/a.yaml:1:7: the name \"a\" is already taken by agents/a.json; agents and \
+             workflows share their names: rename one of the two",
         ]
     );
     assert_eq!(home.agents.keys().map(ToString::to_string).collect::<Vec<_>>(), ["b"]);
@@ -76,6 +77,30 @@ fn a_name_belongs_to_one_file() {
         [("config/mcp_servers.json", "{}")],
         &["1:1: the name \"mcp_servers\" is already taken by config/mcp_servers.json"],
     );
+}
+
+#[test]
+fn an_agent_keeps_its_name_when_a_workflow_claims_it() {
+    let taken = "name: a\npatterns: [react]\nagents: {agent: a}\n";
+    let user = "name: flow\nentry_point: x\nnodes: {x: {type: agent, agent: a}}\n";
+    let outer = "name: outer\nentry_point: x\nnodes: {x: {type: workflow, workflow: a}}\n";
+    let boss = llm("boss", "sub_agents: [a]\n");
+    let home = home([
+        ("agents/a.yaml", CLI),
+        ("agents/boss.yaml", boss.as_str()),
+        ("workflows/a.yaml", taken),
+        ("workflows/flow.yaml", user),
+        ("workflows/outer.yaml", outer),
+    ]);
+    assert_eq!(
+        shown(&home),
+        ["workflows/a.yaml:1:7: the name \"a\" is already taken by agents/a.yaml; agents and \
+          workflows share their names: rename one of the two"]
+    );
+    assert!(matches!(home.find("a"), Lookup::Agent(_)));
+    assert!(matches!(home.find("flow"), Lookup::Workflow(_)));
+    assert_eq!(home.agents.len(), 2);
+    assert!(!home.workflows.contains_key("a"));
 }
 
 #[test]
