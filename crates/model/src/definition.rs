@@ -66,6 +66,7 @@ pub use self::script::{
 pub use self::settings::{Durability, Limits, OnReview, Redaction, ServerSettings, Settings};
 pub use self::source::DEFINITION_BYTES_MAX;
 pub(crate) use self::source::shorten;
+pub(crate) use self::suggest::did_you_mean;
 pub use self::suggest::nearest;
 pub use self::template::Template;
 pub use self::value::{

@@ -59,6 +59,27 @@ fn check_in_json_has_the_promised_fields() {
 }
 
 #[test]
+fn slips_inside_conditions_and_templates_come_with_a_suggestion() {
+    let sandbox = Sandbox::new();
+    for (node, found, suggestion) in [
+        ("type: condition, expression: 'inptu == last'", "inptu", "input"),
+        ("type: condition, expression: 'sise(last) > 2'", "sise", "size"),
+        ("type: agent, agent: greeter, input: '{{ lst }}'", "lst", "last"),
+        ("type: agent, agent: greeter, input: '{{ last | uper }}'", "uper", "upper"),
+        ("type: agent, agent: greeter, input: '{{ nodes.a.outptu }}'", "outptu", "output"),
+        ("type: agent, agent: greeter, input: '{{ nodes.aa.output }}'", "aa", "a"),
+    ] {
+        let text = format!("name: flow\nentry_point: a\nnodes: {{a: {{{node}}}}}\n");
+        sandbox.write("workflows/flow.yaml", &text);
+        let (report, code) = sandbox.json(&["check"]);
+        let error = &report["errors"][0];
+        assert_eq!((code, &error["suggestion"]), (2, &Value::from(suggestion)), "{report}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.ends_with(&format!("\"{found}\"")), "{message}");
+    }
+}
+
+#[test]
 fn a_broken_file_stops_only_its_own_agent() {
     let sandbox = Sandbox::new();
     sandbox.write("agents/torn.yaml", "name: torn\nkind: llm\nrole: [unclosed\n");

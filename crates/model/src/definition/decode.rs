@@ -15,6 +15,7 @@ use self::error::{DecodeError, Fault};
 use super::path::{Path, Segment};
 use super::problem::{Finding, Place, Problem};
 use super::source::{Node, NodeKind, shorten};
+use super::suggest;
 
 /// The most problems that are listed for one file; a file with more is not a definition.
 pub const PROBLEMS_PER_FILE_MAX: usize = 50;
@@ -112,9 +113,11 @@ fn problem_of(file: &str, tree: &Node, error: &DecodeError) -> Option<Problem> {
                 .found(node.shown())
         }
         Fault::Rule(message) => {
+            let (message, suggestion) = suggest::split(message);
             // `temperature must be from 0 to 2` is a sentence already.
             let separator = if message.starts_with("must ") { " " } else { ": " };
-            let finding = Finding::new(format!("{subject}{separator}{message}"));
+            let mut finding = Finding::new(format!("{subject}{separator}{message}"));
+            finding.suggestion = suggestion.map(str::to_owned);
             let shown = node.shown();
             // A type whose message leaves the value out has a reason: it may be a secret.
             if message.contains(&shown) { finding.found(shown) } else { finding }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::suggest::did_you_mean;
+
 /// One thing that is wrong in one definition file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
@@ -29,7 +31,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)?;
         match (&self.suggestion, &self.allowed) {
-            (Some(suggestion), _) => write!(f, ", did you mean \"{suggestion}\"?"),
+            (Some(suggestion), _) => f.write_str(&did_you_mean(suggestion)),
             (None, Some(allowed)) => write!(f, "; allowed: {allowed}"),
             (None, None) => Ok(()),
         }

@@ -77,7 +77,7 @@ pub struct UnknownKind {
 fn hint(found: &str) -> String {
     let kinds = Kind::ALL.map(Kind::as_str);
     match suggest::nearest(found, kinds) {
-        Some(kind) => format!(", did you mean \"{kind}\"?"),
+        Some(kind) => suggest::did_you_mean(kind),
         None => format!("; allowed: {}", kinds.join(", ")),
     }
 }

@@ -26,6 +26,21 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
+const BEFORE: &str = ", did you mean \"";
+const AFTER: &str = "\"?";
+
+/// How a message ends that says what was probably meant.
+pub(crate) fn did_you_mean(near: &str) -> String {
+    format!("{BEFORE}{near}{AFTER}")
+}
+
+/// A message without such an end, and what was probably meant. The reader of a file gets nothing
+/// but a text from the types of its values.
+pub(crate) fn split(message: &str) -> (&str, Option<&str>) {
+    let split = message.strip_suffix(AFTER).and_then(|message| message.rsplit_once(BEFORE));
+    split.map_or((message, None), |(message, near)| (message, Some(near)))
+}
+
 fn fold(word: &str) -> String {
     word.chars()
         .map(|c| if matches!(c, '-' | ' ') { '_' } else { c.to_ascii_lowercase() })
@@ -56,5 +71,13 @@ mod tests {
             assert_eq!(nearest(word, words), expected, "{word:?}");
         }
         assert_eq!(nearest("a", ["b"]), None);
+    }
+
+    #[test]
+    fn what_was_meant_is_found_at_the_end_of_a_message() {
+        let message = format!("there is no \"a\"{}", did_you_mean("b"));
+        assert_eq!(message, "there is no \"a\", did you mean \"b\"?");
+        assert_eq!(split(&message), ("there is no \"a\"", Some("b")));
+        assert_eq!(split("who is \"a\"?"), ("who is \"a\"?", None));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Field;
-use crate::definition::nearest;
+use crate::definition::{did_you_mean, nearest};
 
 /// The output of a node as text, as in `nodes.draft.output`.
 pub(crate) const NODE_OUTPUT: &str = "output";
@@ -40,7 +40,7 @@ impl Reading {
 fn unknown_field(name: &str) -> String {
     let names = Field::ALL.map(Field::as_str);
     match nearest(name, names) {
-        Some(near) => format!("the State has no \"{name}\", did you mean \"{near}\"?"),
+        Some(near) => format!("the State has no \"{name}\"{}", did_you_mean(near)),
         None => format!("the State has no \"{name}\"; it has {}", names.join(", ")),
     }
 }
@@ -52,7 +52,7 @@ pub(crate) fn check_node_field(node: &str, field: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(match nearest(field, fields) {
-        Some(near) => format!("nodes.{node} has no \"{field}\", did you mean \"{near}\"?"),
+        Some(near) => format!("nodes.{node} has no \"{field}\"{}", did_you_mean(near)),
         None => format!("nodes.{node} has no \"{field}\"; it has {}", fields.join(" and ")),
     })
 }

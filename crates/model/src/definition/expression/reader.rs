@@ -4,8 +4,8 @@ use cel::common::ast::operators::INDEX;
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 use cel::{Env, ParseErrors};
 
-use crate::definition::nearest;
 use crate::definition::source::shorten;
+use crate::definition::{did_you_mean, nearest};
 use crate::scope::{Field, NODE_OUTPUT, Reading, check_node_field};
 
 /// The most loops (`all`, `exists`, `filter`, `map`) inside each other. Each one multiplies the
@@ -172,7 +172,7 @@ fn unknown_function(name: &str) -> String {
         return format!("\"{name}\" does not take these arguments");
     }
     match nearest(name, FUNCTIONS.into_iter().chain(MACROS)) {
-        Some(near) => format!("there is no function \"{name}\", did you mean \"{near}\"?"),
+        Some(near) => format!("there is no function \"{name}\"{}", did_you_mean(near)),
         None => format!("there is no function \"{name}\"; there are {}", FUNCTIONS.join(", ")),
     }
 }

@@ -271,7 +271,11 @@ fn slips_in_conditions_and_templates_are_problems_of_the_file() {
         ),
         (
             r#"{type: agent, agent: writer, input: "{{ input | uper }}"}"#,
-            "3:48: nodes.a.input: there is no filter \"uper\"; there are steps and those of \
+            "3:48: nodes.a.input: there is no filter \"uper\", did you mean \"upper\"?",
+        ),
+        (
+            r#"{type: agent, agent: writer, input: "{{ input | telegraph }}"}"#,
+            "3:48: nodes.a.input: there is no filter \"telegraph\"; there are steps and those of \
              https://docs.rs/minijinja/latest/minijinja/filters/",
         ),
         (
