@@ -101,6 +101,28 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// What an answer would lead to, where that is known before it is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outlook {
+    /// To these nodes; nothing follows where there is none.
+    LeadsTo(Vec<Name>),
+    /// To the end of the task, and why.
+    FailsTask(String),
+    /// To the end of the branch that asks, and why.
+    FailsBranch(String),
+}
+
+/// An answer that can be given, and what it would lead to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    /// What is answered.
+    pub action: ReviewAction,
+    /// What follows.
+    #[serde(flatten)]
+    pub outlook: Outlook,
+}
+
 /// A decision that a task waits for, as it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Review {
@@ -116,6 +138,11 @@ pub struct Review {
     pub created_at: Timestamp,
     /// When the default answer is taken, if there is one.
     pub deadline: Option<Timestamp>,
+    /// Whether the deadline has passed, so that no answer counts any more.
+    pub expired: bool,
+    /// The answers that can be given whose consequences are known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<Answer>,
     /// What it is about.
     #[serde(flatten)]
     pub subject: ReviewSubject,

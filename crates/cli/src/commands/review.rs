@@ -1,21 +1,25 @@
 //! `polity review`: what waits for a person, and what the person decides.
 
 mod answer;
+mod details;
 
 use std::sync::Arc;
 
+use polity_engine::clock::{Clock, SystemClock};
+use polity_engine::commands::outlook;
 use polity_engine::runtime::load;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::{Review, ReviewSubject};
 use polity_store::{Store, TaskFilter};
-use serde_json::Value;
 
 use crate::app::{App, block_on};
 use crate::args::{ReviewCommand, TaskArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{columns, harmless, print_json, say, style, task as view};
+use crate::view::{columns, harmless, print_json, say, task as view};
+
+pub(crate) use self::details::details;
 
 pub(crate) fn review(app: &App, command: ReviewCommand) -> CliResult {
     match command {
@@ -48,7 +52,6 @@ fn list(app: &App) -> CliResult {
     } else if reviews.is_empty() {
         say!("nothing waits for a person")?;
     } else {
-        let until = |review: &Review| review.deadline.map(view::time).unwrap_or_default();
         let has_deadlines = reviews.iter().any(|review| review.deadline.is_some());
         let mut heading = vec!["TASK", "SINCE", "KIND", "QUESTION"];
         if has_deadlines {
@@ -81,6 +84,16 @@ fn show(app: &App, args: &TaskArgs) -> CliResult {
         say!("{}", details(&review))?;
     }
     Ok(Exit::Done)
+}
+
+/// Until when there is time; when that is over, what follows.
+fn until(review: &Review) -> String {
+    match (review.deadline, review.default_action) {
+        (Some(_), Some(action)) if review.expired => format!("passed: {}", action.label()),
+        (Some(_), None) if review.expired => "passed: fails".to_owned(),
+        (Some(deadline), _) => view::time(deadline),
+        (None, _) => String::new(),
+    }
 }
 
 /// What a task, or a sub-agent that it waits for, wants a person to decide.
@@ -127,6 +140,9 @@ pub(crate) async fn open(store: &Arc<dyn Store>, id: TaskId) -> Result<Option<Re
     let of_call = call.and_then(|call| state.walk()?.node_name(call.id()));
     let position = review.subject.node().or(of_call);
     let position = position.unwrap_or(&state.task().order().assigned_agent);
+    let now = SystemClock.now();
+    let expired = review.deadline.is_some_and(|deadline| deadline <= now);
+    let answers = if expired { Vec::new() } else { outlook(&state, now) };
     Ok(Some(Review {
         task_id: id,
         checkpoint_id: review.checkpoint_id,
@@ -134,6 +150,8 @@ pub(crate) async fn open(store: &Arc<dyn Store>, id: TaskId) -> Result<Option<Re
         question: review.question.clone(),
         created_at: review.created_at,
         deadline: review.deadline,
+        expired,
+        answers,
         subject: review.subject.clone(),
         default_action: review.default_action,
         tool: call.map(polity_engine::state::Call::name),
@@ -148,76 +166,4 @@ fn kind(subject: &ReviewSubject) -> &'static str {
         ReviewSubject::Node { .. } => "question",
         ReviewSubject::Checkpoint { .. } => "checkpoint",
     }
-}
-
-/// A review with everything that a person needs to decide, and how to say so.
-pub(crate) fn details(review: &Review) -> String {
-    let id = &review.task_id.to_string()[..8];
-    let field = |name: &str, value: &str| format!("{} {value}", style::dim(&format!("{name:10}")));
-    let mut lines = vec![
-        field("task", &style::label(&review.task_id.to_string())),
-        field(if review.tool.is_some() { "agent" } else { "node" }, &review.position),
-    ];
-    if let Some(tool) = &review.tool {
-        lines.push(field("tool", &harmless(tool)));
-    }
-    if let Some(arguments) = &review.arguments {
-        let arguments = serde_json::to_string_pretty(&Value::Object(arguments.clone()))
-            .unwrap_or_default()
-            .replace('\n', "\n           ");
-        lines.push(field("arguments", &harmless(&arguments)));
-    }
-    if review.tool.is_none() {
-        lines.push(field("question", &harmless(&review.question).replace('\n', "\n           ")));
-    }
-    lines.push(field("since", &view::time(review.created_at)));
-    if let Some(deadline) = review.deadline {
-        let then = match review.default_action {
-            Some(action) => {
-                format!("{}, then it counts as {}", view::time(deadline), action.label())
-            }
-            None => format!("{}, then the task fails", view::time(deadline)),
-        };
-        lines.push(field("until", &then));
-    }
-    let choices: &[(&str, &str)] = match &review.subject {
-        ReviewSubject::Approval { .. } => &[
-            ("approve", "the tool is called"),
-            ("modify --set NAME=VALUE", "it is called with other arguments"),
-            ("reject --message TEXT", "it is not called, and the model is told why"),
-        ],
-        ReviewSubject::Doubt { .. } => {
-            lines.push(field(
-                "in doubt",
-                "the tool was being called when the process ended; no one knows whether it had \
-                 its effect",
-            ));
-            &[
-                ("approve --retry", "it is called again"),
-                ("approve --skip-with RESULT", "it is not called again; this is its result"),
-                ("reject --message TEXT", "the task fails"),
-            ]
-        }
-        ReviewSubject::Node { .. } => &[
-            ("approve --message TEXT", "the workflow goes on; routing_key is approve"),
-            ("modify --set metadata.NAME=VALUE", "it goes on with another State; key modify"),
-            ("reject --message TEXT", "an edge for reject is taken, or the task fails"),
-        ],
-        ReviewSubject::Checkpoint { .. } => &[
-            ("approve", "the node runs"),
-            ("modify --set metadata.NAME=VALUE", "it runs on another State"),
-            ("reject --message TEXT", "the task fails"),
-        ],
-    };
-    lines.push(String::new());
-    let commands = choices.iter().map(|(choice, then)| {
-        let (action, rest) = choice.split_once(' ').unwrap_or((choice, ""));
-        (format!("polity review {action} {id} {rest}").trim_end().to_owned(), then)
-    });
-    let commands: Vec<_> = commands.collect();
-    let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
-    for (command, then) in commands {
-        lines.push(format!("  {command:width$}  {}", style::dim(then)));
-    }
-    lines.join("\n")
 }

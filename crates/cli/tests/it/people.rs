@@ -3,6 +3,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::sandbox::Sandbox;
 
 fn sandbox(workflow: &str) -> Sandbox {
@@ -50,4 +52,84 @@ nodes: {ask: {type: human, question: Now?, deadline_seconds: 1}}
     let all = sandbox.polity(&["task", "resume", "--all"]);
     assert!(all.code == 1 && all.out.contains("failed"), "{all:?}");
     assert_eq!(sandbox.polity(&["task", "resume", "--all"]).out, "nothing to resume\n");
+}
+
+#[test]
+fn each_answer_says_what_it_would_lead_to() {
+    let sandbox = sandbox(
+        "
+entry_point: draft
+nodes:
+  draft: {type: condition, expression: \"'x'\"}
+  ask: {type: human, question: Good?}
+  publish: {type: agent, agent: greeter}
+edges:
+  - {from: draft, to: ask}
+  - {from: ask, to: {approve: publish, reject: draft}, max_loops: 1}
+",
+    );
+    assert_eq!(sandbox.polity(&["run", "flow", "x"]).code, 3);
+    let shown = sandbox.polity(&["review", "show", "last"]).out;
+    for told in [
+        "the workflow goes on with publish",
+        "the workflow goes on with draft",
+        "fails the task: no edge for modify",
+    ] {
+        assert!(shown.contains(told), "{told} is not in {shown}");
+    }
+    let (review, _) = sandbox.json(&["review", "show", "last"]);
+    assert_eq!(review["answers"][0], json!({"action": "approve", "leads_to": ["publish"]}));
+    assert_eq!(review["answers"][1]["fails_task"], "no edge for modify");
+    assert_eq!(sandbox.polity(&["review", "reject", "last"]).code, 3);
+    let shown = sandbox.polity(&["review", "show", "last"]).out;
+    let reject = shown.lines().find(|line| line.contains("reject")).unwrap();
+    assert!(reject.contains("fails the task: the edges that lead back were taken"), "{shown}");
+    let said = sandbox.polity(&["review", "modify", "last", "--set", "metadata.a=1"]);
+    assert!(said.code == 1 && said.err.contains("no_edge"), "{said:?}");
+}
+
+#[test]
+fn what_depends_on_the_answer_itself_is_not_foretold() {
+    let sandbox = sandbox(
+        "
+entry_point: ask
+nodes:
+  ask: {type: human, question: Good?}
+  publish: {type: agent, agent: greeter}
+edges: [{from: ask, to: publish, condition: \"nodes.ask.output == 'yes'\"}]
+",
+    );
+    assert_eq!(sandbox.polity(&["run", "flow", "x"]).code, 3);
+    let (review, _) = sandbox.json(&["review", "show", "last"]);
+    assert!(review.get("answers").is_none(), "{review}");
+    let said = sandbox.polity(&["review", "approve", "last", "--message", "yes"]);
+    assert_eq!(said.code, 0, "{said:?}");
+}
+
+#[test]
+fn no_answer_is_offered_when_the_time_is_over() {
+    for (more, then, short) in [
+        ("", "the task fails", "passed: fails"),
+        (", default_action: approve", "it counts as approve", "passed: approve"),
+    ] {
+        let sandbox = sandbox(&format!(
+            "
+entry_point: ask
+nodes: {{ask: {{type: human, question: Now?, deadline_seconds: 1{more}}}}}
+"
+        ));
+        assert_eq!(sandbox.polity(&["run", "flow", "x"]).code, 3);
+        assert_eq!(sandbox.json(&["review", "show", "last"]).0["expired"], false);
+        sleep(Duration::from_millis(1100));
+        let shown = sandbox.polity(&["review", "show", "last"]).out;
+        assert!(shown.contains(&format!("which has passed: {then}")), "{shown}");
+        assert!(
+            shown.contains("polity task resume") && !shown.contains("polity review"),
+            "{shown}"
+        );
+        let listed = sandbox.polity(&["review", "list"]).out;
+        assert!(listed.contains(short), "{listed}");
+        let (reviews, _) = sandbox.json(&["review", "list"]);
+        assert_eq!(reviews[0]["expired"], true);
+    }
 }

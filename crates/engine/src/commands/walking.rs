@@ -18,6 +18,7 @@ use polity_model::name::Name;
 use polity_model::state::State;
 use serde_json::Value;
 
+pub(super) use self::route::{NoWay, route};
 use super::acting::{Acting, answer_open_calls};
 use super::{cancel_with, out_of_place, view};
 use crate::decide::{Decision, Effect, Given, Rejection};
@@ -173,7 +174,8 @@ impl<'a> Walking<'a> {
         let taken = match before {
             Ok(before) => {
                 let walk = before.as_ref().and_then(TaskState::walk).unwrap_or(self.walk);
-                self.route(walk, &after, answer.and_then(|(_, said)| said))
+                let said = answer.and_then(|(_, said)| said);
+                route(walk, &self.progress, &after).map_err(|no_way| no_way.into_failure(said))
             }
             Err(broken) => Err((ErrorCode::SystemError, broken.to_string())),
         };
