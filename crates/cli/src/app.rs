@@ -102,6 +102,11 @@ impl App {
         if !of_servers.is_empty() {
             return Err(CliError::invalid("the MCP servers are not valid", of_servers));
         }
+        self.valid_tools(home)
+    }
+
+    /// The tools of those MCP servers that are valid, whatever is wrong with the others.
+    fn valid_tools(&self, home: &Home) -> Result<McpTools, CliError> {
         let options = McpOptions::new(self.absolute_root()?, environment(), launcher()?);
         let servers = home.mcp_servers.values().map(|server| (**server).clone());
         Ok(McpTools::new(servers, options))
@@ -183,9 +188,18 @@ pub(crate) struct Drivers {
 impl Drivers {
     /// The real ones.
     pub(crate) fn live(app: &App, home: &Home) -> Result<Self, CliError> {
-        let servers = Arc::new(app.tools(home)?);
+        Ok(Self::of(app.tools(home)?))
+    }
+
+    /// The real ones, as far as they are there: for what needs no server to begin with.
+    pub(crate) fn available(app: &App, home: &Home) -> Result<Self, CliError> {
+        Ok(Self::of(app.valid_tools(home)?))
+    }
+
+    fn of(servers: McpTools) -> Self {
+        let servers = Arc::new(servers);
         let models = Arc::new(LanguageModels::new(environment()));
-        Ok(Self { models, tools: servers.clone(), servers: Some(servers), notifies: true })
+        Self { models, tools: servers.clone(), servers: Some(servers), notifies: true }
     }
 }
 

@@ -178,7 +178,7 @@ fn what_cannot_go_on_here_is_left_as_it_is() {
         ("servers: []", "there is no MCP server \"kit\""),
     ] {
         sandbox.write("config/mcp_servers.yaml", broken);
-        for args in [vec!["approve"], vec!["reject"], vec!["modify", "--set", "file=b"]] {
+        for args in [vec!["approve"], vec!["modify", "--set", "file=b"]] {
             let args = [vec!["review", args[0], id.as_str()], args[1..].to_vec()].concat();
             let said = sandbox.polity(&args);
             assert_eq!(said.code, 2, "{broken} {args:?} {said:?}");
@@ -193,6 +193,24 @@ fn what_cannot_go_on_here_is_left_as_it_is() {
     }
     sandbox.write("config/mcp_servers.yaml", &servers);
     assert_eq!(sandbox.polity(&["review", "approve", &id]).out, "it said: counted\n");
+}
+
+#[test]
+fn a_rejection_needs_no_server() {
+    for broken in ["servers: [", "servers: [{nam: kit}]", "servers: []"] {
+        let (sandbox, id) = asked();
+        let servers = fs::read_to_string(sandbox.file("config/mcp_servers.yaml")).unwrap();
+        sandbox.write("config/mcp_servers.yaml", broken);
+        let said = sandbox.polity(&["review", "reject", &id, "--message", "not today"]);
+        assert_eq!(said.code, 0, "{broken} {said:?}");
+        assert!(said.out.starts_with("recorded; the task cannot go on yet"), "{said:?}");
+        assert!(said.out.contains(&format!("polity task resume {id}")), "{said:?}");
+        assert_eq!(sandbox.polity(&["review", "list"]).out, "nothing waits for a person\n");
+        sandbox.write("config/mcp_servers.yaml", &servers);
+        let resumed = sandbox.polity(&["task", "resume", &id]);
+        let expected = "it said: a person decided against calling kit/count: not today\n";
+        assert_eq!((resumed.code, resumed.out.as_str()), (0, expected), "{broken} {resumed:?}");
+    }
 }
 
 #[test]

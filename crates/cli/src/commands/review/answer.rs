@@ -11,7 +11,7 @@ use polity_model::state::StateUpdates;
 use polity_store::Store;
 use serde_json::{Map, Value};
 
-use crate::app::{App, Workshop, block_on};
+use crate::app::{App, Drivers, Workshop, block_on};
 use crate::args::{ApproveArgs, DecideArgs};
 use crate::commands::run::{follow, present};
 use crate::commands::set;
@@ -77,9 +77,14 @@ fn answer(
         let input = app.task(&*reader, &row)?.description;
         let (verdict, state_updates) = decide(review.arguments.as_ref(), &set)?;
         let checkpoint_id = checkpoint.unwrap_or(review.checkpoint_id);
-        let (drivers, tape) = Tape::open(file, app, &home, agent, &input)?;
+        // A person can always say no, whatever has become of the servers.
+        let is_rejected = verdict == Verdict::Reject;
+        let (drivers, tape) = match file {
+            None if is_rejected => (Drivers::available(app, &home)?, Tape::None),
+            file => Tape::open(file, app, &home, agent, &input)?,
+        };
         let workshop = Workshop::open_with(app, &home, drivers)?;
-        if !detach {
+        if !detach && !is_rejected {
             // An answer whose consequences could not be carried out is not recorded.
             workshop.runtime.ready(top).await?;
         }
@@ -132,6 +137,16 @@ async fn go_on(app: &App, workshop: &Workshop, tape: &Tape, id: TaskId, detach: 
         }
         Err(EngineError::Rejected(Rejection::OwnerAlive { .. })) => {
             say!("recorded; another process goes on with the task: `polity task watch {id}`")?;
+            Ok(Exit::Done)
+        }
+        // What a rejection leads to may need what is not there.
+        Err(EngineError::NotReady(_)) if app.json() => {
+            print_json(&workshop.task(app, id)?)?;
+            Ok(Exit::Done)
+        }
+        Err(EngineError::NotReady(missing)) => {
+            say!("recorded; the task cannot go on yet: {missing}")?;
+            say!("{}; then `polity task resume {id}`", missing.hint)?;
             Ok(Exit::Done)
         }
         Err(error) => Err(error.into()),
