@@ -132,6 +132,10 @@ pub struct Review {
     pub checkpoint_id: CheckpointId,
     /// The node of the workflow; of a task for one agent, the agent's name.
     pub position: String,
+    /// The task at the top of those that it is a part of; the same task where it is none.
+    pub top_task_id: TaskId,
+    /// The way from the agent or workflow at the top to who asks, such as `newsroom/draft/writer`.
+    pub place: String,
     /// What is asked, for people.
     pub question: String,
     /// When it began to wait.

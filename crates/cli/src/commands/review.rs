@@ -2,12 +2,13 @@
 
 mod answer;
 mod details;
+mod place;
 
 use std::sync::Arc;
 
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::commands::outlook;
-use polity_engine::runtime::load;
+use polity_engine::runtime::{EngineError, load};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::{Review, ReviewSubject};
@@ -20,6 +21,7 @@ use crate::exit::Exit;
 use crate::view::{columns, harmless, print_json, say, task as view};
 
 pub(crate) use self::details::details;
+use self::place::Place;
 
 pub(crate) fn review(app: &App, command: ReviewCommand) -> CliResult {
     match command {
@@ -53,7 +55,7 @@ fn list(app: &App) -> CliResult {
         say!("nothing waits for a person")?;
     } else {
         let has_deadlines = reviews.iter().any(|review| review.deadline.is_some());
-        let mut heading = vec!["TASK", "SINCE", "KIND", "QUESTION"];
+        let mut heading = vec!["TASK", "SINCE", "PLACE", "KIND", "QUESTION"];
         if has_deadlines {
             heading.insert(2, "UNTIL");
         }
@@ -61,6 +63,7 @@ fn list(app: &App) -> CliResult {
             let mut row = vec![
                 review.task_id.to_string()[..8].to_owned(),
                 view::time(review.created_at),
+                review.place.clone(),
                 kind(&review.subject).to_owned(),
                 harmless(&review.question),
             ];
@@ -119,7 +122,7 @@ pub(crate) async fn asked(store: &Arc<dyn Store>, id: TaskId) -> Result<Review, 
                 let mut each = String::new();
                 for row in several.iter().rev() {
                     let question = match Box::pin(asked(store, row.id)).await {
-                        Ok(review) => review.question,
+                        Ok(review) => format!("{}: {}", review.place, review.question),
                         // One that cannot be read must not hide the others.
                         Err(error) => error.message().to_owned(),
                     };
@@ -138,8 +141,10 @@ pub(crate) async fn open(store: &Arc<dyn Store>, id: TaskId) -> Result<Option<Re
     let Some(review) = state.review() else { return Ok(None) };
     let call = review.subject.call_id().and_then(|call| state.calls().get(call));
     let of_call = call.and_then(|call| state.walk()?.node_name(call.id()));
-    let position = review.subject.node().or(of_call);
-    let position = position.unwrap_or(&state.task().order().assigned_agent);
+    let node = review.subject.node().or(of_call);
+    let row = store.task_row(id)?.ok_or(EngineError::NotFound(id))?;
+    let Place { top, way } = Place::of(store, row, node).await?;
+    let position = node.unwrap_or(&state.task().order().assigned_agent);
     let now = SystemClock.now();
     let expired = review.deadline.is_some_and(|deadline| deadline <= now);
     let answers = if expired { Vec::new() } else { outlook(&state, now) };
@@ -147,6 +152,8 @@ pub(crate) async fn open(store: &Arc<dyn Store>, id: TaskId) -> Result<Option<Re
         task_id: id,
         checkpoint_id: review.checkpoint_id,
         position: position.to_string(),
+        top_task_id: top,
+        place: way,
         question: review.question.clone(),
         created_at: review.created_at,
         deadline: review.deadline,

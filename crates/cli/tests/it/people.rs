@@ -3,9 +3,10 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
+use crate::tools::{calls, home};
 
 fn sandbox(workflow: &str) -> Sandbox {
     let sandbox = Sandbox::new();
@@ -131,5 +132,48 @@ nodes: {{ask: {{type: human, question: Now?, deadline_seconds: 1{more}}}}}
         assert!(listed.contains(short), "{listed}");
         let (reviews, _) = sandbox.json(&["review", "list"]);
         assert_eq!(reviews[0]["expired"], true);
+    }
+}
+
+#[test]
+fn the_same_agent_in_two_branches_is_told_apart() {
+    let kit = home("approval: [kit/count]\n", "{}", &[]);
+    calls(&kit, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
+    kit.write(
+        "workflows/flow.yaml",
+        "
+name: flow
+entry_point: both
+nodes:
+  both: {type: parallel, branches: [left, right]}
+  left: {type: agent, agent: worker}
+  right: {type: agent, agent: worker}
+",
+    );
+    kit.write(
+        "workflows/outer.yaml",
+        "name: outer\nentry_point: inner\nnodes: {inner: {type: workflow, workflow: flow}}\n",
+    );
+    for (name, places) in [
+        ("flow", ["flow/left", "flow/right"]),
+        ("outer", ["outer/inner/left", "outer/inner/right"]),
+    ] {
+        assert_eq!(kit.polity(&["run", name, "go"]).code, 3);
+        let top = kit.json(&["task", "show", "last"]).0["id"].clone();
+        let (reviews, _) = kit.json(&["review", "list"]);
+        let of_top = |review: &&Value| review["top_task_id"] == top;
+        let reviews: Vec<&Value> = reviews.as_array().unwrap().iter().filter(of_top).collect();
+        let mut found: Vec<&str> =
+            reviews.iter().map(|review| review["place"].as_str().unwrap()).collect();
+        found.sort_unstable();
+        assert_eq!(found, places);
+        let listed = kit.polity(&["review", "list"]).out;
+        let shown = kit.polity(&["review", "show", reviews[0]["task_id"].as_str().unwrap()]).out;
+        let several = kit.polity(&["review", "show", "last"]).err;
+        for place in places {
+            assert!(listed.contains(place) && several.contains(place), "{listed}{several}");
+        }
+        assert!(shown.contains(reviews[0]["place"].as_str().unwrap()), "{shown}");
+        assert!(shown.contains(top.as_str().unwrap()), "{shown}");
     }
 }

@@ -14,6 +14,12 @@ pub(crate) fn details(review: &Review) -> String {
         field("task", &style::label(&review.task_id.to_string())),
         field(if review.tool.is_some() { "agent" } else { "node" }, &review.position),
     ];
+    if review.place != review.position {
+        lines.push(field("place", &review.place));
+    }
+    if review.top_task_id != review.task_id {
+        lines.push(field("part of", &review.top_task_id.to_string()));
+    }
     if let Some(tool) = &review.tool {
         lines.push(field("tool", &harmless(tool)));
     }
