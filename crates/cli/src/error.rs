@@ -233,6 +233,10 @@ impl From<Rejection> for CliError {
             }
             Rejection::AnotherQuestion { task, .. } => Self::conflict(&rejection)
                 .hint(format!("nothing was decided; look at it with `polity review show {task}`")),
+            Rejection::NoSuchCheckpoint { task, .. } => Self::not_found(&rejection).hint(format!(
+                "nothing was decided; `polity review show {task} --json` says at which checkpoint \
+                 it waits"
+            )),
             Rejection::NothingToDecide { .. } => {
                 Self::conflict(&rejection).hint("`polity review list` shows what waits")
             }

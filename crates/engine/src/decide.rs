@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use polity_model::definition::{AgentKind, Limits, LlmAgent};
 use polity_model::event::Event;
-use polity_model::ids::{InstanceId, TaskId, ToolCallId};
+use polity_model::ids::{CheckpointId, InstanceId, TaskId, ToolCallId};
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::name::Name;
@@ -245,6 +245,14 @@ pub enum Rejection {
         task: TaskId,
         /// What it asks.
         question: String,
+    },
+    /// The task has never waited at that checkpoint.
+    #[error("task {task} has no checkpoint {checkpoint}")]
+    NoSuchCheckpoint {
+        /// The task.
+        task: TaskId,
+        /// What was answered.
+        checkpoint: CheckpointId,
     },
     /// A call in doubt can be made again or skipped, and a person must say which.
     #[error("a call of task {task} is in doubt: say whether it is to be made again")]

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use polity_model::definition::Limits;
 use polity_model::event::{Event, Recorded, Sequence, StreamId};
-use polity_model::ids::{InstanceId, TaskId};
+use polity_model::ids::{CheckpointId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::Verdict;
 use polity_store::{Commit, CommitError, PinnedDefinition, Store, StoreError};
@@ -235,7 +235,15 @@ impl Runtime {
         for _ in 0..CONFLICTS_MAX {
             let mut given = self.shared.given(&toolbox, Spending::default());
             let command = Command::AnswerReview(answer.clone());
-            let decision = decide(&loaded.state, &command, &mut given)?;
+            let decision = match decide(&loaded.state, &command, &mut given) {
+                Err(Rejection::AnotherQuestion { .. })
+                    if !self.shared.has_checkpoint(id, answer.checkpoint_id).await? =>
+                {
+                    let checkpoint = answer.checkpoint_id;
+                    return Err(Rejection::NoSuchCheckpoint { task: id, checkpoint }.into());
+                }
+                decided => decided?,
+            };
             match self.shared.write(&mut loaded.state, &given, decision.events).await {
                 Err(EngineError::Commit(CommitError::Conflict { .. })) => {
                     self.shared.catch_up(&mut loaded.state).await?;
@@ -292,6 +300,16 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Whether a task was ever at that checkpoint.
+    async fn has_checkpoint(
+        &self,
+        id: TaskId,
+        checkpoint: CheckpointId,
+    ) -> Result<bool, StoreError> {
+        let rows = load::blocking(&self.parts.store, move |store| store.checkpoints(id)).await?;
+        Ok(rows.iter().any(|row| row.checkpoint_id == checkpoint))
     }
 
     /// A budget in money cannot be kept where no one knows what a model costs.

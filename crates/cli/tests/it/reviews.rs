@@ -215,13 +215,26 @@ fn a_rejection_needs_no_server() {
 
 #[test]
 fn an_answer_counts_for_what_was_seen() {
-    let (sandbox, id) = asked();
-    let seen = sandbox.json(&["review", "show", &id]).0["checkpoint_id"].clone();
-    let other = "00000000-0000-4000-8000-000000000000";
-    let refused = sandbox.polity(&["review", "approve", &id, "--checkpoint", other]);
-    assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(refused.err.contains("asks something else by now"), "{refused:?}");
-    assert_eq!(counted(&sandbox, "a"), 0);
-    let said = sandbox.polity(&["review", "approve", &id, "--checkpoint", seen.as_str().unwrap()]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let sandbox = home("approval: [kit/count]\n", "{}", &[]);
+    let call = |file: &str| json!({"tool": "kit/count", "arguments": {"file": file}});
+    calls(&sandbox, &json!([call("a"), call("b")]));
+    assert_eq!(sandbox.polity(&["run", "worker", "go"]).code, 3);
+    let seen = || {
+        let (review, _) = sandbox.json(&["review", "show", "last"]);
+        review["checkpoint_id"].as_str().unwrap().to_owned()
+    };
+    let approve = |checkpoint: &str| {
+        sandbox.polity(&["review", "approve", "last", "--checkpoint", checkpoint])
+    };
+    let unknown = approve("00000000-0000-4000-8000-000000000000");
+    assert_eq!(unknown.code, 1, "{unknown:?}");
+    assert!(unknown.err.contains("has no checkpoint 00000000"), "{unknown:?}");
+    let first = seen();
+    assert_eq!(approve(&first).code, 3);
+    let answered = approve(&first);
+    assert_eq!(answered.code, 1, "{answered:?}");
+    assert!(answered.err.contains("asks something else by now"), "{answered:?}");
+    assert_eq!(counted(&sandbox, "b"), 0);
+    assert_eq!(approve(&seen()).code, 0);
+    assert_eq!((counted(&sandbox, "a"), counted(&sandbox, "b")), (1, 1));
 }
