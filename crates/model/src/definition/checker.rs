@@ -50,14 +50,20 @@ impl Checker {
     }
 
     /// Records a problem of the value at `path`, or of what would hold it if it is not there.
-    pub(crate) fn report(&mut self, path: &Path, mut finding: Finding) {
+    pub(crate) fn report(&mut self, path: &Path, finding: Finding) {
+        let problem = self.problem(path, finding);
+        self.problems.push(problem);
+    }
+
+    /// The same without recording it: for what is no fault of the file alone.
+    pub(crate) fn problem(&self, path: &Path, mut finding: Finding) -> Problem {
         let place = self.place(path);
         // Rules count only the items that could be read; the reader of the file counts all.
         let counted = path.to_string();
         if counted != place.field {
             finding.message = finding.message.replace(&counted, &place.field);
         }
-        self.problems.push(finding.at(&self.file, &place));
+        finding.at(&self.file, &place)
     }
 
     /// Records a problem of a mapping's entry as a whole, which is shown at its key.

@@ -1,6 +1,7 @@
 //! Conditions: CEL expressions over the State, compiled when their file is read.
 
 mod guard;
+mod outcome;
 mod reader;
 mod values;
 
@@ -97,6 +98,11 @@ impl Expression {
                 Err(EvaluationError::new(self.as_str(), reason))
             }
         }
+    }
+
+    /// What the expression gives, where it is known that it is never true or false.
+    pub fn never_boolean(&self) -> Option<&'static str> {
+        outcome::never_boolean(&self.0.program.expr)
     }
 
     /// Whether the expression reads a field of the State, such as `routing_key`.

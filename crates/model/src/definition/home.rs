@@ -1,5 +1,6 @@
 //! All definitions of a home folder, and the rules between them.
 
+mod depth;
 mod references;
 
 use std::collections::btree_map::Entry as MapEntry;
@@ -116,6 +117,8 @@ struct Entry {
     other_name: Option<Name>,
     /// Whether it does not count because another file claims the same name.
     contested: bool,
+    /// What is more than the home's limits allow. The definition is valid all the same.
+    beyond_limits: Vec<Problem>,
     checker: Checker,
     content: Content,
 }
@@ -127,6 +130,7 @@ impl Home {
         let mut entries: Vec<Entry> = files.iter().filter_map(Entry::read).collect();
         refuse_shared_names(&mut entries);
         references::check(&mut entries);
+        depth::check(&mut entries);
         let mut home = Self::default();
         for entry in entries {
             home.add(entry);
@@ -170,9 +174,10 @@ impl Home {
     }
 
     fn add(&mut self, entry: Entry) {
-        let Entry { path, kind: _, name, other_name, contested, checker, content } = entry;
+        let Entry { path, kind: _, name, other_name, contested, beyond_limits, checker, content } =
+            entry;
         let clean = checker.is_clean() && !contested;
-        self.problems.extend(checker.into_problems());
+        self.problems.extend(checker.into_problems().into_iter().chain(beyond_limits));
         match content {
             Content::Agent(Some(agent)) if clean => {
                 self.agents.insert(agent.name.clone(), Arc::new(agent));
@@ -278,6 +283,7 @@ impl Entry {
             name: name.ok(),
             other_name,
             contested: false,
+            beyond_limits: Vec::new(),
             checker,
             content,
         })

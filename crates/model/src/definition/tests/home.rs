@@ -169,6 +169,48 @@ fn work_is_not_handed_round_in_circles() {
 }
 
 #[test]
+fn work_that_could_be_handed_on_too_far_is_told_of() {
+    let (a, b, c) = (llm("a", "sub_agents: [b]\n"), llm("b", "sub_agents: [c]\n"), llm("c", ""));
+    let node =
+        |name: &str, node: &str| format!("name: {name}\nentry_point: x\nnodes:\n  x: {{{node}}}\n");
+    let near = node("near", "type: agent, agent: b");
+    let more = node("more", "type: agent, agent: c, sub_agents: [b]");
+    let outer = node("outer", "type: workflow, workflow: near");
+    let home = |settings: &str| {
+        home([
+            ("agents/a.yaml", a.as_str()),
+            ("agents/b.yaml", b.as_str()),
+            ("agents/c.yaml", c.as_str()),
+            ("polity.yaml", settings),
+            ("workflows/more.yaml", more.as_str()),
+            ("workflows/near.yaml", near.as_str()),
+            ("workflows/outer.yaml", outer.as_str()),
+        ])
+    };
+    let limited = home("limits: {sub_agent_depth: 2}\n");
+    let rest = "and limits.sub_agent_depth allows 2: hand it on over fewer, or raise the limit in \
+                polity.yaml";
+    assert_eq!(
+        shown(&limited),
+        [
+            format!(
+                "workflows/more.yaml:4:3: work could be handed on over 3 steps (more -> c -> b -> c), {rest}"
+            ),
+            format!(
+                "workflows/outer.yaml:4:3: work could be handed on over 3 steps (outer -> near -> b -> c), {rest}"
+            ),
+        ]
+    );
+    assert!(matches!(limited.find("outer"), Lookup::Workflow(_)), "it is refused when it is run");
+    assert_eq!(shown(&home("limits: {sub_agent_depth: 3}\n")), Vec::<String>::new());
+    assert_eq!(shown(&home("limits: {sub_agent_depth: 1}\n")).len(), 4);
+    let round = llm("b", "sub_agents: [a]\n").replace("name: b", "name: a");
+    assert_eq!(super::home([("agents/b.yaml", round.as_str())]).problems.len(), 2);
+    let unreadable = home("limits: {sub_agent_depth: x}\n");
+    assert_eq!(shown(&unreadable).len(), 1, "nobody can tell: {:?}", shown(&unreadable));
+}
+
+#[test]
 fn a_badly_broken_home_is_told_as_a_whole() {
     let home = home([
         ("polity.yaml", "server: {default_agent: writter, listen: here}\nlimit: {}\n"),

@@ -321,3 +321,27 @@ fn slips_in_conditions_and_templates_are_problems_of_the_file() {
              \"routing_key\"?"],
     );
 }
+
+#[test]
+fn a_condition_of_an_edge_is_true_or_false() {
+    for (condition, expected) in [
+        ("size(last)", Some("a number")),
+        ("'yes'", Some("a text")),
+        ("metadata.count * 2", Some("a number")),
+        ("size(last) > 2", None),
+        ("metadata.is_done", None),
+    ] {
+        let text = format!(
+            "name: flow\nentry_point: a\nnodes:\n  a: {{type: condition, expression: \"size(last)\"}}\n  \
+             b: {{type: human, question: Good?}}\nedges:\n  - {{from: a, to: b, condition: \"{condition}\"}}\n"
+        );
+        let home = super::home([("workflows/flow.yaml", text.as_str())]);
+        let expected = expected.map(|kind| {
+            format!(
+                "workflows/flow.yaml:7:33: edges[0].condition gives {kind}, but true or false is \
+                 needed: compare it with something"
+            )
+        });
+        assert_eq!(super::shown(&home), Vec::from_iter(expected), "{condition}");
+    }
+}

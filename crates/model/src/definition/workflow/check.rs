@@ -320,7 +320,15 @@ fn check_edge(
         None => None,
     };
     if let Some(condition) = &file.condition {
-        known.check_read(condition.nodes_named(), &path.field("condition"), checker);
+        let condition_path = path.field("condition");
+        known.check_read(condition.nodes_named(), &condition_path, checker);
+        if let Some(kind) = condition.never_boolean() {
+            let message = format!(
+                "{condition_path} gives {kind}, but true or false is needed: compare it with \
+                 something"
+            );
+            checker.report(&condition_path, Finding::new(message).found(condition.as_str()));
+        }
     }
     Some(Edge { from: from?, to: to?, condition: file.condition, max_loops: file.max_loops })
 }
