@@ -123,6 +123,15 @@ impl Archive {
         Ok(sessions.into_iter().flatten().filter_map(|(id, _)| id.parse().ok()).collect())
     }
 
+    /// A part that is not there leaves its mark in the files of the whole. It is named itself.
+    fn expect_parts(&self, task: TaskId) -> Result<(), CliError> {
+        let missing = self.parts(task)?.into_iter().find(|part| !self.file(*part, "").is_dir());
+        missing.map_or(Ok(()), |part| {
+            let what = format!("the folder is missing; it is a part of task {task}");
+            Err(Damage::new(&self.tasks.join(part.to_string()), None, what).into())
+        })
+    }
+
     fn json(&self, task: TaskId, name: &str) -> Result<Value, CliError> {
         serde_json::from_slice(&self.bytes(task, name)?).map_err(|error| {
             let told = error.to_string();
@@ -161,6 +170,7 @@ impl Archive {
             if name != JOURNAL_FILE {
                 self.json(task, name)?;
             }
+            self.expect_parts(task)?;
             let line = first_difference(&found, bytes);
             let what = "this does not agree with the journal";
             return Err(self.damage(task, name, line, what).into());

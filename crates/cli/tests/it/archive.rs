@@ -96,6 +96,22 @@ fn a_task_with_sub_agents_survives_the_way_there_and_back() {
 }
 
 #[test]
+fn a_part_that_is_missing_is_named() {
+    let from = home("", ONE, DIGS);
+    let (task, _) = from.json(&["run", "boss", "go"]);
+    let id = task["id"].as_str().unwrap();
+    let out = export(&from, id, "out");
+    let (sessions, _) = from.json(&["session", "list"]);
+    let part = out.join("tasks").join(sessions[0]["session_id"].as_str().unwrap());
+    fs::remove_dir_all(&part).unwrap();
+    let to = bare();
+    let said = import(&to, &out);
+    assert_eq!((said.code, to.tasks().len()), (1, 0), "{said:?}");
+    let expected = format!("{}: the folder is missing; it is a part of task {id}", part.display());
+    assert!(said.err.contains(&expected), "{said:?}");
+}
+
+#[test]
 fn a_task_with_tools_survives_the_way_there_and_back() {
     let from = tools::home("", "{}", &[]);
     tools::calls(
