@@ -8,6 +8,7 @@ use polity_engine::decide::Rejection;
 use polity_engine::driver::ToolsUnavailable;
 use polity_engine::runtime::{EngineError, ForkError};
 use polity_model::definition::Problem;
+use polity_model::ids::TaskId;
 use polity_store::{CommitError, StoreError};
 use serde_json::json;
 
@@ -125,6 +126,14 @@ impl CliError {
     /// Says what to do about it.
     pub(crate) fn hint(mut self, hint: impl Display) -> Self {
         self.hint = Some(hint.to_string());
+        self
+    }
+
+    /// Says which of several tasks it is about, where it does not say so itself.
+    pub(crate) fn of_task(mut self, id: TaskId) -> Self {
+        if !self.message.contains(&id.to_string()) {
+            self.message = format!("task {id}: {}", self.message);
+        }
         self
     }
 

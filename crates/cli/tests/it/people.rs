@@ -177,3 +177,29 @@ nodes:
         assert!(shown.contains(top.as_str().unwrap()), "{shown}");
     }
 }
+
+#[test]
+fn resuming_all_tells_what_became_of_each() {
+    let sandbox = sandbox(
+        "
+entry_point: ask
+nodes:
+  ask: {type: human, question: Now?, deadline_seconds: 1, default_action: approve}
+  again: {type: human, question: And now?}
+edges: [{from: ask, to: again}]
+",
+    );
+    sandbox.write(
+        "workflows/short.yaml",
+        "name: short\nentry_point: ask\n\
+         nodes: {ask: {type: human, question: Now?, deadline_seconds: 1}}\n",
+    );
+    for name in ["flow", "short", "short"] {
+        assert_eq!(sandbox.polity(&["run", name, "x"]).code, 3);
+    }
+    sleep(Duration::from_millis(1100));
+    let all = sandbox.polity(&["task", "resume", "--all"]);
+    assert_eq!(all.code, 1, "{all:?}");
+    assert!(all.out.ends_with("3 tasks: 1 waiting for a person, 2 failed\n"), "{all:?}");
+    assert!(all.out.contains("awaiting_human"), "{all:?}");
+}

@@ -3,6 +3,7 @@
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::decide::Rejection;
 use polity_engine::runtime::{EngineError, orphans, top_of};
+use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 use polity_store::TaskRow;
@@ -55,6 +56,55 @@ async fn go_on(app: &App, workshop: &Workshop, tape: &Tape, row: &TaskRow) -> Cl
     Ok(exit)
 }
 
+/// What became of a task that no one worked on.
+enum Fate {
+    /// It went on here, or was over as soon as someone looked: its status says what came of it.
+    WentOn(Task),
+    /// Another process was faster: it is not left alone.
+    Elsewhere,
+    /// It could not go on here, or not to its end; why has been told.
+    Stuck(Task),
+}
+
+impl Fate {
+    /// The task, unless it is someone else's.
+    fn task_here(&self) -> Option<&Task> {
+        match self {
+            Self::WentOn(task) | Self::Stuck(task) => Some(task),
+            Self::Elsewhere => None,
+        }
+    }
+
+    /// In words that several tasks can share.
+    fn in_words(&self) -> &'static str {
+        match self {
+            Self::WentOn(task) => match task.status {
+                TaskStatus::Completed => "completed",
+                TaskStatus::Failed => "failed",
+                TaskStatus::Cancelled => "cancelled",
+                TaskStatus::AwaitingHuman => "waiting for a person",
+                TaskStatus::Pending | TaskStatus::Running => "not at its end",
+            },
+            Self::Elsewhere => "at work in another process",
+            Self::Stuck(_) => "not to be resumed here",
+        }
+    }
+
+    fn is_well(&self) -> bool {
+        match self {
+            Self::WentOn(task) => {
+                [TaskStatus::Completed, TaskStatus::AwaitingHuman].contains(&task.status)
+            }
+            Self::Elsewhere => true,
+            Self::Stuck(_) => false,
+        }
+    }
+
+    fn waits(&self) -> bool {
+        matches!(self, Self::WentOn(task) if task.status == TaskStatus::AwaitingHuman)
+    }
+}
+
 fn all(app: &App) -> CliResult {
     if orphans(&app.reader()?, &app.instances(), SystemClock.now())?.is_empty() {
         if app.json() {
@@ -65,56 +115,76 @@ fn all(app: &App) -> CliResult {
         return Ok(Exit::Done);
     }
     let home = app.definitions()?;
-    let (tasks, failed) = block_on(async {
+    let fates = block_on(async {
         let workshop = Workshop::open(app, &home)?;
-        let mut handles = Vec::new();
-        let mut ended = Vec::new();
-        let mut failed = 0;
-        for row in orphans(&*workshop.store, &app.instances(), SystemClock.now())? {
-            match workshop.runtime.adopt(row.id).await {
-                Ok(handle) => handles.push(handle),
-                // No one decided in time, or someone else has ended it.
-                Err(EngineError::Rejected(Rejection::Finished { .. })) => ended.push(row.id),
-                // Another process was faster: it is not left alone.
-                Err(
-                    EngineError::TakenOver(_)
-                    | EngineError::Rejected(
-                        Rejection::OwnerAlive { .. } | Rejection::AwaitingHuman { .. },
-                    ),
-                ) => {}
-                Err(error) => {
-                    failed += 1;
-                    CliError::from(error).print(app.json());
-                }
-            }
-        }
-        if app.shows_progress() {
-            note!("resuming {}", count(handles.len(), "task"));
-        }
-        let ended = ended.into_iter().map(|id| workshop.task(app, id));
-        let mut tasks = ended.collect::<Result<Vec<_>, _>>()?;
-        for mut handle in handles {
-            // One that could not be finished here is told of, and the others go on.
-            if let Err(error) = handle.wait().await {
-                failed += 1;
-                CliError::from(error).print(app.json());
-            }
-            tasks.push(workshop.task(app, handle.id)?);
-        }
+        let fates = resume_all(app, &workshop).await;
         workshop.close().await;
-        Ok::<_, CliError>((tasks, failed))
+        fates
     })?;
+    let tasks: Vec<Task> = fates.iter().filter_map(Fate::task_here).cloned().collect();
     if app.json() {
         print_json(&tasks)?;
     } else {
-        say!("{}", view::list(&tasks, &view::Column::Parent))?;
+        if !tasks.is_empty() {
+            say!("{}\n", view::list(&tasks, &view::Column::Parent))?;
+        }
+        say!("{}", summary(&fates))?;
     }
-    let is_well =
-        |task: &Task| [TaskStatus::Completed, TaskStatus::AwaitingHuman].contains(&task.status);
-    let waits = tasks.iter().any(|task| task.status == TaskStatus::AwaitingHuman);
-    Ok(match (failed == 0 && tasks.iter().all(is_well), waits) {
+    Ok(match (fates.iter().all(Fate::is_well), fates.iter().any(Fate::waits)) {
         (false, _) => Exit::Failed,
         (true, true) => Exit::AwaitingHuman,
         (true, false) => Exit::Done,
     })
+}
+
+/// Takes over all that is left, oldest first, and waits until no one works on any of it.
+async fn resume_all(app: &App, workshop: &Workshop) -> Result<Vec<Fate>, CliError> {
+    let told = |id: TaskId, error: EngineError| CliError::from(error).of_task(id).print(app.json());
+    let mut adopted = Vec::new();
+    for row in orphans(&*workshop.store, &app.instances(), SystemClock.now())? {
+        adopted.push((row.id, workshop.runtime.adopt(row.id).await));
+    }
+    if app.shows_progress() {
+        let at_work = adopted.iter().filter(|(_, adopted)| adopted.is_ok()).count();
+        note!("resuming {}", count(at_work, "task"));
+    }
+    let mut fates = Vec::new();
+    for (id, adopted) in adopted {
+        let outcome = match adopted {
+            Ok(mut handle) => handle.wait().await.map(drop),
+            Err(error) => Err(error),
+        };
+        let task = workshop.task(app, id)?;
+        fates.push(match outcome {
+            // No one decided in time, and that has ended it or led to the next question.
+            Ok(())
+            | Err(EngineError::Rejected(
+                Rejection::Finished { .. } | Rejection::AwaitingHuman { .. },
+            )) => Fate::WentOn(task),
+            Err(
+                EngineError::TakenOver(_) | EngineError::Rejected(Rejection::OwnerAlive { .. }),
+            ) => Fate::Elsewhere,
+            // One that could not be finished here is told of, and the others go on.
+            Err(error) => {
+                told(id, error);
+                Fate::Stuck(task)
+            }
+        });
+    }
+    Ok(fates)
+}
+
+/// How many tasks came to what.
+fn summary(fates: &[Fate]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for fate in fates {
+        let what = fate.in_words();
+        match counts.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, number)) => *number += 1,
+            None => counts.push((what, 1)),
+        }
+    }
+    let counts: Vec<String> =
+        counts.into_iter().map(|(what, number)| format!("{number} {what}")).collect();
+    format!("{}: {}", count(fates.len(), "task"), counts.join(", "))
 }
