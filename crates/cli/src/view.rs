@@ -82,11 +82,21 @@ pub(crate) fn table<const N: usize>(
 
 /// Columns whose number is known only when they are shown.
 pub(crate) fn columns(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    arranged(ContentArrangement::Dynamic, heading, rows)
+}
+
+/// Columns in which each row is one line, however narrow the terminal is.
+pub(crate) fn lines(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    arranged(ContentArrangement::Disabled, heading, rows)
+}
+
+fn arranged(
+    arrangement: ContentArrangement,
+    heading: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+) -> String {
     let mut table = Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(heading);
+    table.load_style(presets::NOTHING).set_content_arrangement(arrangement).set_header(heading);
     for row in rows {
         table.add_row(row);
     }

@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::args::GcArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{count, print_json, say, table, task as view};
+use crate::view::{count, lines, print_json, say, table, task as view};
 
 /// How many units are removed in one transaction: it bounds how long others wait for the store.
 const UNITS_AT_ONCE: usize = 64;
@@ -109,10 +109,7 @@ fn as_json(dry_run: bool, told: &[(&Decision, &TaskRow)]) -> Value {
                 "assigned_agent": row.assigned_agent,
                 "status": row.status,
                 "completed_at": row.completed_at,
-                "action": match decision.action {
-                    Action::Remove => "remove",
-                    Action::Keep => "keep",
-                },
+                "action": label(decision.action),
                 "due_at": decision.due_at,
                 "rule": decision.rule.to_string(),
             })
@@ -134,7 +131,7 @@ fn as_text(dry_run: bool, told: &[(&Decision, &TaskRow)]) -> String {
     let listed: &[_] = if listed_one_by_one { &stay } else { &[] };
     if !(go.is_empty() && listed.is_empty()) {
         let rows = go.iter().chain(listed).map(|(decision, row)| line(decision, row));
-        paragraphs.push(table(["TASK", "AGENT", "STATUS", "ENDED", "KEPT", "RULE"], rows));
+        paragraphs.push(lines(&["TASK", "ACTION", "STATUS", "ENDED", "AGENT", "REASON"], rows));
     }
     if !listed_one_by_one && !stay.is_empty() {
         let mut rules: BTreeMap<String, usize> = BTreeMap::new();
@@ -152,21 +149,29 @@ fn as_text(dry_run: bool, told: &[(&Decision, &TaskRow)]) -> String {
     paragraphs.join("\n\n")
 }
 
-fn line(decision: &Decision, row: &TaskRow) -> [String; 6] {
-    let kept = match (decision.due_at, decision.action, &decision.rule) {
-        (Some(due), Action::Keep, Rule::SharedBy(_)) => format!("due since {}", view::time(due)),
-        (Some(due), Action::Keep, _) => format!("until {}", view::time(due)),
-        (Some(due), Action::Remove, _) => format!("due since {}", view::time(due)),
-        (None, _, _) => "-".to_owned(),
+fn line(decision: &Decision, row: &TaskRow) -> Vec<String> {
+    let when = match (decision.due_at, decision.action, &decision.rule) {
+        (Some(due), Action::Keep, Rule::SharedBy(_)) | (Some(due), Action::Remove, _) => {
+            format!(", due since {}", view::time(due))
+        }
+        (Some(due), Action::Keep, _) => format!(", kept until {}", view::time(due)),
+        (None, _, _) => String::new(),
     };
-    [
+    vec![
         view::short(decision.task),
-        row.assigned_agent.to_string(),
+        label(decision.action).to_owned(),
         row.status.to_string(),
         row.completed_at.map_or_else(|| "-".to_owned(), |at: Timestamp| view::time(at)),
-        kept,
-        decision.rule.to_string(),
+        row.assigned_agent.to_string(),
+        format!("{}{when}", decision.rule),
     ]
+}
+
+fn label(action: Action) -> &'static str {
+    match action {
+        Action::Remove => "remove",
+        Action::Keep => "keep",
+    }
 }
 
 /// What many tasks have in common of what decided about them.

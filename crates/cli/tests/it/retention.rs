@@ -52,9 +52,18 @@ fn a_dry_run_explains_and_a_real_one_removes() {
     }
     assert_eq!(sandbox.tasks().len(), 5);
     let text = sandbox.polity(&["gc", "--dry-run"]).out;
-    for told in [&own[..8], "status failed: 14", "until ", "due since ", "nothing was changed"] {
-        assert!(text.contains(told), "{told} is not in {text}");
+    assert!(text.ends_with("nothing was changed\n"), "{text}");
+    let heading: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(heading, ["TASK", "ACTION", "STATUS", "ENDED", "AGENT", "REASON"]);
+    for (id, action, reason) in [
+        (&own, "remove", "its own retention_days 0, due since "),
+        (&critical, "keep", "class critical: 30, kept until "),
+    ] {
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains(&id[..8])).collect();
+        let [line] = lines.as_slice() else { panic!("{text}") };
+        assert!(line.contains(action) && line.contains(reason), "{line}");
     }
+    assert!(text.contains("status failed: 14, kept until "), "{text}");
 
     let spent = sandbox.polity(&["cost"]).out;
     let gone = sandbox.polity(&["gc"]);
