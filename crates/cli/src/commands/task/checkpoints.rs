@@ -4,7 +4,9 @@ use polity_engine::checkpoints::checkpoints as checkpoints_of;
 use polity_engine::runtime::Beginning;
 use polity_model::checkpoint::Checkpoint;
 use polity_model::ids::TaskId;
+use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
+use polity_model::review::HumanFeedback;
 use polity_model::trace::shorten;
 use polity_store::{Store, TaskRow};
 
@@ -13,7 +15,7 @@ use crate::args::TaskArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::message::spoken;
-use crate::view::{harmless, print_json, say, style, table, task as view};
+use crate::view::{columns, harmless, print_json, say, style, task as view};
 
 /// The most checkpoints that an error names.
 const NAMED_MAX: usize = 20;
@@ -21,27 +23,51 @@ const NAMED_MAX: usize = 20;
 /// How much of a message is shown; the rest is in the JSON form.
 const MESSAGE_CHARACTERS_MAX: usize = 200;
 
+/// How much of a person's answer a list shows.
+const ANSWER_CHARACTERS_MAX: usize = 60;
+
 pub(crate) fn checkpoints(app: &App, args: &TaskArgs) -> CliResult {
     let store = app.reader()?;
-    let id = app.task_row(&store, &args.id)?.id;
-    let checkpoints = checkpoints_of_task(&store, id)?;
+    let row = app.task_row(&store, &args.id)?;
+    let checkpoints = checkpoints_of_task(&store, row.id)?;
     if app.json() {
         print_json(&checkpoints)?;
     } else if checkpoints.is_empty() {
         say!("no checkpoints")?;
     } else {
+        let mut heading = vec!["SEQUENCE", "POSITION", "MESSAGES", "TAKEN"];
+        let has_people = checkpoints.iter().any(|checkpoint| checkpoint.awaiting_human);
+        heading.extend(has_people.then_some("PERSON"));
         let rows = checkpoints.iter().map(|checkpoint| {
             let messages = checkpoint.state.messages.len();
-            [
+            let mut cells = vec![
                 checkpoint.sequence.to_string(),
                 checkpoint.position.clone(),
                 messages.to_string(),
                 view::time(checkpoint.created_at),
-            ]
+            ];
+            cells.extend(has_people.then(|| person(checkpoint, row.status)));
+            cells
         });
-        say!("{}", table(["SEQUENCE", "POSITION", "MESSAGES", "TAKEN"], rows))?;
+        say!("{}", columns(&heading, rows))?;
     }
     Ok(Exit::Done)
+}
+
+/// Whether a person is waited for at a checkpoint, or who answered there and how.
+fn person(checkpoint: &Checkpoint, status: TaskStatus) -> String {
+    match &checkpoint.human_feedback {
+        Some(feedback) => shorten(&harmless(&answered(feedback)), ANSWER_CHARACTERS_MAX),
+        None if !checkpoint.awaiting_human => String::new(),
+        None if status == TaskStatus::AwaitingHuman => "is waited for".to_owned(),
+        None => "did not answer".to_owned(),
+    }
+}
+
+/// How a person answered, who, and with what words.
+fn answered(feedback: &HumanFeedback) -> String {
+    let message = feedback.message.as_ref().map(|text| format!(": {text}"));
+    format!("{} by {}{}", feedback.action, feedback.by, message.unwrap_or_default())
 }
 
 /// The checkpoints of a task, with their States.
@@ -104,9 +130,7 @@ fn details(checkpoint: &Checkpoint) -> String {
         lines.push(field("waits", if answered { "no more: answered" } else { "for a person" }));
     }
     if let Some(feedback) = &checkpoint.human_feedback {
-        let message = feedback.message.as_ref().map(|text| format!(": {text}"));
-        let told = format!("{} by {}{}", feedback.action, feedback.by, message.unwrap_or_default());
-        lines.push(field("feedback", &harmless(&told)));
+        lines.push(field("feedback", &harmless(&answered(feedback))));
         for (path, value) in &feedback.state_updates {
             lines.push(field("", &harmless(&format!("{path} = {value}"))));
         }
