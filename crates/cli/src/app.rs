@@ -154,6 +154,7 @@ impl App {
         let row = newer.as_ref().unwrap_or(row);
         let mut task = store.task(row)?;
         task.interrupted = self.is_interrupted(row);
+        task.released = task.interrupted && row.owner.is_none();
         Ok(task)
     }
 

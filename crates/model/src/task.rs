@@ -225,6 +225,7 @@ impl TaskExecution {
             usage: self.usage.report(),
             total_usage: self.usage.report(),
             interrupted: false,
+            released: false,
         }
     }
 }
@@ -269,6 +270,10 @@ pub struct Task {
     pub total_usage: UsageReport,
     /// Whether the process that ran it is gone, so that it waits to be resumed.
     pub interrupted: bool,
+    /// Whether it waits to be resumed although no process was lost: a person has answered, or
+    /// whoever had it let go of it. Programs see `interrupted`.
+    #[serde(skip)]
+    pub released: bool,
 }
 
 #[cfg(test)]

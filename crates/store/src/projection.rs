@@ -425,6 +425,7 @@ impl TaskRow {
             usage: self.usage.report(),
             total_usage: total.report(),
             interrupted: false,
+            released: false,
         })
     }
 }

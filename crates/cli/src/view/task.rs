@@ -75,8 +75,9 @@ pub(crate) fn details(task: &Task) -> String {
         field("task", &style::label(&task.id.to_string())),
         field("agent", task.assigned_agent.as_str()),
         field("status", &style::status(task.status, &status_text(task))),
-        field("input", &cut(&task.description)),
     ];
+    lines.extend(on_hold(task).map(|next| field("next", &next)));
+    lines.push(field("input", &cut(&task.description)));
     if let Some(result) = &task.result {
         let label = if task.status == TaskStatus::Completed { "result" } else { "so far" };
         lines.push(field(label, &cut(result)));
@@ -134,13 +135,23 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// The status, or that the task was interrupted.
+/// The status, and whether the task waits to be resumed.
 pub(crate) fn status_text(task: &Task) -> String {
-    if task.interrupted {
-        format!("{} (interrupted)", task.status)
-    } else {
-        task.status.to_string()
+    match (task.interrupted, task.released) {
+        (true, true) => format!("{} (ready to resume)", task.status),
+        (true, false) => format!("{} (interrupted)", task.status),
+        (false, _) => task.status.to_string(),
     }
+}
+
+/// What it means that a task waits to be resumed, and how it goes on.
+fn on_hold(task: &Task) -> Option<String> {
+    let why = match (task.interrupted, task.released) {
+        (true, true) => "no process has it",
+        (true, false) => "the process that had it is gone",
+        (false, _) => return None,
+    };
+    Some(format!("{why}; it goes on with `polity task resume {}`", short(task.id)))
 }
 
 /// How long a task that has ended was at work.

@@ -78,6 +78,8 @@ fn a_killed_run_is_seen_and_resumed() {
     assert_eq!(task["interrupted"], true);
     let table = sandbox.polity(&["task", "list"]).out;
     assert!(table.contains("running (interrupted)"), "{table}");
+    let shown = sandbox.polity(&["task", "show", &id]).out;
+    assert!(shown.contains("the process that had it is gone; it goes on with"), "{shown}");
     let trace = sandbox.polity(&["task", "trace", &id]).out;
     assert!(trace.contains("called; no answer yet"), "{trace}");
 

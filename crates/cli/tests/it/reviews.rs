@@ -61,11 +61,35 @@ fn an_approved_call_is_made_once() {
 }
 
 #[test]
+fn checkpoints_say_where_a_person_is_waited_for_and_what_was_answered() {
+    let (sandbox, id) = asked();
+    let list = || sandbox.polity(&["task", "checkpoints", &id]).out;
+    let waiting = list();
+    assert!(waiting.lines().next().unwrap().ends_with("PERSON"), "{waiting}");
+    assert!(waiting.lines().nth(1).unwrap().ends_with("is waited for"), "{waiting}");
+    let mut answer = sandbox.command(&["review", "approve", &id, "--message", "fine"]);
+    assert!(answer.env("POLITY_USER", "ada").output().unwrap().status.success());
+    let answered = list();
+    assert!(answered.lines().nth(1).unwrap().ends_with("approve by ada: fine"), "{answered}");
+
+    let (sandbox, id) = asked();
+    assert_eq!(sandbox.polity(&["task", "cancel", &id]).code, 0);
+    let cancelled = sandbox.polity(&["task", "checkpoints", &id]).out;
+    assert!(cancelled.contains("did not answer"), "{cancelled}");
+}
+
+#[test]
 fn a_decision_can_be_recorded_for_later() {
     let (sandbox, id) = asked();
     let said = sandbox.polity(&["review", "approve", &id, "--detach"]);
     assert_eq!(said.code, 0, "{said:?}");
     assert_eq!(counted(&sandbox, "a"), 0);
+    assert_eq!(sandbox.tasks()[0]["interrupted"], true);
+    let listed = sandbox.polity(&["task", "list"]).out;
+    assert!(listed.contains("running (ready to resume)"), "{listed}");
+    let shown = sandbox.polity(&["task", "show", &id]).out;
+    let next = format!("no process has it; it goes on with `polity task resume {}`", &id[..8]);
+    assert!(shown.contains(&next), "{shown}");
     let resumed = sandbox.polity(&["task", "resume", &id]);
     assert_eq!((resumed.code, resumed.out.as_str()), (0, "it said: counted\n"), "{resumed:?}");
     assert_eq!(counted(&sandbox, "a"), 1);
@@ -206,6 +230,12 @@ fn a_rejection_needs_no_server() {
         assert!(said.out.starts_with("recorded; the task cannot go on yet"), "{said:?}");
         assert!(said.out.contains(&format!("polity task resume {id}")), "{said:?}");
         assert_eq!(sandbox.polity(&["review", "list"]).out, "nothing waits for a person\n");
+        if broken == "servers: []" {
+            let all = sandbox.polity(&["task", "resume", "--all"]);
+            assert_eq!(all.code, 1, "{all:?}");
+            assert!(all.err.contains(&format!("task {id}: there is no MCP server")), "{all:?}");
+            assert!(all.out.ends_with("1 task: 1 not to be resumed here\n"), "{all:?}");
+        }
         sandbox.write("config/mcp_servers.yaml", &servers);
         let resumed = sandbox.polity(&["task", "resume", &id]);
         let expected = "it said: a person decided against calling kit/count: not today\n";
