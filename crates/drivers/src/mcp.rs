@@ -157,7 +157,7 @@ impl Tools for McpTools {
         &'a self,
         request: ToolRequest<'a>,
     ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>> {
-        let ToolRequest { tool, arguments, limit, .. } = request;
+        let ToolRequest { tool, arguments, limit, limited_by, .. } = request;
         Box::pin(async move {
             let never_made = |failure| ToolFailure { failure, maybe_done: false, timed_out: false };
             let server = self.server(tool.server()).map_err(never_made)?;
@@ -166,8 +166,11 @@ impl Tools for McpTools {
             let call = calling::call(&connection, tool, arguments, bytes_max);
             tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
                 let seconds = limit.as_secs();
-                let message =
-                    format!("no answer within {seconds} seconds, the tool's timeout_seconds");
+                let whose = limited_by.map_or_else(
+                    || "the tool's timeout_seconds".to_owned(),
+                    |node| format!("the timeout_seconds of node {node}"),
+                );
+                let message = format!("no answer within {seconds} seconds, {whose}");
                 Err(ToolFailure { failure: transient(message), maybe_done: true, timed_out: true })
             })
         })

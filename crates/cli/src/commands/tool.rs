@@ -116,6 +116,7 @@ async fn call(app: &App, tools: &McpTools, args: &ToolCallArgs) -> CliResult {
         tool: &name,
         arguments: &arguments,
         limit: tool.timeout,
+        limited_by: None,
         place: Place::OUTSIDE,
         index: 0,
     };

@@ -136,7 +136,7 @@ fn what_a_tool_server_starts_ends_with_it() {
     let spawn = async |tools: &McpTools| {
         let (tool, arguments) = (&"test/spawn".parse().unwrap(), &Map::new());
         let (limit, place, index) = (std::time::Duration::from_mins(1), Place::OUTSIDE, 0);
-        let request = ToolRequest { tool, arguments, limit, place, index };
+        let request = ToolRequest { tool, arguments, limit, limited_by: None, place, index };
         let reply = tools.call(request).await.unwrap();
         let pid: i32 = reply.content.parse().unwrap();
         assert!(is_alive(pid));

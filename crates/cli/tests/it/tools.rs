@@ -295,3 +295,27 @@ fn what_a_server_was_given_in_secret_does_not_come_back() {
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.out.contains("TOKEN") && !said.out.contains("VERYSECRET"), "{said:?}");
 }
+
+#[test]
+fn a_call_that_takes_too_long_names_the_limit() {
+    let sandbox = home("", "{}", &[]);
+    let node = "type: tool, tool: kit/sleep, arguments: {seconds: 30}";
+    for (nodes, expected) in [
+        (format!("nodes: {{one: {{{node}, timeout_seconds: 1}}}}"), "node one"),
+        (
+            format!(
+                "nodes:\n  all: {{type: parallel, branches: [one], timeout_seconds: 1}}\n  \
+                 one: {{{node}, timeout_seconds: 20}}"
+            ),
+            "node all",
+        ),
+    ] {
+        let entry = &expected[5..];
+        sandbox
+            .write("workflows/flow.yaml", &format!("name: flow\nentry_point: {entry}\n{nodes}\n"));
+        let said = sandbox.polity(&["run", "flow", "go"]);
+        assert_eq!(said.code, 5, "{said:?}");
+        let why = format!("no answer within 1 seconds, the timeout_seconds of {expected}");
+        assert!(said.err.contains(&why), "{said:?}");
+    }
+}

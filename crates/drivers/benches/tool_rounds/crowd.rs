@@ -118,5 +118,9 @@ fn answered(store: &dyn Store, task: &TaskHandle) -> usize {
 async fn total(tools: &McpTools) -> String {
     let (tool, arguments) = (&"notes/total".parse().unwrap(), &Map::new());
     let (limit, place, index) = (Duration::from_mins(1), Place::OUTSIDE, 0);
-    tools.call(ToolRequest { tool, arguments, limit, place, index }).await.unwrap().content
+    tools
+        .call(ToolRequest { tool, arguments, limit, limited_by: None, place, index })
+        .await
+        .unwrap()
+        .content
 }

@@ -156,8 +156,14 @@ impl Talk {
         let made = calls.iter().enumerate().map(|(index, call)| async move {
             let tool: ToolName = call.name().parse().unwrap();
             let limit = Duration::from_secs(1);
-            let request =
-                ToolRequest { tool: &tool, arguments: &call.arguments, limit, place, index };
+            let request = ToolRequest {
+                tool: &tool,
+                arguments: &call.arguments,
+                limit,
+                limited_by: None,
+                place,
+                index,
+            };
             tools.call(request).await
         });
         let outcomes = futures_util::future::join_all(made).await;

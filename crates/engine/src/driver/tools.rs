@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use polity_model::definition::{ToolName, ToolPattern};
 use polity_model::failure::{ErrorCode, Failure};
+use polity_model::name::Name;
 use polity_model::shape::Shape;
 use serde_json::{Map, Value};
 
@@ -141,6 +142,8 @@ pub struct ToolRequest<'a> {
     pub arguments: &'a Map<String, Value>,
     /// How long it may take, from when the tool has it.
     pub limit: Duration,
+    /// The node whose `timeout_seconds` is the limit; none where it is the tool's own.
+    pub limited_by: Option<&'a Name>,
     /// Where in the run it is called.
     pub place: Place<'a>,
     /// Which of the calls of its turn this is, from 0.

@@ -11,6 +11,7 @@ use polity_model::definition::{Budget, ToolName};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::machine::task::TaskStatus;
+use polity_model::name::Name;
 use polity_model::session::{DESCRIPTION, task_of_call};
 use polity_model::task::Task;
 use polity_store::CommitError;
@@ -61,6 +62,8 @@ pub(super) struct SessionOrder {
     pub(super) class: Option<String>,
     /// How long the parent is kept, and its parts with it.
     pub(super) retention_days: Option<u32>,
+    /// The node whose `timeout_seconds` sets its deadline, if it has one.
+    pub(super) limited_by: Option<Name>,
 }
 
 /// What became of a sub-agent.
@@ -117,7 +120,7 @@ pub(super) async fn attend(
     deadline: Option<Timestamp>,
 ) -> Result<Command, EngineError> {
     let began = shared.parts.clock.now();
-    let call_id = order.call_id;
+    let (call_id, limited_by) = (order.call_id, order.limited_by.clone());
     let attended = match deadline {
         None => shared.attend_session(order).await?,
         Some(deadline) => {
@@ -126,7 +129,7 @@ pub(super) async fn attend(
                 attended?
             } else {
                 shared.end_part(task_of_call(call_id)).await?;
-                Attended::Answered(timed_out())
+                Attended::Answered(timed_out(limited_by.as_ref()))
             }
         }
     };
@@ -184,8 +187,9 @@ fn summary(task: Task) -> ToolReply {
     }
 }
 
-fn timed_out() -> ToolReply {
-    let content = "error: it did not end within the node's timeout_seconds".to_owned();
+fn timed_out(limited_by: Option<&Name>) -> ToolReply {
+    let whose = limited_by.map_or("its node".to_owned(), |node| format!("node {node}"));
+    let content = format!("error: it did not end within the timeout_seconds of {whose}");
     ToolReply { code: Some(ErrorCode::Timeout), ..failed(content) }
 }
 

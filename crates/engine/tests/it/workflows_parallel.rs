@@ -377,4 +377,5 @@ nodes:
     scene.play("ann", Part::Hang);
     let task = scene.run("x").await;
     assert!(end(&task).starts_with("timeout: all: one: "), "{task:?}");
+    assert!(end(&task).contains("the timeout_seconds of node all"), "{task:?}");
 }

@@ -30,7 +30,8 @@ async fn an_agent_that_takes_longer_than_its_node_allows_is_ended() {
     let scene = alone("{type: agent, agent: ann, timeout_seconds: 2}");
     scene.play("ann", Part::Hang);
     let task = scene.run("x").await;
-    assert!(end(&task).starts_with("timeout: one: "), "{task:?}");
+    let why = "timeout: one: it did not end within the timeout_seconds of node one";
+    assert!(end(&task).starts_with(why), "{task:?}");
     let part = &scene.stage.parts(task.id)[0];
     assert_eq!(part.status, TaskStatus::Cancelled);
 }

@@ -74,7 +74,9 @@ impl Bench {
         let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
         let (tool, arguments) = (&tool.parse().unwrap(), &arguments);
         let (limit, place, index) = (PATIENCE, Place::OUTSIDE, 0);
-        self.tools.call(ToolRequest { tool, arguments, limit, place, index }).await
+        self.tools
+            .call(ToolRequest { tool, arguments, limit, limited_by: None, place, index })
+            .await
     }
 
     /// Calls a tool that succeeds, and gives its text.

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use polity_model::definition::{Price, ToolPattern};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{TaskId, ToolCallId};
+use polity_model::name::Name;
 use polity_model::session::task_of_call;
 use tokio::time::error::Elapsed;
 
@@ -131,16 +132,31 @@ impl Worker {
         let arguments = call.arguments().clone();
         let shared = Arc::clone(&self.shared);
         let (session, turn, index) = self.place_of(call_id, index);
+        let limited_by = self.limited_by(call_id);
         let work = self.tools.spawn(async move {
             let place = Place { session: &session, turn };
             let (tool, arguments) = (&tool, &arguments);
-            let request = ToolRequest { tool, arguments, limit, place, index };
+            let request = ToolRequest {
+                tool,
+                arguments,
+                limit,
+                limited_by: limited_by.as_ref(),
+                place,
+                index,
+            };
             let began = shared.parts.clock.now();
             let answer = shared.parts.tools.call(request).await;
             let duration_ms = elapsed_ms(began, shared.parts.clock.now());
             Ok(tool_outcome(call_id, answer, duration_ms))
         });
         self.at_work.insert(call_id, work);
+    }
+
+    /// The node whose `timeout_seconds` limits a call, if one does.
+    fn limited_by(&self, call_id: ToolCallId) -> Option<Name> {
+        let walk = self.state.walk()?;
+        let (_, node) = walk.plan().time_limit(walk.node_of(call_id)?)?;
+        Some(node.clone())
     }
 
     /// Where a call is made: the conversation, the turn and the place within it. A node's calls are
@@ -218,6 +234,7 @@ impl Worker {
             description: session::description(call.arguments()),
             class: order.class.clone(),
             retention_days: order.retention_days,
+            limited_by: self.limited_by(call_id),
         })
     }
 

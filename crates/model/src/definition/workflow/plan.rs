@@ -225,9 +225,15 @@ impl Plan {
 
     /// How long a node may take: as long as it says, and no longer than the parallel nodes that run it.
     pub fn timeout_seconds(&self, node: usize) -> Option<NonZeroU64> {
+        self.time_limit(node).map(|(seconds, _)| seconds)
+    }
+
+    /// How long a node may take, and the node whose `timeout_seconds` says so.
+    pub fn time_limit(&self, node: usize) -> Option<(NonZeroU64, &Name)> {
         let PlanNode { node, branch_of, .. } = &self.nodes[node];
-        let above = branch_of.and_then(|parallel| self.timeout_seconds(parallel));
-        [node.timeout_seconds, above].into_iter().flatten().min()
+        let own = node.timeout_seconds.map(|seconds| (seconds, &node.name));
+        let above = branch_of.and_then(|parallel| self.time_limit(parallel));
+        [own, above].into_iter().flatten().min_by_key(|(seconds, _)| *seconds)
     }
 
     /// Whether the workflow ends with this node, whose output is then the result.
