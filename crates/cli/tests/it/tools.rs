@@ -319,3 +319,36 @@ fn a_call_that_takes_too_long_names_the_limit() {
         assert!(said.err.contains(&why), "{said:?}");
     }
 }
+
+#[test]
+fn a_server_that_is_gone_takes_only_its_own_tools_away() {
+    let sandbox = home("", "{}", &[]);
+    let servers = fs::read_to_string(sandbox.file("config/mcp_servers.yaml")).unwrap();
+    let mut servers: Value = serde_json::from_str(&servers).unwrap();
+    let gone =
+        json!({"name": "gone", "transport": "stdio", "config": {"command": "no-such-program"}});
+    servers["servers"].as_array_mut().unwrap().push(gone);
+    sandbox.write("config/mcp_servers.yaml", &servers.to_string());
+    sandbox.write(
+        "workflows/flow.yaml",
+        "
+name: flow
+entry_point: first
+nodes:
+  first: {type: tool, tool: kit/echo, arguments: {text: '{{ input }}'}}
+  second: {type: tool, tool: gone/echo, arguments: {text: x}}
+  other: {type: tool, tool: kit/echo, arguments: {text: 'not {{ last }}'}}
+edges:
+  - {from: first, to: second, condition: \"last == 'second'\"}
+  - {from: first, to: other, condition: \"last != 'second'\"}
+",
+    );
+    let said = sandbox.polity(&["run", "flow", "go", "--record", "tape.yaml"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "not go\n"), "{said:?}");
+    let again = sandbox.polity(&["run", "flow", "go", "--replay", "tape.yaml"]);
+    assert_eq!((again.code, again.out.as_str()), (0, "not go\n"), "{again:?}");
+    let said = sandbox.polity(&["run", "flow", "second"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("tools_unavailable: second: "), "{said:?}");
+    assert!(said.err.contains("no-such-program"), "{said:?}");
+}

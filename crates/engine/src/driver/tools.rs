@@ -1,5 +1,6 @@
 //! Calling a tool.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,24 +89,43 @@ fn shape(schema: &Map<String, Value>, which: &str, tool: &ToolName) -> Option<Sh
 pub struct Toolbox {
     offered: Vec<Arc<Tool>>,
     in_reserve: Vec<Arc<Tool>>,
-    unavailable: Option<Arc<str>>,
+    /// Why the tools of a server are not among them, by the server.
+    unavailable: BTreeMap<String, Arc<str>>,
 }
 
 impl Toolbox {
-    /// No tools, because they could not be listed.
-    pub fn lost(why: &str) -> Self {
-        Self { unavailable: Some(why.into()), ..Self::default() }
+    /// No tools, because those of a server could not be listed.
+    pub fn lost(server: &str, why: &str) -> Self {
+        let unavailable = BTreeMap::from([(server.to_owned(), why.into())]);
+        Self { unavailable, ..Self::default() }
     }
 
-    /// Why the tools could not be listed, if they could not.
-    pub fn unavailable(&self) -> Option<&str> {
-        self.unavailable.as_deref()
+    /// Why the tools of a server could not be listed, if they could not.
+    pub fn unavailable(&self, server: &str) -> Option<&str> {
+        self.unavailable.get(server).map(|why| &**why)
     }
 
     /// `offered` is what the agent may ask for; `in_reserve` is what may stand in for those, and
     /// cannot be asked for.
     pub fn new(offered: Vec<Arc<Tool>>, in_reserve: Vec<Arc<Tool>>) -> Self {
-        Self { offered, in_reserve, unavailable: None }
+        Self { offered, in_reserve, unavailable: BTreeMap::new() }
+    }
+
+    /// With the tools of other servers.
+    pub fn and(mut self, other: &Self) -> Self {
+        let is_new = |known: &[Arc<Tool>], tool: &Tool| known.iter().all(|k| k.name != tool.name);
+        for tool in &other.offered {
+            if is_new(&self.offered, tool) {
+                self.offered.push(Arc::clone(tool));
+            }
+        }
+        for tool in &other.in_reserve {
+            if is_new(&self.in_reserve, tool) {
+                self.in_reserve.push(Arc::clone(tool));
+            }
+        }
+        self.unavailable.extend(other.unavailable.clone());
+        self
     }
 
     /// The tools that the agent may ask for.
@@ -121,7 +141,7 @@ impl Toolbox {
     /// With more tools that the agent may ask for.
     pub fn joined(&self, more: &[Arc<Tool>]) -> Self {
         let offered = self.offered.iter().chain(more).cloned().collect();
-        Self { offered, in_reserve: self.in_reserve.clone(), unavailable: None }
+        Self { offered, ..self.clone() }
     }
 
     /// The tool of that name, offered or in reserve.

@@ -278,12 +278,19 @@ impl Worker {
         }
     }
 
-    /// Whether a node is ready that calls a tool.
-    fn is_tool_next(&self) -> bool {
+    /// Whether a node is ready that calls a tool whose server could not be reached.
+    fn is_lost_tool_next(&self) -> bool {
         self.state.walk().is_some_and(|walk| {
             let ready = walk.progress().ready(walk.plan());
-            let kinds = ready.iter().map(|node| &walk.plan().nodes()[*node].node.kind);
-            kinds.into_iter().any(|kind| matches!(kind, NodeKind::Tool { .. }))
+            let mut kinds = ready.iter().map(|node| &walk.plan().nodes()[*node].node.kind);
+            kinds.any(|kind| match kind {
+                NodeKind::Tool { tool, .. } => self.toolbox.unavailable(tool.server()).is_some(),
+                NodeKind::Agent { .. }
+                | NodeKind::Condition { .. }
+                | NodeKind::Human { .. }
+                | NodeKind::Parallel { .. }
+                | NodeKind::Workflow { .. } => false,
+            })
         })
     }
 
@@ -298,8 +305,7 @@ impl Worker {
             Err(TryRecvError::Disconnected) => return Err(Interrupted::Abandoned),
         }
         // Servers that could not be reached before may be there by now.
-        if self.toolbox.unavailable().is_some()
-            && self.is_tool_next()
+        if self.is_lost_tool_next()
             && let Some(interrupted) = self.look_for_tools().await
         {
             return Err(interrupted);

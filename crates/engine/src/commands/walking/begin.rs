@@ -126,16 +126,14 @@ impl Walking<'_> {
         Ok(Map::from_iter([(DESCRIPTION.to_owned(), Value::from(text))]))
     }
 
-    /// A tool that a node calls and that its server does not have, if the servers could be asked.
+    /// A tool that a node calls and that its server does not have, where the server could be asked.
     pub(super) fn missing_tool(&mut self) -> Option<String> {
         let plan = self.walk.plan();
         let toolbox = &self.acting.given().toolbox;
-        if toolbox.unavailable().is_some() {
-            return None;
-        }
         plan.nodes().iter().find_map(|planned| match &planned.node.kind {
             NodeKind::Tool { tool, .. } => {
-                let is_there = toolbox.find(tool.server(), tool.tool()).is_some();
+                let is_there = toolbox.find(tool.server(), tool.tool()).is_some()
+                    || toolbox.unavailable(tool.server()).is_some();
                 (!is_there).then(|| format!("{}: there is no tool {tool}", planned.name()))
             }
             NodeKind::Agent { .. }
@@ -153,7 +151,7 @@ impl Walking<'_> {
     ) -> Result<(), Failed> {
         let toolbox = &self.acting.given().toolbox;
         let Some(known) = toolbox.find(tool.server(), tool.tool()) else {
-            let why = match toolbox.unavailable() {
+            let why = match toolbox.unavailable(tool.server()) {
                 Some(why) => why.to_owned(),
                 None => format!("there is no tool {tool}"),
             };

@@ -1,5 +1,6 @@
 //! What a worker does between two steps: calling models and tools, and waiting.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,16 +112,10 @@ impl Worker {
             Assignee::Workflow(flow) => flow.tools(),
         };
         let listed = tokio::select! {
-            listed = tools_in_time(shared, &patterns, place) => listed,
+            listed = tools_there(shared, &patterns, place) => listed,
             interrupted = interruption(shared, state, signals) => return Some(interrupted),
         };
-        match listed {
-            Ok(toolbox) => self.toolbox = with_sub_agents(toolbox, &self.sub_agents),
-            Err(error) => {
-                tracing::warn!(task = %self.state.id(), %error, "the tools could not be listed");
-                self.toolbox = Arc::new(Toolbox::lost(&error.to_string()));
-            }
-        }
+        self.toolbox = with_sub_agents(listed, &self.sub_agents);
         None
     }
 
@@ -270,6 +265,36 @@ fn with_sub_agents(listed: Arc<Toolbox>, sub_agents: &[Arc<Tool>]) -> Arc<Toolbo
 /// The tools that an agent may use.
 fn tools_named(closure: &Closure) -> &[ToolPattern] {
     closure.llm().map_or(&[], |llm| &llm.tools)
+}
+
+/// What there is of these tools. A server that cannot be reached takes its own away, and no others.
+async fn tools_there(shared: &Shared, patterns: &[ToolPattern], place: Place<'_>) -> Arc<Toolbox> {
+    let error = match tools_in_time(shared, patterns, place).await {
+        Ok(toolbox) => return toolbox,
+        Err(error) => error,
+    };
+    let servers: BTreeSet<&str> = patterns.iter().map(ToolPattern::server).collect();
+    let is_alone = servers.len() == 1;
+    let mut there = Toolbox::default();
+    for server in servers {
+        let own: Vec<ToolPattern> =
+            patterns.iter().filter(|pattern| pattern.server() == server).cloned().collect();
+        // What is recorded of one server is not what was listed of all.
+        let session = format!("{}/tools of {server}", place.session);
+        let listed = if is_alone {
+            Err(error.clone())
+        } else {
+            tools_of(shared, &own, Place { session: &session, ..place }).await
+        };
+        there = match listed {
+            Ok(listed) => there.and(&listed),
+            Err(error) => {
+                tracing::warn!(%server, %error, "the tools of a server could not be listed");
+                there.and(&Toolbox::lost(server, &error.to_string()))
+            }
+        };
+    }
+    Arc::new(there)
 }
 
 /// What there is of these tools, tried again where what is wrong may pass.
