@@ -101,6 +101,9 @@ pub trait Store: Send + Sync {
     /// The events of one stream after a sequence, oldest first.
     fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<Recorded>, StoreError>;
 
+    /// The newest events of one stream, newest first, at most `limit` of them.
+    fn newest_events(&self, stream: &StreamId, limit: u32) -> Result<Vec<Recorded>, StoreError>;
+
     /// What was committed after a position, by any process, oldest first.
     fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError>;
 

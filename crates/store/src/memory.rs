@@ -237,6 +237,13 @@ impl Store for MemoryStore {
         Ok(positions.iter().skip(skip).filter_map(|p| tables.at(*p)).cloned().collect())
     }
 
+    fn newest_events(&self, stream: &StreamId, limit: u32) -> Result<Vec<Recorded>, StoreError> {
+        let tables = self.tables();
+        let positions = tables.streams.get(stream).map(Vec::as_slice).unwrap_or_default();
+        let newest = positions.iter().rev().take(limit as usize);
+        Ok(newest.filter_map(|p| tables.at(*p)).cloned().collect())
+    }
+
     fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError> {
         let header = |(_, e): (&Position, &Recorded)| Header {
             position: e.position,

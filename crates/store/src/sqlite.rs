@@ -138,6 +138,17 @@ impl SqliteStore {
     }
 }
 
+/// An event of a stream, from its position, sequence, time and body.
+fn recorded(stream: &StreamId, row: &rusqlite::Row<'_>) -> rusqlite::Result<Recorded> {
+    Ok(Recorded {
+        position: Position(row.get(0)?),
+        stream: stream.clone(),
+        sequence: Sequence(row.get(1)?),
+        at: rows::timestamp(row, 2)?,
+        event: decode_event(row, 3)?,
+    })
+}
+
 impl Store for SqliteStore {
     fn commit(&self, commit: Commit) -> CommitTicket {
         match self.writer() {
@@ -172,15 +183,20 @@ impl Store for SqliteStore {
                      WHERE stream = (SELECT stream FROM streams WHERE key = ?1) \
                      AND sequence > ?2 ORDER BY sequence",
                 )?
-                .query_map(params![StreamKey::of(stream), after.0], |row| {
-                    Ok(Recorded {
-                        position: Position(row.get(0)?),
-                        stream: stream.clone(),
-                        sequence: Sequence(row.get(1)?),
-                        at: rows::timestamp(row, 2)?,
-                        event: decode_event(row, 3)?,
-                    })
-                })?
+                .query_map(params![StreamKey::of(stream), after.0], |row| recorded(stream, row))?
+                .collect()
+        })
+    }
+
+    fn newest_events(&self, stream: &StreamId, limit: u32) -> Result<Vec<Recorded>, StoreError> {
+        self.query(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT position, sequence, at, body FROM events \
+                     WHERE stream = (SELECT stream FROM streams WHERE key = ?1) \
+                     ORDER BY sequence DESC LIMIT ?2",
+                )?
+                .query_map(params![StreamKey::of(stream), limit], |row| recorded(stream, row))?
                 .collect()
         })
     }

@@ -38,13 +38,20 @@ struct Life {
     commits_left: Option<(u32, Side)>,
     dead: bool,
     acknowledged: Vec<Acknowledged>,
+    /// How often all events of a stream were read.
+    whole_reads: u32,
 }
 
 impl MortalStore {
     /// Dies at the given commit, counted from 0; lives on without one.
     pub fn new(inner: Arc<dyn Store>, dies: Option<(u32, Side)>) -> Self {
-        let life =
-            Life { reads_to_fail: 0, commits_left: dies, dead: false, acknowledged: Vec::new() };
+        let life = Life {
+            reads_to_fail: 0,
+            commits_left: dies,
+            dead: false,
+            acknowledged: Vec::new(),
+            whole_reads: 0,
+        };
         Self { inner, life: Mutex::new(life) }
     }
 
@@ -66,6 +73,11 @@ impl MortalStore {
     /// Every commit whose success this process has heard of.
     pub fn acknowledged(&self) -> Vec<Acknowledged> {
         self.life.lock().unwrap().acknowledged.clone()
+    }
+
+    /// How often all events of a stream were read.
+    pub fn whole_reads(&self) -> u32 {
+        self.life.lock().unwrap().whole_reads
     }
 
     fn alive(&self) -> Result<&dyn Store, StoreError> {
@@ -124,8 +136,15 @@ impl Store for MortalStore {
                 let (path, detail) = ("journal".into(), "as told".into());
                 return Err(StoreError::Failed { path, detail });
             }
+            if after == Sequence::default() {
+                life.whole_reads += 1;
+            }
         }
         self.alive()?.events(stream, after)
+    }
+
+    fn newest_events(&self, stream: &StreamId, limit: u32) -> Result<Vec<Recorded>, StoreError> {
+        self.alive()?.newest_events(stream, limit)
     }
 
     fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError> {

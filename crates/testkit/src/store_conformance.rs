@@ -222,6 +222,11 @@ pub fn events_can_be_read_from_any_point(store: &Shared) {
         assert_eq!(rest, all[after..]);
     }
     assert_eq!(store.events(&StreamId::Task(task_id(9)), Sequence(0)).unwrap(), []);
+    for limit in 0..=all.len() + 1 {
+        let newest = store.newest_events(&stream, u32::try_from(limit).unwrap()).unwrap();
+        assert_eq!(newest, all.iter().rev().take(limit).cloned().collect::<Vec<_>>());
+    }
+    assert_eq!(store.newest_events(&StreamId::Task(task_id(9)), 5).unwrap(), []);
 
     let headers = store.headers_after(Position(0), 100).unwrap();
     assert_eq!(headers.len(), 8);

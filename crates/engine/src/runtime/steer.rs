@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use polity_model::definition::Settings;
-use polity_model::event::{Event, Sequence, StreamId};
+use polity_model::event::{Event, Recorded, Sequence, StreamId};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_store::instances::Instances;
@@ -17,6 +17,9 @@ use crate::clock::Clock;
 use crate::commands::{CancelTask, Canceller};
 use crate::decide::{Command, Given, Rejection, decide};
 use crate::entropy::Entropy;
+
+/// How many events are looked at first for what a task waits for.
+const NEWEST_EVENTS: u32 = 8;
 
 /// Who knows which processes are alive.
 pub trait Owners: Send + Sync {
@@ -174,11 +177,34 @@ pub(super) fn is_stalled(store: &dyn Store, row: &TaskRow) -> Result<bool, Store
         return Ok(false);
     }
     // Most tasks that wait have no sub-agents, and wait for an answer of their own.
-    let events = store.events(&StreamId::Task(row.id), Sequence::default())?;
-    // Whoever claimed it may have died before it went on.
-    let mut waits = events.iter().rev().map(|recorded| &recorded.event);
-    let why = waits.find(|event| matches!(event, Event::TaskPaused | Event::ReviewOpened { .. }));
-    Ok(why == Some(&Event::TaskPaused))
+    Ok(why_it_waits(store, row.id)? == Some(Wait::ForParts))
+}
+
+/// What a task that waits for a person waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// For an answer to a question of its own.
+    ForAnswer,
+    /// For its parts, which ask.
+    ForParts,
+}
+
+/// Why a task began to wait, the last time that it did.
+fn why_it_waits(store: &dyn Store, id: TaskId) -> Result<Option<Wait>, StoreError> {
+    let why = |recorded: &Recorded| {
+        let asks = matches!(recorded.event, Event::ReviewOpened { .. });
+        let is_paused = recorded.event == Event::TaskPaused;
+        asks.then_some(Wait::ForAnswer).or(is_paused.then_some(Wait::ForParts))
+    };
+    let stream = StreamId::Task(id);
+    // A task that waits is looked at again and again, and its last events tell. Those who claimed it
+    // and died before it went on have left few of their own.
+    let newest = store.newest_events(&stream, NEWEST_EVENTS)?;
+    if let Some(wait) = newest.iter().find_map(why) {
+        return Ok(Some(wait));
+    }
+    let all = store.events(&stream, Sequence::default())?;
+    Ok(all.iter().rev().find_map(why))
 }
 
 /// Whether a task is a part of one that has ended.

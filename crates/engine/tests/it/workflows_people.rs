@@ -227,6 +227,11 @@ async fn before_its_deadline_a_question_is_no_orphan_and_after_it_is() {
     let deadline = review.review().unwrap().deadline.unwrap();
     let at = |time| orphans(&*scene.stage.store, &*scene.stage.owners, time).unwrap().len();
     assert_eq!((at(deadline - Duration::from_secs(1)), at(deadline)), (0, 1));
+    // Whoever looks whether there is something to do reads no journal as a whole.
+    let counting = MortalStore::new(Arc::clone(&scene.stage.store), None);
+    let early = deadline - Duration::from_secs(1);
+    assert_eq!(orphans(&counting, &*scene.stage.owners, early).unwrap(), []);
+    assert_eq!(counting.whole_reads(), 0);
     let early = runtime.adopt(id).await;
     assert!(
         matches!(early, Err(EngineError::Rejected(Rejection::AwaitingHuman { .. }))),
