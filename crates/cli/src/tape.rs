@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use polity_drivers::Secrets;
 use polity_drivers::cassette::{Cassette, CassetteError, Player, Recorder};
+use polity_engine::runtime::{resumed_with, top_of};
 use polity_model::definition::{AgentKind, Home};
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
+use polity_store::{Store, StoreError, TaskRow};
 
 use crate::app::{App, Drivers, environment};
 use crate::args::TapeArgs;
@@ -41,6 +43,19 @@ pub(crate) enum Part {
     Whole,
     /// What is left of it.
     Rest,
+}
+
+/// The task that is taken over so that this one goes on. A cassette knows parts by their place in
+/// the whole, so with one it is the whole that goes on.
+pub(crate) fn carrier_of(
+    args: &TapeArgs,
+    store: &dyn Store,
+    row: TaskRow,
+) -> Result<TaskRow, StoreError> {
+    match (&args.record, &args.replay) {
+        (None, None) => resumed_with(store, row),
+        (Some(_), _) | (_, Some(_)) => top_of(store, row),
+    }
 }
 
 impl TapeFile {

@@ -30,7 +30,7 @@ use tokio::sync::{broadcast, oneshot};
 
 pub use fork::ForkError;
 pub use load::{Beginning, Loaded, load};
-pub use steer::{Owners, Steered, cancel, orphans, top_of};
+pub use steer::{Owners, Steered, cancel, orphans, resumed_with, top_of};
 
 use crate::budget::{Ledger, Spending};
 use crate::clock::Clock;

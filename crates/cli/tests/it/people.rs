@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::reviews::counted;
 use crate::sandbox::Sandbox;
 use crate::tools::{calls, home};
 
@@ -202,4 +203,42 @@ edges: [{from: ask, to: again}]
     assert_eq!(all.code, 1, "{all:?}");
     assert!(all.out.ends_with("3 tasks: 1 waiting for a person, 2 failed\n"), "{all:?}");
     assert!(all.out.contains("awaiting_human"), "{all:?}");
+}
+
+#[test]
+fn a_part_that_is_answered_goes_on_while_the_whole_asks() {
+    let kit = home("approval: [kit/count]\n", "{}", &[]);
+    calls(&kit, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
+    kit.write(
+        "workflows/flow.yaml",
+        "
+name: flow
+entry_point: both
+nodes:
+  both: {type: parallel, branches: [left, ask]}
+  left: {type: agent, agent: worker}
+  ask: {type: human, question: Well?}
+",
+    );
+    for detaches in [false, true] {
+        let before = counted(&kit, "a");
+        assert_eq!(kit.polity(&["run", "flow", "go"]).code, 3);
+        let whole = kit.json(&["task", "show", "last"]).0["id"].as_str().unwrap().to_owned();
+        let (parts, _) = kit.json(&["task", "list", "--parent", &whole]);
+        let part = parts[0]["id"].as_str().unwrap();
+        if detaches {
+            assert_eq!(kit.polity(&["review", "approve", part, "--detach"]).code, 0);
+            assert_eq!(counted(&kit, "a"), before);
+            let resumed = kit.polity(&["task", "resume", part]);
+            assert_eq!((resumed.code, resumed.out.as_str()), (0, "it said: counted\n"));
+        } else {
+            let said = kit.polity(&["review", "approve", part]);
+            assert_eq!(said.code, 3, "the whole still asks: {said:?}");
+        }
+        assert_eq!(counted(&kit, "a"), before + 1);
+        let said = kit.polity(&["--quiet", "review", "approve", &whole, "--message", "yes"]);
+        let expected = "{\"ask\":\"yes\",\"left\":\"it said: counted\"}\n";
+        assert_eq!((said.code, said.out.as_str()), (0, expected), "{said:?}");
+        assert_eq!(counted(&kit, "a"), before + 1);
+    }
 }

@@ -119,7 +119,7 @@ async fn cancel_alone(
 
 /// The tasks that no one works on although someone should: their owner is gone, or the time for a
 /// person's answer is over. Oldest first. A
-/// sub-agent is not among them, but the task that it is a part of: it goes on with that.
+/// sub-agent is not among them, but the task that it goes on with.
 pub fn orphans(
     store: &dyn Store,
     owners: &dyn Owners,
@@ -132,7 +132,7 @@ pub fn orphans(
     let is_left = |row: &TaskRow| !row.owner.is_some_and(|owner| owners.is_alive(owner));
     let mut found = BTreeMap::new();
     for row in store.task_rows(&unfinished)?.into_iter().filter(is_left) {
-        let top = top_of(store, row)?;
+        let top = resumed_with(store, row)?;
         if is_left(&top) {
             found.insert(top.created_position, top);
         }
@@ -141,7 +141,7 @@ pub fn orphans(
     for row in store.task_rows(&waiting)?.into_iter().filter(is_left) {
         let is_late = row.review_deadline.is_some_and(|deadline| deadline <= now);
         if is_late || is_stray(store, &row)? || is_stalled(store, &row)? {
-            let top = top_of(store, row)?;
+            let top = resumed_with(store, row)?;
             if is_left(&top) {
                 found.insert(top.created_position, top);
             }
@@ -160,6 +160,25 @@ pub fn top_of(store: &dyn Store, mut row: TaskRow) -> Result<TaskRow, StoreError
         }
     }
     Ok(row)
+}
+
+/// The task that must be taken over so that this one goes on: the highest of those that it works
+/// for. One that waits for an answer of its own, with all above it, does not hold up its parts:
+/// below it each goes on alone, and what comes of it is there when the answer comes.
+pub fn resumed_with(store: &dyn Store, mut row: TaskRow) -> Result<TaskRow, StoreError> {
+    while let Some(parent) = row.parent_task_id {
+        match store.task_row(parent)? {
+            Some(parent) if !parent.status.is_final() && !asks(store, &parent)? => row = parent,
+            Some(_) | None => break,
+        }
+    }
+    Ok(row)
+}
+
+/// Whether a task waits for an answer to a question of its own.
+fn asks(store: &dyn Store, row: &TaskRow) -> Result<bool, StoreError> {
+    Ok(row.status == TaskStatus::AwaitingHuman
+        && why_it_waits(store, row.id)? == Some(Wait::ForAnswer))
 }
 
 /// Whether a task was paused for sub-agents, and there is something to do for one of them by now: a

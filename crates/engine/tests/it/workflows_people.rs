@@ -259,6 +259,30 @@ edges: [{from: one, to: two}]
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_of_the_whole_does_not_hold_up_its_parts() {
+    let scene = Scene::new(&["name: both
+entry_point: all
+nodes:
+  all: {type: parallel, branches: [one, ask]}
+  one: {type: agent, agent: asker}
+  ask: {type: human, question: 'Well?'}
+"]);
+    let (runtime, id) = asked(&scene).await;
+    assert_eq!(scene.question(id).await, "Well?");
+    let part = scene.stage.parts(id)[0].id;
+    scene.say(&runtime, part, Verdict::Approve, None, json!({})).await.unwrap();
+    let left = orphans(&*scene.stage.store, &*scene.stage.owners, Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [part]);
+    assert_eq!(end(&scene.go_on(&runtime, part).await), "asker(x)");
+    assert_eq!(scene.kit.noted(), ["x"]);
+    assert_eq!(scene.stage.task(id).status, TaskStatus::AwaitingHuman);
+    scene.say(&runtime, id, Verdict::Approve, Some("yes"), json!({})).await.unwrap();
+    let task = scene.go_on(&runtime, id).await;
+    assert_eq!(end(&task), r#"{"ask":"yes","one":"asker(x)"}"#);
+    assert_eq!(scene.kit.noted(), ["x"], "nothing is done twice");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_paused_task_that_someone_took_up_and_left_is_found_again() {
     let scene = Scene::new(&["name: below
 entry_point: one

@@ -17,7 +17,7 @@ use crate::commands::run::{follow, present};
 use crate::commands::set;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::tape::{Part, Tape, TapeFile};
+use crate::tape::{Part, Tape, TapeFile, carrier_of};
 use crate::view::{print_json, say};
 
 pub(super) fn approve(app: &App, args: ApproveArgs) -> CliResult {
@@ -71,8 +71,9 @@ fn answer(
         let id = review.task_id;
         // A sub-agent goes on with the task that it is a part of.
         let row = app.task_row(&*reader, &id.to_string())?;
-        let row = top_of(&*reader, row)?;
-        let (top, agent) = (row.id, row.assigned_agent.as_str());
+        let whole = top_of(&*reader, row.clone())?.id;
+        let row = carrier_of(&tape, &*reader, row)?;
+        let (carrier, agent) = (row.id, row.assigned_agent.as_str());
         let file = TapeFile::find(&tape, agent, Part::Rest)?;
         let input = app.task(&*reader, &row)?.description;
         let (verdict, state_updates) = decide(review.arguments.as_ref(), &set)?;
@@ -86,13 +87,14 @@ fn answer(
         let workshop = Workshop::open_with(app, &home, drivers)?;
         if !detach && !is_rejected {
             // An answer whose consequences could not be carried out is not recorded.
-            workshop.runtime.ready(top).await?;
+            workshop.runtime.ready(carrier).await?;
         }
         let by = person();
         let answer = AnswerReview { checkpoint_id, verdict, message, by, state_updates };
         let answered = workshop.runtime.answer(id, answer).await;
         let outcome = match answered {
-            Ok(()) => go_on(app, &workshop, &tape, top, detach).await,
+            Ok(()) if detach => recorded(app, &workshop, whole, carrier),
+            Ok(()) => go_on(app, &workshop, &tape, whole, carrier).await,
             Err(error) => Err(error.into()),
         };
         workshop.close().await;
@@ -100,53 +102,69 @@ fn answer(
     })
 }
 
-async fn go_on(app: &App, workshop: &Workshop, tape: &Tape, id: TaskId, detach: bool) -> CliResult {
-    let task = workshop.task(app, id)?;
+/// Tells that the answer is there, and who goes on with it.
+fn recorded(app: &App, workshop: &Workshop, whole: TaskId, carrier: TaskId) -> CliResult {
+    let task = workshop.task(app, whole)?;
     if task.status.is_final() {
         return present(app, &task);
     }
-    if detach {
-        if app.json() {
-            print_json(&task)?;
-        } else if has_owner(app, workshop, id)? {
-            say!("recorded; another process goes on with the task: `polity task watch {id}`")?;
-        } else {
-            say!("recorded; the task goes on with `polity task resume {id}`")?;
-        }
-        return Ok(Exit::Done);
+    if app.json() {
+        print_json(&task)?;
+    } else if has_owner(app, workshop, carrier)? {
+        say!("recorded; another process goes on with the task: `polity task watch {carrier}`")?;
+    } else {
+        say!("recorded; the task goes on with `polity task resume {carrier}`")?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Takes over what the answer is needed for, and shows what became of the whole.
+async fn go_on(
+    app: &App,
+    workshop: &Workshop,
+    tape: &Tape,
+    whole: TaskId,
+    carrier: TaskId,
+) -> CliResult {
+    let task = workshop.task(app, whole)?;
+    if task.status.is_final() {
+        return present(app, &task);
     }
     let live = workshop.runtime.subscribe();
-    match workshop.runtime.adopt(id).await {
+    match workshop.runtime.adopt(carrier).await {
         Ok(handle) => {
-            let task = follow(app, workshop, handle, live).await?;
+            let mut task = follow(app, workshop, handle, live).await?;
+            if carrier != whole {
+                task = workshop.task(app, whole)?;
+            }
             let exit = present(app, &task)?;
             tape.finish(app, &task)?;
             Ok(exit)
         }
-        // The next question follows on the answer at once.
-        Err(EngineError::Rejected(Rejection::AwaitingHuman { .. })) => {
-            let task = workshop.task(app, id)?;
+        // The next question follows on the answer at once, or the answer has ended the part.
+        Err(EngineError::Rejected(
+            Rejection::AwaitingHuman { .. } | Rejection::Finished { .. },
+        )) => {
+            let task = workshop.task(app, whole)?;
             let exit = present(app, &task)?;
             tape.finish(app, &task)?;
             Ok(exit)
         }
-        // Someone who adopts whatever is left was faster, and goes on with it.
-        Err(EngineError::Rejected(Rejection::OwnerAlive { .. })) if app.json() => {
-            print_json(&workshop.task(app, id)?)?;
+        // Someone who adopts whatever is left was faster, and goes on with it. Or what a rejection
+        // leads to may need what is not there.
+        Err(EngineError::Rejected(Rejection::OwnerAlive { .. }) | EngineError::NotReady(_))
+            if app.json() =>
+        {
+            print_json(&workshop.task(app, whole)?)?;
             Ok(Exit::Done)
         }
         Err(EngineError::Rejected(Rejection::OwnerAlive { .. })) => {
-            say!("recorded; another process goes on with the task: `polity task watch {id}`")?;
-            Ok(Exit::Done)
-        }
-        // What a rejection leads to may need what is not there.
-        Err(EngineError::NotReady(_)) if app.json() => {
-            print_json(&workshop.task(app, id)?)?;
+            say!("recorded; another process goes on with the task: `polity task watch {carrier}`")?;
             Ok(Exit::Done)
         }
         Err(EngineError::NotReady(missing)) => {
             say!("recorded; the task cannot go on yet: {missing}")?;
-            say!("{}; then `polity task resume {id}`", missing.hint)?;
+            say!("{}; then `polity task resume {carrier}`", missing.hint)?;
             Ok(Exit::Done)
         }
         Err(error) => Err(error.into()),

@@ -2,7 +2,7 @@
 
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::decide::Rejection;
-use polity_engine::runtime::{EngineError, orphans, top_of};
+use polity_engine::runtime::{EngineError, orphans};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
@@ -13,7 +13,7 @@ use crate::args::{ResumeArgs, TapeArgs};
 use crate::commands::run::{follow, present};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::tape::{Part, Tape, TapeFile};
+use crate::tape::{Part, Tape, TapeFile, carrier_of};
 use crate::view::{count, note, print_json, say, task as view};
 
 pub(crate) fn resume(app: &App, args: &ResumeArgs) -> CliResult {
@@ -26,7 +26,7 @@ pub(crate) fn resume(app: &App, args: &ResumeArgs) -> CliResult {
 fn one(app: &App, id: &str, tape: &TapeArgs) -> CliResult {
     let reader = app.reader()?;
     // A sub-agent goes on with the task that it is a part of.
-    let row = top_of(&reader, app.task_row(&reader, id)?)?;
+    let row = carrier_of(tape, &reader, app.task_row(&reader, id)?)?;
     let home = app.definitions()?;
     let agent = row.assigned_agent.as_str();
     let file = TapeFile::find(tape, agent, Part::Rest)?;
