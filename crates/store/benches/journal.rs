@@ -2,8 +2,6 @@
 //! what reading one task's trace costs among many others.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +9,11 @@ use std::time::{Duration, Instant};
 use polity_model::event::{Event, ExecutionChange, Sequence, StreamId};
 use polity_model::trace::TraceLog;
 use polity_store::{Access, Durability, SqliteStore, Store};
+use polity_testkit::bench::{Bare, figure};
 use polity_testkit::lives::{
     answered, changed, claimed, commit, created, ended_well, execution_id, execution_started,
     instance_id, task_id,
 };
-use serde_json::json;
 
 fn main() {
     let quick = std::env::var_os("POLITY_BENCH_QUICK").is_some();
@@ -31,7 +29,7 @@ fn commits(folder: &Path, rounds: u32) {
     let path = folder.join("commits.db");
     let store: Arc<dyn Store> =
         Arc::new(SqliteStore::open(&path, Access::ReadWrite(Durability::Full)).unwrap());
-    let mut bare = Bare::new(&folder.join("bare"));
+    let mut bare = Bare::new(&folder.join("bare"), 4096);
     let mut tasks = Tasks { store: &store, next: 0 };
     let mut sums = [0.0; 4];
     for _ in 0..rounds {
@@ -53,27 +51,6 @@ fn commits(folder: &Path, rounds: u32) {
             &format!("≥ {least} times 4 kB appends with a sync each"),
             ratio >= least,
         );
-    }
-}
-
-/// Appends of 4 kB with a sync after each.
-struct Bare(File);
-
-impl Bare {
-    fn new(path: &Path) -> Self {
-        Self(OpenOptions::new().create(true).append(true).open(path).unwrap())
-    }
-
-    fn rate(&mut self, slice: Duration) -> f64 {
-        let block = [7u8; 4096];
-        let began = Instant::now();
-        let mut count = 0;
-        while began.elapsed() < slice {
-            self.0.write_all(&block).unwrap();
-            self.0.sync_data().unwrap();
-            count += 1;
-        }
-        f64::from(count) / began.elapsed().as_secs_f64()
     }
 }
 
@@ -187,8 +164,4 @@ fn trace_time(store: &dyn Store, number: u64) -> Duration {
         .collect();
     times.sort();
     times[100]
-}
-
-fn figure(what: &str, measured: &str, target: &str, kept: bool) {
-    println!("{}", json!({"what": what, "measured": measured, "target": target, "kept": kept}));
 }

@@ -7,6 +7,7 @@
     reason = "a test that panics has failed, which is what tests are for"
 )]
 
+pub mod bench;
 pub mod faults;
 pub mod lives;
 pub mod mcp;

@@ -10,9 +10,10 @@ use polity_engine::runtime::TaskHandle;
 use polity_model::event::{Event, Sequence, StreamId, ToolChange};
 use polity_model::machine::task::TaskStatus;
 use polity_store::Store;
+use polity_testkit::bench::{cpu, figure};
 use serde_json::Map;
 
-use crate::measure::{Memory, cpu, figure, syncs};
+use crate::measure::{Memory, syncs};
 use crate::servers::ModelProcess;
 use crate::workshop::{Workshop, agent, block_on, folder, pausing_agent};
 

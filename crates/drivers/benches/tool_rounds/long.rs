@@ -14,9 +14,10 @@ use polity_engine::driver::{
 };
 use polity_model::definition::{Price, ToolPattern};
 use polity_model::usage::Usage;
+use polity_testkit::bench::{cpu, figure};
 use serde_json::json;
 
-use crate::measure::{cpu, figure, median};
+use crate::measure::median;
 use crate::workshop::{Workshop, agent, block_on, folder};
 
 /// How many turns around one are looked at.

@@ -1,23 +1,10 @@
-//! What is counted: processor time, disk syncs, memory.
+//! What is counted: disk syncs, memory.
 #![allow(unsafe_code, reason = "counting needs an allocator and system calls of our own")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-use rustix::time::{ClockId, clock_gettime};
-use serde_json::json;
-
-/// Prints a figure for the table.
-pub(crate) fn figure(what: &str, measured: &str, target: &str, kept: bool) {
-    println!("{}", json!({"what": what, "measured": measured, "target": target, "kept": kept}));
-}
-
-/// The processor time that this process has used, in all of its threads.
-pub(crate) fn cpu() -> Duration {
-    clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap()
-}
 
 /// The one in the middle.
 pub(crate) fn median<T: Ord + Copy>(values: &mut [T]) -> T {

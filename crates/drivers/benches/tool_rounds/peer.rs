@@ -3,9 +3,9 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use polity_testkit::bench::figure;
 use serde_json::Value;
 
-use crate::measure::figure;
 use crate::rounds::ROUNDS;
 use crate::servers::{ModelProcess, model_name};
 

@@ -6,8 +6,9 @@
 use std::time::{Duration, Instant};
 
 use polity_engine::closure::Closure;
+use polity_testkit::bench::{cpu, figure};
 
-use crate::measure::{cpu, figure, median, syncs};
+use crate::measure::{median, syncs};
 use crate::servers::ModelProcess;
 use crate::workshop::{Workshop, agent, block_on, folder};
 

@@ -13,9 +13,9 @@ use polity_model::definition::{AgentDefinition, Price, ToolPattern};
 use polity_model::machine::task::TaskStatus;
 use polity_model::usage::Usage;
 use polity_store::Durability;
+use polity_testkit::bench::figure;
 use serde_json::{Map, json};
 
-use crate::measure::figure;
 use crate::workshop::{block_on, folder, open, runtime_with};
 
 /// How many messages the whole conversation has, besides the one that opens it.

@@ -4,7 +4,6 @@
 #![allow(clippy::disallowed_methods, reason = "a bench starts what it measures")]
 
 mod growth;
-mod measure;
 mod peer;
 mod steps;
 mod waiting;

@@ -1,0 +1,47 @@
+//! What the benches share: figures for the table, processor time, the rate of the bare disk.
+#![allow(clippy::print_stdout, reason = "the table is made of what benches print")]
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::json;
+
+/// Prints a figure for the table.
+pub fn figure(what: &str, measured: &str, target: &str, kept: bool) {
+    println!("{}", json!({"what": what, "measured": measured, "target": target, "kept": kept}));
+}
+
+/// The processor time that this process has used, in all of its threads.
+pub fn cpu() -> Duration {
+    clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap()
+}
+
+/// Appends to a file with a sync after each: what the disk can do at best.
+#[derive(Debug)]
+pub struct Bare {
+    file: File,
+    block: Vec<u8>,
+}
+
+impl Bare {
+    /// Appends of so many bytes.
+    pub fn new(path: &Path, bytes: usize) -> Self {
+        let file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        Self { file, block: vec![7; bytes] }
+    }
+
+    /// How many a second.
+    pub fn rate(&mut self, slice: Duration) -> f64 {
+        let began = Instant::now();
+        let mut count = 0;
+        while began.elapsed() < slice {
+            self.file.write_all(&self.block).unwrap();
+            self.file.sync_data().unwrap();
+            count += 1;
+        }
+        f64::from(count) / began.elapsed().as_secs_f64()
+    }
+}
