@@ -1,6 +1,7 @@
 //! A review with everything that a person needs to decide, and how to say so.
 
 use polity_model::definition::ReviewAction;
+use polity_model::name::Name;
 use polity_model::review::{Outlook, Review, ReviewSubject};
 use serde_json::Value;
 
@@ -86,7 +87,7 @@ fn in_words(outlook: &Outlook) -> String {
             "the workflow goes on; no node follows".to_owned()
         }
         Outlook::LeadsTo(nodes) => {
-            let nodes: Vec<&str> = nodes.iter().map(|node| node.as_str()).collect();
+            let nodes: Vec<&str> = nodes.iter().map(Name::as_str).collect();
             format!("the workflow goes on with {}", nodes.join(", "))
         }
         Outlook::FailsTask(why) => format!("fails the task: {}", harmless(why)),
