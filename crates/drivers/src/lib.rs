@@ -5,6 +5,7 @@ pub mod cassette;
 mod environment;
 pub mod http;
 pub mod llm;
+pub mod masking;
 pub mod mcp;
 pub mod notify;
 pub mod process;

@@ -1,0 +1,65 @@
+//! How fast the output of a supervised program is masked, on one core, and what memory that takes.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
+
+mod texts;
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use polity_drivers::masking::Mask;
+use polity_model::definition::Redaction;
+use serde_json::json;
+
+/// The promise, in millions of bytes a second.
+const LEAST_MB: f64 = 300.0;
+
+/// As much as a pipe gives at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Secrets as a definition would name them.
+const VALUES: [&str; 4] = [
+    "a-password-of-the-database",
+    "0f8e2c5d7b6a49381726354433221100",
+    "postgres-user-secret+/=",
+    "line one of it\nline two of it",
+];
+
+pub fn main() {
+    let quick = std::env::var_os("POLITY_BENCH_QUICK").is_some();
+    let bytes = if quick { 1 << 20 } else { 64 << 20 };
+    let rounds = if quick { 1 } else { 5 };
+    let mask = Mask::new(VALUES, &Redaction::default()).unwrap();
+    for (what, text) in [
+        ("plain log lines", texts::log_lines(bytes)),
+        ("lines of JSON", texts::json_lines(bytes)),
+        ("a secret in every 1 kB", texts::with_secrets(bytes)),
+        ("one line without an end", texts::endless_line(bytes)),
+        ("random bytes", texts::random_bytes(bytes)),
+    ] {
+        let best = (0..rounds).map(|_| time(&mask, &text)).min().unwrap();
+        #[expect(clippy::cast_precision_loss, reason = "shown without digits")]
+        let rate = text.len() as f64 / 1e6 / best.as_secs_f64();
+        let figure = json!({
+            "what": format!("masking, {what}"),
+            "measured": format!("{rate:.0} MB/s"),
+            "target": format!("≥ {LEAST_MB:.0} MB/s on one core"),
+            "kept": rate >= LEAST_MB,
+        });
+        println!("{figure}");
+    }
+}
+
+/// As a reader of a pipe does it: what is masked is handed on, and its memory used again.
+fn time(mask: &Mask, text: &[u8]) -> Duration {
+    let mut out = Vec::with_capacity(2 * CHUNK_BYTES);
+    let mut stream = mask.stream();
+    let began = Instant::now();
+    for chunk in text.chunks(CHUNK_BYTES) {
+        stream.push(chunk, &mut out);
+        black_box(&out);
+        out.clear();
+    }
+    stream.finish(&mut out);
+    black_box(&out);
+    began.elapsed()
+}

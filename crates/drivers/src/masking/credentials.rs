@@ -1,0 +1,71 @@
+//! What a program shows to be let in: the header `Authorization`, and tokens behind `Bearer`.
+
+use std::ops::Range;
+
+use super::assignment::{Quoted, is_bare};
+use super::judgement::{is_placeholder, run_end, skip_blanks};
+use super::triggers::{Hit, Verdict};
+
+/// What may stand before the secret. Other schemes have lists of values, of which none is secret by
+/// itself.
+const SCHEMES: [&[u8]; 6] = [b"basic", b"bearer", b"token", b"apikey", b"key", b"negotiate"];
+
+/// Less is a word.
+const CREDENTIALS_BYTES_MIN: usize = 8;
+
+/// The value of the header, which may be in quotes.
+pub(super) fn look(line: &[u8], value: usize, quoted: Option<Quoted>) -> Verdict {
+    let (from, limit, open) = match quoted {
+        Some(Quoted { start, end, open: false }) => (start, end, false),
+        Some(Quoted { start, .. }) => (start, line.len(), true),
+        None => (value, line.len(), true),
+    };
+    let text = &line[..limit];
+    let scheme_end = run_end(text, from, |byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let scheme = &text[from..scheme_end];
+    let has_scheme = SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
+    let start = if has_scheme { skip_blanks(text, scheme_end) } else { from };
+    let end = run_end(text, start, is_bare);
+    let open = open && end == line.len();
+    if is_secret(&text[start..end], has_scheme) {
+        Verdict::Secret { start, end, open }
+    } else if open {
+        Verdict::Open { from: start.min(from) }
+    } else {
+        Verdict::Ordinary
+    }
+}
+
+/// What is secret in a header's value.
+pub(super) fn secret_in(value: &[u8]) -> Option<Range<usize>> {
+    match look(value, 0, None) {
+        Verdict::Secret { start, end, .. } | Verdict::Key { start, end, .. } => Some(start..end),
+        Verdict::Ordinary | Verdict::Open { .. } => None,
+    }
+}
+
+fn is_secret(value: &[u8], has_scheme: bool) -> bool {
+    let has_digit = value.iter().any(u8::is_ascii_digit);
+    let is_odd = value.iter().skip(1).any(|byte| byte.is_ascii_uppercase() || *byte == b'=');
+    let is_long = value.len() >= CREDENTIALS_BYTES_MIN;
+    is_long && !is_placeholder(value) && (has_digit || (has_scheme && is_odd))
+}
+
+/// `Bearer` and a token, in any text.
+pub(super) fn look_for_bearer(line: &[u8], hit: Hit) -> Verdict {
+    let is_named = line[..hit.start].last().is_some_and(|first| b"bB".contains(first));
+    let start = skip_blanks(line, hit.end);
+    if !is_named || (start == hit.end && start < line.len()) {
+        return Verdict::Ordinary;
+    }
+    let in_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    let end = run_end(line, start, in_token);
+    let open = end == line.len();
+    if is_secret(&line[start..end], true) {
+        Verdict::Secret { start, end, open }
+    } else if open {
+        Verdict::Open { from: start }
+    } else {
+        Verdict::Ordinary
+    }
+}

@@ -1,0 +1,182 @@
+//! What is masked and what is not, and that nothing depends on how bytes arrive.
+
+mod ordinary;
+mod planted;
+mod streams;
+
+use polity_model::definition::Redaction;
+use serde_json::json;
+
+use super::*;
+
+fn mask() -> Mask {
+    with_values(&[])
+}
+
+fn with_values(values: &[&str]) -> Mask {
+    Mask::new(values.iter().copied(), &Redaction::default()).unwrap()
+}
+
+#[test]
+fn secrets_of_every_kind_are_masked() {
+    let mask = mask();
+    for (text, expected) in planted::CASES {
+        assert_eq!(mask.mask_text(text), *expected, "{text}");
+    }
+}
+
+#[test]
+fn ordinary_text_is_left_alone() {
+    let mask = mask();
+    for line in ordinary::TEXT.lines() {
+        assert_eq!(mask.mask_text(line), line);
+    }
+    assert!(matches!(mask.mask_text(ordinary::TEXT), Cow::Borrowed(_)));
+}
+
+#[test]
+fn what_is_masked_once_stays_as_it_is() {
+    let mask = mask();
+    for (_, masked) in planted::CASES {
+        assert_eq!(mask.mask_text(masked), *masked);
+    }
+}
+
+#[test]
+fn known_values_are_masked_in_all_spellings() {
+    let mask = with_values(&["s3cret", "s3cret-and-more!", "abc", "a\"b\\c d/e\n", "one1\ntwo2\n"]);
+    for (text, expected) in [
+        ("no one knows", "no one knows"),
+        ("s3cret, xs3cretx", "***, x***x"),
+        ("s3cret-and-more!", "***"),
+        ("abc is too short", "abc is too short"),
+        ("the key a\"b\\c d/e", "the key ***"),
+        (r#"{"key": "a\"b\\c d/e"}"#, r#"{"key": "***"}"#),
+        (r#"{"text": "{\"key\": \"a\\\"b\\\\c d/e\"}"}"#, r#"{"text": "{\"key\": \"***\"}"}"#),
+        ("?q=a%22b%5Cc%20d%2Fe&r=1", "?q=***&r=1"),
+        ("one1 and two2\nbut not one2", "*** and ***\nbut not one2"),
+        ("base64 czNjcmV0LWFuZC1tb3JlIQ==", "base64 ***tb3JlIQ=="),
+        ("base64 dTpzM2NyZXQtYW5kLW1vcmUhCg==", "base64 dTp***cmUhCg=="),
+    ] {
+        let masked = mask.mask_text(text);
+        if text.starts_with("base64") {
+            assert_ne!(masked, text);
+            assert!(masked.starts_with("base64 ") && masked.contains("***"), "{masked}");
+        } else {
+            assert_eq!(masked, expected, "{text}");
+        }
+    }
+    assert_eq!(format!("{mask:?}"), "***");
+}
+
+#[test]
+fn secrets_that_overlap_are_masked_as_one() {
+    let mask = with_values(&["abcdefgh", "efghijkl", "0123456789abcdef"]);
+    for (text, expected) in [
+        ("abcdefghijkl", "***"),
+        ("0123456789abcdefgh", "***"),
+        ("token=xabcdefghijkl1234567890", "token=***7890"),
+        ("abcdefghefghijkl", "***"),
+        ("0123456789abcdef", "***cdef"),
+    ] {
+        assert_eq!(mask.mask_text(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_value_of_any_length_is_masked_to_its_end() {
+    let long: String = (0..20_000).map(|number: u32| format!("{number:x}-")).collect();
+    let mask = with_values(&[&long]);
+    // What is longer than a line is masked in pieces.
+    let masked = mask.mask_text(&format!("the key {long} is long")).into_owned();
+    assert_eq!(masked, "the key ******e1f- is long");
+}
+
+#[test]
+fn addresses_of_people_and_own_patterns_are_masked_if_the_settings_say_so() {
+    let text = "ada@example.org paid with 4111111111111111\nand \u{fc}ber 12345";
+    assert_eq!(mask().mask_text(text), text);
+    let patterns = vec![
+        regex::Regex::new("[0-9]{16}").unwrap(),
+        regex::Regex::new("^and \u{fc}b.r").unwrap(),
+        regex::Regex::new("x*").unwrap(),
+    ];
+    let redaction = Redaction { emails: true, patterns };
+    let mask = Mask::new([], &redaction).unwrap();
+    assert_eq!(mask.mask_text(text), "*** paid with ***1111\n*** 12345");
+}
+
+#[test]
+fn private_keys_are_masked_as_a_whole() {
+    let body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
+    let key =
+        format!("-----BEGIN PRIVATE KEY-----\n{body}\n{body}\nabcd\n-----END PRIVATE KEY-----");
+    let in_json = key.replace('\n', "\\n");
+    let windows = key.replace('\n', "\r\n");
+    let logged = key.replace('\n', "\n12:00:01 INFO ");
+    let encrypted = key.replacen('\n', "\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES,AB\n\n", 1);
+    let mask = mask();
+    for (text, expected) in [
+        (format!("key:\n{key}\nnext\n"), "key:\n***\nnext\n".to_owned()),
+        (format!("key: {key}; next"), "key: ***\n; next".to_owned()),
+        (format!("{{\"key\": \"{in_json}\\n\"}}"), "{\"key\": \"***\\n\"}".to_owned()),
+        (format!("{windows}\r\nnext"), "***\r\nnext".to_owned()),
+        (format!("12:00:01 INFO {logged}\nnext"), "12:00:01 INFO ***\nnext".to_owned()),
+        (format!("{encrypted}\nnext"), "***\nnext".to_owned()),
+        (key.replace("PRIVATE", "RSA PRIVATE"), "***\n".to_owned()),
+        // Cut off: the lines that are no part of it stay.
+        (
+            format!("-----BEGIN PRIVATE KEY-----\n{body}\nIt was cut."),
+            "***\nIt was cut.".to_owned(),
+        ),
+        (format!("-----BEGIN PRIVATE KEY-----\n{body}"), "***\n".to_owned()),
+        (
+            "if text == \"-----BEGIN PRIVATE KEY-----\" {\n    read(it);\n}".to_owned(),
+            "if text == \"***\" {\n    read(it);\n}".to_owned(),
+        ),
+    ] {
+        assert_eq!(mask.mask_text(&text), expected, "{text}");
+    }
+    let public = key.replace("PRIVATE", "PUBLIC");
+    assert_eq!(mask.mask_text(&public), public);
+}
+
+#[test]
+fn json_is_masked_in_texts_names_and_named_fields() {
+    let mask = with_values(&["s3cret"]);
+    let json = json!({
+        "a s3cret": ["s3cret!", 1, null],
+        "password": "correct horse",
+        "clientSecret": "0123456789abcdefghij",
+        "headers": {"Authorization": "Basic dXNlcjpwYXNz", "accept": "text/plain"},
+        "tokens": 12,
+        "token": "the",
+        "text": "{\"password\": \"hunter2\"}",
+    });
+    let expected = json!({
+        "a ***": ["***!", 1, null],
+        "password": "***",
+        "clientSecret": "***ghij",
+        "headers": {"Authorization": "Basic ***", "accept": "text/plain"},
+        "tokens": 12,
+        "token": "the",
+        "text": "{\"password\": \"***\"}",
+    });
+    assert_eq!(mask.mask_json(json), expected);
+}
+
+#[test]
+fn lines_of_json_are_json_when_they_are_masked() {
+    let mask = with_values(&["quo\"te\\d-and-long-enough"]);
+    for text in [
+        r#"{"password": "a\"b\\", "n": 1}"#,
+        r#"{"password": 12345678, "secret": null, "token": true}"#,
+        r#"{"text": "export API_KEY=abc123def\nTOKEN='x\"y1234567890123\\'\n"}"#,
+        r#"{"text": "{\"password\": \"hunter2\\\"\", \"n\": 1}"}"#,
+        r#"{"text": "quo\"te\\d-and-long-enough"}"#,
+        r#"{"url": "https:\/\/user:pass@host\/path", "b": "Bearer abcdef1234567890\\"}"#,
+    ] {
+        let masked = mask.mask_text(text);
+        assert!(serde_json::from_str::<Value>(&masked).is_ok(), "{masked}");
+    }
+}
