@@ -15,10 +15,11 @@ use crate::peers;
 use crate::run::{cargo, output, step};
 
 /// The benches, by package and name.
-const BENCHES: [(&str, &str); 4] = [
+const BENCHES: [(&str, &str); 5] = [
     ("polity-model", "transitions"),
     ("polity-store", "journal"),
     ("polity-drivers", "tool_rounds"),
+    ("polity-drivers", "masking"),
     ("polity-engine", "workflows"),
 ];
 

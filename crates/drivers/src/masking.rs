@@ -8,6 +8,7 @@
 mod address;
 mod assignment;
 mod credentials;
+mod finder;
 mod hidden;
 mod judgement;
 mod key_block;
@@ -33,6 +34,7 @@ use self::own_patterns::OwnPatterns;
 use self::plan::State;
 use self::triggers::Triggers;
 
+pub use self::assignment::is_secret_name;
 pub use self::hidden::TAIL_SHOWN_FROM_BYTES;
 pub use self::plan::LINE_BYTES_MAX;
 pub use self::stream::Stream;

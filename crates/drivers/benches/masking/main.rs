@@ -1,4 +1,4 @@
-//! How fast the output of a supervised program is masked, on one core, and what memory that takes.
+//! How fast the output of a supervised program is masked, on one core.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 
 mod texts;
@@ -24,7 +24,7 @@ const VALUES: [&str; 4] = [
     "line one of it\nline two of it",
 ];
 
-pub fn main() {
+fn main() {
     let quick = std::env::var_os("POLITY_BENCH_QUICK").is_some();
     let bytes = if quick { 1 << 20 } else { 64 << 20 };
     let rounds = if quick { 1 } else { 5 };

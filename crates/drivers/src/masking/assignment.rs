@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::credentials;
 use super::judgement::{
-    Makeup, begins_line, ends_line, is_name_byte, is_ordinary_word, is_placeholder, run_end,
-    skip_blanks,
+    Makeup, begins_line, ends_line, is_name_byte, is_ordinary_word, is_placeholder,
+    is_too_long_for_words, run_end, skip_blanks,
 };
 use super::triggers::{Hit, Verdict};
 
@@ -103,6 +103,13 @@ pub(super) fn secret_in(name: &str, value: &str) -> Option<Range<usize>> {
             is_quoted_secret(value, kind).then_some(0..value.len())
         }
     }
+}
+
+/// Whether a variable of that name has a secret in it, as far as the name tells.
+pub fn is_secret_name(variable: &str) -> bool {
+    let is_folder = ["PWD", "OLDPWD"].contains(&variable);
+    let is_key = ["_KEY", "_CREDENTIALS"].iter().any(|end| variable.ends_with(end));
+    is_key || (!is_folder && kind_of(variable.as_bytes()).is_some())
 }
 
 fn kind_of(name: &[u8]) -> Option<Kind> {
@@ -256,6 +263,9 @@ pub(super) fn is_bare(byte: u8) -> bool {
 
 fn is_bare_secret(line: &[u8], joint: Joint, end: usize) -> bool {
     let value = &line[joint.value..end];
+    if is_too_long_for_words(value) {
+        return true;
+    }
     if value.len() < VALUE_BYTES_MIN || is_placeholder(value) || is_ordinary_word(value) {
         return false;
     }
@@ -266,22 +276,19 @@ fn is_bare_secret(line: &[u8], joint: Joint, end: usize) -> bool {
     }
     let is_code = is_name && b",;)".contains(&next);
     let is_password = matches!(joint.kind, Kind::Password | Kind::PasswordOrFolder);
+    let is_alone = begins_line(line, joint.name_start) && ends_line(line, end);
     match (Makeup::of(value), joint.mark) {
-        (Makeup::Path, _) => false,
-        (Makeup::Number, Mark::Option) => false,
+        (Makeup::Path, _) | (Makeup::Number | Makeup::Words, Mark::Option) => false,
         (Makeup::Number, Mark::Tight | Mark::Loose | Mark::Colon) => {
             is_password || value.len() >= NUMBER_BYTES_MIN
         }
         (Makeup::Mixed, Mark::Tight | Mark::Option) => true,
         (Makeup::Mixed, Mark::Loose | Mark::Colon) => {
-            joint.kind != Kind::PasswordOrFolder
-                && (!is_code || value.len() >= NUMBER_BYTES_MIN)
-                && value.iter().any(u8::is_ascii_digit)
+            let has_digit = value.iter().any(u8::is_ascii_digit);
+            (has_digit || is_alone) && (!is_code || value.len() >= NUMBER_BYTES_MIN)
         }
-        (Makeup::Words, Mark::Option) => false,
         (Makeup::Words, Mark::Tight) => !is_code && !names_a_secret(value),
         (Makeup::Words, Mark::Loose | Mark::Colon) => {
-            let is_alone = begins_line(line, joint.name_start) && ends_line(line, end);
             let is_word = value.iter().all(|byte| is_name_byte(*byte));
             is_alone && is_word && joint.kind != Kind::Token && !names_a_secret(value)
         }

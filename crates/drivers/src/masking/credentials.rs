@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::assignment::{Quoted, is_bare};
-use super::judgement::{is_placeholder, run_end, skip_blanks};
+use super::judgement::{is_placeholder, is_too_long_for_words, run_end, skip_blanks};
 use super::triggers::{Hit, Verdict};
 
 /// What may stand before the secret. Other schemes have lists of values, of which none is secret by
@@ -48,7 +48,8 @@ fn is_secret(value: &[u8], has_scheme: bool) -> bool {
     let has_digit = value.iter().any(u8::is_ascii_digit);
     let is_odd = value.iter().skip(1).any(|byte| byte.is_ascii_uppercase() || *byte == b'=');
     let is_long = value.len() >= CREDENTIALS_BYTES_MIN;
-    is_long && !is_placeholder(value) && (has_digit || (has_scheme && is_odd))
+    is_too_long_for_words(value)
+        || (is_long && !is_placeholder(value) && (has_digit || (has_scheme && is_odd)))
 }
 
 /// `Bearer` and a token, in any text.

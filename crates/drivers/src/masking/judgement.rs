@@ -87,10 +87,24 @@ fn ends_with_colour(before: &[u8]) -> bool {
 
 /// Whether this stands in for a secret: a variable, a hole in a template, a mask, dots.
 pub(super) fn is_placeholder(value: &[u8]) -> bool {
-    let Some(first) = value.first() else { return true };
-    b"$<{*%".contains(first)
-        || value.starts_with(b"...")
-        || (b"xX.-?_".contains(first) && value.iter().all(|byte| byte == first))
+    let is_name =
+        |name: &[u8]| name.iter().all(|byte| is_name_byte(*byte) || b".:>".contains(byte));
+    match value {
+        [] | [b'$', b'{' | b'(', ..] | [b'<', .., b'>'] | [b'{', .., b'}'] | [b'%', .., b'%'] => {
+            true
+        }
+        [b'*', b'*', b'*', ..] | [b'.', b'.', b'.', ..] | [b'%', b'(' | b'{', ..] => true,
+        [b'%', _] => true,
+        [b'$', name @ ..] => is_name(name),
+        [first, ..] => b"xX*.-?_".contains(first) && value.iter().all(|byte| byte == first),
+    }
+}
+
+/// Whether this is too long to be a word or code. To know that is enough, and saves looking at a
+/// long text again from every name within it.
+pub(super) fn is_too_long_for_words(value: &[u8]) -> bool {
+    const WORDS_BYTES_MAX: usize = 256;
+    value.len() > WORDS_BYTES_MAX
 }
 
 /// Whether this is a word that stands where a value could.

@@ -60,13 +60,11 @@ pub(super) fn look(line: &[u8], hit: Hit) -> Verdict {
     match label(line, hit.end) {
         Label::Other => Verdict::Ordinary,
         Label::CutOff => Verdict::Open { from: hit.start },
-        Label::Private { end } => match end_of_block(line, end) {
-            Some(end) => Verdict::Key { start: hit.start, end, open: false },
-            None => {
-                let end = end_of_last_stretch(line, end);
-                Verdict::Key { start: hit.start, end, open: true }
-            }
-        },
+        Label::Private { end } => {
+            let whole = end_of_block(line, end);
+            let end = whole.unwrap_or_else(|| end_of_last_stretch(line, end));
+            Verdict::Key { start: hit.start, end, open: whole.is_none() }
+        }
     }
 }
 
@@ -117,7 +115,8 @@ pub(super) fn look_within(line: &[u8], column: usize) -> BlockLine {
     let in_column = without_quotes(line.get(column..).unwrap_or_default());
     let is_header = HEADERS.iter().any(|name| in_column.starts_with(name));
     // What stands before the key, such as a time, has the same width on all of its lines.
-    let is_key = |word: &[u8]| word.len() % 4 == 0 && word.iter().all(|byte| is_base64(*byte));
+    let is_key =
+        |word: &[u8]| word.len().is_multiple_of(4) && word.iter().all(|byte| is_base64(*byte));
     let is_in_column = !in_column.is_empty() && is_key(in_column);
     let stretch = text.iter().rev().take_while(|byte| is_base64(**byte)).count();
     if is_key(text) || is_in_column || is_header || stretch >= STRETCH_BYTES_MIN {

@@ -5,6 +5,8 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::Value;
 
+use super::finder::Finder;
+
 /// Values shorter than that, in bytes, are no secrets: they are part of too many other words.
 const VALUE_BYTES_MIN: usize = 4;
 
@@ -14,6 +16,9 @@ const ENCODED_BYTES_MIN: usize = 8;
 /// A spelling that is longer is searched for in parts.
 pub(super) const SPELLING_BYTES_MAX: usize = 4096;
 
+/// So much of a spelling is enough to know where to look for the whole.
+const BEGINNING_BYTES: usize = 8;
+
 /// The values.
 pub(super) struct Known {
     spellings: Vec<Vec<u8>>,
@@ -21,8 +26,8 @@ pub(super) struct Known {
 }
 
 struct Search {
-    /// Tells quickly whether there is any.
-    first: AhoCorasick,
+    /// Tells quickly where one may begin.
+    beginnings: Finder,
     /// Tells all, also those that overlap.
     all: AhoCorasick,
 }
@@ -41,17 +46,19 @@ impl Known {
         if spellings.is_empty() {
             return Ok(Self { spellings, search: None });
         }
-        let first =
-            AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(&spellings)?;
+        let mut beginnings: Vec<&[u8]> =
+            spellings.iter().map(|one| &one[..one.len().min(BEGINNING_BYTES)]).collect();
+        beginnings.dedup();
+        let beginnings = Finder::new(&beginnings)?;
         let all = AhoCorasick::builder().match_kind(MatchKind::Standard).build(&spellings)?;
-        Ok(Self { spellings, search: Some(Search { first, all }) })
+        Ok(Self { spellings, search: Some(Search { beginnings, all }) })
     }
 
     /// Calls `found` with where each value starts and ends.
     pub(super) fn each_in(&self, text: &[u8], mut found: impl FnMut(usize, usize)) {
-        let Some(Search { first, all }) = &self.search else { return };
+        let Some(Search { beginnings, all }) = &self.search else { return };
         let mut from = 0;
-        while let Some(next) = first.find(Input::new(text).range(from..)) {
+        while let Some(next) = beginnings.next(text, from) {
             // A value has no line break, so that others which overlap are on the same line.
             let line_end =
                 memchr::memchr(b'\n', &text[next.end()..]).map_or(text.len(), |at| next.end() + at);
@@ -109,7 +116,7 @@ fn as_in_base64(text: &str, before: usize, engine: &impl Engine) -> String {
     let bytes: Vec<u8> = std::iter::repeat_n(0, before).chain(text.bytes()).collect();
     let encoded = engine.encode(&bytes);
     let shared_before = [0, 2, 3][before];
-    let shared_after = usize::from(bytes.len() % 3 != 0);
+    let shared_after = usize::from(!bytes.len().is_multiple_of(3));
     encoded.get(shared_before..encoded.len() - shared_after).unwrap_or_default().to_owned()
 }
 

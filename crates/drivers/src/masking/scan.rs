@@ -73,6 +73,11 @@ pub(super) fn scan(
             (block, from, limit) = (None, end, text.len());
             continue;
         };
+        // Whatever is left of a key on this line is hidden already.
+        if block.is_some() && trigger.begins_key() {
+            from = trigger.end;
+            continue;
+        }
         if trigger.start >= line.end || line.is_empty() {
             line = line_around(text, trigger.start);
         }

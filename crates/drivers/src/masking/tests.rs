@@ -85,7 +85,8 @@ fn secrets_that_overlap_are_masked_as_one() {
 
 #[test]
 fn a_value_of_any_length_is_masked_to_its_end() {
-    let long: String = (0..20_000).map(|number: u32| format!("{number:x}-")).collect();
+    let long: String =
+        (0..20_000).map(|number: u32| format!("{number:x}-")).collect::<Vec<_>>().concat();
     let mask = with_values(&[&long]);
     // What is longer than a line is masked in pieces.
     let masked = mask.mask_text(&format!("the key {long} is long")).into_owned();
@@ -139,6 +140,16 @@ fn private_keys_are_masked_as_a_whole() {
     }
     let public = key.replace("PRIVATE", "PUBLIC");
     assert_eq!(mask.mask_text(&public), public);
+}
+
+#[test]
+fn names_tell_which_variables_are_secret() {
+    for name in ["GITHUB_TOKEN", "DB_PASSWORD", "OPENAI_API_KEY", "SIGNING_KEY", "clientSecret"] {
+        assert!(is_secret_name(name), "{name}");
+    }
+    for name in ["PWD", "OLDPWD", "PATH", "MAX_TOKENS", "KEYBOARD", "SECRETARY"] {
+        assert!(!is_secret_name(name), "{name}");
+    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Literals that stand in or before everything that looks like a secret. One pass over the text
 //! finds them all, and nothing is looked at closely where there is none.
 
-use aho_corasick::packed;
-use aho_corasick::{AhoCorasick, BuildError, Input, MatchKind, Span};
+use aho_corasick::BuildError;
 
+use super::finder::Finder;
 use super::token::{SHAPES, Shape};
 use super::{address, assignment, credentials, key_block, token};
 
@@ -57,12 +57,6 @@ pub(super) struct Triggers {
     announced: Vec<Announced>,
 }
 
-enum Finder {
-    /// Compares many bytes at once, where the machine can.
-    Packed(packed::Searcher),
-    Automaton(AhoCorasick),
-}
-
 impl Triggers {
     pub(super) fn new() -> Result<Self, BuildError> {
         let shapes = SHAPES.iter().map(|shape| (shape.literal, Announced::Shape(shape)));
@@ -73,24 +67,13 @@ impl Triggers {
             [(token::WEB_TOKEN, Announced::WebToken), (key_block::BEGIN, Announced::KeyBlock)];
         let (literals, announced): (Vec<_>, Vec<_>) =
             shapes.chain(names).chain(bearer).chain(addresses).chain(others).unzip();
-        let kind = packed::MatchKind::LeftmostFirst;
-        let packed = packed::Config::new().match_kind(kind).builder().extend(&literals).build();
-        let finder = match packed {
-            Some(searcher) => Finder::Packed(searcher),
-            None => Finder::Automaton(
-                AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(&literals)?,
-            ),
-        };
+        let finder = Finder::new(&literals)?;
         Ok(Self { finder, announced })
     }
 
     /// The next literal in the text from a place on.
     pub(super) fn next(&self, text: &[u8], from: usize) -> Option<Trigger> {
-        let span = Span { start: from, end: text.len() };
-        let found = match &self.finder {
-            Finder::Packed(searcher) => searcher.find_in(text, span),
-            Finder::Automaton(automaton) => automaton.find(Input::new(text).span(span)),
-        }?;
+        let found = self.finder.next(text, from)?;
         let announced = *self.announced.get(found.pattern().as_usize())?;
         Some(Trigger { start: found.start(), end: found.end(), announced })
     }
@@ -105,6 +88,10 @@ pub(super) struct Trigger {
 }
 
 impl Trigger {
+    pub(super) fn begins_key(self) -> bool {
+        matches!(self.announced, Announced::KeyBlock)
+    }
+
     /// Looks closely at what is announced, in a line that starts at `line_start` of the text.
     pub(super) fn look(self, line: &[u8], line_start: usize) -> Verdict {
         let hit = Hit { start: self.start - line_start, end: self.end - line_start };

@@ -47,6 +47,8 @@ pub(super) const CASES: &[(&str, &str)] = &[
     ("PASSWORD=123456", "PASSWORD=***"),
     ("DB_PASSWORD=hunter2 PORT=1", "DB_PASSWORD=*** PORT=1"),
     ("password = hunter2", "password = ***"),
+    ("password: p@ssword!", "password: ***"),
+    ("password=\"$ecret#1\"", "password=\"***\""),
     ("Password: hunter2", "Password: ***"),
     ("  password: correcthorse  # the best", "  password: ***  # the best"),
     ("passphrase: \"correct horse battery\"", "passphrase: \"***tery\""),
