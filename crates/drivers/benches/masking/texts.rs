@@ -53,7 +53,7 @@ pub(crate) fn json_lines(bytes: usize) -> Vec<u8> {
             "type": "assistant",
             "message": {
                 "id": format!("msg_{number:016x}"), "role": "assistant",
-                "content": [{"type": "text", "text": words.repeat((number % 4 + 1) as usize)}],
+                "content": [{"type": "text", "text": words.repeat(1 + usize::from(number.to_le_bytes()[0] % 4))}],
                 "usage": {"input_tokens": number % 10_000, "output_tokens": number % 500},
             },
             "session_id": format!("{number:08x}-e29b-41d4-a716-{number:012x}"),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::credentials;
 use super::judgement::{
     Makeup, begins_line, ends_line, is_name_byte, is_ordinary_word, is_placeholder,
-    is_too_long_for_words, run_end, skip_blanks,
+    is_too_long_for_words, name_start, run_end, skip_blanks,
 };
 use super::triggers::{Hit, Verdict};
 
@@ -57,7 +57,7 @@ const KINDS: [(&[u8], Kind); 12] = [
 
 /// A name and what joins it to its value.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Joint {
+struct Joint {
     kind: Kind,
     name_start: usize,
     /// Whether the name is in quotes, as in JSON.
@@ -80,11 +80,11 @@ enum Mark {
 
 /// Text in quotes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Quoted {
-    pub(super) start: usize,
-    pub(super) end: usize,
+struct Quoted {
+    start: usize,
+    end: usize,
     /// Whether the end was not found, and may follow.
-    pub(super) open: bool,
+    open: bool,
 }
 
 pub(super) fn look(line: &[u8], hit: Hit) -> Verdict {
@@ -125,12 +125,7 @@ fn kind_of(name: &[u8]) -> Option<Kind> {
 
 /// Reads the name around the literal and what follows it, up to the value.
 fn joint(line: &[u8], hit: Hit) -> Result<Joint, Verdict> {
-    let earliest = hit.start.saturating_sub(NAME_BYTES_MAX / 2);
-    let before = &line[earliest..hit.start];
-    let name_start = before
-        .iter()
-        .rposition(|byte| !is_name_byte(*byte))
-        .map_or(earliest, |at| earliest + at + 1);
+    let name_start = name_start(line, hit.start);
     let latest = line.len().min(hit.end + NAME_BYTES_MAX / 2);
     let name_end = run_end(&line[..latest], hit.end, is_name_byte);
     // Whatever the name will be, it is shown.
@@ -173,7 +168,7 @@ fn look_at_value(line: &[u8], joint: Joint) -> Verdict {
     }
     let quoted = opening_quote(line, joint.value);
     if joint.kind == Kind::Authorization {
-        return credentials::look(line, joint.value, quoted);
+        return credentials::look(line, quoted.map_or(joint.value, |quoted| quoted.start));
     }
     match quoted {
         Some(quoted) => look_at_quoted(line, joint, quoted),

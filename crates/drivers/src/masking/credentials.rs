@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::assignment::{Quoted, is_bare};
+use super::assignment::is_bare;
 use super::judgement::{is_placeholder, is_too_long_for_words, run_end, skip_blanks};
 use super::triggers::{Hit, Verdict};
 
@@ -13,24 +13,18 @@ const SCHEMES: [&[u8]; 6] = [b"basic", b"bearer", b"token", b"apikey", b"key", b
 /// Less is a word.
 const CREDENTIALS_BYTES_MIN: usize = 8;
 
-/// The value of the header, which may be in quotes.
-pub(super) fn look(line: &[u8], value: usize, quoted: Option<Quoted>) -> Verdict {
-    let (from, limit, open) = match quoted {
-        Some(Quoted { start, end, open: false }) => (start, end, false),
-        Some(Quoted { start, .. }) => (start, line.len(), true),
-        None => (value, line.len(), true),
-    };
-    let text = &line[..limit];
-    let scheme_end = run_end(text, from, |byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    let scheme = &text[from..scheme_end];
+/// The value of the header, without the quotes that it may have.
+pub(super) fn look(line: &[u8], from: usize) -> Verdict {
+    let scheme_end = run_end(line, from, |byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let scheme = &line[from..scheme_end];
     let has_scheme = SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
-    let start = if has_scheme { skip_blanks(text, scheme_end) } else { from };
-    let end = run_end(text, start, is_bare);
-    let open = open && end == line.len();
-    if is_secret(&text[start..end], has_scheme) {
+    let start = if has_scheme { skip_blanks(line, scheme_end) } else { from };
+    let end = run_end(line, start, is_bare);
+    let open = end == line.len();
+    if is_secret(&line[start..end], has_scheme) {
         Verdict::Secret { start, end, open }
     } else if open {
-        Verdict::Open { from: start.min(from) }
+        Verdict::Open { from }
     } else {
         Verdict::Ordinary
     }
@@ -38,7 +32,7 @@ pub(super) fn look(line: &[u8], value: usize, quoted: Option<Quoted>) -> Verdict
 
 /// What is secret in a header's value.
 pub(super) fn secret_in(value: &[u8]) -> Option<Range<usize>> {
-    match look(value, 0, None) {
+    match look(value, 0) {
         Verdict::Secret { start, end, .. } | Verdict::Key { start, end, .. } => Some(start..end),
         Verdict::Ordinary | Verdict::Open { .. } => None,
     }

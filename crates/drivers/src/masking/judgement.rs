@@ -49,6 +49,14 @@ pub(super) fn run_end(line: &[u8], from: usize, belongs: impl Fn(u8) -> bool) ->
     rest.iter().position(|byte| !belongs(*byte)).map_or(line.len(), |length| from + length)
 }
 
+/// Where the name begins that a place is in, as far as names are long.
+pub(super) fn name_start(line: &[u8], at: usize) -> usize {
+    const NAME_BYTES_MAX: usize = 32;
+    let earliest = at.saturating_sub(NAME_BYTES_MAX);
+    let before = &line[earliest..at];
+    before.iter().rposition(|byte| !is_name_byte(*byte)).map_or(earliest, |end| earliest + end + 1)
+}
+
 /// Where what follows the blanks begins.
 pub(super) fn skip_blanks(line: &[u8], from: usize) -> usize {
     run_end(line, from, |byte| byte == b' ' || byte == b'\t')

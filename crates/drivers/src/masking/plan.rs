@@ -16,7 +16,7 @@ const LOOKAHEAD_BYTES: usize = 8 * 1024;
 
 /// A partial line is shown up to here at most, because the piece of a long line that it may become
 /// ends no earlier.
-const PIECE_BYTES: usize = LINE_BYTES_MAX - LOOKAHEAD_BYTES;
+pub(super) const PIECE_BYTES: usize = LINE_BYTES_MAX - LOOKAHEAD_BYTES;
 
 /// What the next bytes go on with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Parts;
 use super::hidden::{Hidden, Shown};
+use super::judgement::name_start;
 use super::key_block::{self, BlockLine};
 use super::triggers::Verdict;
 
@@ -85,7 +86,7 @@ pub(super) fn scan(
         let mut tell = |start, end, shown: Option<Shown>, is_open, is_key| {
             let secret = Hidden::secret(start, end).moved(offset);
             let hidden = Hidden { shown: shown.unwrap_or(secret.shown), ..secret };
-            let from = trigger.start.min(hidden.start);
+            let from = name_start(text, trigger.start).min(hidden.start);
             found(Found { from, hidden: Some(hidden), is_open, is_key });
             trigger.end.max(hidden.end)
         };

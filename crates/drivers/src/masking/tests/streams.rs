@@ -2,6 +2,7 @@ use polity_model::definition::Redaction;
 use proptest::prelude::*;
 
 use super::{mask, ordinary, planted, with_values};
+use crate::masking::plan::PIECE_BYTES;
 use crate::masking::{LINE_BYTES_MAX, Mask};
 
 const KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
@@ -92,6 +93,31 @@ fn a_line_of_any_length_is_masked_and_little_of_it_is_held() {
     }
     stream.finish(&mut out);
     assert_eq!(out, masked.as_bytes());
+}
+
+#[test]
+fn a_secret_is_masked_wherever_it_is_on_a_long_line() {
+    let mask = with_values(&["a known one"]);
+    let secrets = [
+        "--password hidden-11 ",
+        "password=\"hidden 11\" ",
+        "token=hidden-11 ",
+        "Bearer hidden-11 ",
+        "sk-hidden-11-ABCDEFGHIJKLMNOPQRSTUVWX ",
+        "see https://ada:hidden-11@host ",
+        "a known one ",
+    ];
+    for secret in secrets {
+        // Pieces end somewhere in the last eighth of the longest line.
+        for at in (PIECE_BYTES - secret.len()..PIECE_BYTES + 2)
+            .chain(LINE_BYTES_MAX - secret.len()..LINE_BYTES_MAX + 2)
+        {
+            let line = format!("{}{secret}{}", " ".repeat(at), " ".repeat(LINE_BYTES_MAX));
+            let masked = mask.mask_text(&line);
+            let is_shown = ["hidden", "known"].iter().any(|part| masked.contains(part));
+            assert!(!is_shown && masked.contains("***"), "{secret} at {at}: {}", masked.trim());
+        }
+    }
 }
 
 #[test]
