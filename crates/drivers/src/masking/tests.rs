@@ -55,16 +55,10 @@ fn known_values_are_masked_in_all_spellings() {
         (r#"{"text": "{\"key\": \"a\\\"b\\\\c d/e\"}"}"#, r#"{"text": "{\"key\": \"***\"}"}"#),
         ("?q=a%22b%5Cc%20d%2Fe&r=1", "?q=***&r=1"),
         ("one1 and two2\nbut not one2", "*** and ***\nbut not one2"),
-        ("base64 czNjcmV0LWFuZC1tb3JlIQ==", "base64 ***tb3JlIQ=="),
+        ("base64 czNjcmV0LWFuZC1tb3JlIQ==", "base64 ***3JlIQ=="),
         ("base64 dTpzM2NyZXQtYW5kLW1vcmUhCg==", "base64 dTp***cmUhCg=="),
     ] {
-        let masked = mask.mask_text(text);
-        if text.starts_with("base64") {
-            assert_ne!(masked, text);
-            assert!(masked.starts_with("base64 ") && masked.contains("***"), "{masked}");
-        } else {
-            assert_eq!(masked, expected, "{text}");
-        }
+        assert_eq!(mask.mask_text(text), expected, "{text}");
     }
     assert_eq!(format!("{mask:?}"), "***");
 }
