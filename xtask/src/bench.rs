@@ -15,11 +15,12 @@ use crate::peers;
 use crate::run::{cargo, output, step};
 
 /// The benches, by package and name.
-const BENCHES: [(&str, &str); 5] = [
+const BENCHES: [(&str, &str); 6] = [
     ("polity-model", "transitions"),
     ("polity-store", "journal"),
     ("polity-drivers", "tool_rounds"),
     ("polity-drivers", "masking"),
+    ("polity-drivers", "runs"),
     ("polity-engine", "workflows"),
 ];
 

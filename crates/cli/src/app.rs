@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use polity_drivers::Environment;
+use polity_drivers::cli::{CliOptions, CliPrograms};
 use polity_drivers::llm::LanguageModels;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::Launcher;
 use polity_engine::clock::SystemClock;
-use polity_engine::driver::{Models, Tools};
+use polity_engine::driver::{Models, Programs, Tools};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_engine::runtime::{Parts, Runtime};
 use polity_model::definition::{Durability as DurabilitySetting, Home, is_servers, is_settings};
@@ -112,6 +113,22 @@ impl App {
         Ok(McpTools::new(servers, options))
     }
 
+    /// Those who run the home's programs.
+    pub(crate) fn programs(&self, home: &Home) -> Result<Arc<dyn Programs>, CliError> {
+        let folder = std::env::current_dir()
+            .map_err(|error| CliError::io("find", Path::new("this folder"), &error))?;
+        let root = self.absolute_root()?;
+        Ok(Arc::new(CliPrograms::new(CliOptions {
+            data: root.join("data"),
+            home: root,
+            folder,
+            environment: environment(),
+            launcher: launcher()?,
+            redaction: home.settings.redaction.clone(),
+            output_bytes: home.settings.limits.output_bytes,
+        })))
+    }
+
     /// The home folder, wherever one stands.
     pub(crate) fn absolute_root(&self) -> Result<PathBuf, CliError> {
         std::path::absolute(self.folder.root())
@@ -180,6 +197,8 @@ pub(crate) struct Drivers {
     pub(crate) models: Arc<dyn Models>,
     /// Answers for tools.
     pub(crate) tools: Arc<dyn Tools>,
+    /// Runs programs.
+    pub(crate) programs: Arc<dyn Programs>,
     /// The servers behind the tools, which are ended with the work.
     pub(crate) servers: Option<Arc<McpTools>>,
     /// Whether people are told what waits for them. A replay asks no one, and stays offline.
@@ -189,18 +208,18 @@ pub(crate) struct Drivers {
 impl Drivers {
     /// The real ones.
     pub(crate) fn live(app: &App, home: &Home) -> Result<Self, CliError> {
-        Ok(Self::of(app.tools(home)?))
+        Ok(Self::of(app.tools(home)?, app.programs(home)?))
     }
 
     /// The real ones, as far as they are there: for what needs no server to begin with.
     pub(crate) fn available(app: &App, home: &Home) -> Result<Self, CliError> {
-        Ok(Self::of(app.valid_tools(home)?))
+        Ok(Self::of(app.valid_tools(home)?, app.programs(home)?))
     }
 
-    fn of(servers: McpTools) -> Self {
+    fn of(servers: McpTools, programs: Arc<dyn Programs>) -> Self {
         let servers = Arc::new(servers);
         let models = Arc::new(LanguageModels::new(environment()));
-        Self { models, tools: servers.clone(), servers: Some(servers), notifies: true }
+        Self { models, tools: servers.clone(), programs, servers: Some(servers), notifies: true }
     }
 }
 
@@ -233,11 +252,12 @@ impl Workshop {
         }
         let id = InstanceId::from_random_bytes(SystemEntropy.seed());
         let alive = instances.register(id).map_err(io)?;
-        let Drivers { models, tools, servers, notifies } = drivers;
+        let Drivers { models, tools, programs, servers, notifies } = drivers;
         let runtime = Runtime::start(Parts {
             store: Arc::clone(&store),
             models,
             tools,
+            programs,
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             owners: Arc::new(instances),

@@ -90,6 +90,9 @@ pub(crate) enum Command {
     /// Look at agents
     #[command(subcommand)]
     Agent(AgentCommand),
+    /// Look at the attempts of agents to do their tasks, and end them
+    #[command(subcommand)]
+    Execution(ExecutionCommand),
     /// Look at workflows
     #[command(subcommand)]
     Workflow(WorkflowCommand),
@@ -130,6 +133,8 @@ pub(crate) enum Example {
     Supervisor,
     /// A workflow with a review
     Newsroom,
+    /// Command-line programs
+    Workshop,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -151,6 +156,13 @@ pub(crate) struct RunArgs {
     /// A named value that goes with the input; JSON if it parses, else a text. May be repeated
     #[arg(long = "param", value_name = "K=V")]
     pub(crate) params: Vec<String>,
+    /// Where the program runs, for an agent that is one; instead of its `working_directory`
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// A variable for the program, which may be a secret: it is not kept. The name alone stands for
+    /// the variable of this process. May be repeated
+    #[arg(long = "env", value_name = "NAME[=VALUE]")]
+    pub(crate) envs: Vec<String>,
     /// A class of the retention policy
     #[arg(long)]
     pub(crate) class: Option<String>,
@@ -274,6 +286,44 @@ pub(crate) enum AgentCommand {
     List,
     /// Show an agent's definition, with its defaults
     Show(AgentArgs),
+    /// Show what runs of an agent and what waits; without a name, of all
+    Status(AgentStatusArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AgentStatusArgs {
+    /// The agent's name
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExecutionCommand {
+    /// List executions, newest first
+    List(ExecutionListArgs),
+    /// Show an execution: each change of state, what it used, what came of it
+    Show(ExecutionArgs),
+    /// End an execution, with its task
+    Cancel(ExecutionArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ExecutionListArgs {
+    /// Only those of this agent
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Only those that wait for a place or are not over
+    #[arg(long)]
+    pub(crate) active: bool,
+    /// At most this many
+    #[arg(long, default_value_t = 50)]
+    pub(crate) limit: u32,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ExecutionArgs {
+    /// The execution's id, or as much of its beginning as tells it from others
+    #[arg(value_name = "EXECUTION_ID")]
+    pub(crate) id: String,
 }
 
 #[derive(Debug, ClapArgs)]

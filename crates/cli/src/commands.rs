@@ -6,6 +6,7 @@ mod check;
 mod completions;
 mod cost;
 mod demo;
+mod execution;
 mod gc;
 mod init;
 pub(crate) mod review;
@@ -36,6 +37,7 @@ pub(crate) fn run(args: Args) -> CliResult {
         Command::Run(args) => run::run(&App::new(options)?, args),
         Command::Task(command) => task::task(&App::new(options)?, command),
         Command::Agent(command) => agent::agent(&App::new(options)?, &command),
+        Command::Execution(command) => execution::execution(&App::new(options)?, &command),
         Command::Workflow(command) => workflow::workflow(&App::new(options)?, &command),
         Command::Review(command) => review::review(&App::new(options)?, command),
         Command::Session(command) => session::session(&App::new(options)?, command),

@@ -234,6 +234,8 @@ impl From<Rejection> for CliError {
                      polity.yaml",
                 )
             }
+            Rejection::Disabled { .. } => Self::new("agent_disabled", Exit::Usage, &rejection)
+                .hint("set `enabled: true` in its file"),
             Rejection::KindNotRunnable { .. } => Self::unsupported(&rejection),
             Rejection::Finished { .. } => Self::conflict(&rejection),
             Rejection::AwaitingHuman { task } => {

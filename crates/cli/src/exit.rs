@@ -67,11 +67,13 @@ impl Exit {
         match code {
             ErrorCode::Timeout => Self::TimedOut,
             ErrorCode::LimitIterations
+            | ErrorCode::LimitQueue
             | ErrorCode::LimitRepeats
             | ErrorCode::LimitContext
             | ErrorCode::LimitLoops
             | ErrorCode::Budget => Self::OverLimit,
             ErrorCode::EmptyAnswer
+            | ErrorCode::AgentFailed
             | ErrorCode::InvalidOutput
             | ErrorCode::ModelUnavailable
             | ErrorCode::ModelRejected

@@ -1,5 +1,7 @@
 //! `--record` and `--replay`: the file with the cassette, and who answers then.
 
+mod programs;
+
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -17,6 +19,7 @@ use crate::app::{App, Drivers, environment};
 use crate::args::TapeArgs;
 use crate::error::CliError;
 use crate::view::{count, harmless, note};
+pub(crate) use programs::NotOnTape;
 
 /// The most answers that are listed when a replay did not need them.
 const LEFT_OVER_MAX: usize = 5;
@@ -137,6 +140,7 @@ impl TapeFile {
                 let drivers = Drivers {
                     models: player.clone(),
                     tools: player.clone(),
+                    programs: Arc::new(NotOnTape),
                     servers: None,
                     notifies: false,
                 };
@@ -157,6 +161,7 @@ impl TapeFile {
                 let drivers = Drivers {
                     models: recorder.clone(),
                     tools: recorder.clone(),
+                    programs: Arc::new(NotOnTape),
                     servers: live.servers,
                     notifies: live.notifies,
                 };

@@ -2,6 +2,7 @@
 //! journal: the engine tells it what to do and records what came of it.
 
 pub mod cassette;
+pub mod cli;
 mod environment;
 pub mod http;
 pub mod llm;

@@ -1,7 +1,7 @@
 //! Starting other programs, and ending them to the last of their descendants.
 //!
 //! A program is started through a shim: this same executable, called as
-//! `polity __supervise PARENT -- COMMAND ARGS...`. The shim is a small process of its own that
+//! `polity __supervise PARENT [OPTION VALUE]... -- COMMAND ARGS...`. The shim is a small process of its own that
 //! adopts whatever the program leaves behind, also processes that made a session of their own, and
 //! ends all of them when the program ends, when it is told to, or when Polity is gone, however it
 //! went. What it does is in `supervise`; `child` is the side of the one who starts.
@@ -10,18 +10,23 @@
 
 mod child;
 mod find;
+pub(crate) mod record;
 #[cfg(target_os = "linux")]
 mod supervise;
+pub(crate) mod supervision;
 mod words;
 
 use std::fmt;
 use std::path::PathBuf;
 
 pub use child::{Child, Started};
+pub(crate) use child::{Handle, Pipes};
 pub(crate) use find::find;
 #[cfg(target_os = "linux")]
 pub use supervise::supervise;
+pub use supervision::{Supervision, TreeLimits};
 pub use words::LastWords;
+pub(crate) use words::Tail;
 
 /// The hidden command by which the executable becomes the shim.
 pub const SUPERVISE: &str = "__supervise";

@@ -2,27 +2,18 @@
 //!
 //! A budget belongs to a task: its agent has one, or whoever gave the task said so. Everything that
 //! the task and its sub-agents use counts, and a sub-agent is also held to the budgets of those above
-//! it. A call is begun only while less than the limit is spent. Where several are under way at once,
-//! each is expected to use as much as the largest of its agent so far, or a great deal where there
-//! was none; one that would not fit any more waits for the others. So near the limit calls go one by
-//! one, and it is overshot by a call, unless several at once use far more than any before them.
+//! it. A call is begun only while less than the limit is spent, and only when no other is under way
+//! that counts towards the same budget: no one knows beforehand what a call will use, so this way a
+//! budget is never overshot by more than one call.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polity_model::definition::{Budget, LlmAgent, Price};
+use polity_model::definition::Budget;
 use polity_model::ids::TaskId;
 use polity_model::name::Name;
 use polity_model::usage::{Cost, Usage};
 use tokio::sync::Notify;
-
-use crate::driver::History;
-
-/// How many tokens an agent's model is expected to answer with as long as it has not answered once.
-const OUTPUT_TOKENS_UNKNOWN: u64 = 16_000;
-
-/// How much text is about one token.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// What a decision knows of a task's budgets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,62 +88,8 @@ pub(crate) struct Ledger {
 #[derive(Debug)]
 struct Account {
     purse: Purse,
-    /// The calls that are under way, and what they are expected to use.
-    under_way: u32,
-    expected: Usage,
-    /// The most that one call of each agent has read, written and cost.
-    largest: BTreeMap<Name, Usage>,
-}
-
-impl Account {
-    /// Whether a call may begin besides those that are under way. Alone it always may.
-    fn has_room(&self) -> bool {
-        if self.under_way == 0 {
-            return true;
-        }
-        let mut spent = self.purse.spent;
-        spent += self.expected;
-        Purse { spent, ..self.purse.clone() }.told(|spent, limit| spent >= limit).is_none()
-    }
-
-    /// What a call is taken to use while it is under way.
-    fn reserve(&self, estimate: &Estimate) -> Usage {
-        let Estimate { agent, input_tokens, price } = estimate;
-        let known = self.largest.get(agent);
-        let input_tokens = known.map_or(0, |largest| largest.input_tokens).max(*input_tokens);
-        let output_tokens = known.map_or(OUTPUT_TOKENS_UNKNOWN, |largest| largest.output_tokens);
-        let cost = known.map_or(Cost::ZERO, |largest| largest.cost);
-        let cost = cost.max(price.of(input_tokens, output_tokens));
-        Usage { input_tokens, output_tokens, cost }
-    }
-
-    /// A call was made, and used this.
-    fn settle(&mut self, agent: &Name, used: Usage) {
-        self.purse.spent += used;
-        let largest = self.largest.entry(agent.clone()).or_default();
-        largest.input_tokens = largest.input_tokens.max(used.input_tokens);
-        largest.output_tokens = largest.output_tokens.max(used.output_tokens);
-        largest.cost = largest.cost.max(used.cost);
-    }
-}
-
-/// What is known of a call before it is made.
-#[derive(Debug, Clone)]
-pub(crate) struct Estimate {
-    agent: Name,
-    /// About how much the model is sent.
-    input_tokens: u64,
-    price: Price,
-}
-
-impl Estimate {
-    /// About a call with this conversation.
-    pub(crate) fn of(history: History<'_>, llm: &LlmAgent, price: Price) -> Self {
-        let said: usize = history.iter().map(|message| message.content().len()).sum();
-        let bytes = said + llm.identity.system_prompt.as_str().len();
-        let input_tokens = (bytes / BYTES_PER_TOKEN) as u64;
-        Self { agent: llm.identity.name.clone(), input_tokens, price }
-    }
+    /// Whether a call is under way.
+    is_busy: bool,
 }
 
 /// The budgets that a task is held to: those of the tasks above it, and its own.
@@ -166,9 +103,6 @@ pub(crate) struct Allowance {
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
     allowance: &'a Allowance,
-    agent: Name,
-    /// What the call is expected to use, of each budget.
-    reserved: Vec<Usage>,
 }
 
 impl Ledger {
@@ -181,9 +115,8 @@ impl Ledger {
     /// not know of yet.
     pub(crate) fn open(&self, task: TaskId, purse: Purse) {
         let mut accounts = self.accounts();
-        if accounts.get(&task).is_none_or(|account| account.under_way == 0) {
-            let (expected, largest) = (Usage::default(), BTreeMap::new());
-            accounts.insert(task, Account { purse, under_way: 0, expected, largest });
+        if accounts.get(&task).is_none_or(|account| !account.is_busy) {
+            accounts.insert(task, Account { purse, is_busy: false });
         }
     }
 
@@ -225,55 +158,57 @@ impl Allowance {
         Spending::of(&purses)
     }
 
+    /// Something was used without leave: what it would be was not known before it was over.
+    pub(crate) fn spend(&self, used: Usage) {
+        let mut accounts = self.ledger.accounts();
+        for task in &*self.tasks {
+            if let Some(account) = accounts.get_mut(task) {
+                account.purse.spent += used;
+            }
+        }
+    }
+
     /// Whether the task is held to any budget.
     pub(crate) fn is_limited(&self) -> bool {
         !self.tasks.is_empty()
     }
 
     /// Waits until a call may be made. An error says what is used up.
-    pub(crate) async fn permit(&self, estimate: &Estimate) -> Result<Permit<'_>, String> {
+    pub(crate) async fn permit(&self) -> Result<Permit<'_>, String> {
         loop {
             // Registered before the look, so that a change between the two is not missed.
             let changed = self.ledger.changed.notified();
-            if let Some(permit) = self.begin(estimate)? {
+            if let Some(permit) = self.begin()? {
                 return Ok(permit);
             }
             changed.await;
         }
     }
 
-    /// Leave to make a call, if there is room for one now.
-    fn begin(&self, estimate: &Estimate) -> Result<Option<Permit<'_>>, String> {
+    /// Leave to make a call, if no other is under way.
+    fn begin(&self) -> Result<Option<Permit<'_>>, String> {
         let mut accounts = self.ledger.accounts();
         for account in self.tasks.iter().filter_map(|task| accounts.get(task)) {
             if let Some(over) = account.purse.told(|spent, limit| spent >= limit) {
                 return Err(over);
             }
-            if !account.has_room() {
+            if account.is_busy {
                 return Ok(None);
             }
         }
-        let mut reserved = Vec::with_capacity(self.tasks.len());
         for task in &*self.tasks {
-            let Some(account) = accounts.get_mut(task) else { continue };
-            let expected = account.reserve(estimate);
-            account.under_way += 1;
-            account.expected += expected;
-            reserved.push(expected);
+            if let Some(account) = accounts.get_mut(task) {
+                account.is_busy = true;
+            }
         }
-        Ok(Some(Permit { allowance: self, agent: estimate.agent.clone(), reserved }))
+        Ok(Some(Permit { allowance: self }))
     }
 }
 
 impl Permit<'_> {
     /// The call was made, and used this.
     pub(crate) fn settle(&self, used: Usage) {
-        let mut accounts = self.allowance.ledger.accounts();
-        for task in &*self.allowance.tasks {
-            if let Some(account) = accounts.get_mut(task) {
-                account.settle(&self.agent, used);
-            }
-        }
+        self.allowance.spend(used);
     }
 }
 
@@ -285,10 +220,9 @@ impl Drop for Permit<'_> {
         }
         {
             let mut accounts = allowance.ledger.accounts();
-            for (task, expected) in allowance.tasks.iter().zip(&self.reserved) {
+            for task in &*allowance.tasks {
                 if let Some(account) = accounts.get_mut(task) {
-                    account.under_way = account.under_way.saturating_sub(1);
-                    account.expected -= *expected;
+                    account.is_busy = false;
                 }
             }
         }
@@ -327,54 +261,26 @@ mod tests {
         assert_eq!(Spending::of(&[]), Spending::default());
     }
 
-    fn estimate(agent: &str, input_tokens: u64) -> Estimate {
-        Estimate { agent: agent.parse().unwrap(), input_tokens, price: Price::FREE }
-    }
-
     fn used(input_tokens: u64) -> Usage {
         Usage { input_tokens, ..Usage::default() }
     }
 
-    fn limited_to(tokens: u64) -> (Allowance, TaskId) {
+    #[tokio::test]
+    async fn calls_under_a_budget_go_one_by_one() {
         let task = TaskId::from_random_bytes([1; 16]);
         let ledger = Arc::new(Ledger::default());
-        ledger.open(task, purse(json!({ "max_tokens": tokens }), 0));
-        (Allowance::new(&ledger, task, vec![task]), task)
-    }
-
-    #[tokio::test]
-    async fn near_the_limit_calls_go_one_by_one() {
-        let (allowance, _) = limited_to(80);
-        let editor = estimate("editor", 0);
-        let first = allowance.permit(&editor).await.unwrap();
-        assert!(allowance.begin(&editor).unwrap().is_none(), "no one knows what it will use");
+        ledger.open(task, purse(json!({ "max_tokens": 80 }), 0));
+        let allowance = Allowance::new(&ledger, task, vec![task]);
+        let first = allowance.permit().await.unwrap();
+        assert!(allowance.begin().unwrap().is_none(), "no one knows what it will use");
         first.settle(used(40));
         drop(first);
-        let second = allowance.permit(&editor).await.unwrap();
-        assert!(allowance.begin(&editor).unwrap().is_none(), "40 and another 40 are all there is");
-        drop(second);
-        let third = allowance.permit(&editor).await.unwrap();
-        third.settle(used(60));
-        let refused = allowance.permit(&editor).await.unwrap_err();
+        // One that failed has used nothing.
+        drop(allowance.permit().await.unwrap());
+        let last = allowance.permit().await.unwrap();
+        last.settle(used(60));
+        drop(last);
+        let refused = allowance.permit().await.unwrap_err();
         assert!(refused.contains("100 of 80 tokens"), "{refused}");
-    }
-
-    #[tokio::test]
-    async fn what_is_known_of_an_agents_calls_counts() {
-        let (allowance, task) = limited_to(100_000);
-        let small = allowance.permit(&estimate("editor", 10)).await.unwrap();
-        small.settle(used(100));
-        drop(small);
-        // What the editor uses says nothing about a researcher.
-        let researchers: Vec<_> =
-            (0..9).filter_map(|_| allowance.begin(&estimate("researcher", 0)).unwrap()).collect();
-        assert_eq!(researchers.len(), 7);
-        researchers[0].settle(used(500));
-        drop(researchers);
-        let known: Vec<_> =
-            (0..9).filter_map(|_| allowance.begin(&estimate("researcher", 0)).unwrap()).collect();
-        assert_eq!(known.len(), 9);
-        drop(known);
-        assert_eq!(allowance.ledger.accounts()[&task].expected, Usage::default());
     }
 }

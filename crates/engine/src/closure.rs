@@ -130,6 +130,14 @@ impl Assignee {
         }
     }
 
+    /// The agent, if one does the task.
+    pub fn agent(&self) -> Option<&AgentDefinition> {
+        match self {
+            Self::Agent(closure) => Some(&closure.agent),
+            Self::Workflow(_) => None,
+        }
+    }
+
     /// The agent's model, if it is an agent that has one.
     pub fn llm(&self) -> Option<&LlmAgent> {
         match self {

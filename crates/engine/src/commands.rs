@@ -3,15 +3,19 @@
 mod acting;
 mod answer_node;
 mod answer_review;
+mod answer_run;
 mod asked_tools;
+mod begin_run;
 mod cancel_task;
 mod claim_task;
 mod create_task;
 mod expire_review;
 mod outlook;
 mod output;
+mod programs;
 mod record_answer;
 mod record_failure;
+mod record_run;
 mod record_session_wait;
 mod record_tool_failure;
 mod record_tool_reply;
@@ -26,6 +30,7 @@ mod testing;
 mod walking;
 
 pub use answer_review::AnswerReview;
+pub use begin_run::{BeginRun, PlaceWait};
 pub use cancel_task::{CancelTask, Canceller};
 pub use claim_task::ClaimTask;
 pub use create_task::{CreateTask, NewTask, Origin};
@@ -35,6 +40,7 @@ pub use output::OUTPUT_CORRECTIONS_MAX;
 pub(crate) use record_answer::charged;
 pub use record_answer::{FRUITLESS_TURNS_MAX, REPEATED_TURNS_MAX, RecordAnswer, TURN_CALLS_MAX};
 pub use record_failure::{FailureCause, RecordFailure};
+pub use record_run::{RecordFoundRun, RecordProcess, RecordRun};
 pub use record_session_wait::{RecordSessionWait, ReopenSession};
 pub use record_tool_failure::RecordToolFailure;
 pub use record_tool_reply::RecordToolReply;
@@ -72,9 +78,29 @@ fn end_execution(state: &TaskState, how: ExecutionChange) -> Vec<Event> {
         ExecutionState::Running => [moved(id, how)].into_iter().chain(put_in_order).collect(),
         // Between two tries the attempt has failed already.
         ExecutionState::Failed => put_in_order.into(),
-        // An execution starts and runs, and ends and is put in order, within one commit each.
+        // A program that is being started has not begun its work: its start fails.
+        ExecutionState::Starting => {
+            let fail = match how {
+                fail @ ExecutionChange::Fail { .. } => fail,
+                ExecutionChange::Queue { .. }
+                | ExecutionChange::Start { .. }
+                | ExecutionChange::Run { .. }
+                | ExecutionChange::Report { .. }
+                | ExecutionChange::Complete
+                | ExecutionChange::Retry
+                | ExecutionChange::TimeOut
+                | ExecutionChange::Cancel
+                | ExecutionChange::CleanUp
+                | ExecutionChange::Finish => {
+                    let message = "ended before it had begun".to_owned();
+                    let failure = Failure { category: ErrorCategory::SystemError, message };
+                    ExecutionChange::Fail { failure, retry_at: None }
+                }
+            };
+            [moved(id, fail)].into_iter().chain(put_in_order).collect()
+        }
+        // An execution ends and is put in order within one commit.
         ExecutionState::Idle
-        | ExecutionState::Starting
         | ExecutionState::Completed
         | ExecutionState::Timeout
         | ExecutionState::Cancelled

@@ -17,9 +17,9 @@ use polity_model::state::InvalidUpdate;
 
 use crate::budget::Spending;
 use crate::commands::{
-    Advance, AnswerReview, CancelTask, ClaimTask, ExpireReview, RecordAnswer, RecordFailure,
-    RecordSessionWait, RecordToolFailure, RecordToolReply, ReleaseTask, ReopenSession, ResumeTask,
-    RetryExecution, RetryTool, StartTask,
+    Advance, AnswerReview, BeginRun, CancelTask, ClaimTask, ExpireReview, RecordAnswer,
+    RecordFailure, RecordFoundRun, RecordProcess, RecordRun, RecordSessionWait, RecordToolFailure,
+    RecordToolReply, ReleaseTask, ReopenSession, ResumeTask, RetryExecution, RetryTool, StartTask,
 };
 use crate::driver::Toolbox;
 use crate::entropy::Entropy;
@@ -38,6 +38,17 @@ pub struct Given {
     pub limits: Limits,
     /// Whether what the task may spend is used up.
     pub spending: Spending,
+    /// The place that the task's program takes up, where a program does the task.
+    pub place: GivenPlace,
+}
+
+/// The place that a task's program takes up.
+#[derive(Debug, Clone, Default)]
+pub struct GivenPlace {
+    /// The pool of places.
+    pub pool: Arc<str>,
+    /// Whether one of them is held for the task.
+    pub is_held: bool,
 }
 
 /// What is asked of a task. Each has a file of its own under `commands/`.
@@ -57,6 +68,14 @@ pub enum Command {
     RecordFailure(RecordFailure),
     /// The time of the model's next try has come.
     RetryExecution(RetryExecution),
+    /// The wait for a place among those that may run at once is over.
+    BeginRun(BeginRun),
+    /// The program's process runs.
+    RecordProcess(RecordProcess),
+    /// The program is over.
+    RecordRun(RecordRun),
+    /// What is known of a run whose owner is gone.
+    RecordFoundRun(RecordFoundRun),
     /// A tool has answered.
     RecordToolReply(RecordToolReply),
     /// A tool has not answered.
@@ -91,8 +110,14 @@ pub struct Decision {
 pub enum Effect {
     /// Send the conversation to the model.
     CallModel,
-    /// Come back at this time, and call the model again.
+    /// Come back at this time, and call the model again, or run the program again.
     WaitUntil(Timestamp),
+    /// Wait for a place among those that may run at once.
+    WaitForPlace,
+    /// Run the program.
+    RunProgram,
+    /// Look for what became of a run whose owner is gone.
+    LookForRun,
     /// Make one of the calls of the turn.
     CallTool {
         /// The call.
@@ -136,7 +161,13 @@ impl Effect {
             | Self::OpenSession { call_id, .. }
             | Self::WatchSession { call_id }
             | Self::WaitForTool { call_id, .. } => Some(*call_id),
-            Self::CallModel | Self::WaitUntil(_) | Self::Abandon { .. } | Self::Advance => None,
+            Self::CallModel
+            | Self::WaitUntil(_)
+            | Self::WaitForPlace
+            | Self::RunProgram
+            | Self::LookForRun
+            | Self::Abandon { .. }
+            | Self::Advance => None,
         }
     }
 }
@@ -166,6 +197,12 @@ pub enum Rejection {
         chain: Vec<Name>,
         /// How many steps there may be.
         limit: u32,
+    },
+    /// The agent takes no work.
+    #[error("agent \"{agent}\" is disabled")]
+    Disabled {
+        /// The agent.
+        agent: Name,
     },
     /// No driver in this program performs that kind of agent.
     #[error("agent \"{agent}\" is of kind {kind}, which this version cannot run yet")]
@@ -310,6 +347,10 @@ pub fn decide(
         Command::RecordAnswer(command) => command.decide(state, given),
         Command::RecordFailure(command) => command.decide(state, given),
         Command::RetryExecution(command) => command.decide(state, given),
+        Command::BeginRun(command) => command.decide(state, given),
+        Command::RecordProcess(command) => command.decide(state),
+        Command::RecordRun(command) => command.decide(state, given),
+        Command::RecordFoundRun(command) => command.decide(state, given),
         Command::RecordToolReply(command) => command.decide(state, given),
         Command::RecordToolFailure(command) => command.decide(state, given),
         Command::RetryTool(command) => command.decide(state, given),

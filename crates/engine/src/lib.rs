@@ -13,6 +13,7 @@ pub mod comparison;
 pub mod decide;
 pub mod driver;
 pub mod entropy;
+mod private;
 pub mod retention;
 mod retry;
 pub mod runtime;

@@ -20,13 +20,14 @@ mod worker;
 
 use std::sync::Arc;
 
-use polity_model::definition::Limits;
+use polity_model::definition::{AgentKind, Limits};
 use polity_model::event::{Event, Recorded, Sequence, StreamId};
 use polity_model::ids::{CheckpointId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::Verdict;
-use polity_store::{Commit, CommitError, PinnedDefinition, Store, StoreError};
-use tokio::sync::{broadcast, oneshot};
+use polity_store::{Commit, CommitError, Store, StoreError};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, broadcast, oneshot};
 
 pub use fork::ForkError;
 pub use load::{Beginning, Loaded, load};
@@ -35,10 +36,11 @@ pub use steer::{Owners, Steered, cancel, orphans, resumed_with, top_of};
 use crate::budget::{Ledger, Spending};
 use crate::clock::Clock;
 use crate::closure::{Assignee, ClosureError};
-use crate::commands::{AnswerReview, ClaimTask, CreateTask, ExpireReview, Origin};
-use crate::decide::{Command, Given, Rejection, decide};
-use crate::driver::{Models, NotReady, Place, Toolbox, Tools};
+use crate::commands::{AnswerReview, ClaimTask, CreateTask, ExpireReview, NewTask, Origin};
+use crate::decide::{Command, Given, GivenPlace, Rejection, decide};
+use crate::driver::{Models, NotReady, Place, Programs, RunOverrides, Toolbox, Tools};
 use crate::entropy::{Entropy, EntropySource};
+use crate::private::Private;
 use crate::state::{BrokenJournal, TaskState};
 use desk::Desk;
 use session::sub_agent_tools;
@@ -57,6 +59,8 @@ pub struct Parts {
     pub models: Arc<dyn Models>,
     /// Who calls tools.
     pub tools: Arc<dyn Tools>,
+    /// Who runs programs.
+    pub programs: Arc<dyn Programs>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The source of randomness.
@@ -79,6 +83,8 @@ struct Shared {
     desk: Desk,
     live: broadcast::Sender<Live>,
     ledger: Arc<Ledger>,
+    /// Told whenever a program makes room for another.
+    room: Notify,
 }
 
 /// What subscribers are told.
@@ -175,14 +181,15 @@ impl Runtime {
         let (live, _) = broadcast::channel(LIVE_EVENTS_MAX);
         let desk = Desk::new(parts.limits.concurrent_tasks);
         let from = parts.store.last_position()?;
-        let shared = Arc::new(Shared { parts, desk, live, ledger: Arc::default() });
+        let shared =
+            Arc::new(Shared { parts, desk, live, ledger: Arc::default(), room: Notify::new() });
         tokio::spawn(watch::watch(Arc::downgrade(&shared), from));
         Ok(Self { shared })
     }
 
     /// Creates a task. It is durable, and in the queue, when this returns.
     pub async fn create(&self, create: CreateTask) -> Result<TaskHandle, EngineError> {
-        self.shared.ready(&create.assignee)?;
+        self.shared.ready_with(&create.assignee, &create.overrides)?;
         self.shared.check_prices(&create)?;
         let shared = Arc::clone(&self.shared);
         // On a task of its own: whoever asked may stop listening, but what is written is also run.
@@ -288,15 +295,24 @@ impl Drop for Runtime {
 }
 
 impl Shared {
-    /// Whether the agent, and all that it may hand work to, could be run.
     fn ready(&self, assignee: &Assignee) -> Result<(), NotReady> {
+        self.ready_with(assignee, &RunOverrides::default())
+    }
+
+    /// Whether the agent, and all that it may hand work to, could be run.
+    fn ready_with(&self, assignee: &Assignee, overrides: &RunOverrides) -> Result<(), NotReady> {
         if let Assignee::Workflow(flow) = assignee {
             self.parts.tools.ready(&flow.all_tools())?;
         }
         for closure in assignee.everyone() {
-            self.parts.models.ready(&closure)?;
-            if let Some(llm) = closure.llm() {
-                self.parts.tools.ready(&llm.tools)?;
+            match &closure.agent.kind {
+                AgentKind::Llm(llm) => {
+                    self.parts.models.ready(&closure)?;
+                    self.parts.tools.ready(&llm.tools)?;
+                }
+                AgentKind::Cli(_) => self.parts.programs.ready(&closure.agent, overrides)?,
+                // They are refused when a task is created.
+                AgentKind::Remote(_) => {}
             }
         }
         Ok(())
@@ -336,21 +352,61 @@ impl Shared {
     fn given(&self, toolbox: &Arc<Toolbox>, spending: Spending) -> Given {
         let entropy = Entropy::from_seed(self.parts.entropy.seed());
         let (now, limits) = (self.parts.clock.now(), self.parts.limits);
-        Given { now, entropy, toolbox: Arc::clone(toolbox), limits, spending }
+        let (toolbox, place) = (Arc::clone(toolbox), GivenPlace::default());
+        Given { now, entropy, toolbox, limits, spending, place }
+    }
+
+    /// Puts what must not be seen aside: from here on the task shows what is left.
+    fn put_aside(&self, create: &mut CreateTask) -> Option<String> {
+        let Assignee::Agent(closure) = &create.assignee else { return None };
+        match closure.agent.kind {
+            AgentKind::Cli(_) => {}
+            AgentKind::Llm(_) | AgentKind::Remote(_) => return None,
+        }
+        let overrides = &create.overrides;
+        let given = json!({"input": create.description, "parameters": create.parameters});
+        let mut masked = self.parts.programs.masked(&closure.agent, overrides, given);
+        let (Value::String(description), Value::Object(parameters)) =
+            (masked["input"].take(), masked["parameters"].take())
+        else {
+            return None;
+        };
+        let is_plain = description == create.description && parameters == create.parameters;
+        if is_plain && overrides.envs.is_empty() {
+            return None;
+        }
+        let private = Private {
+            description: std::mem::replace(&mut create.description, description),
+            parameters: std::mem::replace(&mut create.parameters, parameters),
+            envs: create.overrides.envs.clone(),
+        };
+        serde_json::to_string(&private).ok()
     }
 
     /// Makes a task durable.
     async fn create(&self, create: CreateTask) -> Result<Loaded, EngineError> {
         let mut given = self.given(&Arc::default(), Spending::default());
+        let mut create = create;
+        let private = self.put_aside(&mut create);
+        if let Assignee::Agent(closure) = &create.assignee
+            && let AgentKind::Cli(_) = closure.agent.kind
+        {
+            let (programs, agent) = (&self.parts.programs, &closure.agent);
+            let folder = programs.folder(agent, &create.overrides);
+            create.overrides.working_directory = Some(folder);
+            given.place.pool = programs.pool(agent, &create.overrides).into();
+        }
         let assignee = create.assignee.clone();
         let is_fork = matches!(create.origin, Origin::Fork { .. });
-        let new = create.decide(self.parts.instance, &self.parts.limits, &mut given)?;
-        let written = self.write_first(new.id, &given, new.events, new.definitions).await?;
+        let (instance, limits) = (self.parts.instance, &self.parts.limits);
+        let new = create.decide(instance, limits, &mut given, private.is_some())?;
+        let id = new.id;
+        let written = self.write_first(&given, new, private).await?;
         if is_fork {
-            return load(&self.parts.store, new.id).await;
+            return load(&self.parts.store, id).await;
         }
         let state = TaskState::load(&assignee, written)
-            .map_err(|broken| EngineError::broken(new.id, &broken))?;
+            .map_err(|broken| EngineError::broken(id, &broken))?;
         Ok(Loaded { assignee, state })
     }
 
@@ -361,7 +417,9 @@ impl Shared {
         self.refuse_stray(&loaded.state).await?;
         if !loaded.state.status().is_final() && !loaded.state.cancel_requested() {
             // A task that could not go on is left as it is, for someone who can.
-            self.ready(&loaded.assignee)?;
+            let working_directory = loaded.state.task().order().working_directory.clone();
+            let overrides = RunOverrides { working_directory, ..RunOverrides::default() };
+            self.ready_with(&loaded.assignee, &overrides)?;
         }
         self.expire(&mut loaded.state).await?;
         for _ in 0..CONFLICTS_MAX {
@@ -407,11 +465,11 @@ impl Shared {
 
     async fn write_first(
         &self,
-        id: TaskId,
         given: &Given,
-        events: Vec<Event>,
-        definitions: Vec<PinnedDefinition>,
+        new: NewTask,
+        private: Option<String>,
     ) -> Result<Vec<Recorded>, EngineError> {
+        let NewTask { id, events, definitions } = new;
         let commit = Commit {
             stream: StreamId::Task(id),
             expected_sequence: Sequence::default(),
@@ -419,6 +477,7 @@ impl Shared {
             at: given.now,
             events,
             definitions,
+            private,
         };
         Ok(self.commit(commit).await?)
     }
@@ -442,6 +501,7 @@ impl Shared {
             at: given.now,
             events,
             definitions: Vec::new(),
+            private: None,
         };
         for recorded in self.commit(commit).await? {
             state.apply(recorded).map_err(|broken| EngineError::broken(state.id(), &broken))?;

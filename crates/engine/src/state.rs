@@ -277,9 +277,15 @@ impl TaskState {
         change: &ExecutionChange,
         at: Timestamp,
     ) -> Result<(), BrokenJournal> {
-        if let ExecutionChange::Start { agent, max_retries } = change {
+        if let ExecutionChange::Start { agent, max_retries }
+        | ExecutionChange::Queue { agent, max_retries, .. } = change
+            && self.execution.as_ref().is_none_or(|known| known.id != id)
+        {
             let (agent, task) = (agent.clone(), self.id());
             self.execution = Some(AgentExecution::new(id, agent, task, *max_retries));
+        }
+        if self.is_program() {
+            self.program_changed(change)?;
         }
         let execution = self.execution.as_mut().ok_or(BrokenJournal::NoExecution)?;
         execution.apply(change, at)?;
@@ -287,6 +293,35 @@ impl TaskState {
             self.loop_on(LoopEvent::BackOff)?;
             self.retry_at = Some(*until);
             self.call_retries += 1;
+        }
+        Ok(())
+    }
+
+    /// A program acts for as long as it is run.
+    fn program_changed(&mut self, change: &ExecutionChange) -> Result<(), BrokenJournal> {
+        match change {
+            ExecutionChange::Start { .. } | ExecutionChange::Retry => {
+                self.retry_at = None;
+                // After a person has decided, it acts already.
+                if self.doing != LoopState::Acting {
+                    self.loop_on(LoopEvent::Act)?;
+                }
+            }
+            ExecutionChange::Fail { retry_at: Some(_), .. } => self.loop_on(LoopEvent::Fail)?,
+            ExecutionChange::Report { usage, .. } => {
+                self.task.add_usage(*usage)?;
+                if let Work::Agent(context) = &mut self.work {
+                    context.charge(*usage);
+                }
+            }
+            ExecutionChange::Queue { .. }
+            | ExecutionChange::Run { .. }
+            | ExecutionChange::Complete
+            | ExecutionChange::Fail { retry_at: None, .. }
+            | ExecutionChange::TimeOut
+            | ExecutionChange::Cancel
+            | ExecutionChange::CleanUp
+            | ExecutionChange::Finish => {}
         }
         Ok(())
     }
@@ -325,6 +360,9 @@ impl TaskState {
         self.task.advance(TaskTransition::Resume, at)?;
         if let Some(call_id) = review.subject.call_id() {
             return self.calls.decided(call_id, verdict);
+        }
+        if let ReviewSubject::RunDoubt { .. } = review.subject {
+            return Ok(());
         }
         let walk = self.walk_mut()?;
         walk.tell(verdict.action(), message, updates, at)?;

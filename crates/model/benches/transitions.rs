@@ -47,6 +47,8 @@ fn task() -> TaskExecution {
         parent_task_id: None,
         budget: None,
         forked_from: None,
+        working_directory: None,
+        has_private: false,
         created_at: Timestamp::UNIX_EPOCH,
     }))
 }

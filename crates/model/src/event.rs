@@ -13,6 +13,7 @@ use crate::ids::{CheckpointId, ExecutionId, InstanceId, SessionId, TaskId, ToolC
 use crate::message::{Message, ToolCall};
 use crate::name::Name;
 use crate::review::{ReviewSubject, Verdict};
+use crate::run::RunReport;
 use crate::state::StateUpdates;
 use crate::usage::Usage;
 
@@ -251,6 +252,15 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "on", rename_all = "snake_case")]
 pub enum ExecutionChange {
+    /// It waits for a place among those that may run at once.
+    Queue {
+        /// The agent that will run.
+        agent: Name,
+        /// How many retries it has.
+        max_retries: u32,
+        /// The pool of which it takes up a place.
+        pool: String,
+    },
     /// It left idle and gets what it needs.
     Start {
         /// The agent that runs.
@@ -259,7 +269,18 @@ pub enum ExecutionChange {
         max_retries: u32,
     },
     /// Its work began.
-    Run,
+    Run {
+        /// The process, where it is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process_id: Option<u32>,
+    },
+    /// What one run of a program came to.
+    Report {
+        /// What it came to.
+        report: Box<RunReport>,
+        /// What the program says it used of a model.
+        usage: Usage,
+    },
     /// Its work succeeded.
     Complete,
     /// Its start or its work failed.
@@ -280,6 +301,11 @@ pub enum ExecutionChange {
     CleanUp,
     /// All is in order; it is over.
     Finish,
+}
+
+impl ExecutionChange {
+    /// Its work began, and no process with it.
+    pub const RUN: Self = Self::Run { process_id: None };
 }
 
 /// What happened to a tool call; each is one transition of its state machine.
@@ -407,6 +433,12 @@ pub struct TaskCreated {
     /// Where in another task this one began, if it is a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkPoint>,
+    /// Where the program runs, where whoever gave the task said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<String>,
+    /// Whether what was given has secrets in it. They are not in the journal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_private: bool,
 }
 
 /// A point of another task's history. What happened there up to it is a fork's history too.

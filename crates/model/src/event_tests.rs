@@ -1,4 +1,5 @@
 use super::*;
+use crate::run::{Exit, KeptOutput, ResourceUsage, RunReport};
 
 use crate::failure::ErrorCategory;
 use crate::usage::Cost;
@@ -22,6 +23,8 @@ fn created() -> Event {
             sequence: Sequence(8),
             checkpoint: 2,
         }),
+        working_directory: Some("/work".into()),
+        has_private: true,
     })
 }
 
@@ -50,7 +53,30 @@ fn one_of_each() -> Vec<Event> {
         },
         Event::TaskCancelled,
         change(ExecutionChange::Start { agent: "greeter".parse().unwrap(), max_retries: 3 }),
-        change(ExecutionChange::Run),
+        change(ExecutionChange::Queue {
+            agent: "coder".parse().unwrap(),
+            max_retries: 3,
+            pool: "folder /work".into(),
+        }),
+        change(ExecutionChange::RUN),
+        change(ExecutionChange::Run { process_id: Some(7) }),
+        change(ExecutionChange::Report {
+            report: Box::new(RunReport {
+                process_id: Some(7),
+                exit: Some(Exit::Signal(9)),
+                duration_ms: 5,
+                resource_usage: ResourceUsage { cpu_time_ms: 3, ..ResourceUsage::default() },
+                output: KeptOutput {
+                    folder: "output/1/0".into(),
+                    stdout_bytes: 4,
+                    stderr_bytes: 2,
+                    is_cut: true,
+                },
+                session_id: Some("s1".into()),
+                last_words: "no".into(),
+            }),
+            usage: Usage::default(),
+        }),
         change(ExecutionChange::Complete),
         change(ExecutionChange::Fail { failure: failure.clone(), retry_at: Some(timestamp) }),
         change(ExecutionChange::Retry),

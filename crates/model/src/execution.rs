@@ -1,5 +1,7 @@
 //! Executions: one attempt to run one agent for a task, with its retries.
 
+pub mod view;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +11,7 @@ use crate::ids::{ExecutionId, TaskId};
 use crate::machine::execution::{ExecutionState, ExecutionTransition};
 use crate::machine::{IllegalTransition, Machine};
 use crate::name::Name;
+use crate::run::RunReport;
 
 /// One change of an execution's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +52,28 @@ pub struct AgentExecution {
     pub max_retries: u32,
     /// Every change of state, oldest first.
     pub state_transitions: Vec<StateTransition>,
+    /// The pool of which it takes up a place, where it is a program's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// The process that runs, or ran last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_id: Option<u32>,
+    /// What each run of the program came to, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<Run>,
+}
+
+/// One run of a program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What it came to.
+    #[serde(flatten)]
+    pub report: RunReport,
+    /// When it was over.
+    pub ended_at: Timestamp,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
 }
 
 /// Why an execution is not tried again.
@@ -81,6 +106,9 @@ impl AgentExecution {
             retry_count: 0,
             max_retries,
             state_transitions: Vec::new(),
+            pool: None,
+            process_id: None,
+            runs: Vec::new(),
         }
     }
 
@@ -117,6 +145,10 @@ impl AgentExecution {
         at: Timestamp,
     ) -> Result<(), IllegalTransition<ExecutionState>> {
         self.advance(ExecutionTransition::Fail, at)?;
+        // Its report came just before.
+        if let Some(run) = self.runs.last_mut().filter(|run| run.failure.is_none()) {
+            run.failure = Some(failure.clone());
+        }
         self.failure = Some(failure);
         Ok(())
     }
@@ -148,8 +180,24 @@ impl AgentExecution {
         let on = match change {
             ExecutionChange::Fail { failure, .. } => return Ok(self.fail(failure.clone(), at)?),
             ExecutionChange::Retry => return self.retry(at),
+            ExecutionChange::Queue { pool, .. } => {
+                self.pool = Some(pool.clone());
+                return Ok(());
+            }
+            ExecutionChange::Report { report, .. } => {
+                self.process_id = report.process_id.or(self.process_id);
+                self.runs.push(Run {
+                    report: RunReport::clone(report),
+                    ended_at: at,
+                    failure: None,
+                });
+                return Ok(());
+            }
+            ExecutionChange::Run { process_id } => {
+                self.process_id = process_id.or(self.process_id);
+                On::Run
+            }
             ExecutionChange::Start { .. } => On::Start,
-            ExecutionChange::Run => On::Run,
             ExecutionChange::Complete => On::Complete,
             ExecutionChange::TimeOut => On::TimeOut,
             ExecutionChange::Cancel => On::Cancel,
@@ -157,6 +205,11 @@ impl AgentExecution {
             ExecutionChange::Finish => On::Finish,
         };
         Ok(self.advance(on, at)?)
+    }
+
+    /// Whether it came to its end, and all is in order.
+    pub fn is_over(&self) -> bool {
+        self.state == ExecutionState::Idle && !self.state_transitions.is_empty()
     }
 
     /// Whether the execution has begun and its work has not ended.

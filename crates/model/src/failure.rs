@@ -55,6 +55,11 @@ pub enum ErrorCode {
     EmptyAnswer,
     /// The model's answers did not fit the agent's `output_schema`, however often it was told.
     InvalidOutput,
+    /// The program failed, for a reason that would come again, or more often than it is tried.
+    AgentFailed,
+    /// More runs of the agent waited than its `queue_limit`, or this one for longer than its
+    /// `queue_timeout_seconds`.
+    LimitQueue,
     /// The model could not be reached, or was overloaded, until the retries ran out.
     ModelUnavailable,
     /// The model refused the request; the same request would be refused again.
@@ -88,6 +93,8 @@ impl ErrorCode {
             Self::Budget => "budget",
             Self::EmptyAnswer => "empty_answer",
             Self::InvalidOutput => "invalid_output",
+            Self::AgentFailed => "agent_failed",
+            Self::LimitQueue => "limit_queue",
             Self::ModelUnavailable => "model_unavailable",
             Self::ModelRejected => "model_rejected",
             Self::ToolsUnavailable => "tools_unavailable",

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::definition::ReviewAction;
-use crate::ids::{CheckpointId, TaskId, ToolCallId};
+use crate::ids::{CheckpointId, ExecutionId, TaskId, ToolCallId};
 use crate::name::Name;
 
 /// What a person is to decide about.
@@ -23,6 +23,11 @@ pub enum ReviewSubject {
     Doubt {
         /// The call.
         call_id: ToolCallId,
+    },
+    /// What to do about a program that was running when the process ended.
+    RunDoubt {
+        /// The execution.
+        execution_id: ExecutionId,
     },
     /// What a human node of a workflow asks.
     Node {
@@ -41,14 +46,14 @@ impl ReviewSubject {
     pub fn call_id(&self) -> Option<ToolCallId> {
         match self {
             Self::Approval { call_id } | Self::Doubt { call_id } => Some(*call_id),
-            Self::Node { .. } | Self::Checkpoint { .. } => None,
+            Self::RunDoubt { .. } | Self::Node { .. } | Self::Checkpoint { .. } => None,
         }
     }
 
     /// The node that it is about, if it is about one.
     pub fn node(&self) -> Option<&Name> {
         match self {
-            Self::Approval { .. } | Self::Doubt { .. } => None,
+            Self::Approval { .. } | Self::Doubt { .. } | Self::RunDoubt { .. } => None,
             Self::Node { node } | Self::Checkpoint { node } => Some(node),
         }
     }
@@ -68,9 +73,9 @@ pub enum Verdict {
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         arguments: Map<String, Value>,
     },
-    /// The call in doubt is made again.
+    /// The call in doubt is made again, or the program run again.
     Retry,
-    /// The call in doubt is not made again; this is its result.
+    /// The call in doubt is not made again, nor the program run; this is its result.
     SkipWith {
         /// The result.
         result: String,

@@ -79,3 +79,13 @@ pub struct RunReport {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_words: String,
 }
+
+impl fmt::Display for RunReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(exit) = self.exit else { return f.write_str("not started") };
+        let seconds = |ms: u64| std::time::Duration::from_millis(ms).as_secs_f64();
+        let used = &self.resource_usage;
+        write!(f, "{exit} after {:.1} s", seconds(self.duration_ms))?;
+        write!(f, ", {:.1} s of CPU, {} MB", seconds(used.cpu_time_ms), used.peak_memory_mb)
+    }
+}

@@ -36,6 +36,10 @@ pub struct TaskOrder {
     pub budget: Option<Budget>,
     /// Where in another task it began, if it is a fork.
     pub forked_from: Option<ForkedFrom>,
+    /// Where the program runs, where whoever gave the task said so.
+    pub working_directory: Option<String>,
+    /// Whether what was given has secrets in it, which the journal does not have.
+    pub has_private: bool,
     /// When it was created.
     pub created_at: Timestamp,
 }
@@ -53,6 +57,8 @@ impl TaskOrder {
             parent_task_id: created.parent_task_id,
             budget: created.budget,
             forked_from: created.forked_from.map(ForkedFrom::from),
+            working_directory: created.working_directory,
+            has_private: created.has_private,
             created_at,
         }
     }
@@ -296,6 +302,8 @@ mod tests {
             parent_task_id: None,
             budget: None,
             forked_from: None,
+            working_directory: None,
+            has_private: false,
             created_at: at(0),
         }))
     }

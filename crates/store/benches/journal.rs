@@ -105,7 +105,7 @@ fn start(store: &dyn Store, number: u64) {
         claimed(instance_id(1), 1),
         Event::TaskStarted,
         execution_started(execution),
-        changed(execution, ExecutionChange::Run),
+        changed(execution, ExecutionChange::RUN),
         Event::ModelCalled { iteration: 1 },
     ];
     store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
@@ -124,7 +124,7 @@ fn traces(folder: &Path, others: u64) {
                     claimed(instance_id(1), 1),
                     Event::TaskStarted,
                     execution_started(execution),
-                    changed(execution, ExecutionChange::Run),
+                    changed(execution, ExecutionChange::RUN),
                     Event::ModelCalled { iteration: 1 },
                 ];
                 events.extend(ended_well(execution, "done"));

@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use polity_model::definition::Digest;
 use polity_model::event::{Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
-use polity_model::ids::TaskId;
+use polity_model::ids::{ExecutionId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 use polity_model::task::Task;
@@ -61,6 +61,28 @@ pub struct TaskFilter {
     pub overdue_at: Option<Timestamp>,
     /// At most this many.
     pub limit: Option<u32>,
+}
+
+/// Which executions to list. Newest first.
+#[derive(Debug, Clone, Default)]
+pub struct ExecutionFilter {
+    /// Only those of this agent.
+    pub agent: Option<String>,
+    /// Only those that wait for a place, or have begun and are not over.
+    pub open_only: bool,
+    /// Only those that take up, or wait for, a place of this pool.
+    pub pool: Option<String>,
+    /// At most this many.
+    pub limit: Option<u32>,
+}
+
+/// An execution, and whose task it belongs to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExecutionRow {
+    /// The process that its task belongs to.
+    pub owner: Option<InstanceId>,
+    /// The execution.
+    pub execution: AgentExecution,
 }
 
 /// A task with all that are parts of it, summed up.
@@ -124,6 +146,22 @@ pub trait Store: Send + Sync {
 
     /// A task and its sub-agents, and theirs in turn, summed up.
     fn tree(&self, task: TaskId) -> Result<Tree, StoreError>;
+
+    /// An execution.
+    fn execution(&self, id: ExecutionId) -> Result<Option<AgentExecution>, StoreError>;
+
+    /// Executions of any task, newest first.
+    fn execution_rows(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, StoreError>;
+
+    /// The ids of executions that begin with a text, at most `limit` of them.
+    fn execution_ids_by_prefix(
+        &self,
+        prefix: &str,
+        limit: u32,
+    ) -> Result<Vec<ExecutionId>, StoreError>;
+
+    /// What must not be seen in the journal of a task; nothing once it has ended.
+    fn private(&self, task: TaskId) -> Result<Option<String>, StoreError>;
 
     /// The executions of a task, oldest first.
     fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError>;

@@ -19,7 +19,7 @@ use crate::commit::{Commit, CommitError, CommitTicket, Committed, PinnedDefiniti
 use crate::import::{Import, ImportError};
 use crate::projection::{Changes, CheckpointRow, SpendingRow, TaskRow, day_of, into_message};
 use crate::removal::{Removal, kept};
-use crate::{Header, Store, StoreError, TaskFilter, Tree};
+use crate::{ExecutionFilter, ExecutionRow, Header, Store, StoreError, TaskFilter, Tree};
 
 /// A journal that lives as long as the process.
 #[derive(Debug, Default)]
@@ -38,6 +38,10 @@ struct Tables {
     messages: BTreeMap<TaskId, BTreeMap<u32, Position>>,
     checkpoints: BTreeMap<TaskId, Vec<CheckpointRow>>,
     executions: BTreeMap<ExecutionId, AgentExecution>,
+    /// The oldest first.
+    executions_by_age: Vec<ExecutionId>,
+    /// Until a task ends.
+    private: BTreeMap<TaskId, String>,
     execution_order: BTreeMap<TaskId, Vec<ExecutionId>>,
     definitions: BTreeMap<Digest, String>,
     pins: BTreeMap<TaskId, Vec<Digest>>,
@@ -58,7 +62,8 @@ impl MemoryStore {
 
 impl Tables {
     fn commit(&mut self, commit: Commit) -> Result<Committed, CommitError> {
-        let Commit { stream, expected_sequence, owner_epoch, at, events, definitions } = commit;
+        let Commit { stream, expected_sequence, owner_epoch, at, events, definitions, private } =
+            commit;
         if events.is_empty() {
             return Err(CommitError::Illegal { reason: "a commit needs an event".into() });
         }
@@ -91,6 +96,9 @@ impl Tables {
             if actual != expected {
                 return Err(CommitError::Fenced { expected, actual });
             }
+        }
+        if let (StreamId::Task(task), Some(text)) = (&stream, private) {
+            self.private.insert(*task, text);
         }
         self.keep(changes, at);
         let last_sequence = expected_sequence.plus(recorded.len());
@@ -165,12 +173,14 @@ impl Tables {
                 self.journal.remove(&position);
             }
             self.pins.remove(&task);
+            self.private.remove(&task);
             self.messages.remove(&task);
             self.checkpoints.remove(&task);
             let of_task = self.execution_order.remove(&task).unwrap_or_default();
             for id in &of_task {
                 self.executions.remove(id);
             }
+            self.executions_by_age.retain(|id| !of_task.contains(id));
             executions.extend(of_task);
             tasks.push(task);
         }
@@ -195,7 +205,11 @@ impl Tables {
         for execution in changes.executions {
             if self.executions.insert(execution.id, execution.clone()).is_none() {
                 self.execution_order.entry(task).or_default().push(execution.id);
+                self.executions_by_age.push(execution.id);
             }
+        }
+        if row.status.is_final() {
+            self.private.remove(&task);
         }
         self.tasks.insert(task, row);
     }
@@ -310,6 +324,40 @@ impl Store for MemoryStore {
 
     fn tree(&self, task: TaskId) -> Result<Tree, StoreError> {
         Ok(self.tables().tree(task))
+    }
+
+    fn execution(&self, id: ExecutionId) -> Result<Option<AgentExecution>, StoreError> {
+        Ok(self.tables().executions.get(&id).cloned())
+    }
+
+    fn execution_rows(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, StoreError> {
+        let tables = self.tables();
+        let all = tables.executions_by_age.iter().rev();
+        let rows = all.filter_map(|id| {
+            let execution = tables.executions.get(id)?;
+            let task = tables.tasks.get(&execution.task_id)?;
+            let is_open = !execution.is_over() && !task.status.is_final();
+            let is_meant = (!filter.open_only || is_open)
+                && filter.agent.as_ref().is_none_or(|agent| execution.agent.as_str() == agent)
+                && filter.pool.as_ref().is_none_or(|pool| execution.pool.as_ref() == Some(pool));
+            is_meant.then(|| ExecutionRow { owner: task.owner, execution: execution.clone() })
+        });
+        Ok(rows.take(filter.limit.map_or(usize::MAX, |limit| limit as usize)).collect())
+    }
+
+    fn execution_ids_by_prefix(
+        &self,
+        prefix: &str,
+        limit: u32,
+    ) -> Result<Vec<ExecutionId>, StoreError> {
+        let tables = self.tables();
+        let ids = tables.executions.keys().copied();
+        let found = ids.filter(|id| id.to_string().starts_with(prefix));
+        Ok(found.take(limit as usize).collect())
+    }
+
+    fn private(&self, task: TaskId) -> Result<Option<String>, StoreError> {
+        Ok(self.tables().private.get(&task).cloned())
     }
 
     fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {

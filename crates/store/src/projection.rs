@@ -226,7 +226,7 @@ impl Changes {
                 row.status = row.status.transition(TaskTransition::Resume)?;
                 row.review_deadline = None;
             }
-            Event::MessageAdded { message } => self.message(position, message.role()),
+            Event::MessageAdded { message } => self.said(position, message.role()),
             Event::CheckpointTaken {
                 checkpoint_id,
                 sequence,
@@ -298,6 +298,14 @@ impl Changes {
         }
     }
 
+    /// What an agent says that is no model is its newest answer too.
+    fn said(&mut self, position: Position, role: Role) {
+        if let (Role::Assistant, Some(row)) = (role, &mut self.row) {
+            row.answer_position = Some(position);
+        }
+        self.message(position, role);
+    }
+
     fn message(&mut self, position: Position, role: Role) {
         if let Some(row) = &mut self.row {
             self.messages.push(MessageRow { ordinal: row.message_count, position, role });
@@ -313,15 +321,23 @@ impl Changes {
         task_id: TaskId,
         load: impl FnOnce(ExecutionId) -> Result<Option<AgentExecution>, Refused>,
     ) -> Result<(), Refused> {
+        if let (ExecutionChange::Report { usage, .. }, Some(row)) = (change, &mut self.row)
+            && *usage != Usage::default()
+        {
+            row.usage += *usage;
+            self.spent.push(*usage);
+        }
         if let Some(known) = self.executions.iter_mut().find(|execution| execution.id == id) {
             known.apply(change, at)?;
             return Ok(());
         }
         let mut execution = match (load(id)?, change) {
             (Some(execution), _) => execution,
-            (None, ExecutionChange::Start { agent, max_retries }) => {
-                AgentExecution::new(id, agent.clone(), task_id, *max_retries)
-            }
+            (
+                None,
+                ExecutionChange::Start { agent, max_retries }
+                | ExecutionChange::Queue { agent, max_retries, .. },
+            ) => AgentExecution::new(id, agent.clone(), task_id, *max_retries),
             (None, _) => return Err(Refused(format!("execution {id} has not started"))),
         };
         execution.apply(change, at)?;

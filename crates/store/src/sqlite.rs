@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use polity_model::definition::Digest;
 use polity_model::event::{Event, Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
-use polity_model::ids::TaskId;
+use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::message::Message;
 use polity_model::task::Task;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -29,7 +29,7 @@ use crate::commit::{Commit, CommitTicket};
 use crate::import::{Import, ImportError};
 use crate::projection::{CheckpointRow, SpendingRow, TaskRow, into_message};
 use crate::removal::Removal;
-use crate::{Header, Store, StoreError, TaskFilter, Tree};
+use crate::{ExecutionFilter, ExecutionRow, Header, Store, StoreError, TaskFilter, Tree};
 use open::Reader;
 use rows::{StreamKey, decode_event};
 use writer::Writer;
@@ -268,6 +268,37 @@ impl Store for SqliteStore {
 
     fn tree(&self, task: TaskId) -> Result<Tree, StoreError> {
         self.query(|connection| tables::tree(connection, task))
+    }
+
+    fn execution(&self, id: ExecutionId) -> Result<Option<AgentExecution>, StoreError> {
+        self.query(|connection| tables::execution(connection, id))
+    }
+
+    fn execution_rows(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, StoreError> {
+        self.query(|connection| tables::executions(connection, filter))
+    }
+
+    fn execution_ids_by_prefix(
+        &self,
+        prefix: &str,
+        limit: u32,
+    ) -> Result<Vec<ExecutionId>, StoreError> {
+        let Some((low, high)) = rows::id_range(prefix) else { return Ok(Vec::new()) };
+        self.query(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT execution_id FROM executions WHERE execution_id BETWEEN ?1 AND ?2 \
+                     ORDER BY execution_id LIMIT ?3",
+                )?
+                .query_map(params![low, high, limit], |row| {
+                    Ok(ExecutionId::from_bytes(row.get(0)?))
+                })?
+                .collect()
+        })
+    }
+
+    fn private(&self, task: TaskId) -> Result<Option<String>, StoreError> {
+        self.query(|connection| tables::private(connection, task))
     }
 
     fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {

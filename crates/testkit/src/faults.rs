@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use polity_model::definition::Digest;
 use polity_model::event::{Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
-use polity_model::ids::TaskId;
+use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::message::Message;
 use polity_model::task::Task;
 use polity_store::{
-    CheckpointRow, Commit, CommitError, CommitTicket, Header, Import, ImportError, Removal,
-    SpendingRow, Store, StoreError, TaskFilter, TaskRow, Tree,
+    CheckpointRow, Commit, CommitError, CommitTicket, ExecutionFilter, ExecutionRow, Header,
+    Import, ImportError, Removal, SpendingRow, Store, StoreError, TaskFilter, TaskRow, Tree,
 };
 
 /// On which side of a commit the process dies.
@@ -173,6 +173,26 @@ impl Store for MortalStore {
 
     fn tree(&self, task: TaskId) -> Result<Tree, StoreError> {
         self.alive()?.tree(task)
+    }
+
+    fn execution(&self, id: ExecutionId) -> Result<Option<AgentExecution>, StoreError> {
+        self.alive()?.execution(id)
+    }
+
+    fn execution_rows(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, StoreError> {
+        self.alive()?.execution_rows(filter)
+    }
+
+    fn execution_ids_by_prefix(
+        &self,
+        prefix: &str,
+        limit: u32,
+    ) -> Result<Vec<ExecutionId>, StoreError> {
+        self.alive()?.execution_ids_by_prefix(prefix, limit)
+    }
+
+    fn private(&self, task: TaskId) -> Result<Option<String>, StoreError> {
+        self.alive()?.private(task)
     }
 
     fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {

@@ -13,6 +13,7 @@ pub mod lives;
 pub mod mcp;
 pub mod model_server;
 pub mod peers;
+pub mod programs;
 pub mod runtime;
 pub mod store_conformance;
 pub mod tools;

@@ -47,6 +47,7 @@ pub fn commit(task: TaskId, expected: u64, epoch: Option<u64>, events: Vec<Event
         at: at(1_767_225_600),
         events,
         definitions: Vec::new(),
+        private: None,
     }
 }
 
@@ -88,6 +89,8 @@ pub fn creation(description: &str) -> TaskCreated {
         parent_task_id: None,
         budget: None,
         forked_from: None,
+        working_directory: None,
+        has_private: false,
     }
 }
 

@@ -306,6 +306,7 @@ pub fn parts(
     Parts {
         store,
         models,
+        programs: Arc::new(crate::programs::ActingPrograms::default()),
         tools: Arc::new(ActingTools::default()),
         clock: Arc::new(TokioClock::new()),
         entropy: Arc::new(SeededEntropy::new(seed)),

@@ -1,6 +1,7 @@
 //! What every store must do. [`store_conformance!`](macro@crate::store_conformance) makes a test of
 //! each case here for one store.
 
+mod executions;
 mod importing;
 mod removing;
 
@@ -21,6 +22,7 @@ use crate::lives::{
     execution_id, execution_started, forked, instance_id, task_id,
 };
 
+pub use executions::*;
 pub use importing::*;
 pub use removing::*;
 
@@ -46,6 +48,8 @@ macro_rules! store_conformance {
             tasks_are_listed_newest_first,
             ids_are_found_by_their_beginning,
             parts_belong_to_their_task,
+            executions_are_found_by_pool_and_agent,
+            what_is_private_goes_with_the_end_of_its_task,
             a_paused_task_is_resumed,
             definitions_are_kept_by_digest,
             removed_tasks_leave_nothing_behind,
@@ -83,7 +87,7 @@ fn run(store: &Shared, task: TaskId, number: u64) {
     let events = vec![
         Event::TaskStarted,
         execution_started(execution),
-        changed(execution, ExecutionChange::Run),
+        changed(execution, ExecutionChange::RUN),
         Event::ModelCalled { iteration: 1 },
     ];
     store.commit(commit(task, 2, Some(1), events)).wait().unwrap();
@@ -170,7 +174,7 @@ pub fn impossible_events_are_refused_and_leave_nothing(store: &Shared) {
     refused(2, vec![Event::TaskCompleted { result: ResultRef::LastAnswer }]);
     refused(2, vec![Event::TaskStarted, Event::TaskStarted]);
     refused(2, vec![claimed(instance_id(2), 3)]);
-    refused(2, vec![changed(execution_id(1), ExecutionChange::Run)]);
+    refused(2, vec![changed(execution_id(1), ExecutionChange::RUN)]);
     assert_eq!(store.last_position().unwrap(), before);
     assert_eq!(store.task_row(task_id(1)).unwrap().unwrap().status, TaskStatus::Pending);
 }

@@ -67,6 +67,17 @@ pub(super) const NEWSROOM: Files = &[
 const NEWSROOM_SETTINGS: (&str, &str) =
     ("polity.yaml", include_str!("../../../../examples/06-newsroom/polity.yaml"));
 
+/// What all but the settings of the workshop's home is.
+pub(super) const WORKSHOP: Files = &[
+    ("agents/words.yaml", include_str!("../../../../examples/10-workshop/agents/words.yaml")),
+    ("agents/notebook.yaml", include_str!("../../../../examples/10-workshop/agents/notebook.yaml")),
+    ("agents/judge.yaml", include_str!("../../../../examples/10-workshop/agents/judge.yaml")),
+];
+
+/// The file that marks the workshop's folder as a home.
+const WORKSHOP_SETTINGS: (&str, &str) =
+    ("polity.yaml", include_str!("../../../../examples/10-workshop/polity.yaml"));
+
 /// What every new home has besides its own files.
 const IGNORED: (&str, &str) = (".gitignore", "/data/\n");
 
@@ -76,6 +87,7 @@ impl Example {
             Self::Hello => (None, HELLO),
             Self::Supervisor => (Some(SUPERVISOR_SETTINGS), SUPERVISOR),
             Self::Newsroom => (Some(NEWSROOM_SETTINGS), NEWSROOM),
+            Self::Workshop => (Some(WORKSHOP_SETTINGS), WORKSHOP),
         };
         settings.into_iter().chain(files.iter().copied()).chain([IGNORED]).collect()
     }
@@ -85,6 +97,7 @@ impl Example {
             Self::Hello => "polity run greeter \"Ada\"",
             Self::Supervisor => "polity run supervisor \"A report on rain and snow\"",
             Self::Newsroom => "polity run newsroom \"rain\"",
+            Self::Workshop => "polity run words \"one two three\"",
         }
     }
 
@@ -92,6 +105,15 @@ impl Example {
     fn then(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Hello | Self::Supervisor => &[],
+            Self::Workshop => &[
+                ("polity run notebook \"a line\"", "a program that changes a file"),
+                ("polity run judge \"a few words\"", "a program that prints JSON"),
+                (
+                    "polity execution show ID",
+                    "each change of state, what it used, where its output is",
+                ),
+                ("polity agent status", "what runs and what waits"),
+            ],
             Self::Newsroom => &[
                 ("", "it waits for a person, and ends with exit code 3; that person is you"),
                 ("polity review show last", "what is asked"),

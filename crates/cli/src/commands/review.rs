@@ -169,7 +169,7 @@ pub(crate) async fn open(store: &Arc<dyn Store>, id: TaskId) -> Result<Option<Re
 fn kind(subject: &ReviewSubject) -> &'static str {
     match subject {
         ReviewSubject::Approval { .. } => "approval",
-        ReviewSubject::Doubt { .. } => "in doubt",
+        ReviewSubject::Doubt { .. } | ReviewSubject::RunDoubt { .. } => "in doubt",
         ReviewSubject::Node { .. } => "question",
         ReviewSubject::Checkpoint { .. } => "checkpoint",
     }

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use polity_engine::closure::{Assignee, Closure, FlowClosure, Missing};
 use polity_engine::commands::{CreateTask, Origin};
+use polity_engine::driver::RunOverrides;
 use polity_engine::runtime::{EngineError, TaskHandle};
 use polity_model::definition::{Budget, Home, Lookup, UsdLimit};
 use polity_model::event::PinKind;
@@ -17,7 +18,7 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 use serde_json::{Map, Value};
 
-use crate::app::{App, Workshop, block_on};
+use crate::app::{App, Workshop, block_on, environment};
 use crate::args::RunArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
@@ -51,6 +52,7 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
         class: args.class,
         retention_days: args.retention_days,
         budget: budget(args.max_cost_usd, args.max_tokens),
+        overrides: overrides(args.cwd.as_deref(), &args.envs)?,
     };
     block_on(async {
         let workshop = Workshop::open_with(app, &home, drivers)?;
@@ -132,6 +134,36 @@ fn not_there(home: &Home, missing: &Missing) -> CliError {
         missing.name, missing.needed_by
     );
     CliError::invalid(message, of_file.cloned().collect())
+}
+
+/// What the task says otherwise than its agent's file.
+fn overrides(cwd: Option<&Path>, envs: &[String]) -> Result<RunOverrides, CliError> {
+    let working_directory = cwd
+        .map(|folder| {
+            let absolute = std::path::absolute(folder);
+            let absolute = absolute.map_err(|error| CliError::io("find", folder, &error))?;
+            if !absolute.is_dir() {
+                let message = format!("there is no folder {}", folder.display());
+                return Err(CliError::usage(message).hint("--cwd is where the program runs"));
+            }
+            Ok(absolute.to_string_lossy().into_owned())
+        })
+        .transpose()?;
+    // A value that stands on the command line can be read by others, so the name alone will do.
+    let own = environment();
+    let pair = |text: &String| match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        None if !text.is_empty() => {
+            own.get(text).map(|value| (text.clone(), value)).ok_or_else(|| {
+                CliError::usage(format!("--env {text}: there is no such variable here"))
+                    .hint("set it, or give NAME=VALUE")
+            })
+        }
+        Some(_) | None => Err(CliError::usage("--env takes NAME or NAME=VALUE")
+            .hint("the value is not repeated here, because it may be a secret")),
+    };
+    let envs = envs.iter().map(pair).collect::<Result<_, _>>()?;
+    Ok(RunOverrides { working_directory, envs })
 }
 
 /// The input as it was given. No more is read from stdin than a task may have, and a little.

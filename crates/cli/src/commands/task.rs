@@ -1,6 +1,6 @@
 //! `polity task`: looking at tasks and steering them.
 
-mod cancel;
+pub(super) mod cancel;
 mod checkpoints;
 mod diff;
 mod export;

@@ -51,6 +51,7 @@ impl Journal {
                     .into_iter()
                     .collect(),
                 events: vec![event],
+                private: None,
             };
             self.store.commit(commit).wait().unwrap();
         }
@@ -70,6 +71,8 @@ fn created(parent: Option<TaskId>) -> Event {
         parent_task_id: parent,
         budget: None,
         forked_from: None,
+        working_directory: None,
+        has_private: false,
     })
 }
 

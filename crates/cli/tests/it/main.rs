@@ -17,6 +17,7 @@ mod notify;
 mod outputs;
 mod people;
 mod processes;
+mod programs;
 mod retention;
 mod reviews;
 mod run;

@@ -167,7 +167,12 @@ fn bad_usage_says_what_to_do() {
 #[test]
 fn what_this_version_cannot_run_it_says() {
     let sandbox = Sandbox::new();
-    sandbox.write("agents/shell.yaml", "{name: shell, kind: cli, executable_path: /bin/cat}");
+    sandbox
+        .write("agents/far.yaml", "{name: far, kind: remote, card_url: 'http://localhost/card'}");
+    sandbox.write(
+        "agents/chat.yaml",
+        "{name: chat, kind: cli, executable_path: /bin/cat, mode: interactive, keep_alive: true}",
+    );
     sandbox.write(
         "agents/cloud.yaml",
         "{name: cloud, kind: llm, role: r, system_prompt: p,
@@ -180,10 +185,13 @@ fn what_this_version_cannot_run_it_says() {
         );
         sandbox.write(&format!("agents/{name}.yaml"), &file);
     };
-    with("boss", "sub_agents: [shell]");
-    for (agent, told) in
-        [("shell", "of kind cli"), ("cloud", "the provider openai"), ("boss", "of kind cli")]
-    {
+    with("boss", "sub_agents: [far]");
+    for (agent, told) in [
+        ("far", "of kind remote"),
+        ("chat", "of kind cli in mode interactive"),
+        ("cloud", "the provider openai"),
+        ("boss", "of kind remote"),
+    ] {
         let said = sandbox.polity(&["run", agent, "x"]);
         assert_eq!(said.code, 2, "{said:?}");
         assert!(said.err.contains(told), "{said:?}");

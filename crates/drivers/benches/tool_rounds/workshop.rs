@@ -60,6 +60,7 @@ impl Workshop {
             store: Arc::clone(&store),
             models,
             tools,
+            programs: Arc::new(polity_testkit::programs::ActingPrograms::default()),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             owners: Arc::new(owners),

@@ -5,11 +5,11 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
-use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, watch};
 
 use super::words::LastWords;
-use super::{Launcher, Program, SUPERVISE};
+use super::{Launcher, Program, SUPERVISE, Supervision};
 
 /// How long a program may take to end by itself once its stdin is closed.
 const STDIN_GRACE: Duration = Duration::from_secs(1);
@@ -18,12 +18,30 @@ const STDIN_GRACE: Duration = Duration::from_secs(1);
 /// the program a grace of its own, which is shorter.
 const TERM_GRACE: Duration = Duration::from_secs(5);
 
-/// A program that was started. When the last clone is gone, the program is ended.
+/// A program that was started, with what it says on stderr. When the last clone is gone, the
+/// program is ended.
 #[derive(Debug, Clone)]
 pub struct Child {
+    handle: Handle,
+    words: LastWords,
+}
+
+/// A hold on a program that was started. When the last clone is gone, the program is ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Handle {
+    /// The process that was started: the shim, if there is one.
+    pub(crate) pid: u32,
     orders: mpsc::UnboundedSender<Signal>,
     ended: watch::Receiver<Option<ExitStatus>>,
-    words: LastWords,
+}
+
+/// Our ends of a program's pipes.
+#[derive(Debug)]
+pub(crate) struct Pipes {
+    /// What is written here, it reads; there if it was asked for.
+    pub(crate) stdin: Option<ChildStdin>,
+    pub(crate) stdout: ChildStdout,
+    pub(crate) stderr: ChildStderr,
 }
 
 /// A program that was just started, with its ends of the pipes.
@@ -39,29 +57,47 @@ pub struct Started {
 
 impl Launcher {
     /// Starts a program. Must be called within a Tokio runtime.
-    #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
     pub fn start(&self, program: &Program) -> io::Result<Started> {
+        let (handle, pipes) = self.spawn(program, &Supervision::default(), Stdio::piped())?;
+        let Pipes { stdin, stdout, stderr } = pipes;
+        let stdin = stdin.ok_or_else(pipe_missing)?;
+        Ok(Started { child: Child { handle, words: LastWords::of(stderr) }, stdin, stdout })
+    }
+
+    /// Starts a program that is supervised so. Must be called within a Tokio runtime.
+    ///
+    /// Nothing here runs between fork and exec, so that the system need not copy what this process
+    /// has of memory.
+    #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
+    pub(crate) fn spawn(
+        &self,
+        program: &Program,
+        supervision: &Supervision,
+        stdin: Stdio,
+    ) -> io::Result<(Handle, Pipes)> {
         let mut command = match self {
             Self::Shim(shim) => {
                 let mut command = Command::new(shim);
                 let parent = std::process::id().to_string();
-                command.args([SUPERVISE, &parent, "--"]).arg(&program.path);
+                command.args([SUPERVISE, &parent]).args(supervision.to_args()).arg(&program.path);
                 command
             }
             Self::Direct => Command::new(&program.path),
         };
         command.args(&program.args).current_dir(&program.folder);
         command.env_clear().envs(program.env.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A group of its own: a Ctrl-C in the terminal is for Polity, which then ends its programs
         // in order.
         command.process_group(0);
         let mut child = command.spawn()?;
-        let missing = || io::Error::other("a pipe is missing");
-        let stdin = child.stdin.take().ok_or_else(missing)?;
-        let stdout = child.stdout.take().ok_or_else(missing)?;
-        let words = LastWords::of(child.stderr.take().ok_or_else(missing)?);
-        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).ok_or_else(missing)?;
+        let pipes = Pipes {
+            stdin: child.stdin.take(),
+            stdout: child.stdout.take().ok_or_else(pipe_missing)?,
+            stderr: child.stderr.take().ok_or_else(pipe_missing)?,
+        };
+        let id = child.id().ok_or_else(pipe_missing)?;
+        let pid = Pid::from_raw(id.cast_signed()).ok_or_else(pipe_missing)?;
         let (orders, received) = mpsc::unbounded_channel();
         let (tell, ended) = watch::channel(None);
         let shimmed = match self {
@@ -69,16 +105,18 @@ impl Launcher {
             Self::Direct => false,
         };
         tokio::spawn(Kept { child, pid, shimmed, ended: false }.keep(received, tell));
-        Ok(Started { child: Child { orders, ended, words }, stdin, stdout })
+        Ok((Handle { pid: id, orders, ended }, pipes))
     }
+}
+
+fn pipe_missing() -> io::Error {
+    io::Error::other("a pipe is missing")
 }
 
 impl Child {
     /// Waits until the program has ended.
     pub async fn wait(&self) -> Option<ExitStatus> {
-        let mut ended = self.ended.clone();
-        // The channel closes without a status only if the runtime is being torn down.
-        ended.wait_for(Option::is_some).await.ok().and_then(|status| *status)
+        self.handle.wait().await
     }
 
     /// What the program last wrote to stderr.
@@ -95,15 +133,25 @@ impl Child {
 
     /// Ends the program, which has taken long enough: asks, then kills.
     pub async fn stop(&self) {
-        self.order(Signal::TERM);
+        self.handle.order(Signal::TERM);
         if tokio::time::timeout(TERM_GRACE, self.wait()).await.is_ok() {
             return;
         }
-        self.order(Signal::KILL);
+        self.handle.order(Signal::KILL);
         self.wait().await;
     }
+}
 
-    fn order(&self, signal: Signal) {
+impl Handle {
+    /// Waits until the process that was started has ended.
+    pub(crate) async fn wait(&self) -> Option<ExitStatus> {
+        let mut ended = self.ended.clone();
+        // The channel closes without a status only if the runtime is being torn down.
+        ended.wait_for(Option::is_some).await.ok().and_then(|status| *status)
+    }
+
+    /// Sends a signal to the process that was started, if it has not ended.
+    pub(crate) fn order(&self, signal: Signal) {
         // Who receives no orders any more has ended.
         let _ = self.orders.send(signal);
     }

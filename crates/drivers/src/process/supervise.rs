@@ -4,21 +4,33 @@
 //! session or group that process made for itself. Ending them all is therefore a loop: kill the
 //! children, adopt theirs, until there are none.
 //!
-//! It holds none of the program's pipes, so they close when the program closes them.
+//! There is one shim for each program, so it is kept small: one thread, no runtime, and where the
+//! program ends and leaves nothing behind, only a few calls to the system. It holds none of the
+//! program's pipes, so they close when the program closes them.
+
+mod meter;
+mod signals;
+mod tree;
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use polity_model::run::Exit;
+use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions};
-use tokio::signal::unix::{self, SignalKind};
-use tokio::time::Instant;
 
-/// How long descendants may take to end after SIGTERM.
-const TERM_GRACE: Duration = Duration::from_secs(2);
+use self::meter::Meter;
+use self::signals::Signals;
+use super::record::{Ended, How, Limit, RecordWriter};
+use super::supervision::Supervision;
+
+/// How long what a program leaves behind may take to end after the stop signal. The program itself
+/// has its grace; its result is not kept waiting that long for what it forgot.
+const LEFT_BEHIND_GRACE: Duration = Duration::from_secs(2);
 
 /// How often to look for children that resist, while killing them.
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
@@ -29,11 +41,13 @@ const EXIT_NOT_STARTED: u8 = 127;
 /// What a shell adds to the number of the signal that ended a program.
 const EXIT_SIGNAL_BASE: i32 = 128;
 
+const USAGE: &str = "the arguments are: PARENT [OPTION VALUE]... -- COMMAND ARGS...";
+
 /// Becomes the shim. `args` are those after the hidden command: the process that must stay alive,
-/// `--`, the program and its arguments. Returns when nothing of the program is left.
+/// how to supervise, `--`, the program and its arguments. Returns when nothing of the program is
+/// left.
 pub fn supervise(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.and_then(|runtime| runtime.block_on(run(args.into_iter().collect()))) {
+    match run(&args.into_iter().collect::<Vec<_>>()) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("{error}");
@@ -42,25 +56,65 @@ pub fn supervise(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-async fn run(args: Vec<OsString>) -> io::Result<u8> {
-    let [parent, dashes, program, args @ ..] = args.as_slice() else {
-        return Err(io::Error::other("the arguments are: PARENT -- COMMAND ARGS..."));
-    };
+fn run(args: &[OsString]) -> io::Result<u8> {
+    let usage = || io::Error::other(USAGE);
+    let (parent, args) = args.split_first().ok_or_else(usage)?;
     let parent = parent.to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
-    let Some(parent) = parent.filter(|_| dashes == "--") else {
-        return Err(io::Error::other("the arguments are: PARENT -- COMMAND ARGS..."));
-    };
-    let mut signals = Signals::listen()?;
+    let parent = parent.ok_or_else(usage)?;
+    let (told, args) = Supervision::from_args(args).ok_or_else(usage)?;
+    let (program, args) = args.split_first().ok_or_else(usage)?;
+    let signals = Signals::listen()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // The kernel sends it when the thread that started the shim ends, which need not be the end of
     // the process. So it is a signal of its own, and only a reason to look.
     rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
+    let record = told.record.as_deref().map(RecordWriter::begin).transpose()?;
+    let _place = told.place.as_deref().map(hold).transpose()?;
+    // After the record is begun: who finds it free may be sure that nothing will be started.
     if !is_child_of(parent) {
         return Ok(EXIT_NOT_STARTED);
     }
-    let mut program = start(program, args)?;
-    program.end_when_due(parent, &mut signals).await?;
-    Ok(program.exit_code())
+    let meter = Meter::new(told.limits);
+    let pid = match start(program, args) {
+        Ok(pid) => pid,
+        Err(error) => {
+            let os_error = error.raw_os_error().unwrap_or_default();
+            note(record.as_ref(), How::NotStarted { os_error }, &meter)?;
+            let message = format!("cannot start {}: {error}", program.display());
+            return Err(io::Error::new(error.kind(), message));
+        }
+    };
+    let mut supervised = Supervised { pid, status: None, told, signals, record, meter };
+    let why = match supervised.wait_for_reason(parent) {
+        Ok(why) => why,
+        Err(error) => {
+            supervised.kill_all()?;
+            return Err(error);
+        }
+    };
+    supervised.end(why)?;
+    let exit = supervised.exit();
+    let how = match why {
+        Why::Ended => How::ByItself(exit),
+        Why::Told => How::Told(exit),
+        Why::Exceeded(limit) => How::Exceeded(limit, exit),
+    };
+    note(supervised.record.as_ref(), how, &supervised.meter)?;
+    Ok(exit_code(exit))
+}
+
+/// Holds on to the place that the program takes up. Whoever takes a place needs it alone; whoever
+/// keeps one shares it.
+fn hold(path: &std::path::Path) -> io::Result<File> {
+    let place = File::open(path)?;
+    rustix::fs::flock(&place, FlockOperation::NonBlockingLockShared)?;
+    Ok(place)
+}
+
+fn note(record: Option<&RecordWriter>, how: How, meter: &Meter) -> io::Result<()> {
+    let Some(record) = record else { return Ok(()) };
+    let duration_ms = u64::try_from(meter.elapsed().as_millis()).unwrap_or(u64::MAX);
+    record.end(&Ended { how, duration_ms, usage: meter.total() })
 }
 
 fn is_child_of(parent: Pid) -> bool {
@@ -69,94 +123,127 @@ fn is_child_of(parent: Pid) -> bool {
 
 /// Starts the program in a group of its own, and lets go of its pipes.
 #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
-fn start(program: &OsString, args: &[OsString]) -> io::Result<Supervised> {
-    let child = Command::new(program).args(args).process_group(0).spawn().map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot start {}: {error}", program.display()))
-    })?;
+fn start(program: &OsString, args: &[OsString]) -> io::Result<Pid> {
+    let child = Command::new(program).args(args).process_group(0).spawn()?;
     let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;
-    Ok(Supervised { pid, status: None })
+    Ok(pid)
 }
 
-struct Signals {
-    end: unix::Signal,
-    interrupt: unix::Signal,
-    hang_up: unix::Signal,
-    parent: unix::Signal,
-    child: unix::Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self {
-            end: unix::signal(SignalKind::terminate())?,
-            interrupt: unix::signal(SignalKind::interrupt())?,
-            hang_up: unix::signal(SignalKind::hangup())?,
-            parent: unix::signal(SignalKind::user_defined1())?,
-            child: unix::signal(SignalKind::child())?,
-        })
-    }
+/// Why the program and all its descendants are ended.
+#[derive(Debug, Clone, Copy)]
+enum Why {
+    /// The program has ended; the others have no more reason to be there.
+    Ended,
+    /// The shim was told to, or no one is there any more for whom to run it.
+    Told,
+    /// Together they use too much.
+    Exceeded(Limit),
 }
 
 struct Supervised {
     pid: Pid,
     status: Option<WaitIdStatus>,
+    told: Supervision,
+    signals: Signals,
+    record: Option<RecordWriter>,
+    meter: Meter,
 }
 
 impl Supervised {
-    /// Waits for a reason to end the program, and ends it and all its descendants.
-    async fn end_when_due(&mut self, parent: Pid, signals: &mut Signals) -> io::Result<()> {
+    /// Waits for a reason to end the program, and looks now and then at what it uses.
+    fn wait_for_reason(&mut self, parent: Pid) -> io::Result<Why> {
+        // What nobody reads and nothing limits need not be measured.
+        let is_measured = self.record.is_some() || self.told.limits.is_any();
         loop {
-            self.reap()?;
+            self.look_at_program()?;
             if self.status.is_some() {
-                break;
+                return Ok(Why::Ended);
             }
-            tokio::select! {
-                _ = signals.child.recv() => {}
-                _ = signals.parent.recv() => if !is_child_of(parent) { break },
-                _ = signals.end.recv() => break,
-                _ = signals.interrupt.recv() => break,
-                _ = signals.hang_up.recv() => break,
+            if self.signals.is_told_to_end() || !is_child_of(parent) {
+                return Ok(Why::Told);
+            }
+            if is_measured && Instant::now() >= self.meter.due {
+                self.reap_others()?;
+                let (usage, exceeded) = self.meter.look()?;
+                if let Some(limit) = exceeded {
+                    return Ok(Why::Exceeded(limit));
+                }
+                if let Some(record) = &self.record {
+                    // A full disk is no reason to end the program; the next look may be noted.
+                    let _ = record.usage(&usage);
+                }
+            }
+            let deadline =
+                if is_measured { self.meter.due } else { Instant::now() + Duration::from_hours(1) };
+            self.signals.wait_until(deadline)?;
+            if !is_measured {
+                self.reap_others()?;
             }
         }
-        self.ask_to_end(signals).await?;
-        self.kill_all(signals).await
+    }
+
+    fn end(&mut self, why: Why) -> io::Result<()> {
+        if self.status.is_some() && self.is_alone()? {
+            rustix::process::waitpid(Some(self.pid), WaitOptions::empty())?;
+            return Ok(());
+        }
+        let asked = match why {
+            Why::Ended => self.ask_to_end(self.told.grace.min(LEFT_BEHIND_GRACE)),
+            Why::Told => self.ask_to_end(self.told.grace),
+            // Who uses too much is not given the time to use more.
+            Why::Exceeded(_) => Ok(()),
+        };
+        self.kill_all()?;
+        asked
+    }
+
+    /// Whether the program is all that there is.
+    fn is_alone(&self) -> io::Result<bool> {
+        Ok(tree::children()? == [self.pid])
     }
 
     /// Asks all descendants to end, and waits for it.
-    async fn ask_to_end(&mut self, signals: &mut Signals) -> io::Result<()> {
-        let everyone = descendants(rustix::process::getpid())?;
+    fn ask_to_end(&mut self, grace: Duration) -> io::Result<()> {
+        let signal = self.told.stop_signal;
+        let everyone = tree::descendants()?;
         // The group first: it also has those that are being born just now. The program is not yet
         // reaped, so the group is still its own.
-        let _ = rustix::process::kill_process_group(self.pid, Signal::TERM);
+        let _ = rustix::process::kill_process_group(self.pid, signal);
         for pid in everyone {
-            let _ = rustix::process::kill_process(pid, Signal::TERM);
+            // The program's group has had it.
+            if rustix::process::getpgid(Some(pid)) != Ok(self.pid) {
+                tree::signal_descendant(pid, signal);
+            }
         }
-        let deadline = Instant::now() + TERM_GRACE;
+        let deadline = Instant::now() + grace;
         loop {
-            self.reap()?;
-            if self.status.is_some() && children_of(rustix::process::getpid())? == [self.pid] {
+            self.look_at_program()?;
+            self.reap_others()?;
+            if (self.status.is_some() && self.is_alone()?) || Instant::now() >= deadline {
                 return Ok(());
             }
-            if tokio::time::timeout_at(deadline, signals.child.recv()).await.is_err() {
-                return Ok(());
-            }
+            self.signals.wait_until(deadline)?;
         }
     }
 
     /// Kills all children until none is left. Only children are killed, whose pids cannot be
     /// anyone else's before they are reaped; those below come up when their parents are gone.
-    async fn kill_all(&mut self, signals: &mut Signals) -> io::Result<()> {
-        let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+    fn kill_all(&mut self) -> io::Result<()> {
+        let mut is_reaped = false;
         loop {
-            for child in children_of(rustix::process::getpid())? {
+            if !is_reaped {
+                let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+            }
+            for child in tree::children()? {
                 let _ = rustix::process::kill_process(child, Signal::KILL);
             }
-            self.reap()?;
+            self.look_at_program()?;
             if self.status.is_some() {
                 // From here on the program may be reaped like any other.
+                is_reaped = true;
                 loop {
                     match rustix::process::wait(WaitOptions::NOHANG) {
                         Ok(Some(_)) => {}
@@ -166,18 +253,23 @@ impl Supervised {
                     }
                 }
             }
-            let _ = tokio::time::timeout(SWEEP_PAUSE, signals.child.recv()).await;
+            self.signals.wait_until(Instant::now() + SWEEP_PAUSE)?;
         }
     }
 
-    /// Reaps every child that has ended, except for the program: its pid stays taken, so that its
-    /// group can be signalled, and its status is only looked at.
-    fn reap(&mut self) -> io::Result<()> {
+    /// Looks whether the program has ended. It is not reaped: its pid stays taken, so that its
+    /// group can be signalled.
+    fn look_at_program(&mut self) -> io::Result<()> {
         if self.status.is_none() {
             let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             self.status = rustix::process::waitid(WaitId::Pid(self.pid), look)?;
         }
-        for child in children_of(rustix::process::getpid())? {
+        Ok(())
+    }
+
+    /// Reaps every child that has ended, except for the program.
+    fn reap_others(&self) -> io::Result<()> {
+        for child in tree::children()? {
             if child != self.pid {
                 // One that is still alive is left alone.
                 let _ = rustix::process::waitpid(Some(child), WaitOptions::NOHANG);
@@ -186,72 +278,19 @@ impl Supervised {
         Ok(())
     }
 
-    fn exit_code(&self) -> u8 {
-        let code = self.status.as_ref().and_then(|status| {
-            let by_signal = status.terminating_signal().map(|signal| EXIT_SIGNAL_BASE + signal);
-            status.exit_status().or(by_signal)
-        });
-        code.and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_NOT_STARTED)
+    fn exit(&self) -> Exit {
+        let status = self.status.as_ref();
+        let by_signal = status.and_then(WaitIdStatus::terminating_signal).map(Exit::Signal);
+        let by_itself = status.and_then(WaitIdStatus::exit_status).map(Exit::Code);
+        by_itself.or(by_signal).unwrap_or(Exit::Code(EXIT_NOT_STARTED.into()))
     }
 }
 
-/// The children of a process, also those that have ended and are not reaped.
-fn children_of(parent: Pid) -> io::Result<Vec<Pid>> {
-    Ok(parents()?.into_iter().filter(|(_, of)| *of == parent).map(|(pid, _)| pid).collect())
-}
-
-/// Everyone below a process.
-fn descendants(ancestor: Pid) -> io::Result<Vec<Pid>> {
-    let parents = parents()?;
-    let mut found = Vec::new();
-    let mut above = vec![ancestor];
-    while let Some(parent) = above.pop() {
-        let children = parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid);
-        let before = found.len();
-        found.extend(children);
-        above.extend_from_slice(&found[before..]);
-    }
-    Ok(found)
-}
-
-/// Every process that is visible, with its parent.
-fn parents() -> io::Result<Vec<(Pid, Pid)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
-        else {
-            continue;
-        };
-        // One that is gone by now has no parent to tell of.
-        let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) else {
-            continue;
-        };
-        found.extend(parent_in(&stat).map(|parent| (pid, parent)));
-    }
-    Ok(found)
-}
-
-/// The parent, from the text of `/proc/PID/stat`: `pid (name) state parent ...`, where the name may
-/// hold anything.
-fn parent_in(stat: &str) -> Option<Pid> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    after_name.split_whitespace().nth(1)?.parse().ok().and_then(Pid::from_raw)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_parent_is_found_whatever_the_name_is() {
-        for (stat, parent) in [
-            ("12 (cat) S 7 12 12 0", Some(7)),
-            ("12 (a) b) R (x) S 7 12", Some(7)),
-            ("12 (cat) S 0 12 12 0", None),
-            ("", None),
-        ] {
-            assert_eq!(parent_in(stat).map(Pid::as_raw_pid), parent, "{stat}");
-        }
-    }
+/// The exit code of the shim itself, as a shell would have it.
+fn exit_code(exit: Exit) -> u8 {
+    let code = match exit {
+        Exit::Code(code) => code,
+        Exit::Signal(number) => EXIT_SIGNAL_BASE + number,
+    };
+    u8::try_from(code).unwrap_or(EXIT_NOT_STARTED)
 }

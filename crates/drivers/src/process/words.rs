@@ -20,23 +20,41 @@ const REST_WAIT: Duration = Duration::from_millis(500);
 /// The end of what a program wrote.
 #[derive(Debug, Clone)]
 pub struct LastWords {
-    kept: Arc<Mutex<VecDeque<u8>>>,
+    kept: Arc<Mutex<Tail>>,
     ended: watch::Receiver<bool>,
+}
+
+/// The end of a text that goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    bytes: VecDeque<u8>,
+}
+
+impl Tail {
+    /// The text goes on with this.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let last = &bytes[bytes.len().saturating_sub(KEPT_BYTES_MAX)..];
+        self.bytes.extend(last);
+        let surplus = self.bytes.len().saturating_sub(KEPT_BYTES_MAX);
+        self.bytes.drain(..surplus);
+    }
+
+    /// Its last lines; empty if there are none.
+    pub(crate) fn last_lines(&mut self) -> String {
+        last_lines(&String::from_utf8_lossy(self.bytes.make_contiguous()))
+    }
 }
 
 impl LastWords {
     /// Reads a pipe until it ends. Must be called within a Tokio runtime.
     pub(crate) fn of(mut pipe: impl AsyncRead + Unpin + Send + 'static) -> Self {
-        let kept = Arc::new(Mutex::new(VecDeque::new()));
+        let kept = Arc::new(Mutex::new(Tail::default()));
         let (end, ended) = watch::channel(false);
         let words = Self { kept: Arc::clone(&kept), ended };
         tokio::spawn(async move {
             let mut chunk = [0; KEPT_BYTES_MAX];
             while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.extend(&chunk[..count]);
-                let surplus = kept.len().saturating_sub(KEPT_BYTES_MAX);
-                kept.drain(..surplus);
+                kept.lock().unwrap_or_else(PoisonError::into_inner).push(&chunk[..count]);
             }
             end.send_replace(true);
         });
@@ -53,8 +71,7 @@ impl LastWords {
 
     /// The last lines that have arrived; empty if there are none.
     pub fn so_far(&self) -> String {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        last_lines(&String::from_utf8_lossy(kept.make_contiguous()))
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).last_lines()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Drivers from the outside: real programs, real pipes, real connections.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that panics has failed")]
 
+#[cfg(target_os = "linux")]
+mod cli;
 mod llm;
 mod mcp;
 mod notify;

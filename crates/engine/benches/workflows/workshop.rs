@@ -12,6 +12,7 @@ use polity_engine::runtime::{Owners, Parts, Runtime};
 use polity_model::definition::{Home, Limits, Settings, SourceFile};
 use polity_store::{Access, Durability, SqliteStore, Store};
 use polity_testkit::lives::instance_id;
+use polity_testkit::programs::ActingPrograms;
 use polity_testkit::runtime::{ActingModels, Register};
 use polity_testkit::tools::ActingTools;
 
@@ -47,6 +48,7 @@ pub(crate) fn runtime_with(
         store: Arc::clone(store),
         models,
         tools,
+        programs: Arc::new(ActingPrograms::default()),
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
         owners: owners as Arc<dyn Owners>,

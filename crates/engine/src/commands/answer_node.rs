@@ -57,7 +57,8 @@ pub(super) fn answer_node(
         ReviewSubject::Checkpoint { .. } => walking.allow(node),
         ReviewSubject::Node { .. }
         | ReviewSubject::Approval { .. }
-        | ReviewSubject::Doubt { .. } => {
+        | ReviewSubject::Doubt { .. }
+        | ReviewSubject::RunDoubt { .. } => {
             let output = message.as_deref().unwrap_or(verdict.action());
             walking.finish(Ended {
                 node,

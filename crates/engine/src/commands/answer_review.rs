@@ -10,6 +10,7 @@ use polity_model::state::StateUpdates;
 
 use super::acting::{Acting, answer_open_calls};
 use super::answer_node::answer_node;
+use super::answer_run::answer_run;
 use super::walking::Walking;
 use super::{end_execution, view};
 use crate::decide::{Decision, Given, Rejection};
@@ -58,6 +59,9 @@ impl AnswerReview {
         let review = state.review().ok_or_else(nothing)?;
         if review.checkpoint_id != self.checkpoint_id {
             return Err(Rejection::AnotherQuestion { task, question: review.question.clone() });
+        }
+        if let ReviewSubject::RunDoubt { .. } = review.subject {
+            return answer_run(self, state, given);
         }
         let Some(call_id) = review.subject.call_id() else {
             let walk = state.walk().ok_or_else(nothing)?;
@@ -127,9 +131,12 @@ impl AnswerReview {
                 let (asks, verdict) = (asks(subject), "--retry or --skip-with");
                 return Err(Rejection::WrongVerdict { task, asks, verdict });
             }
-            (ReviewSubject::Node { .. } | ReviewSubject::Checkpoint { .. }, _) => {
-                return Err(nothing());
-            }
+            (
+                ReviewSubject::RunDoubt { .. }
+                | ReviewSubject::Node { .. }
+                | ReviewSubject::Checkpoint { .. },
+                _,
+            ) => return Err(nothing()),
         }
         // With the answer to its call, a node is done.
         if let (Some(_), Verdict::SkipWith { .. }) = (state.walk(), verdict) {
@@ -143,6 +150,7 @@ fn asks(subject: &ReviewSubject) -> &'static str {
     match subject {
         ReviewSubject::Approval { .. } => "asks whether a tool may be called",
         ReviewSubject::Doubt { .. } => "asks what became of a call in doubt",
+        ReviewSubject::RunDoubt { .. } => "asks what became of a program in doubt",
         ReviewSubject::Node { .. } | ReviewSubject::Checkpoint { .. } => {
             "waits for a decision about a node of its workflow"
         }

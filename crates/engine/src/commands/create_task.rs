@@ -3,7 +3,7 @@
 //! belongs to the process that creates it from its first moment on, so there is no instant at which
 //! a crash would leave it unowned.
 
-use polity_model::definition::{AgentKind, Budget, Limits};
+use polity_model::definition::{AgentKind, AgentMode, Budget, Limits, Workspace};
 use polity_model::event::{Epoch, Event, ForkPoint, TaskCreated};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::session::task_of_call;
@@ -11,8 +11,10 @@ use polity_model::state::StateUpdates;
 use polity_store::PinnedDefinition;
 use serde_json::{Map, Value};
 
+use super::programs::{program_of, queued};
 use crate::closure::{Assignee, Closure};
 use crate::decide::{Given, Rejection};
+use crate::driver::RunOverrides;
 
 /// What to do, and who does it.
 #[derive(Debug, Clone)]
@@ -31,6 +33,8 @@ pub struct CreateTask {
     pub retention_days: Option<u32>,
     /// What it may spend, besides the agent's own budget.
     pub budget: Option<Budget>,
+    /// What it says otherwise than the file of its agent, which is a program.
+    pub overrides: RunOverrides,
 }
 
 /// Who gives a task.
@@ -76,6 +80,7 @@ impl CreateTask {
             class: None,
             retention_days: None,
             budget: None,
+            overrides: RunOverrides::default(),
         }
     }
 
@@ -85,6 +90,7 @@ impl CreateTask {
         owner: InstanceId,
         limits: &Limits,
         given: &mut Given,
+        has_private: bool,
     ) -> Result<NewTask, Rejection> {
         for closure in self.assignee.everyone() {
             check_runnable(&closure)?;
@@ -119,11 +125,17 @@ impl CreateTask {
             parent_task_id,
             budget: self.budget,
             forked_from,
+            working_directory: self.overrides.working_directory,
+            has_private,
         });
         let claimed = Event::TaskClaimed { instance: owner, epoch: Epoch::default().next() };
         let updates = updates.filter(|updates| !updates.is_empty());
         let set = updates.map(|updates| Event::StateSet { updates });
-        let events = [created, claimed].into_iter().chain(set).collect();
+        // A program is in line from its first moment on, so that who came first is served first.
+        let queued = program_of(&self.assignee)
+            .filter(|_| forked_from.is_none())
+            .map(|(name, cli)| queued(name, cli, given).1);
+        let events = [created, claimed].into_iter().chain(set).chain(queued).collect();
         Ok(NewTask { id, events, definitions })
     }
 }
@@ -133,7 +145,18 @@ fn check_runnable(closure: &Closure) -> Result<(), Rejection> {
     let agent = closure.agent.name.clone();
     match &closure.agent.kind {
         AgentKind::Llm(_) => Ok(()),
-        kind @ (AgentKind::Cli(_) | AgentKind::Remote(_)) => {
+        AgentKind::Cli(cli) if !cli.enabled => Err(Rejection::Disabled { agent }),
+        AgentKind::Cli(cli) => match (cli.mode, cli.workspace) {
+            (AgentMode::Task, Workspace::Shared) => Ok(()),
+            (AgentMode::Task, Workspace::Worktree | Workspace::Copy) => {
+                let kind = "cli with a workspace of its own";
+                Err(Rejection::KindNotRunnable { agent, kind })
+            }
+            (AgentMode::Interactive, _) => {
+                Err(Rejection::KindNotRunnable { agent, kind: "cli in mode interactive" })
+            }
+        },
+        kind @ AgentKind::Remote(_) => {
             Err(Rejection::KindNotRunnable { agent, kind: kind.label() })
         }
     }
@@ -152,7 +175,7 @@ mod tests {
         let create = CreateTask::new(closure(), description);
         let input_bytes = NonZeroU64::new(10).unwrap();
         let limits = Limits { input_bytes, ..Settings::default().limits };
-        create.decide(instance(1), &limits, &mut given())
+        create.decide(instance(1), &limits, &mut given(), false)
     }
 
     #[test]

@@ -5,10 +5,12 @@
 
 use polity_model::event::Event;
 use polity_model::machine::agent_loop::LoopState;
+use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::machine::tool_call::CallState;
 
 use super::acting::Acting;
+use super::programs::{begin_or_wait, program};
 use super::{StartTask, call_model, cancel_with, out_of_place, view};
 use crate::decide::{Decision, Effect, Given, Rejection};
 use crate::state::TaskState;
@@ -35,6 +37,7 @@ impl ResumeTask {
                 Err(Rejection::Finished { task, status })
             }
             TaskStatus::Running if state.cancel_requested() => Ok(cancel_with(state, Vec::new())),
+            TaskStatus::Running if program(state).is_some() => resume_program(state, given),
             TaskStatus::Running => match (state.doing(), state.retry_at()) {
                 (LoopState::BackingOff, Some(until)) => Ok(Decision {
                     events: vec![Event::TaskResumed],
@@ -51,6 +54,31 @@ impl ResumeTask {
             },
         }
     }
+}
+
+/// A program that was running is looked for; one that was not gets its place, or its next try.
+fn resume_program(state: &TaskState, given: &mut Given) -> Result<Decision, Rejection> {
+    let resumed = vec![Event::TaskResumed];
+    let Some(cli) = program(state) else { return Err(out_of_place(state, "ResumeTask")) };
+    let effect = match state.execution() {
+        None => return Ok(begin_or_wait(state, cli, given, resumed)),
+        Some(execution) => match (execution.state, state.retry_at()) {
+            // It is in line, or a person has said that it is to be run again.
+            (ExecutionState::Idle, _) => return Ok(begin_or_wait(state, cli, given, resumed)),
+            (ExecutionState::Starting | ExecutionState::Running, _) => Effect::LookForRun,
+            (ExecutionState::Failed, Some(until)) => Effect::WaitUntil(until),
+            // It ends, and is put in order, within one commit.
+            (
+                ExecutionState::Failed
+                | ExecutionState::Completed
+                | ExecutionState::Timeout
+                | ExecutionState::Cancelled
+                | ExecutionState::Cleanup,
+                _,
+            ) => return Err(out_of_place(state, "ResumeTask")),
+        },
+    };
+    Ok(Decision { events: resumed, effects: vec![effect] })
 }
 
 /// Every call of the turn is taken up where it was left.

@@ -4,6 +4,7 @@
 use polity_model::event::ExecutionChange;
 use polity_model::machine::agent_loop::LoopState;
 
+use super::programs::program;
 use super::{call_model, cancel_with, moved, out_of_place};
 use crate::decide::{Decision, Effect, Given, Rejection};
 use crate::state::TaskState;
@@ -29,9 +30,15 @@ impl RetryExecution {
         if given.now < until {
             return Ok(Decision { events: Vec::new(), effects: vec![Effect::WaitUntil(until)] });
         }
+        if program(state).is_some() {
+            return Ok(Decision {
+                events: vec![moved(execution.id, ExecutionChange::Retry)],
+                effects: vec![Effect::RunProgram],
+            });
+        }
         let again = [
             moved(execution.id, ExecutionChange::Retry),
-            moved(execution.id, ExecutionChange::Run),
+            moved(execution.id, ExecutionChange::RUN),
         ];
         Ok(call_model(state, given, Vec::new(), again))
     }

@@ -6,6 +6,7 @@ use polity_model::ids::ExecutionId;
 use polity_model::machine::task::TaskStatus;
 
 use super::acting::Acting;
+use super::programs::{begin_or_wait, program};
 use super::resume_task::resume_calls;
 use super::walking::Walking;
 use super::{call_model, moved, out_of_place};
@@ -39,6 +40,9 @@ impl StartTask {
             acting.push(Event::TaskStarted);
             return Ok(Walking::start(acting, walk));
         }
+        if let Some(cli) = program(state) {
+            return Ok(begin_or_wait(state, cli, given, vec![Event::TaskStarted]));
+        }
         // Each call of the model has its own retries, and the execution has those of them all.
         let llm = llm(state)?;
         let max_retries = llm.max_retries.saturating_mul(llm.max_iterations.get());
@@ -46,7 +50,7 @@ impl StartTask {
         let id = ExecutionId::from_random_bytes(given.entropy.id_bytes());
         let execution = [
             moved(id, ExecutionChange::Start { agent, max_retries }),
-            moved(id, ExecutionChange::Run),
+            moved(id, ExecutionChange::RUN),
         ];
         if state.calls().open().next().is_some() {
             let first = std::iter::once(Event::TaskStarted).chain(execution);

@@ -9,15 +9,15 @@ use polity_model::event::{Event, Position, Recorded, StreamId, ToolChange};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::usage::Usage;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
-    CancelTask, Canceller, CreateTask, FailureCause, RecordAnswer, RecordFailure, RetryExecution,
-    StartTask,
+    BeginRun, CancelTask, Canceller, CreateTask, FailureCause, PlaceWait, RecordAnswer,
+    RecordFailure, RecordFoundRun, RecordProcess, RetryExecution, StartTask,
 };
 use crate::budget::Spending;
 use crate::closure::Closure;
-use crate::decide::{Decision, Given};
+use crate::decide::{Decision, Given, GivenPlace};
 use crate::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, Tool, Toolbox};
 use crate::entropy::Entropy;
 use crate::state::TaskState;
@@ -33,6 +33,7 @@ pub(super) fn given() -> Given {
         toolbox: toolbox(),
         limits: Settings::default().limits,
         spending: Spending::default(),
+        place: GivenPlace::default(),
     }
 }
 
@@ -77,6 +78,39 @@ pub(super) fn closure() -> Closure {
     )
 }
 
+/// A program that may not be run twice.
+pub(super) fn program_queued() -> TaskState {
+    program_with(&json!({}))
+}
+
+/// A program whose file says this besides.
+pub(super) fn program_with(more: &Value) -> TaskState {
+    let mut agent = json!({"kind": "cli", "name": "coder", "executable_path": "coder"});
+    agent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
+    running_with(&Closure::alone(Arc::new(agent), None))
+}
+
+/// The program, in its place.
+pub(super) fn begun(state: TaskState) -> TaskState {
+    let begin = BeginRun { wait: PlaceWait::Place };
+    let events = begin.decide(&state, &given()).unwrap().events;
+    let state = with(state, events);
+    let events = RecordProcess { process_id: 7 }.decide(&state).unwrap().events;
+    with(state, events)
+}
+
+pub(super) fn program_running() -> TaskState {
+    begun(program_queued())
+}
+
+pub(super) fn program_in_doubt() -> TaskState {
+    let state = with(program_running(), vec![Event::TaskResumed]);
+    let found = RecordFoundRun { outcome: None };
+    let events = found.decide(&state, &mut given()).unwrap().events;
+    with(state, events)
+}
+
 /// The state after more events.
 pub(super) fn with(mut state: TaskState, events: Vec<Event>) -> TaskState {
     for event in events {
@@ -95,7 +129,7 @@ pub(super) fn pending() -> TaskState {
 fn pending_with(closure: &Closure) -> TaskState {
     let create = CreateTask::new(closure.clone(), "Ada");
     let limits = Settings::default().limits;
-    let mut events = create.decide(instance(1), &limits, &mut given()).unwrap().events;
+    let mut events = create.decide(instance(1), &limits, &mut given(), false).unwrap().events;
     let rest = events.split_off(1);
     let first = Recorded {
         position: Position(1),

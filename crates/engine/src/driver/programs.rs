@@ -100,8 +100,11 @@ pub trait Programs: Send + Sync {
     /// Takes one of so many places of a pool, if one is free in any process of this home.
     fn take_place(&self, pool: &str, places: u32) -> Result<Option<PlaceTaken>, NotReady>;
 
-    /// The text without what is known or looks to be secret.
-    fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, text: &str) -> String;
+    /// Where a run would take place, wherever whoever takes it up later happens to be.
+    fn folder(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String;
+
+    /// The values without what is known or looks to be secret, also by the names that they have.
+    fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value;
 
     /// Runs the program once. Dropping the future ends what was started.
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome>;
@@ -114,4 +117,8 @@ pub trait Programs: Send + Sync {
         execution_id: ExecutionId,
         attempt: u32,
     ) -> BoxFuture<'a, Option<RunOutcome>>;
+
+    /// What became of an execution with so many attempts is in the journal; what was kept only to
+    /// find it after a crash may go.
+    fn forget(&self, _execution_id: ExecutionId, _attempts: u32) {}
 }

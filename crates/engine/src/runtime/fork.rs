@@ -9,6 +9,7 @@ use super::{Beginning, EngineError, Runtime, TaskHandle};
 use crate::closure::Assignee;
 use crate::commands::{CreateTask, Origin};
 use crate::decide::Rejection;
+use crate::driver::RunOverrides;
 use crate::state::{CannotFork, TaskState};
 
 /// A task at one of its checkpoints.
@@ -66,6 +67,10 @@ impl Runtime {
             class: order.class.clone(),
             retention_days: order.retention_days,
             budget: order.budget,
+            overrides: RunOverrides {
+                working_directory: order.working_directory.clone(),
+                ..RunOverrides::default()
+            },
             assignee,
             origin: Origin::Fork { from: point, updates },
         };

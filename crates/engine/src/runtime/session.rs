@@ -25,7 +25,7 @@ use crate::budget::{Allowance, Purse};
 use crate::closure::Assignee;
 use crate::commands::{CreateTask, Origin, RecordSessionWait, RecordToolReply, ReopenSession};
 use crate::decide::{Command, Rejection};
-use crate::driver::{Tool, ToolReply};
+use crate::driver::{RunOverrides, Tool, ToolReply};
 use crate::state::TaskState;
 
 /// How often a sub-agent is looked at that another process runs, or that waits for a person.
@@ -413,5 +413,6 @@ fn new_task(order: &SessionOrder) -> CreateTask {
         class: order.class.clone(),
         retention_days: order.retention_days,
         budget: None,
+        overrides: RunOverrides::default(),
     }
 }

@@ -15,7 +15,7 @@ use super::{CONFLICTS_MAX, EngineError, load};
 use crate::budget::Spending;
 use crate::clock::Clock;
 use crate::commands::{CancelTask, Canceller};
-use crate::decide::{Command, Given, Rejection, decide};
+use crate::decide::{Command, Given, GivenPlace, Rejection, decide};
 use crate::entropy::Entropy;
 
 /// How many events are looked at first for what a task waits for.
@@ -93,6 +93,7 @@ async fn cancel_alone(
             toolbox: Arc::default(),
             limits: Settings::default().limits,
             spending: Spending::default(),
+            place: GivenPlace::default(),
         };
         let decision = decide(&state, &Command::CancelTask(CancelTask { by }), &mut given)?;
         if decision.events.is_empty() {
@@ -106,6 +107,7 @@ async fn cancel_alone(
             at: given.now,
             events: decision.events,
             definitions: Vec::new(),
+            private: None,
         };
         match store.commit(commit).await {
             Ok(_) if ends => return Ok(Steered::Done(TaskStatus::Cancelled)),

@@ -5,6 +5,7 @@
 //! the command of the next step.
 
 mod effects;
+mod program;
 
 pub(super) use effects::elapsed_ms;
 
@@ -29,8 +30,8 @@ use super::{CONFLICTS_MAX, EngineError, Outcome, Shared};
 use crate::budget::Allowance;
 use crate::closure::Assignee;
 use crate::commands::{Advance, CancelTask, Canceller, ClaimTask, ResumeTask, StartTask};
-use crate::decide::{Command, Effect, Rejection, decide};
-use crate::driver::{Tool, Toolbox};
+use crate::decide::{Command, Effect, GivenPlace, Rejection, decide};
+use crate::driver::{PlaceTaken, Tool, Toolbox};
 use crate::state::TaskState;
 
 pub(super) struct Worker {
@@ -50,6 +51,15 @@ pub(super) struct Worker {
     tools: JoinSet<Result<Command, EngineError>>,
     /// How to stop what is under way for a call.
     at_work: HashMap<ToolCallId, AbortHandle>,
+    /// The place of the program that does the task, if one does.
+    place: HeldPlace,
+}
+
+/// The place of a program among those that may run at once.
+#[derive(Default)]
+struct HeldPlace {
+    pool: Arc<str>,
+    held: Option<PlaceTaken>,
 }
 
 /// Why a worker stopped waiting for an effect.
@@ -83,6 +93,7 @@ impl Worker {
             allowance: Allowance::default(),
             tools: JoinSet::new(),
             at_work: HashMap::new(),
+            place: HeldPlace::default(),
         }
     }
 
@@ -105,6 +116,10 @@ impl Worker {
             // Nothing more is begun for a task that has ended.
             self.tools.shutdown().await;
             self.shared.end_parts_of(&self.state).await;
+        }
+        self.leave_place();
+        if outcome.is_ok() {
+            self.forget_program();
         }
         // Where the work ended in an error, sub-agents may go on, and are still held to its budget.
         if outcome.is_ok() || is_alone {
@@ -162,6 +177,7 @@ impl Worker {
     }
 
     async fn first_command(&mut self) -> Result<Command, EngineError> {
+        self.prepare_program().await?;
         if self.state.status() == TaskStatus::Pending {
             // A workflow must know its tools before the first node, and a turn that is taken up from
             // another task, those of its calls.
@@ -196,6 +212,8 @@ impl Worker {
     async fn step(&mut self, command: &Command) -> Result<Vec<Effect>, EngineError> {
         for _ in 0..CONFLICTS_MAX {
             let mut given = self.shared.given(&self.toolbox, self.allowance.spending());
+            let HeldPlace { pool, held } = &self.place;
+            given.place = GivenPlace { pool: Arc::clone(pool), is_held: held.is_some() };
             let decision = decide(&self.state, command, &mut given)?;
             match self.shared.write(&mut self.state, &given, decision.events).await {
                 Ok(()) => return Ok(decision.effects),
@@ -240,6 +258,9 @@ impl Worker {
             match effect {
                 Effect::CallModel => return Ok(Some(self.call_model().await)),
                 Effect::WaitUntil(time) => return Ok(Some(self.wait_until(time).await)),
+                Effect::WaitForPlace => return Ok(Some(self.wait_for_place().await?)),
+                Effect::RunProgram => return Ok(Some(self.run_program().await?)),
+                Effect::LookForRun => return Ok(Some(self.look_for_run().await)),
                 Effect::CallTool { call_id, timeout } => self.call_tool(call_id, timeout),
                 Effect::OpenSession { call_id, deadline } => self.open_session(call_id, deadline),
                 Effect::WatchSession { call_id } => self.watch_session(call_id),

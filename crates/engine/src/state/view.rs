@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use polity_model::context::AgentContext;
+use polity_model::definition::AgentKind;
 use polity_model::event::{Epoch, Pin, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{InstanceId, TaskId};
@@ -59,6 +60,14 @@ impl TaskState {
             Work::Agent(context) => Some(context),
             Work::Workflow(_) => None,
         }
+    }
+
+    /// Whether a command-line program does the task.
+    pub fn is_program(&self) -> bool {
+        self.context().is_some_and(|context| match context.agent.kind {
+            AgentKind::Cli(_) => true,
+            AgentKind::Llm(_) | AgentKind::Remote(_) => false,
+        })
     }
 
     /// Where the workflow stands, if a workflow does the task.

@@ -50,7 +50,7 @@ async fn sub_agents_that_use_far_more_than_their_parent_do_not_break_the_limit_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn far_from_its_limit_a_budget_holds_no_one_up() {
+async fn under_a_budget_models_are_called_one_by_one() {
     let stage = Stage::new();
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
     let cast = Cast::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
@@ -58,7 +58,7 @@ async fn far_from_its_limit_a_budget_holds_no_one_up() {
     let create = CreateTask { budget: tokens(1_000_000), ..CreateTask::new(boss(), "a") };
     let mut handle = runtime.create(create).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(cast.at_once_most(), 8);
+    assert_eq!(cast.at_once_most(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -320,6 +320,7 @@ async fn truth(scene: &Scene, journal: &Arc<dyn Store>, id: TaskId) -> Option<Ve
             Some(if is_made { Verdict::SkipWith { result: text } } else { Verdict::Retry })
         }
         ReviewSubject::Approval { .. }
+        | ReviewSubject::RunDoubt { .. }
         | ReviewSubject::Node { .. }
         | ReviewSubject::Checkpoint { .. } => Some(Verdict::Approve),
     }

@@ -7,6 +7,7 @@ mod faults;
 mod faults_workflows;
 mod lives;
 mod processes;
+mod programs;
 mod queue;
 mod scene;
 mod sub_agents;

@@ -383,6 +383,7 @@ async fn a_sub_agent_that_waits_for_a_person_is_ended_with_its_parent_even_after
         at: parent.task().order().created_at,
         events: vec![Event::TaskCancelled],
         definitions: Vec::new(),
+        private: None,
     };
     stage.store.commit(commit).await.unwrap();
     stage.kill(1, runtime);

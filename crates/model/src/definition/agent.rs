@@ -3,7 +3,11 @@
 mod a2a;
 mod cli;
 mod cli_args;
+mod cli_check;
 mod cli_file;
+mod cli_parser;
+mod cli_preset;
+mod cli_template;
 mod llm;
 mod output_schema;
 mod remote;
@@ -16,9 +20,12 @@ pub use self::a2a::{
     RateLimit,
 };
 pub use self::cli::{
-    AccessType, AgentMode, AgentType, CliAgent, ErrorRule, InputPattern, OutputFormat,
-    OutputParser, OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, Workspace,
+    AccessType, AgentMode, AgentType, CliAgent, ErrorRule, ErrorStream, InputPattern,
+    OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, Workspace,
 };
+pub use self::cli_parser::{JsonPick, JsonScalar, OutputFormat, OutputParser};
+pub use self::cli_preset::CliPreset;
+pub use self::cli_template::{CliTemplate, Placeholder};
 pub use self::llm::{Budget, LlmAgent, LlmConfig, Price, Provider};
 pub use self::output_schema::OutputSchema;
 pub use self::remote::RemoteAgent;
@@ -75,6 +82,7 @@ pub struct AgentDefinition {
 
 /// What performs an agent's work.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "each agent is there once, and shared")]
 pub enum AgentKind {
     /// A language model with tools.
     Llm(LlmAgent),

@@ -188,12 +188,15 @@ impl Checker {
 
     /// The way to an entry of the mapping, or to an item of the list, that stands at `path`.
     pub(crate) fn step_into(&self, path: &Path, step: &str) -> Path {
-        let is_list =
-            self.node(path).is_some_and(|node| matches!(node.kind, NodeKind::Sequence(_)));
         match step.parse() {
-            Ok(index) if is_list => path.index(index),
+            Ok(index) if self.is_list(path) => path.index(index),
             Ok(_) | Err(_) => path.field(step),
         }
+    }
+
+    /// Whether a list stands at `path`.
+    pub(crate) fn is_list(&self, path: &Path) -> bool {
+        self.node(path).is_some_and(|node| matches!(node.kind, NodeKind::Sequence(_)))
     }
 
     fn node(&self, path: &Path) -> Option<&Node> {

@@ -97,6 +97,7 @@ pub enum Lookup {
 }
 
 /// What one file holds, as far as it could be read.
+#[expect(clippy::large_enum_variant, reason = "there is one for each file, for a moment")]
 enum Content {
     Agent(Option<AgentDefinition>),
     Workflow(Option<WorkflowDefinition>),

@@ -315,6 +315,15 @@ fn check_json_pointer(text: &str) -> Result<(), String> {
     }
 }
 
+impl JsonPointer {
+    /// The pointer that takes these steps, from the whole document on.
+    pub fn to(steps: &[&str]) -> Self {
+        let written = steps.iter().map(|step| step.replace('~', "~0").replace('/', "~1"));
+        let whole = written.fold(String::new(), |whole, step| whole + "/" + &step);
+        Self(whole.into())
+    }
+}
+
 /// The server whose tools are an agent's sub-agents. No MCP server has this name.
 pub const SUB_AGENT_SERVER: &str = "agent";
 

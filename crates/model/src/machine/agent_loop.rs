@@ -1,16 +1,18 @@
 //! The loop of a task. With a model it is reason, act, observe, until the model answers; a workflow
-//! only acts.
+//! or a program only acts.
 //!
 //! ```text
 //! idle         call     reasoning
 //! idle         back_off backing_off
-//! idle         act      acting        a workflow begins
+//! idle         act      acting        a workflow or a program begins
 //! reasoning    call     reasoning     the process that called is gone, and another calls again
 //! reasoning    act      acting
 //! reasoning    answer   answered
 //! reasoning    fail     idle
 //! backing_off  call     reasoning
+//! backing_off  act      acting        a program is run again
 //! acting       call     reasoning     every tool call has its answer
+//! acting       fail     idle          a program failed
 //! acting       ask      asking
 //! asking       reply    acting
 //! answered     call     reasoning     the answer cannot be used, and the model is told why
@@ -28,11 +30,11 @@ pub enum LoopState {
     Idle,
     /// The model is thinking.
     Reasoning,
-    /// A call of the model failed, and the next try has its time.
+    /// A call of the model failed, or a program, and the next try has its time.
     BackingOff,
-    /// Tools are at work, or nodes.
+    /// Tools are at work, or nodes, or a program.
     Acting,
-    /// A person decides about a tool call, or about one of a sub-agent.
+    /// A person decides about a tool call, or about one of a sub-agent, or about a program in doubt.
     Asking,
     /// The model has answered without asking for tools.
     Answered,
@@ -45,11 +47,11 @@ pub enum LoopState {
 pub enum LoopEvent {
     /// The conversation went to the model.
     Call,
-    /// The model asks for tools, or a workflow begins.
+    /// The model asks for tools, or a workflow or a program begins.
     Act,
     /// The model has answered, and asks for no tools.
     Answer,
-    /// The call of the model failed.
+    /// The call of the model failed, or the program.
     Fail,
     /// The next try was given its time.
     BackOff,
@@ -93,10 +95,9 @@ impl Machine for LoopState {
                 Self::Idle | Self::Reasoning | Self::BackingOff | Self::Acting | Self::Answered,
                 On::Call,
             ) => Some(Self::Reasoning),
-            (Self::Idle | Self::Reasoning, On::Act) | (Self::Asking, On::Reply) => {
-                Some(Self::Acting)
-            }
-            (Self::Reasoning, On::Fail) => Some(Self::Idle),
+            (Self::Idle | Self::Reasoning | Self::BackingOff, On::Act)
+            | (Self::Asking, On::Reply) => Some(Self::Acting),
+            (Self::Reasoning | Self::Acting, On::Fail) => Some(Self::Idle),
             (Self::Idle, On::BackOff) => Some(Self::BackingOff),
             (Self::Acting, On::Ask) => Some(Self::Asking),
             (Self::Reasoning, On::Answer) => Some(Self::Answered),
@@ -111,11 +112,12 @@ impl Machine for LoopState {
             ) => Some(Self::Over),
             (Self::Idle, On::Answer | On::Fail | On::Ask | On::Reply)
             | (Self::Reasoning, On::BackOff | On::Ask | On::Reply)
+            | (Self::BackingOff, On::Answer | On::Fail | On::BackOff | On::Ask | On::Reply)
             | (
-                Self::BackingOff | Self::Answered,
+                Self::Answered,
                 On::Act | On::Answer | On::Fail | On::BackOff | On::Ask | On::Reply,
             )
-            | (Self::Acting, On::Act | On::Answer | On::Fail | On::BackOff | On::Reply)
+            | (Self::Acting, On::Act | On::Answer | On::BackOff | On::Reply)
             | (Self::Asking, On::Call | On::Act | On::Answer | On::Fail | On::BackOff | On::Ask)
             | (
                 Self::Over,
@@ -183,9 +185,11 @@ mod tests {
             (Reasoning, Fail, Idle),
             (Reasoning, End, Over),
             (BackingOff, Call, Reasoning),
+            (BackingOff, Act, Acting),
             (BackingOff, End, Over),
             (Acting, Call, Reasoning),
             (Acting, Ask, Asking),
+            (Acting, Fail, Idle),
             (Acting, End, Over),
             (Asking, Reply, Acting),
             (Asking, End, Over),

@@ -13,9 +13,10 @@ use super::{
 };
 use crate::event::{Event, ExecutionChange, Recorded, ToolChange};
 use crate::ids::{TaskId, ToolCallId};
-use crate::message::{Message, ToolCall};
+use crate::message::{Message, Role, ToolCall};
 use crate::name::Name;
 use crate::review::{ReviewSubject, Verdict};
+use crate::run::Exit;
 use crate::usage::Usage;
 use calls::Calls;
 use nodes::Nodes;
@@ -35,6 +36,8 @@ pub struct TraceTeller {
     nodes: Nodes,
     /// Whether a person has just decided, so that going on is no surprise.
     was_answered: bool,
+    /// Whether a program does the work.
+    is_program: bool,
 }
 
 impl TraceTeller {
@@ -56,6 +59,7 @@ impl TraceTeller {
             calls: Calls::default(),
             nodes: Nodes::default(),
             was_answered: false,
+            is_program: false,
         };
         teller.tell(first);
         Some(teller)
@@ -150,9 +154,12 @@ impl TraceTeller {
                 );
                 self.step(at, "shortened", Warning, message);
             }
-            Event::MessageAdded { message } => {
-                self.step(at, "message", Warning, format!("told the model: {}", told(message)));
-            }
+            Event::MessageAdded { message } => match message.role() {
+                Role::Assistant => self.step(at, "answer", Info, told(message)),
+                Role::User | Role::System | Role::Tool => {
+                    self.step(at, "message", Warning, format!("told the model: {}", told(message)));
+                }
+            },
             Event::ExecutionChanged { change, .. } => self.tell_execution(at, change),
             Event::ToolChanged { call_id, change } => self.tell_tool(at, *call_id, change),
             Event::NodeChanged { node, change } => self.tell_node(at, node, change),
@@ -164,7 +171,7 @@ impl TraceTeller {
             Event::ReviewOpened { subject, question, .. } => {
                 let name = match subject {
                     ReviewSubject::Approval { .. } => "approval_asked",
-                    ReviewSubject::Doubt { .. } => "doubt_asked",
+                    ReviewSubject::Doubt { .. } | ReviewSubject::RunDoubt { .. } => "doubt_asked",
                     ReviewSubject::Node { node } | ReviewSubject::Checkpoint { node } => {
                         self.nodes.asks(node, at);
                         "review_asked"
@@ -184,17 +191,30 @@ impl TraceTeller {
 
     fn tell_execution(&mut self, at: Timestamp, change: &ExecutionChange) {
         match change {
-            ExecutionChange::Fail { retry_at: Some(retry_at), .. } => {
+            ExecutionChange::Fail { failure, retry_at: Some(retry_at) } => {
                 self.retry_at = Some(*retry_at);
                 let wait = retry_at.duration_since(at).as_secs_f64();
-                let message = format!("to be tried again in {wait:.1} s");
+                let again = format!("to be tried again in {wait:.1} s");
+                // What a model said has been told already.
+                let message = if self.is_program { format!("{failure}; {again}") } else { again };
                 self.step(at, "retry", StepStatus::Warning, message);
+            }
+            ExecutionChange::Queue { .. } => self.is_program = true,
+            ExecutionChange::Run { process_id: Some(id) } => {
+                self.step(at, "program_started", StepStatus::Info, format!("process {id}"));
+            }
+            ExecutionChange::Report { report, .. } => {
+                let status = match report.exit {
+                    Some(Exit::Code(0)) => StepStatus::Info,
+                    Some(Exit::Code(_) | Exit::Signal(_)) | None => StepStatus::Warning,
+                };
+                self.step(at, "program_ended", status, report.to_string());
             }
             ExecutionChange::TimeOut => {
                 self.step(at, "timed_out", StepStatus::Error, String::new());
             }
             ExecutionChange::Start { .. }
-            | ExecutionChange::Run
+            | ExecutionChange::Run { process_id: None }
             | ExecutionChange::Complete
             | ExecutionChange::Fail { retry_at: None, .. }
             | ExecutionChange::Retry

@@ -40,11 +40,22 @@ pub(super) fn to_file(
             StoreError::Full { .. } => StoreError::Full { path: target.to_owned() },
             other => other,
         })
-        .and_then(|_| put_in_place(&unfinished, target));
+        .and_then(|_| leave_out_private(&unfinished))
+        .and_then(|()| put_in_place(&unfinished, target));
     if copied.is_err() {
         remove_if_there(&unfinished)?;
     }
     copied
+}
+
+/// A copy may be carried anywhere, so what must not be seen stays behind. Tasks that need it cannot
+/// go on from the copy, and say so.
+fn leave_out_private(copy: &Path) -> Result<(), StoreError> {
+    let emptied = Connection::open(copy).and_then(|connection| {
+        connection.pragma_update(None, "secure_delete", true)?;
+        connection.execute("DELETE FROM private", []).map(|_| ())
+    });
+    emptied.map_err(|error| explain(copy, &error))
 }
 
 /// Puts a backup in the place of the database. What was there before is kept beside it, and its

@@ -110,6 +110,8 @@ fn prepare_writer(connection: &mut Connection, durability: Durability) -> rusqli
     connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
     connection.pragma_update(None, "cache_size", -4096)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
+    // What is deleted is gone: secrets that a task was given are.
+    connection.pragma_update(None, "secure_delete", true)?;
     tune(connection)?;
     schema::migrate(connection)
 }

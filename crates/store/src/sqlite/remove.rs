@@ -78,6 +78,7 @@ fn delete(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
         ("messages", "task"),
         ("checkpoints", "task"),
         ("executions", "task"),
+        ("private", "task"),
         ("tasks", "created_position"),
         ("events", "stream"),
         ("streams", "stream"),

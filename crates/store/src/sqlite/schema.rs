@@ -163,14 +163,26 @@ const MIGRATIONS: [&str; 5] = [
         task             INTEGER NOT NULL,
         agent            TEXT    NOT NULL,
         state            TEXT    NOT NULL,
+        pool             TEXT,
+        is_open          INTEGER NOT NULL,
         body             TEXT    NOT NULL
     ) STRICT;
     INSERT INTO new_executions
-        SELECT started_position, execution_id, created_position, agent, state, body
+        SELECT started_position, execution_id, created_position, agent, state, NULL,
+               state <> 'idle' AND tasks.completed_at IS NULL, body
         FROM executions JOIN tasks USING (task_id) ORDER BY started_position;
     DROP TABLE executions;
     ALTER TABLE new_executions RENAME TO executions;
     CREATE INDEX executions_by_task ON executions (task);
+    CREATE INDEX executions_by_agent ON executions (agent, started_position);
+    -- Those that wait for a place or have one, by the pool of places, the first one first.
+    CREATE INDEX open_executions ON executions (pool, started_position) WHERE is_open = 1;
+
+    -- What must not be seen in the journal and is needed until a task ends.
+    CREATE TABLE private (
+        task INTEGER PRIMARY KEY,
+        text TEXT    NOT NULL
+    ) STRICT;
 
     CREATE TABLE new_messages (
         task     INTEGER NOT NULL,

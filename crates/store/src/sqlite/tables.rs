@@ -16,7 +16,7 @@ use super::rows::{
 };
 use crate::commit::PinnedDefinition;
 use crate::projection::{Changes, CheckpointRow, SpendingRow, TaskRow, day_of};
-use crate::{TaskFilter, Tree};
+use crate::{ExecutionFilter, ExecutionRow, TaskFilter, Tree};
 
 const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
 
@@ -314,9 +314,9 @@ pub(super) fn keep(
     for (index, execution) in changes.executions.iter().enumerate() {
         connection
             .prepare_cached(
-                "INSERT INTO executions VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+                "INSERT INTO executions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
                  ON CONFLICT (execution_id) DO UPDATE \
-                 SET state = excluded.state, body = excluded.body",
+                 SET state = excluded.state, is_open = excluded.is_open, body = excluded.body",
             )?
             .execute(params![
                 // Those that began in one commit keep their order.
@@ -325,10 +325,79 @@ pub(super) fn keep(
                 task,
                 execution.agent.as_str(),
                 execution.state.label(),
+                execution.pool,
+                !execution.is_over(),
                 encode(execution)?,
             ])?;
     }
+    if row.status.is_final() && before.is_none_or(|before| !before.status.is_final()) {
+        // One that waited for its place has not begun, and so does not end by itself.
+        connection
+            .prepare_cached("UPDATE executions SET is_open = 0 WHERE task = ?1 AND is_open = 1")?
+            .execute([task])?;
+        connection.prepare_cached("DELETE FROM private WHERE task = ?1")?.execute([task])?;
+    }
     Ok(())
+}
+
+/// Keeps what must not be seen in the journal.
+pub(super) fn keep_private(
+    connection: &Connection,
+    task: Position,
+    text: &str,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO private VALUES (?1, ?2)")?
+        .execute(params![task.0, text])?;
+    Ok(())
+}
+
+/// What must not be seen in the journal of a task.
+pub(super) fn private(connection: &Connection, task: TaskId) -> rusqlite::Result<Option<String>> {
+    connection
+        .prepare_cached(
+            "SELECT text FROM private \
+             WHERE task = (SELECT created_position FROM tasks WHERE task_id = ?1)",
+        )?
+        .query_row([task.as_bytes()], |row| row.get(0))
+        .optional()
+}
+
+/// Executions, the newest first.
+pub(super) fn executions(
+    connection: &Connection,
+    filter: &ExecutionFilter,
+) -> rusqlite::Result<Vec<ExecutionRow>> {
+    let mut sql = "SELECT tasks.owner, executions.body \
+                   FROM executions JOIN tasks ON tasks.created_position = executions.task \
+                   WHERE true"
+        .to_owned();
+    let mut values = Vec::new();
+    if filter.open_only {
+        sql.push_str(" AND executions.is_open = 1");
+    }
+    if let Some(pool) = &filter.pool {
+        sql.push_str(" AND executions.pool = ?");
+        values.push(Value::from(pool.clone()));
+    }
+    if let Some(agent) = &filter.agent {
+        sql.push_str(" AND executions.agent = ?");
+        values.push(Value::from(agent.clone()));
+    }
+    sql.push_str(" ORDER BY executions.started_position DESC");
+    if let Some(limit) = filter.limit {
+        sql.push_str(" LIMIT ?");
+        values.push(Value::from(i64::from(limit)));
+    }
+    connection
+        .prepare_cached(&sql)?
+        .query_map(params_from_iter(values), |row| {
+            Ok(ExecutionRow {
+                owner: row.get::<_, Option<[u8; 16]>>(0)?.map(InstanceId::from_bytes),
+                execution: decode_json(row, 1)?,
+            })
+        })?
+        .collect()
 }
 
 /// What model calls used, by day and agent.

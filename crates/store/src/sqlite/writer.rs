@@ -37,6 +37,7 @@ struct Request {
     at: Timestamp,
     events: Vec<(Event, String)>,
     definitions: Vec<PinnedDefinition>,
+    private: Option<String>,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -73,7 +74,8 @@ impl Writer {
     }
 
     pub(super) fn submit(&self, commit: Commit) -> CommitTicket {
-        let Commit { stream, expected_sequence, owner_epoch, at, events, definitions } = commit;
+        let Commit { stream, expected_sequence, owner_epoch, at, events, definitions, private } =
+            commit;
         if events.is_empty() {
             let reason = "a commit needs an event".into();
             return CommitTicket::answered(Err(CommitError::Illegal { reason }));
@@ -97,6 +99,7 @@ impl Writer {
             at,
             events: encoded,
             definitions,
+            private,
             answer,
         };
         // A writer that is gone drops the request, and with it the answer: the ticket says so.
@@ -342,6 +345,9 @@ fn append(
         if known.is_new(&definition.digest) {
             tables::keep_definition(connection, definition)?;
         }
+    }
+    if let Some(text) = &request.private {
+        tables::keep_private(connection, begins, text)?;
     }
     let execution = changes.executions.pop().or(head.execution);
     // A task that has ended is not written to again.

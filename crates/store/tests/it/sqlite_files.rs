@@ -373,7 +373,7 @@ const TO_THE_FOURTH: &str = "\
        FROM events JOIN streams USING (stream); \
      DROP TABLE events; DROP TABLE streams; ALTER TABLE old_events RENAME TO events; \
      UPDATE sqlite_sequence SET seq = max(seq, (SELECT position FROM removed)); \
-     DROP TABLE removed; CREATE UNIQUE INDEX events_by_stream ON events (stream, sequence); \
+     DROP TABLE removed; DROP TABLE private; CREATE UNIQUE INDEX events_by_stream ON events (stream, sequence); \
      CREATE TABLE old_executions (execution_id BLOB PRIMARY KEY, task_id BLOB NOT NULL, \
        started_position INTEGER NOT NULL, agent TEXT NOT NULL, state TEXT NOT NULL, \
        body TEXT NOT NULL) STRICT, WITHOUT ROWID; \

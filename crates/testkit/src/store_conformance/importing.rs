@@ -19,7 +19,7 @@ fn life(number: u64, first: Event) -> Import {
         claimed(instance_id(1), 1),
         Event::TaskStarted,
         execution_started(execution),
-        changed(execution, ExecutionChange::Run),
+        changed(execution, ExecutionChange::RUN),
         Event::ModelCalled { iteration: 1 },
     ];
     events.extend(ended_well(execution, "Hello, Ada."));

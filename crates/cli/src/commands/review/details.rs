@@ -104,7 +104,7 @@ fn choices(subject: &ReviewSubject) -> Vec<(ReviewAction, &'static str, &'static
             (Modify, "--set NAME=VALUE", "it is called with other arguments"),
             (Reject, "--message TEXT", "it is not called, and the model is told why"),
         ],
-        ReviewSubject::Doubt { .. } => vec![
+        ReviewSubject::Doubt { .. } | ReviewSubject::RunDoubt { .. } => vec![
             (Approve, "--retry", "it is called again"),
             (Approve, "--skip-with RESULT", "it is not called again; this is its result"),
             (Reject, "--message TEXT", "the task fails"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_model::definition::{Price, ToolPattern};
+use polity_model::definition::ToolPattern;
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::name::Name;
@@ -13,7 +13,6 @@ use polity_model::session::task_of_call;
 use tokio::time::error::Elapsed;
 
 use super::{Interrupted, Worker, interruption};
-use crate::budget::Estimate;
 use crate::closure::{Assignee, Closure};
 use crate::commands::{
     FailureCause, RecordAnswer, RecordFailure, RecordToolFailure, RecordToolReply, RetryExecution,
@@ -61,13 +60,10 @@ impl Worker {
                 }
                 Err(error) => return Err(NotCalled::Tools(error)),
             }
-            let permit = match closure.llm() {
-                Some(llm) if allowance.is_limited() => {
-                    let price = shared.parts.models.price(closure).unwrap_or(Price::FREE);
-                    let estimate = Estimate::of(state.history(), llm, price);
-                    Some(allowance.permit(&estimate).await.map_err(NotCalled::Budget)?)
-                }
-                Some(_) | None => None,
+            let permit = if allowance.is_limited() {
+                Some(allowance.permit().await.map_err(NotCalled::Budget)?)
+            } else {
+                None
             };
             // Servers that had to be started first are not the model's doing.
             began = shared.parts.clock.now();

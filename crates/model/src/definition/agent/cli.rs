@@ -6,7 +6,10 @@ use std::num::{NonZeroU32, NonZeroU64};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::definition::value::{EnvName, JsonPointer, Pattern, Text};
+use super::cli_parser::OutputParser;
+use super::cli_preset::CliPreset;
+use super::cli_template::CliTemplate;
+use crate::definition::value::{EnvName, Pattern, Text};
 use crate::failure::ErrorCategory;
 
 /// A command-line program, valid and frozen.
@@ -17,11 +20,13 @@ pub struct CliAgent {
     /// What the agent is for.
     pub role: Option<Text>,
     /// The known program whose settings fill in what is left open.
-    pub preset: Option<Text>,
+    pub preset: Option<CliPreset>,
     /// The program; there unless a preset is.
     pub executable_path: Option<Text>,
-    /// Its arguments, in order.
-    pub cli_args: Vec<String>,
+    /// Its arguments, in order; open only with a preset.
+    pub cli_args: Option<Vec<CliTemplate>>,
+    /// The model that the program is to use, if it is asked for one.
+    pub model: Option<Text>,
     /// Environment variables to set; a value may name another variable as `${NAME}`.
     pub envs: BTreeMap<EnvName, String>,
     /// Variables of Polity's own environment that are handed on.
@@ -37,9 +42,9 @@ pub struct CliAgent {
     /// How the program gives its output; open only with a preset.
     pub output_pattern: Option<OutputPattern>,
     /// The content of the input file.
-    pub input_file_template: Option<Text>,
+    pub input_file_template: Option<CliTemplate>,
     /// The path of the output file.
-    pub output_file_template: Option<Text>,
+    pub output_file_template: Option<CliTemplate>,
     /// How the output is understood; as plain text if neither it nor a preset says.
     pub parser: Option<OutputParser>,
     /// One run for each task, or a conversation that goes on.
@@ -80,6 +85,8 @@ pub struct CliAgent {
     pub grace_seconds: u64,
     /// The signal that asks the program to end.
     pub stop_signal: StopSignal,
+    /// The exit codes of a run that went well.
+    pub success_exit_codes: Vec<i32>,
     /// How messages of the program tell passing failures from lasting ones; the first match wins.
     pub error_rules: Vec<ErrorRule>,
     /// What one run may use.
@@ -91,8 +98,8 @@ pub struct CliAgent {
 impl CliAgent {
     /// The program or the preset, whichever is given.
     pub fn program(&self) -> &str {
-        let given = self.executable_path.as_ref().or(self.preset.as_ref());
-        given.map(Text::as_str).unwrap_or_default()
+        let path = self.executable_path.as_ref().map(Text::as_str);
+        path.or(self.preset.map(CliPreset::as_str)).unwrap_or_default()
     }
 }
 
@@ -203,14 +210,32 @@ pub enum StopSignal {
     Kill,
 }
 
-/// How a message of the program tells what kind of failure it is.
+/// How a message of the program tells what kind of failure it is. A run in which one is found has
+/// failed, whatever its exit code is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorRule {
-    /// A regular expression on the program's error output.
+    /// A regular expression on what the program writes to `stream`. The end of it is searched, and
+    /// the text of the error that the parser finds.
     pub pattern: Pattern,
+    /// Where the program writes such messages.
+    #[serde(default)]
+    pub stream: ErrorStream,
     /// The kind of failure.
     pub category: ErrorCategory,
+}
+
+/// Where a program writes messages of failures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorStream {
+    /// To stderr.
+    #[default]
+    Stderr,
+    /// To stdout, among its answers.
+    Stdout,
+    /// To either.
+    Both,
 }
 
 /// What one run may use.
@@ -225,38 +250,4 @@ pub struct ResourceLimits {
     pub processes: Option<NonZeroU32>,
     /// The most output, in bytes.
     pub output_bytes: Option<NonZeroU64>,
-}
-
-/// How a program's output is understood.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct OutputParser {
-    /// The form of the output.
-    pub format: OutputFormat,
-    /// Where the answer stands.
-    pub answer: Option<JsonPointer>,
-    /// Where an error's text stands.
-    pub error: Option<JsonPointer>,
-    /// Where the status stands.
-    pub status: Option<JsonPointer>,
-    /// Where the program's own session id stands.
-    pub session_id: Option<JsonPointer>,
-    /// Where the number of tokens stands.
-    pub tokens: Option<JsonPointer>,
-    /// Where the cost in US dollars stands.
-    pub cost: Option<JsonPointer>,
-}
-
-/// The form of a program's output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum OutputFormat {
-    /// The output is the answer.
-    Text,
-    /// One JSON document.
-    Json,
-    /// One JSON document on each line; the last that has an answer counts.
-    Jsonl,
-    /// One event on each line, shown as they come.
-    StreamJson,
 }

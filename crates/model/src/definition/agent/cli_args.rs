@@ -8,12 +8,13 @@ use serde::Serialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use super::cli_template::CliTemplate;
 use crate::definition::ordered::Ordered;
 
 /// Arguments in order, however they were written.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(transparent)]
-pub(super) struct CliArgs(pub(super) Vec<String>);
+pub(super) struct CliArgs(pub(super) Vec<CliTemplate>);
 
 impl<'de> Deserialize<'de> for CliArgs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -35,7 +36,7 @@ impl<'de> Visitor<'de> for CliArgsVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<CliArgs, A::Error> {
-        let entries: Ordered<String, OptionValue> =
+        let entries: Ordered<CliTemplate, OptionValue> =
             Ordered::deserialize(MapAccessDeserializer::new(entries))?;
         let both = entries
             .0
@@ -47,7 +48,7 @@ impl<'de> Visitor<'de> for CliArgsVisitor {
 
 /// The value of an option; none for an option that stands alone.
 #[derive(Debug)]
-struct OptionValue(Option<String>);
+struct OptionValue(Option<CliTemplate>);
 
 impl<'de> Deserialize<'de> for OptionValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -77,15 +78,15 @@ impl Visitor<'_> for OptionValueVisitor {
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<OptionValue, E> {
-        Ok(OptionValue(Some(value.to_string())))
+        Ok(OptionValue(Some(CliTemplate::literal(&value.to_string()))))
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<OptionValue, E> {
-        Ok(OptionValue(Some(value.to_string())))
+        Ok(OptionValue(Some(CliTemplate::literal(&value.to_string()))))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<OptionValue, E> {
-        Ok(OptionValue(Some(value.to_owned())))
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<OptionValue, E> {
+        value.parse().map(|value| OptionValue(Some(value))).map_err(E::custom)
     }
 }
 

@@ -8,10 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::a2a::A2aFile;
 use super::cli::{
-    AccessType, AgentMode, AgentType, CliAgent, ErrorRule, InputPattern, OutputFormat,
-    OutputParser, OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, Workspace,
+    AccessType, AgentMode, AgentType, CliAgent, ErrorRule, InputPattern, OutputPattern,
+    PermissionPolicy, ResourceLimits, StopSignal, Workspace,
 };
 use super::cli_args::CliArgs;
+use super::cli_check;
+use super::cli_parser::OutputParser;
+use super::cli_preset::CliPreset;
+use super::cli_template::{CliTemplate, Placeholder};
 use crate::definition::checker::Checker;
 use crate::definition::ordered::Ordered;
 use crate::definition::path::Path;
@@ -25,6 +29,7 @@ const MAX_RETRIES_DEFAULT: u32 = 3;
 const QUEUE_LIMIT_DEFAULT: u32 = 10;
 const QUEUE_TIMEOUT_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(1800);
 const GRACE_SECONDS_DEFAULT: u64 = 10;
+const SUCCESS_EXIT_CODE: i32 = 0;
 const READ_ONLY_CONCURRENT_DEFAULT: NonZeroU32 = nonzero_u32(10);
 const READ_WRITE_CONCURRENT_MAX: NonZeroU32 = nonzero_u32(1);
 
@@ -38,14 +43,22 @@ pub(crate) struct CliAgentFile {
     /// What the agent is for, in a few words. Other agents and people read it.
     role: Option<Text>,
     /// A known program whose settings fill in what this file leaves open.
-    preset: Option<Text>,
+    preset: Option<CliPreset>,
     /// The form of input and output in one word; sets `input_pattern` and `output_pattern`.
     agent_type: Option<AgentType>,
     /// The program to run: a path, or a name to look up in PATH. Needed without a preset.
     executable_path: Option<Text>,
     /// Arguments of the program: a list, or a mapping of option to value in the order written. An
-    /// option whose value is `true` or nothing stands alone.
+    /// option whose value is `true` or nothing stands alone. In place of `{{prompt}}` (or
+    /// `{{input}}`), `{{workdir}}`, `{{input_file}}`, `{{output_file}}`, `{{model}}`,
+    /// `{{session_id}}` and `{{param.NAME}}` stands what they mean in a run; `{{{{` is `{{` itself.
+    /// No shell is involved. An argument with `{{model}}` or `{{session_id}}` is left out where
+    /// there is none, together with the option before it if it holds nothing else. The input or the
+    /// path of its file comes last if no argument names it. Secrets belong in `envs`: anyone can
+    /// read arguments.
     cli_args: Option<CliArgs>,
+    /// The model that `{{model}}` stands for, unless a task has a parameter `model`.
+    model: Option<Text>,
     /// Environment variables to set. A value may name another variable as `${NAME}`; write secrets
     /// only so.
     #[schemars(with = "Option<Ordered<EnvName, String>>")]
@@ -61,14 +74,19 @@ pub(crate) struct CliAgentFile {
     /// One run for each task, or a conversation that goes on.
     #[schemars(extend("default" = AgentMode::Task))]
     mode: Option<AgentMode>,
-    /// How the program takes its input; `stdin` unless given.
+    /// How the program takes its input. Unless given it follows from the placeholders in
+    /// `cli_args`, and is `stdin` where there are none.
     input_pattern: Option<InputPattern>,
-    /// How the program gives its output; `stdout` unless given.
+    /// How the program gives its output; `stdout` unless given, or `file` where `cli_args` name
+    /// `{{output_file}}`.
     output_pattern: Option<OutputPattern>,
-    /// The content of the input file, for the input pattern `file`.
-    input_file_template: Option<Text>,
-    /// The path of the output file, for the output pattern `file`.
-    output_file_template: Option<Text>,
+    /// The content of the input file, for the input pattern `file`; the input unless given. It may
+    /// have the placeholders of `cli_args`. The file is private to the run.
+    input_file_template: Option<CliTemplate>,
+    /// The path of the output file, for the output pattern `file`, from the working directory on; a
+    /// file that is private to the run unless given. It may have `{{workdir}}`, `{{model}}` and
+    /// `{{param.NAME}}`.
+    output_file_template: Option<CliTemplate>,
     /// How the output is understood; as plain text unless given.
     parser: Option<OutputParser>,
     /// Whether the program changes things. Only one read-write run happens at a time.
@@ -121,6 +139,9 @@ pub(crate) struct CliAgentFile {
     /// The signal that asks the program to end.
     #[schemars(extend("default" = StopSignal::Term))]
     stop_signal: Option<StopSignal>,
+    /// The exit codes of a run that went well.
+    #[schemars(extend("default" = [SUCCESS_EXIT_CODE]))]
+    success_exit_codes: Option<Vec<i32>>,
     /// How messages of the program tell passing failures from lasting ones; the first match wins.
     #[schemars(extend("default" = []))]
     error_rules: Option<Vec<ErrorRule>>,
@@ -155,14 +176,15 @@ impl CliAgentFile {
             "with the output pattern file",
         );
         let mode = self.mode.unwrap_or_default();
-        check_parser(self.parser.as_ref(), checker);
         let access_type = self.access_type.unwrap_or_default();
         let max_concurrent_executions = self.check_concurrency(access_type, checker);
-        CliAgent {
+        let cli_args = self.cli_args.map(|args| args.0);
+        let agent = CliAgent {
             role: self.role,
             preset: self.preset,
             executable_path: self.executable_path,
-            cli_args: self.cli_args.unwrap_or_default().0,
+            cli_args: if preset { cli_args } else { Some(cli_args.unwrap_or_default()) },
+            model: self.model,
             envs: self.envs.unwrap_or_default(),
             env_allow: self.env_allow.unwrap_or_default(),
             env_unset: self.env_unset.unwrap_or_default(),
@@ -194,10 +216,13 @@ impl CliAgentFile {
                 .unwrap_or(QUEUE_TIMEOUT_SECONDS_DEFAULT),
             grace_seconds: self.grace_seconds.unwrap_or(GRACE_SECONDS_DEFAULT),
             stop_signal: self.stop_signal.unwrap_or_default(),
+            success_exit_codes: self.success_exit_codes.unwrap_or_else(|| vec![SUCCESS_EXIT_CODE]),
             error_rules: self.error_rules.unwrap_or_default(),
             resource_limits: self.resource_limits.unwrap_or_default(),
             artifacts: self.artifacts.unwrap_or_default(),
-        }
+        };
+        cli_check::check(&agent, checker);
+        agent
     }
 
     /// Settles input and output from `agent_type` and the patterns, which must not contradict.
@@ -240,13 +265,24 @@ impl CliAgentFile {
         }
         // A preset fills in what nothing here decides.
         let open = self.preset.is_some() && self.agent_type.is_none();
-        let input = self.input_pattern.or(input_meant);
-        let output = self.output_pattern.or(output_meant);
+        let (input_named, output_named) = self.patterns_named();
+        let input = self.input_pattern.or(input_meant).or(input_named);
+        let output = self.output_pattern.or(output_meant).or(output_named);
         if open {
             (input, output)
         } else {
             (input.or(Some(InputPattern::Stdin)), output.or(Some(OutputPattern::Stdout)))
         }
+    }
+
+    /// The patterns that follow from the placeholders in the arguments.
+    fn patterns_named(&self) -> (Option<InputPattern>, Option<OutputPattern>) {
+        let args = self.cli_args.as_ref().map_or(&[][..], |args| &args.0);
+        let names = |placeholder| args.iter().any(|arg| arg.names(&placeholder));
+        let by_args = names(Placeholder::Input).then_some(InputPattern::Args);
+        let by_file = names(Placeholder::InputFile).then_some(InputPattern::File);
+        let output = names(Placeholder::OutputFile).then_some(OutputPattern::File);
+        (by_file.or(by_args), output)
     }
 
     fn check_concurrency(&self, access_type: AccessType, checker: &mut Checker) -> NonZeroU32 {
@@ -283,27 +319,16 @@ fn conflict<T: Serialize>(field: &str, written: &T, meant: &T) -> Finding {
         .allowed(meant)
 }
 
-fn check_parser(parser: Option<&OutputParser>, checker: &mut Checker) {
-    let Some(parser) = parser else { return };
-    let path = Path::root().field("parser");
-    let structured = match parser.format {
-        OutputFormat::Text => false,
-        OutputFormat::Json | OutputFormat::Jsonl | OutputFormat::StreamJson => true,
-    };
-    for field in ["answer", "error", "status", "session_id", "tokens", "cost"] {
-        checker.refuse_unless(structured, &path.field(field), "with a format other than text");
-    }
-}
-
 impl CliAgent {
     pub(super) fn to_file(&self, name: Option<Name>, a2a: Option<A2aFile>) -> CliAgentFile {
         CliAgentFile {
             name,
             role: self.role.clone(),
-            preset: self.preset.clone(),
+            preset: self.preset,
             agent_type: self.agent_type,
             executable_path: self.executable_path.clone(),
-            cli_args: Some(CliArgs(self.cli_args.clone())),
+            cli_args: self.cli_args.clone().map(CliArgs),
+            model: self.model.clone(),
             envs: Some(self.envs.clone()),
             env_allow: Some(self.env_allow.clone()),
             env_unset: Some(self.env_unset.clone()),
@@ -332,6 +357,7 @@ impl CliAgent {
             queue_timeout_seconds: Some(self.queue_timeout_seconds),
             grace_seconds: Some(self.grace_seconds),
             stop_signal: Some(self.stop_signal),
+            success_exit_codes: Some(self.success_exit_codes.clone()),
             error_rules: Some(self.error_rules.clone()),
             resource_limits: Some(self.resource_limits),
             artifacts: Some(self.artifacts.clone()),

@@ -2,7 +2,7 @@
 
 use super::{check, home};
 use crate::definition::{
-    AccessType, AgentKind, AgentMode, CliAgent, InputPattern, Lookup, OutputPattern,
+    AccessType, AgentKind, AgentMode, CliAgent, CliTemplate, InputPattern, Lookup, OutputPattern,
     PermissionPolicy, Workspace,
 };
 
@@ -41,7 +41,7 @@ fn defaults_are_the_safe_ones() {
 }
 
 #[test]
-fn the_agent_type_sets_the_patterns() {
+fn the_agent_type_and_the_placeholders_set_the_patterns() {
     use InputPattern as In;
     use OutputPattern as Out;
     for (lines, expected) in [
@@ -53,6 +53,10 @@ fn the_agent_type_sets_the_patterns() {
         ("input_pattern: json-rpc\n", (Some(In::JsonRpc), Some(Out::JsonRpc))),
         ("preset: codex\n", (None, None)),
         ("preset: codex\ninput_pattern: args\n", (Some(In::Args), None)),
+        ("cli_args: [-p, \"{{prompt}}\"]\n", (Some(In::Args), Some(Out::Stdout))),
+        ("cli_args: {--in: \"{{input_file}}\"}\n", (Some(In::File), Some(Out::Stdout))),
+        ("cli_args: [\"--out={{output_file}}\"]\n", (Some(In::Stdin), Some(Out::File))),
+        ("preset: codex\ncli_args: [\"{{input}}\"]\n", (Some(In::Args), None)),
     ] {
         let cli = cli(&format!("{BASE}{lines}"));
         assert_eq!((cli.input_pattern, cli.output_pattern), expected, "{lines}");
@@ -67,10 +71,13 @@ fn arguments_keep_their_order_however_they_are_written() {
             "{--zeta: z, --alpha: 1, --flag: true, --bare: }",
             vec!["--zeta", "z", "--alpha", "1", "--flag", "--bare"],
         ),
+        ("{--model: \"{{model}}\"}", vec!["--model", "{{model}}"]),
         ("[]", vec![]),
     ] {
         let cli = cli(&format!("{BASE}cli_args: {written}\n"));
-        assert_eq!(cli.cli_args, expected, "{written}");
+        let args = cli.cli_args.unwrap();
+        let args: Vec<_> = args.iter().map(CliTemplate::as_str).collect();
+        assert_eq!(args, expected, "{written}");
     }
 }
 
@@ -202,4 +209,109 @@ fn each_block_says_what_it_allows() {
         &["1:1: missing field \"executable_path\", which is needed without a preset"],
     );
     check("agents/coder.yaml", "kind: cli\nname: coder\npreset: claude\n", &[]);
+}
+
+#[test]
+fn placeholders_say_what_they_allow() {
+    for (lines, expected) in [
+        (
+            "cli_args: [-p, \"{{promt}}\"]\n",
+            "4:16: cli_args[1]: unknown placeholder \"{{promt}}\", did you mean \"{{prompt}}\"?",
+        ),
+        (
+            "cli_args: {-p: \"{{promt}}\"}\n",
+            "4:16: cli_args.-p: unknown placeholder \"{{promt}}\", did you mean \"{{prompt}}\"?",
+        ),
+        (
+            "cli_args: [\"{{prompt\"]\n",
+            "4:12: cli_args[0]: has a \"{{\" that is not closed; \"{{{{\" stands for \"{{\" itself",
+        ),
+        (
+            "cli_args: [-k, \"${MY_KEY}\"]\n",
+            "4:16: cli_args[1]: ${MY_KEY} is not filled in here; anyone on the machine can read \
+             arguments, so name the variable in envs or env_allow, from where the program reads \
+             it; a shell reads $NAME too",
+        ),
+        (
+            "input_pattern: stdin\ncli_args: [\"{{prompt}}\"]\n",
+            "5:12: cli_args[0]: {{prompt}} has a meaning only with the input pattern args",
+        ),
+        (
+            "input_pattern: args\ncli_args: {-f: \"{{input_file}}\"}\n",
+            "5:11: cli_args: {{input_file}} has a meaning only with the input pattern file",
+        ),
+        (
+            "output_pattern: stdout\ncli_args: [-o, \"{{output_file}}\"]\n",
+            "5:16: cli_args[1]: {{output_file}} has a meaning only with the output pattern file",
+        ),
+        (
+            "input_pattern: file\ninput_file_template: \"to {{output_file}}\"\n",
+            "5:22: input_file_template: {{output_file}} has a meaning only with the output pattern \
+             file",
+        ),
+        (
+            "output_pattern: file\noutput_file_template: \"{{prompt}}.txt\"\n",
+            "5:23: output_file_template: {{prompt}} cannot be part of the path; allowed: \
+             {{workdir}}, {{model}}, {{param.NAME}}",
+        ),
+        (
+            "output_pattern: file\noutput_file_template: \"${HOME}/a\"\n",
+            "5:23: output_file_template: ${HOME} is not filled in here; write {{param.NAME}} or the \
+             path itself",
+        ),
+        ("model: big\n", "4:8: \"model\" has a meaning only with {{model}} in cli_args"),
+    ] {
+        check_with(lines, &[expected]);
+    }
+    check_with("preset: claude\nmodel: big\n", &[]);
+}
+
+#[test]
+fn what_makes_no_sense_together_is_told() {
+    for (lines, expected) in [
+        ("preset: claud\n", "4:9: preset: unknown value \"claud\", did you mean \"claude\"?"),
+        (
+            "agent_type: json-rpc\nparser: {format: text}\n",
+            "5:9: \"parser\" has a meaning only with the output patterns stdout and file",
+        ),
+        (
+            "parser: {format: json}\n",
+            "4:9: missing field \"parser.answer\", which is needed with a format other than text",
+        ),
+        (
+            "parser: {format: text, join_answers: true}\n",
+            "4:38: \"parser.join_answers\" has a meaning only with a format other than text",
+        ),
+        (
+            "parser: {format: json, answer: {at: /a, when: {b: 1}}}\n",
+            "4:48: parser.answer.when.b: \"b\" is not a JSON Pointer: it starts with \"/\"",
+        ),
+        (
+            "session_timeout: 5\n",
+            "4:18: \"session_timeout\" has a meaning only with the mode interactive",
+        ),
+        ("keep_alive: true\n", "4:13: \"keep_alive\" has a meaning only with the mode interactive"),
+        (
+            "mode: interactive\nkeep_alive: true\ninput_pattern: args\n",
+            "5:13: \"keep_alive\" has a meaning only with the input patterns stdin and json-rpc",
+        ),
+        (
+            "mode: interactive\n",
+            "4:7: mode is interactive, but nothing says how a conversation goes on: set keep_alive \
+             to true, or name {{session_id}} in cli_args and set parser.session_id",
+        ),
+        (
+            "timeout: 10\nidle_timeout: 11\n",
+            "5:15: idle_timeout is 11, but timeout ends the run after 10 seconds; allowed: 1 to 10",
+        ),
+        (
+            "env_allow: [KEY]\nenv_unset: [KEY]\n",
+            "5:13: env_unset: KEY is also in env_allow; take it out of one of them",
+        ),
+        ("success_exit_codes: []\n", "4:21: success_exit_codes must name at least one exit code"),
+    ] {
+        check_with(lines, &[expected]);
+    }
+    check_with("mode: interactive\nkeep_alive: true\n", &[]);
+    check_with("preset: claude\nmode: interactive\n", &[]);
 }

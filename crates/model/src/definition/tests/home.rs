@@ -124,7 +124,7 @@ fn names_are_found_or_suggested() {
 
 #[test]
 fn a_broken_file_is_there_for_those_who_name_it() {
-    let wrong = "kind: cli\nname: helper\ntimeot: 1\npreset: x\n";
+    let wrong = "kind: cli\nname: helper\ntimeot: 1\npreset: llm\n";
     let (writer, servers) = (llm("writer", "sub_agents: [helper]\ntools: [x/y]\n"), "servers: [");
     let home = home([
         ("agents/helper.yaml", wrong),

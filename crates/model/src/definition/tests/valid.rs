@@ -78,7 +78,8 @@ name: coder
 role: Codes
 agent_type: file-input
 executable_path: /usr/bin/coder
-cli_args: {--model: big, --verbose: true, --limit: 5}
+cli_args: {--model: "{{model}}", --verbose: true, --limit: 5, --size: "{{param.size}}", --resume: "{{session_id}}"}
+model: big
 envs: {HOME_DIR: "${HOME}", DEBUG: "1"}
 env_allow: [PATH]
 env_unset: [SECRET]
@@ -87,15 +88,27 @@ mode: interactive
 input_pattern: file
 output_pattern: file
 input_file_template: "{{ input }}"
-output_file_template: out.json
-parser: {format: stream-json, answer: /result, error: /error, status: /is_error, session_id: /session_id, tokens: /usage, cost: /cost}
+output_file_template: "{{workdir}}/{{{{out}}.json"
+parser:
+  format: stream-json
+  strip_ansi: true
+  answer: {at: /result, when: {/type: result, /is_error: false, /turns: 1}}
+  join_answers: true
+  shown: /message/content
+  error: {at: /error}
+  status: /is_error
+  terminal: {at: /type, when: {/type: result}}
+  session_id: /session_id
+  input_tokens: /usage/input
+  output_tokens: /usage/output
+  cost: /cost
 access_type: read-only
 max_concurrent_executions: 3
 timeout: 60
 start_timeout: 5
 idle_timeout: 20
 session_timeout: 3600
-keep_alive: true
+keep_alive: false
 enabled: false
 max_retries: 1
 permission_policy: deny
@@ -107,7 +120,8 @@ queue_limit: 0
 queue_timeout_seconds: 60
 grace_seconds: 0
 stop_signal: SIGINT
-error_rules: [{pattern: "rate limit|overloaded", category: transient}]
+success_exit_codes: [0, 3]
+error_rules: [{pattern: "rate limit|overloaded", category: transient, stream: both}]
 resource_limits: {memory_mb: 512, cpu_seconds: 60, processes: 20, output_bytes: 1000000}
 artifacts: ["*.md"]
 "#,

@@ -1,0 +1,149 @@
+//! `polity execution`: the attempts of agents to do their tasks.
+
+use polity_model::definition::AgentKind;
+use polity_model::execution::AgentExecution;
+use polity_model::execution::view::ExecutionView;
+use polity_store::{ExecutionFilter, Store};
+
+use crate::app::App;
+use crate::args::{ExecutionArgs, ExecutionCommand, ExecutionListArgs, TaskArgs};
+use crate::error::{CliError, CliResult};
+use crate::exit::Exit;
+use crate::view::{harmless, print_json, say, style, table, task as view};
+
+pub(crate) fn execution(app: &App, command: &ExecutionCommand) -> CliResult {
+    match command {
+        ExecutionCommand::List(args) => list(app, args),
+        ExecutionCommand::Show(args) => show(app, args),
+        ExecutionCommand::Cancel(args) => cancel(app, args),
+    }
+}
+
+fn list(app: &App, args: &ExecutionListArgs) -> CliResult {
+    let store = app.reader()?;
+    let filter = ExecutionFilter {
+        agent: args.agent.clone(),
+        open_only: args.active,
+        limit: Some(args.limit),
+        ..ExecutionFilter::default()
+    };
+    let mut views = Vec::new();
+    for row in store.execution_rows(&filter)? {
+        views.push(seen(app, &store, &row.execution)?);
+    }
+    if app.json() {
+        print_json(&views)?;
+    } else if views.is_empty() {
+        say!("no executions")?;
+    } else {
+        let rows = views.iter().map(|execution| {
+            [
+                execution.id.to_string()[..8].to_owned(),
+                state(execution),
+                execution.agent_id.to_string(),
+                execution.task_id.to_string()[..8].to_owned(),
+                execution.start_time.map(view::time).unwrap_or_default(),
+                execution.retry_count.to_string(),
+                used(execution),
+            ]
+        });
+        let head = ["ID", "STATE", "AGENT", "TASK", "STARTED", "RETRIES", "USED"];
+        say!("{}", table(head, rows))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Where it is, in a word: how it came out once it is over.
+fn state(execution: &ExecutionView) -> String {
+    match &execution.result {
+        Some(result) => serde_json::to_value(result.status)
+            .ok()
+            .and_then(|status| status.as_str().map(str::to_owned))
+            .unwrap_or_default(),
+        None if execution.queued => "queued".to_owned(),
+        None => execution.state.to_string(),
+    }
+}
+
+fn used(execution: &ExecutionView) -> String {
+    let Some(used) = execution.resource_usage else { return String::new() };
+    let seconds = std::time::Duration::from_millis(used.cpu_time_ms).as_secs_f64();
+    format!("{seconds:.1} s CPU, {} MB", used.peak_memory_mb)
+}
+
+/// An execution with what its task and its agent's pinned file say of it.
+fn seen(
+    app: &App,
+    store: &dyn Store,
+    execution: &AgentExecution,
+) -> Result<ExecutionView, CliError> {
+    let missing = || CliError::not_found(format!("task {} is not there", execution.task_id));
+    let row = store.task_row(execution.task_id)?.ok_or_else(missing)?;
+    let task = app.task(store, &row)?;
+    let timeout = match polity_engine::runtime::Beginning::of(store, execution.task_id) {
+        Ok(beginning) => beginning.assignee.agent().and_then(|agent| match &agent.kind {
+            AgentKind::Cli(cli) => Some(cli.timeout_seconds.get()),
+            AgentKind::Llm(_) | AgentKind::Remote(_) => None,
+        }),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(execution.view(&task, timeout))
+}
+
+fn find(store: &dyn Store, id: &str) -> Result<AgentExecution, CliError> {
+    let list = "`polity execution list` shows the executions there are";
+    let id = id.to_lowercase();
+    let found = store.execution_ids_by_prefix(&id, 3)?;
+    let none = || CliError::not_found(format!("there is no execution {id}")).hint(list);
+    match found.as_slice() {
+        [found] if !id.is_empty() => store.execution(*found)?.ok_or_else(none),
+        [_, _, ..] => Err(CliError::usage(format!("several executions begin with \"{id}\""))
+            .hint("give more of the id")),
+        [] | [_] => Err(none()),
+    }
+}
+
+fn show(app: &App, args: &ExecutionArgs) -> CliResult {
+    let store = app.reader()?;
+    let execution = find(&store, &args.id)?;
+    let seen = seen(app, &store, &execution)?;
+    if app.json() {
+        print_json(&seen)?;
+        return Ok(Exit::Done);
+    }
+    say!("{} {}", style::label("execution:"), seen.id)?;
+    say!("{} {}", style::label("agent:"), seen.agent_id)?;
+    say!("{} {}", style::label("task:"), seen.task_id)?;
+    say!("{} {}", style::label("state:"), state(&seen))?;
+    for moved in &execution.state_transitions {
+        say!("  {} {} -> {}", view::time(moved.timestamp), moved.from, moved.to)?;
+    }
+    say!(
+        "{} {}",
+        style::label("retries:"),
+        format!("{} of {}", seen.retry_count, seen.max_retries)
+    )?;
+    for (number, run) in execution.runs.iter().enumerate() {
+        say!("{} {}", style::label(&format!("run {}:", number + 1)), run.report)?;
+        if let Some(failure) = &run.failure {
+            say!("  {}", harmless(&failure.to_string()))?;
+        }
+        let kept = &run.report.output;
+        say!(
+            "  {} bytes of output and {} of errors, kept in data/{}",
+            kept.stdout_bytes,
+            kept.stderr_bytes,
+            kept.folder
+        )?;
+    }
+    if let Some(output) = seen.result.as_ref().and_then(|result| result.output.as_ref()) {
+        say!("{} {}", style::label("output:"), harmless(output))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Ending an execution ends its task.
+fn cancel(app: &App, args: &ExecutionArgs) -> CliResult {
+    let task = find(&app.reader()?, &args.id)?.task_id;
+    super::task::cancel::cancel(app, &TaskArgs { id: task.to_string() })
+}

@@ -1,0 +1,282 @@
+//! Command-line programs as agents, from the outside.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::sandbox::Sandbox;
+
+/// A home with programs that the tests need.
+fn home() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let program = |name: &str, script: &str, more: &str| {
+        let script = serde_json::to_string(script).unwrap();
+        let file = format!(
+            "{{name: {name}, kind: cli, executable_path: sh, cli_args: [-c, {script}], \
+             working_directory: ., grace_seconds: 1{more}}}"
+        );
+        sandbox.write(&format!("agents/{name}.yaml"), &file);
+    };
+    program("echo", "cat", "");
+    program("slow", "echo $$ > pid; sleep 1000", "");
+    program("count", "echo x >> ran; sleep 0.2; wc -l < ran", ", queue_limit: 2");
+    program("sleepy", "sleep 1000", ", timeout: 1");
+    program("env", "env | sort; cat", ", envs: {GIVEN: here, KEY: '${MY_KEY}'}");
+    program("off", "cat", ", enabled: false");
+    program("reader", "cat", ", access_type: read-only");
+    program(
+        "flaky",
+        "[ -e tried ] && echo ok || { touch tried; echo 'error 429' >&2; exit 1; }",
+        ", idempotent: true",
+    );
+    sandbox
+}
+
+fn executions(sandbox: &Sandbox) -> Vec<Value> {
+    let (list, _) = sandbox.json(&["execution", "list"]);
+    list.as_array().unwrap().clone()
+}
+
+#[test]
+fn a_program_is_given_its_input_and_its_answer_is_the_result() {
+    let sandbox = home();
+    let said = sandbox.polity(&["-q", "run", "echo", "hello, program"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "hello, program\n"), "{said:?}");
+    let execution = &executions(&sandbox)[0];
+    assert_eq!(execution["state"], "idle");
+    assert_eq!(execution["previous_state"], "cleanup");
+    assert_eq!(execution["exit_code"], 0);
+    assert_eq!(execution["timeout"], 300);
+    let (shown, _) = sandbox.json(&["execution", "show", execution["id"].as_str().unwrap()]);
+    let result = &shown["result"];
+    assert_eq!(
+        (&result["status"], &result["output"]),
+        (&"success".into(), &"hello, program".into())
+    );
+    let path: Vec<_> = result["state_transitions"].as_array().unwrap().iter().collect();
+    let path: Vec<_> = path.iter().map(|moved| moved["to"].as_str().unwrap()).collect();
+    assert_eq!(path, ["starting", "running", "completed", "cleanup", "idle"]);
+    let kept = sandbox.file("data").join(result["output_files"]["folder"].as_str().unwrap());
+    assert_eq!(fs::read_to_string(kept.join("stdout")).unwrap(), "hello, program");
+}
+
+#[test]
+fn programs_that_change_things_run_one_by_one_also_in_processes_of_their_own() {
+    let sandbox = home();
+    let children: Vec<_> = (0..3).map(|_| sandbox.start(&["-q", "run", "count", "x"])).collect();
+    let mut lines: Vec<_> = children
+        .into_iter()
+        .map(|child| {
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        })
+        .collect();
+    lines.sort();
+    // Had two run at once, they would have counted the same lines.
+    assert_eq!(lines, ["1", "2", "3"]);
+}
+
+#[test]
+fn a_line_that_is_full_takes_no_more() {
+    let sandbox = home();
+    let mut running = sandbox.start(&["run", "slow", "x"]);
+    sandbox.wait_until("it runs", || sandbox.file("pid").exists().then_some(()));
+    // All of them work in the same folder.
+    let mut waiting: Vec<_> = (0..2).map(|_| sandbox.start(&["run", "count", "x"])).collect();
+    sandbox.wait_until("both are in line", || {
+        let (status, _) = sandbox.json(&["agent", "status", "count"]);
+        (status["queued"] == 2).then_some(())
+    });
+    let said = sandbox.polity(&["run", "count", "x"]);
+    assert_eq!(said.code, 6, "{said:?}");
+    assert!(said.err.contains("queue_limit is 2"), "{said:?}");
+    for child in waiting.iter_mut().chain([&mut running]) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_program_is_cancelled_from_elsewhere_and_nothing_of_it_is_left() {
+    let sandbox = home();
+    let running = sandbox.start(&["run", "slow", "x"]);
+    let pid = sandbox.wait_until("it runs", || {
+        fs::read_to_string(sandbox.file("pid")).ok().filter(|pid| pid.ends_with('\n'))
+    });
+    let active = sandbox.wait_until("it is told", || {
+        let (active, _) = sandbox.json(&["execution", "list", "--active"]);
+        let id = active[0]["id"].as_str()?.to_owned();
+        (active[0]["state"] == "running").then_some(id)
+    });
+    let (status, _) = sandbox.json(&["agent", "status", "slow"]);
+    assert_eq!(status["pool"], serde_json::json!({"in_use": 1, "capacity": 1}));
+    let said = sandbox.polity(&["execution", "cancel", &active]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let output = running.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    assert!(!std::path::Path::new(&format!("/proc/{}", pid.trim())).exists());
+    let (shown, _) = sandbox.json(&["execution", "show", &active]);
+    assert_eq!(shown["result"]["status"], "cancelled");
+}
+
+#[test]
+fn a_program_that_takes_too_long_is_ended() {
+    let sandbox = home();
+    let said = sandbox.polity(&["run", "sleepy", "x"]);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(said.err.contains("timeout"), "{said:?}");
+    assert_eq!(executions(&sandbox)[0]["result"]["status"], "timeout");
+}
+
+#[test]
+fn a_program_gets_the_variables_that_are_named_and_its_secrets_are_kept_secret() {
+    let sandbox = home();
+    let mut command = sandbox.command(&[
+        "run",
+        "env",
+        "my key is sk-proj-Zk3Jd8sQ1mP0vX7yT4uW9rB2nC5eH6gL",
+        "--env",
+        "TOKEN=tok-9876543210-wxyz",
+    ]);
+    command.env("MY_KEY", "value-of-my-key-0123456789").env("OTHER", "not for programs");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(out.contains("GIVEN=here") && out.contains("KEY=***"), "{out}");
+    assert!(out.contains("TOKEN=***") && !out.contains("OTHER"), "{out}");
+    // It was there, and is nowhere to be seen.
+    let everything =
+        ["task", "execution"].map(|what| sandbox.polity(&["--json", what, "list"]).out);
+    let files = fs::read_dir(sandbox.file("data/output")).unwrap();
+    let kept: Vec<String> = files
+        .map(|folder| fs::read_to_string(folder.unwrap().path().join("0/stdout")).unwrap())
+        .collect();
+    for secret in ["value-of-my-key", "tok-9876543210", "Zk3Jd8sQ1mP0vX7y"] {
+        for text in everything.iter().chain(&kept).chain([&out]) {
+            assert!(!text.contains(secret), "{secret} in {text}");
+        }
+        let journal = fs::read(sandbox.file("data/polity.db")).unwrap();
+        let log = fs::read(sandbox.file("data/polity.db-wal")).unwrap_or_default();
+        for bytes in [journal, log] {
+            let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!found, "{secret} is in the database");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_told_before_there_is_a_task() {
+    let sandbox = home();
+    for (name, file, told) in [
+        ("gone", "executable_path: no-such-program", "no-such-program"),
+        ("folder", "executable_path: ./agents", "agents"),
+        ("plain", "executable_path: ./polity.yaml", "polity.yaml"),
+        ("lost", "executable_path: cat, working_directory: nowhere", "nowhere"),
+    ] {
+        sandbox
+            .write(&format!("agents/{name}.yaml"), &format!("{{name: {name}, kind: cli, {file}}}"));
+        let said = sandbox.polity(&["run", name, "x"]);
+        assert_eq!(said.code, 2, "{said:?}");
+        assert!(said.err.contains(told) && said.err.contains("hint:"), "{said:?}");
+    }
+    let said = sandbox.polity(&["run", "off", "x"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("disabled"), "{said:?}");
+    assert_eq!(sandbox.tasks().len(), 0);
+}
+
+#[test]
+fn a_passing_failure_is_tried_again_and_stays_in_the_result() {
+    let sandbox = home();
+    let said = sandbox.polity(&["-q", "run", "flaky", "x"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "ok\n"), "{said:?}");
+    let execution = &executions(&sandbox)[0];
+    assert_eq!(execution["retry_count"], 1);
+    let earlier = execution["result"]["previous_retries"].as_array().unwrap();
+    assert_eq!(earlier.len(), 1);
+    assert!(earlier[0]["error"].as_str().unwrap().contains("429"), "{earlier:?}");
+}
+
+#[test]
+fn a_program_can_be_a_sub_agent() {
+    let sandbox = home();
+    sandbox.write(
+        "agents/boss.yaml",
+        "{name: boss, kind: llm, role: r, system_prompt: p, sub_agents: [echo],
+          llm_config: {provider: scripted, script: boss}}",
+    );
+    sandbox.write(
+        "scripts/boss.yaml",
+        r#"{rules: [
+            {when: "^go$", role: user, tool_calls:
+              [{tool: agent/echo, arguments: {task_description: from the boss}}]},
+            {when: "(.*)", role: tool, reply: "it said: $1"}]}"#,
+    );
+    let said = sandbox.polity(&["-q", "run", "boss", "go"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "it said: from the boss\n"), "{said:?}");
+}
+
+#[test]
+fn no_program_outlives_a_process_that_is_killed() {
+    let sandbox = home();
+    let mut children = Vec::new();
+    for number in 0..4 {
+        let script = format!("(setsid sleep 1000 & echo $!) > pid{number}; sleep 1000");
+        sandbox.write(
+            &format!("agents/child{number}.yaml"),
+            &format!(
+                "{{name: child{number}, kind: cli, executable_path: sh, cli_args: [-c, '{script}'], \
+                 access_type: read-only, working_directory: .}}"
+            ),
+        );
+        children.push(sandbox.start(&["run", &format!("child{number}"), "x"]));
+    }
+    let pids: Vec<String> = (0..4)
+        .map(|number| {
+            sandbox.wait_until("it runs", || {
+                let pid = fs::read_to_string(sandbox.file(&format!("pid{number}"))).ok()?;
+                pid.ends_with('\n').then(|| pid.trim().to_owned())
+            })
+        })
+        .collect();
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    sandbox.wait_until("all are gone", || {
+        let is_gone = |pid: &String| !std::path::Path::new(&format!("/proc/{pid}")).exists();
+        pids.iter().all(is_gone).then_some(())
+    });
+    // They may be run again, and are: until someone ends them.
+    let mut resumed = sandbox.start(&["task", "resume", "--all"]);
+    sandbox.wait_until("they run again", || {
+        let (active, _) = sandbox.json(&["execution", "list", "--active"]);
+        let running = |execution: &&Value| execution["state"] == "running";
+        (active.as_array()?.iter().filter(running).count() == 4).then_some(())
+    });
+    for task in sandbox.tasks() {
+        sandbox.polity(&["task", "cancel", task["id"].as_str().unwrap()]);
+    }
+    resumed.wait().unwrap();
+    std::thread::sleep(Duration::ZERO);
+}
+
+#[test]
+fn a_program_that_may_not_be_run_twice_is_put_before_a_person_after_a_kill() {
+    let sandbox = home();
+    let mut running = sandbox.start(&["run", "slow", "x"]);
+    sandbox.wait_until("it is told", || {
+        let (active, _) = sandbox.json(&["execution", "list", "--active"]);
+        (active[0]["state"] == "running").then_some(())
+    });
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let said = sandbox.polity(&["task", "resume", "last"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    let (reviews, _) = sandbox.json(&["review", "list"]);
+    assert_eq!(reviews[0]["about"], "run_doubt", "{reviews}");
+    let said = sandbox.polity(&["-q", "review", "approve", "last", "--skip-with", "it was done"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "it was done\n"), "{said:?}");
+}

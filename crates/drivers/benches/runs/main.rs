@@ -1,0 +1,39 @@
+//! What it costs to run programs: many short ones, a thousand at once, and one that says a lot.
+//!
+//! The shim is this same executable, as it is Polity's own elsewhere.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
+#![allow(clippy::disallowed_methods, reason = "a bench starts what it measures")]
+
+#[cfg(target_os = "linux")]
+mod crowd;
+#[cfg(target_os = "linux")]
+mod measure;
+#[cfg(target_os = "linux")]
+mod short;
+#[cfg(target_os = "linux")]
+mod talk;
+#[cfg(target_os = "linux")]
+mod workshop;
+
+use std::process::ExitCode;
+
+#[cfg(target_os = "linux")]
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|role| role == polity_drivers::process::SUPERVISE) {
+        return polity_drivers::process::supervise(args);
+    }
+    let quick = std::env::var_os("POLITY_BENCH_QUICK").is_some();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        short::measure(quick).await;
+        crowd::measure(quick).await;
+        talk::measure(quick).await;
+    });
+    ExitCode::SUCCESS
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() -> ExitCode {
+    ExitCode::SUCCESS
+}

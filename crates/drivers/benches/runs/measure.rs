@@ -1,0 +1,46 @@
+//! What is counted: processor time of this process and of those that it waited for, and memory.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::json;
+
+/// Prints a figure for the table.
+pub(crate) fn figure(what: &str, measured: &str, target: &str, kept: bool) {
+    println!("{}", json!({"what": what, "measured": measured, "target": target, "kept": kept}));
+}
+
+/// The processor time that this process and its children have used.
+pub(crate) fn cpu() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, after_name) = stat.rsplit_once(')').unwrap();
+    // User and system time, its own and its children's, are the fields 14 to 17 of all.
+    let ticks: u64 = after_name
+        .split_whitespace()
+        .skip(11)
+        .take(4)
+        .map(|ticks| ticks.parse::<u64>().unwrap())
+        .sum();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+}
+
+/// A line of a file that tells about memory, in bytes.
+pub(crate) fn memory(path: &str, names: &[&str]) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let kilobytes = text.lines().filter_map(|line| {
+        let (name, amount) = line.split_once(':')?;
+        let amount = names.contains(&name).then(|| amount.trim().trim_end_matches("kB").trim())?;
+        amount.parse::<u64>().ok()
+    });
+    Some(kilobytes.sum::<u64>() * 1024)
+}
+
+/// The memory that this process has, in bytes.
+pub(crate) fn own_memory() -> u64 {
+    memory("/proc/self/status", &["VmRSS"]).unwrap()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
+pub(crate) fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

@@ -1,0 +1,87 @@
+//! A home on a memory disk, where there is one, and programs to run in it.
+
+use std::path::Path;
+
+use polity_drivers::Environment;
+use polity_drivers::cli::{CliOptions, CliPrograms};
+use polity_drivers::process::Launcher;
+use polity_engine::driver::{Programs, RunOutcome, RunOverrides, RunProgress, RunRequest};
+use polity_model::definition::{AgentDefinition, Redaction};
+use polity_model::ids::ExecutionId;
+use polity_model::run::ResourceUsage;
+use serde_json::{Map, json};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+pub(crate) struct Workshop {
+    pub(crate) programs: CliPrograms,
+    _home: TempDir,
+}
+
+/// Looks on, and does not care.
+struct Uninterested;
+
+impl RunProgress for Uninterested {
+    fn started(&self, _: u32) {}
+    fn output(&self, _: &str) {}
+    fn usage(&self, _: ResourceUsage) {}
+}
+
+impl Workshop {
+    pub(crate) fn new() -> Self {
+        let memory_disk = Path::new("/dev/shm");
+        let home = if memory_disk.is_dir() {
+            tempfile::tempdir_in(memory_disk).unwrap()
+        } else {
+            tempfile::tempdir().unwrap()
+        };
+        let programs = CliPrograms::new(CliOptions {
+            home: home.path().into(),
+            data: home.path().join("data"),
+            folder: home.path().into(),
+            environment: Environment::new(|name| std::env::var(name).ok()),
+            launcher: Launcher::Shim(std::env::current_exe().unwrap()),
+            redaction: Redaction::default(),
+            output_bytes: (100 << 20).try_into().unwrap(),
+        });
+        Self { programs, _home: home }
+    }
+
+    /// Runs an agent, and forgets it.
+    pub(crate) async fn run(
+        &self,
+        agent: &AgentDefinition,
+        number: u64,
+        places: u32,
+    ) -> RunOutcome {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        let execution_id = ExecutionId::from_random_bytes(bytes);
+        let place = self.programs.take_place("bench", places).unwrap().unwrap();
+        let (_keep, stop) = watch::channel(false);
+        let outcome = self
+            .programs
+            .run(RunRequest {
+                agent,
+                execution_id,
+                attempt: 0,
+                input: "a question",
+                parameters: &Map::new(),
+                overrides: &RunOverrides::default(),
+                place: &place,
+                stop: &stop,
+                progress: &Uninterested,
+            })
+            .await;
+        self.programs.forget(execution_id, 1);
+        outcome
+    }
+}
+
+pub(crate) fn agent(program: &str, args: &[&str]) -> AgentDefinition {
+    let file = json!({
+        "name": "subject", "kind": "cli", "executable_path": program, "cli_args": args,
+        "access_type": "read-only",
+    });
+    AgentDefinition::from_canonical(&file.to_string()).unwrap()
+}

@@ -1,0 +1,258 @@
+//! Command-line programs as agents: started, watched, and ended to the last of their descendants.
+//!
+//! `presets` settles what a definition leaves open, `invocation` turns that and a task into a
+//! program to start, `parser` reads what the program prints, and `verdict` says what came of it.
+//! None of the four starts anything. `run` does: it starts the program through the shim and sees it
+//! through, while `drain` reads what it writes, `kept` keeps it, `live` shows it, and `clock` knows
+//! when it takes too long. `outcome` puts together what came of it, and `found` does so for a run
+//! whose owner died. `places` says how many run at once.
+
+mod clock;
+mod drain;
+mod found;
+mod invocation;
+mod kept;
+mod live;
+mod masks;
+mod outcome;
+mod parser;
+mod paths;
+mod places;
+mod presets;
+mod rpc;
+mod run;
+mod verdict;
+
+#[cfg(test)]
+mod testing;
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use polity_engine::driver::{
+    BoxFuture, NotReady, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunRequest,
+};
+use polity_model::definition::{
+    AccessType, AgentDefinition, AgentKind, CliAgent, Redaction, Workspace,
+};
+use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::ids::ExecutionId;
+use polity_model::run::RunReport;
+use polity_model::usage::Usage;
+use serde_json::{Map, Value};
+
+use self::invocation::Parts;
+use self::masks::Masks;
+use self::paths::Paths;
+use self::places::Places;
+use self::run::{About, Prepared, system_error};
+use crate::environment::Environment;
+use crate::process::Launcher;
+
+/// What running programs needs to know of its surroundings.
+#[derive(Debug, Clone)]
+pub struct CliOptions {
+    /// The home, which paths in definitions are relative to.
+    pub home: PathBuf,
+    /// The folder of what is not edited by hand.
+    pub data: PathBuf,
+    /// Where Polity runs, and so do programs whose definitions do not say otherwise.
+    pub folder: PathBuf,
+    /// Where variables are looked up.
+    pub environment: Environment,
+    /// How programs are started.
+    pub launcher: Launcher,
+    /// What is masked besides known secrets.
+    pub redaction: Redaction,
+    /// The most that is kept of the output of one run.
+    pub output_bytes: NonZeroU64,
+}
+
+/// Runs command-line programs.
+#[derive(Debug)]
+pub struct CliPrograms {
+    options: CliOptions,
+    masks: Masks,
+    places: Places,
+}
+
+impl CliPrograms {
+    /// Runs programs in these surroundings.
+    pub fn new(options: CliOptions) -> Self {
+        let masks = Masks::new(options.redaction.clone());
+        let places = Places::new(options.data.join("places"));
+        Self { options, masks, places }
+    }
+
+    fn prepare<'a>(&self, request: &RunRequest<'a>) -> Result<Prepared<'a>, Failure> {
+        let (execution_id, attempt) = (request.execution_id, request.attempt);
+        let paths = Paths::new(&self.options.data, execution_id, attempt);
+        let agent = program_of(request.agent).map_err(|error| permanent(&error))?;
+        let settled = presets::filled(agent);
+        let parts = Parts {
+            input: request.input,
+            private_folder: &paths.private,
+            ..self.parts(request.agent, request.overrides, request.parameters)
+        };
+        let invocation = invocation::build(&settled, parts).map_err(|error| permanent(&error))?;
+        let mask = self.masks.of(&invocation.secrets);
+        let mask = mask.map_err(|error| system_error(error.to_string()))?;
+        let is_shimmed = self.is_shimmed();
+        let about = About { name: request.agent.name.as_str(), agent, settled };
+        Ok(Prepared { about, invocation, mask, paths, is_shimmed })
+    }
+
+    fn is_shimmed(&self) -> bool {
+        match self.options.launcher {
+            Launcher::Shim(_) => true,
+            Launcher::Direct => false,
+        }
+    }
+
+    /// What is known before there is a task.
+    fn parts<'a>(
+        &'a self,
+        agent: &'a AgentDefinition,
+        overrides: &'a RunOverrides,
+        parameters: &'a Map<String, Value>,
+    ) -> Parts<'a> {
+        Parts {
+            agent: agent.name.as_str(),
+            input: "",
+            parameters,
+            overrides,
+            session_id: None,
+            environment: &self.options.environment,
+            home: &self.options.home,
+            current_folder: &self.options.folder,
+            private_folder: &self.options.data,
+        }
+    }
+
+    /// The folder in which a run would take place. One that is not there is missed when the program
+    /// is to be started.
+    fn folder_of(
+        &self,
+        agent: &AgentDefinition,
+        program: &CliAgent,
+        overrides: &RunOverrides,
+    ) -> PathBuf {
+        let (settled, none) = (presets::filled(program), Map::new());
+        let folder = invocation::working_directory(&settled, self.parts(agent, overrides, &none));
+        let folder = folder.unwrap_or_else(|_| self.options.folder.clone());
+        folder.canonicalize().unwrap_or(folder)
+    }
+}
+
+impl Programs for CliPrograms {
+    fn ready(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> Result<(), NotReady> {
+        let (settled, none) = (presets::filled(program_of(agent)?), Map::new());
+        invocation::check(&settled, self.parts(agent, overrides, &none))
+    }
+
+    /// Runs that change the same folder share a pool, whatever their agents; all others share one
+    /// with the runs of the same agent. A `lock_key` overrides both.
+    fn pool(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
+        let own = format!("agent {}", agent.name);
+        let Ok(program) = program_of(agent) else { return own };
+        match (&program.lock_key, program.access_type, program.workspace) {
+            (Some(key), _, _) => format!("key {}", key.as_str()),
+            (None, AccessType::ReadWrite, Workspace::Shared) => {
+                format!("folder {}", self.folder_of(agent, program, overrides).display())
+            }
+            (None, AccessType::ReadOnly, _)
+            | (None, AccessType::ReadWrite, Workspace::Worktree | Workspace::Copy) => own,
+        }
+    }
+
+    fn take_place(&self, pool: &str, places: u32) -> Result<Option<PlaceTaken>, NotReady> {
+        self.places.take(pool, places).map_err(|error| NotReady {
+            message: format!("no place can be taken for a run: {error}"),
+            hint: format!("look at the folder {}", self.options.data.display()),
+        })
+    }
+
+    fn folder(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
+        let folder = match program_of(agent) {
+            Ok(program) => self.folder_of(agent, program, overrides),
+            Err(_) => self.options.folder.clone(),
+        };
+        folder.to_string_lossy().into_owned()
+    }
+
+    fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value {
+        let secrets = program_of(agent).map_or(Vec::new(), |program| {
+            let settled = presets::filled(program);
+            invocation::secrets(&settled, overrides, &self.options.environment)
+        });
+        match self.masks.of(&secrets) {
+            Ok(mask) => mask.mask_json(values),
+            // What cannot be masked is not shown at all.
+            Err(error) => hidden(values, &format!("[polity: not shown, because {error}]")),
+        }
+    }
+
+    fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
+        Box::pin(async move {
+            if *request.stop.borrow() {
+                let (report, usage) = (RunReport::default(), Usage::default());
+                return RunOutcome { end: RunEnd::Stopped, report, usage };
+            }
+            let seen = match self.prepare(&request) {
+                Ok(prepared) => self.see_through(prepared, &request).await,
+                Err(failure) => Err(failure),
+            };
+            seen.unwrap_or_else(|failure| RunOutcome {
+                end: RunEnd::Failed(failure),
+                report: RunReport::default(),
+                usage: Usage::default(),
+            })
+        })
+    }
+
+    fn found<'a>(
+        &'a self,
+        agent: &'a AgentDefinition,
+        execution_id: ExecutionId,
+        attempt: u32,
+    ) -> BoxFuture<'a, Option<RunOutcome>> {
+        Box::pin(async move { self.look_for(agent, execution_id, attempt).await })
+    }
+
+    fn forget(&self, execution_id: ExecutionId, attempts: u32) {
+        for attempt in 0..attempts {
+            let paths = Paths::new(&self.options.data, execution_id, attempt);
+            if let Err(error) = paths.forget() {
+                tracing::warn!(path = %paths.record.display(), %error, "files of a run are left");
+            }
+        }
+    }
+}
+
+/// The values with nothing to be seen of them but their names.
+fn hidden(values: Value, instead: &str) -> Value {
+    match values {
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name, hidden(value, instead))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            instead.into()
+        }
+    }
+}
+
+/// The program that an agent is.
+fn program_of(agent: &AgentDefinition) -> Result<&CliAgent, NotReady> {
+    match &agent.kind {
+        AgentKind::Cli(program) => Ok(program),
+        AgentKind::Llm(_) | AgentKind::Remote(_) => Err(NotReady {
+            message: format!("the agent \"{}\" is no command-line program", agent.name),
+            hint: "set its kind to cli".to_owned(),
+        }),
+    }
+}
+
+fn permanent(not_ready: &NotReady) -> Failure {
+    let message = format!("{}; {}", not_ready.message, not_ready.hint);
+    Failure { category: ErrorCategory::Permanent, message }
+}

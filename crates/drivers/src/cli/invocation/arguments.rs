@@ -1,0 +1,180 @@
+//! Filling in templates.
+
+use std::path::{Path, PathBuf};
+
+use polity_engine::driver::NotReady;
+use polity_model::definition::{CliTemplate, Placeholder};
+use serde_json::Value;
+
+use super::Parts;
+use crate::cli::presets::Settled;
+
+/// The longest argument that Linux takes, in bytes, without the zero at its end.
+const ARGUMENT_BYTES_MAX: usize = 128 * 1024 - 1;
+
+/// The parameter of a task that says which model to use.
+const MODEL_PARAMETER: &str = "model";
+
+/// What stands in for placeholders.
+pub(super) struct Values<'a> {
+    parts: Parts<'a>,
+    model: Option<String>,
+    folder: &'a Path,
+    pub(super) input_file: Option<PathBuf>,
+    pub(super) output_file: Option<PathBuf>,
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn new(settled: &Settled, parts: Parts<'a>, folder: &'a Path) -> Self {
+        let by_task = parts.parameters.get(MODEL_PARAMETER).map(as_text);
+        let model = by_task.or_else(|| settled.model.clone());
+        Self { parts, model, folder, input_file: None, output_file: None }
+    }
+
+    /// The text of a template.
+    pub(super) fn text(&self, template: &CliTemplate) -> Result<String, NotReady> {
+        template
+            .render(|placeholder| self.value(placeholder)?.ok_or_else(|| self.missing(placeholder)))
+    }
+
+    /// The path that a template gives. What a task fills in is a name, so that it cannot lead
+    /// elsewhere.
+    pub(super) fn path(&self, template: &CliTemplate) -> Result<PathBuf, NotReady> {
+        let path = template.render(|placeholder| {
+            let value = self.value(placeholder)?.ok_or_else(|| self.missing(placeholder))?;
+            let is_name =
+                !value.contains(['/', '\0']) && !["", ".", ".."].contains(&value.as_str());
+            match placeholder {
+                Placeholder::Workdir => Ok(value),
+                Placeholder::Input
+                | Placeholder::InputFile
+                | Placeholder::OutputFile
+                | Placeholder::Model
+                | Placeholder::SessionId
+                | Placeholder::Parameter(_)
+                    if is_name =>
+                {
+                    Ok(value)
+                }
+                Placeholder::Input
+                | Placeholder::InputFile
+                | Placeholder::OutputFile
+                | Placeholder::Model
+                | Placeholder::SessionId
+                | Placeholder::Parameter(_) => Err(NotReady {
+                    message: format!(
+                        "{placeholder} in output_file_template of agent \"{}\" must be the name of \
+                         a file or folder, without \"/\"",
+                        self.parts.agent
+                    ),
+                    hint: "give the task another value".to_owned(),
+                }),
+            }
+        });
+        path.map(PathBuf::from)
+    }
+
+    /// What stands in for a placeholder; nothing if there is none.
+    fn value(&self, placeholder: &Placeholder) -> Result<Option<String>, NotReady> {
+        let value = match placeholder {
+            Placeholder::Input => Some(self.parts.input.to_owned()),
+            Placeholder::Workdir => Some(self.shown(self.folder)?),
+            Placeholder::InputFile => {
+                self.input_file.as_deref().map(|path| self.shown(path)).transpose()?
+            }
+            Placeholder::OutputFile => {
+                self.output_file.as_deref().map(|path| self.shown(path)).transpose()?
+            }
+            Placeholder::Model => self.model.clone(),
+            Placeholder::SessionId => self.parts.session_id.map(str::to_owned),
+            Placeholder::Parameter(name) => self.parts.parameters.get(&**name).map(as_text),
+        };
+        Ok(value)
+    }
+
+    fn shown(&self, path: &Path) -> Result<String, NotReady> {
+        path.to_str().map(str::to_owned).ok_or_else(|| NotReady {
+            message: format!(
+                "agent \"{}\" cannot be told of the path {}: it is no UTF-8",
+                self.parts.agent,
+                path.display()
+            ),
+            hint: "rename the folder".to_owned(),
+        })
+    }
+
+    fn missing(&self, placeholder: &Placeholder) -> NotReady {
+        let agent = self.parts.agent;
+        let hint = match placeholder {
+            Placeholder::Parameter(name) => format!("give the task a parameter \"{name}\""),
+            Placeholder::Model => {
+                "set model in the agent's file, or give the task a parameter \"model\"".to_owned()
+            }
+            Placeholder::SessionId => "it is there only where a conversation goes on".to_owned(),
+            Placeholder::Input
+            | Placeholder::Workdir
+            | Placeholder::InputFile
+            | Placeholder::OutputFile => "change the patterns in the agent's file".to_owned(),
+        };
+        NotReady {
+            message: format!("agent \"{agent}\" needs {placeholder}, which is not there"),
+            hint,
+        }
+    }
+}
+
+fn as_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The arguments. Those with a model or a session that is not there are left out. The last is
+/// `last` if none of the others names it.
+pub(super) fn rendered(
+    templates: &[CliTemplate],
+    last: Option<&Placeholder>,
+    values: &Values<'_>,
+) -> Result<Vec<String>, NotReady> {
+    let mut args: Vec<String> = Vec::new();
+    for template in templates {
+        if names_nothing(template, values)? {
+            let is_alone = template.only_placeholder().is_some();
+            let follows_option = args.last().is_some_and(|before| before.starts_with('-'));
+            if is_alone && follows_option {
+                args.pop();
+            }
+            continue;
+        }
+        args.push(values.text(template)?);
+    }
+    if let Some(last) = last.filter(|last| !templates.iter().any(|one| one.names(last))) {
+        args.extend(values.value(last)?);
+    }
+    for arg in &args {
+        check(arg, values.parts.agent)?;
+    }
+    Ok(args)
+}
+
+/// Whether a template names a model or a session where there is none.
+fn names_nothing(template: &CliTemplate, values: &Values<'_>) -> Result<bool, NotReady> {
+    for placeholder in [Placeholder::Model, Placeholder::SessionId] {
+        if template.names(&placeholder) && values.value(&placeholder)?.is_none() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn check(arg: &str, agent: &str) -> Result<(), NotReady> {
+    let wrong = if arg.contains('\0') {
+        "has a zero character in it".to_owned()
+    } else if arg.len() > ARGUMENT_BYTES_MAX {
+        format!("has {} bytes, {ARGUMENT_BYTES_MAX} are the most", arg.len())
+    } else {
+        return Ok(());
+    };
+    Err(NotReady {
+        message: format!("an argument for the program of agent \"{agent}\" {wrong}"),
+        hint: "set input_pattern to stdin or file, if the program can read one".to_owned(),
+    })
+}

@@ -1,0 +1,208 @@
+//! What is started for a task.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::cli::presets::filled;
+use crate::cli::testing::agent;
+
+/// A home with a program in it, and what a task brings.
+struct Scene {
+    home: tempfile::TempDir,
+    parameters: Map<String, Value>,
+    overrides: RunOverrides,
+    environment: Environment,
+    session_id: Option<&'static str>,
+}
+
+fn scene() -> Scene {
+    let home = tempfile::tempdir().unwrap();
+    let program = home.path().join("coder");
+    fs::write(&program, "").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(home.path().join("work")).unwrap();
+    let environment = Environment::new(|name| match name {
+        "PATH" => Some("/nowhere".to_owned()),
+        "MY_KEY" => Some("s3cret-key".to_owned()),
+        "OTHER" => Some("s3cret-other".to_owned()),
+        "UNNAMED" => Some("stays here".to_owned()),
+        _ => None,
+    });
+    Scene {
+        home,
+        parameters: Map::from_iter([
+            ("size".to_owned(), json!(5)),
+            ("up".to_owned(), json!("../x")),
+        ]),
+        overrides: RunOverrides::default(),
+        environment,
+        session_id: None,
+    }
+}
+
+impl Scene {
+    fn build(&self, lines: &str, input: &str) -> Result<Invocation, NotReady> {
+        let lines = if lines.contains("executable_path") {
+            lines.to_owned()
+        } else {
+            format!("executable_path: ./coder\n{lines}")
+        };
+        let parts = Parts {
+            agent: "coder",
+            input,
+            parameters: &self.parameters,
+            overrides: &self.overrides,
+            session_id: self.session_id,
+            environment: &self.environment,
+            home: self.home.path(),
+            current_folder: Path::new("/current"),
+            private_folder: Path::new("/private"),
+        };
+        build(&filled(&agent(&lines)), parts)
+    }
+
+    fn args(&self, lines: &str) -> Vec<String> {
+        self.build(lines, "do $(it)").unwrap().program.args
+    }
+
+    fn problem(&self, lines: &str) -> String {
+        let problem = self.build(lines, "do it").unwrap_err();
+        let home = self.home.path().display().to_string();
+        format!("{problem}; {}", problem.hint).replace(&home, "HOME")
+    }
+}
+
+#[test]
+fn the_input_goes_where_the_pattern_says() {
+    let scene = scene();
+    let by_stdin = scene.build("", "do it").unwrap();
+    assert!(by_stdin.stdin == Stdin::Text("do it".to_owned()) && by_stdin.program.args.is_empty());
+    assert_eq!(by_stdin.program.folder, Path::new("/current"));
+
+    let by_argument = scene.build("input_pattern: args\ncli_args: [-x]\n", "a b").unwrap();
+    assert!(by_argument.stdin == Stdin::Nothing);
+    assert_eq!(by_argument.program.args, ["-x", "a b"]);
+
+    let by_file = scene.build("input_pattern: file\n", "do it").unwrap();
+    assert!(by_file.stdin == Stdin::Nothing);
+    assert_eq!(by_file.program.args, ["/private/input"]);
+    assert_eq!(by_file.files, [("/private/input".into(), "do it".to_owned())]);
+
+    let lines = "input_pattern: file\ninput_file_template: \"# {{input}} {{param.size}}\"\n";
+    assert_eq!(scene.build(lines, "{{model}}").unwrap().files[0].1, "# {{model}} 5");
+
+    let by_rpc = scene.build("agent_type: json-rpc\n", "do it").unwrap();
+    let Stdin::Request(line) = by_rpc.stdin else { panic!() };
+    let request: Value = serde_json::from_str(line.strip_suffix('\n').unwrap()).unwrap();
+    assert_eq!(request["method"], "execute");
+    assert_eq!(request["params"], json!({"input": "do it", "parameters": scene.parameters}));
+}
+
+#[test]
+fn placeholders_become_single_arguments_and_no_shell_has_a_say_in_it() {
+    let mut scene = scene();
+    assert_eq!(
+        scene.args("working_directory: work\ncli_args: [\"--p={{prompt}}\", \"{{param.size}}\", \"{{workdir}}\"]\n")[..2],
+        ["--p=do $(it)", "5"]
+    );
+    let lines = "cli_args: [-v, --model, \"{{model}}\", \"--resume={{session_id}}\", -s, \"{{session_id}}\", end]\n";
+    assert_eq!(scene.args(lines), ["-v", "end"]);
+    scene.session_id = Some("s1");
+    scene.parameters.insert("model".to_owned(), json!("small"));
+    let with_model = format!("{lines}model: big\n");
+    assert_eq!(
+        scene.args(&with_model),
+        ["-v", "--model", "small", "--resume=s1", "-s", "s1", "end"]
+    );
+    assert_eq!(
+        scene.args("preset: codex\nexecutable_path: ./coder\n"),
+        ["exec", "resume", "s1", "--json", "--skip-git-repo-check", "--model", "small", "-"]
+    );
+}
+
+#[test]
+fn the_output_file_is_where_the_template_says() {
+    let scene = scene();
+    let lines = "output_pattern: file\ncli_args: [\"{{output_file}}\"]\n";
+    let private = scene.build(lines, "").unwrap();
+    assert_eq!(private.output_file.as_deref(), Some(Path::new("/private/output")));
+    assert_eq!(private.program.args, ["/private/output"]);
+    let named = format!("{lines}output_file_template: \"out/{{{{param.size}}}}.txt\"\n");
+    let named = scene.build(&named, "").unwrap();
+    assert_eq!(named.output_file.as_deref(), Some(Path::new("/current/out/5.txt")));
+    let problem = scene.problem("output_pattern: file\noutput_file_template: \"{{param.up}}\"\n");
+    assert!(problem.contains("{{param.up}} in output_file_template"), "{problem}");
+}
+
+#[test]
+fn a_program_gets_the_variables_that_are_named_and_their_secrets_are_known() {
+    let mut scene = scene();
+    scene.overrides.envs.insert("MINE".to_owned(), "of-the-task".to_owned());
+    let lines = "env_allow: [MY_KEY, UNSET]\nenvs: {A: \"x ${OTHER}\", B: plain}\n";
+    let invocation = scene.build(lines, "").unwrap();
+    let env: Vec<_> = invocation.program.env.iter().map(|(n, v)| format!("{n}={v}")).collect();
+    assert_eq!(
+        env,
+        ["A=x s3cret-other", "B=plain", "MINE=of-the-task", "MY_KEY=s3cret-key", "PATH=/nowhere"]
+    );
+    assert_eq!(invocation.secrets, ["of-the-task", "s3cret-key", "s3cret-other"]);
+    assert!(!format!("{invocation:?}").contains("s3cret"));
+    let unset = scene.build("env_unset: [PATH]\n", "").unwrap();
+    assert!(unset.program.env.iter().all(|(name, _)| name != "PATH"));
+
+    let settled = filled(&agent("executable_path: x\nenvs: {A: \"${OTHER}\", B: \"${NONE}\"}\n"));
+    let known = secrets(&settled, &scene.overrides, &scene.environment);
+    assert_eq!(known, ["of-the-task", "s3cret-other"]);
+}
+
+#[test]
+fn what_is_missing_is_said_with_what_to_do() {
+    let mut scene = scene();
+    fs::write(scene.home.path().join("plain"), "").unwrap();
+    for (lines, expected) in [
+        (
+            "executable_path: ./none\n",
+            "the program \"./none\" of agent \"coder\" cannot be run: HOME/./none: No such file or \
+             directory (os error 2); install it, or change executable_path in the agent's file",
+        ),
+        (
+            "executable_path: ./plain\n",
+            "the program \"./plain\" of agent \"coder\" cannot be run: HOME/./plain is not \
+             executable; install it, or change executable_path in the agent's file",
+        ),
+        (
+            "executable_path: ./work\n",
+            "the program \"./work\" of agent \"coder\" cannot be run: HOME/./work is a folder; \
+             install it, or change executable_path in the agent's file",
+        ),
+        (
+            "working_directory: none\n",
+            "the working directory of agent \"coder\" cannot be used: HOME/none: No such file or \
+             directory (os error 2); make the folder, or change the working_directory of the \
+             agent's file",
+        ),
+        (
+            "working_directory: coder\n",
+            "the working directory of agent \"coder\" cannot be used: HOME/coder is not a folder; \
+             make the folder, or change the working_directory of the agent's file",
+        ),
+        (
+            "cli_args: [\"{{param.none}}\"]\n",
+            "agent \"coder\" needs {{param.none}}, which is not there; give the task a parameter \
+             \"none\"",
+        ),
+        (
+            "envs: {A: \"${NONE}\"}\n",
+            "agent \"coder\" needs the environment variable NONE, which is not set (it is named in \
+             its A); set NONE",
+        ),
+    ] {
+        assert_eq!(scene.problem(lines), expected, "{lines}");
+    }
+    let long = scene.build("input_pattern: args\n", &"x".repeat(128 * 1024)).unwrap_err();
+    assert!(long.message.contains("has 131072 bytes, 131071 are the most"), "{long}");
+    assert!(scene.build("input_pattern: args\n", "a\0b").is_err());
+    scene.overrides.envs.insert("A=B".to_owned(), String::new());
+    assert!(scene.problem("").contains("\"A=B\""));
+}

@@ -1,0 +1,103 @@
+//! The variables that a program gets: those that every program gets, those that its definition
+//! hands on or sets, and those of the task. Nothing else.
+
+use std::collections::BTreeMap;
+
+use polity_engine::driver::{NotReady, RunOverrides};
+
+use super::Parts;
+use crate::cli::presets::Settled;
+use crate::environment::Environment;
+use crate::masking::is_secret_name;
+
+/// A program's whole environment.
+pub(super) struct Variables {
+    pub(super) all: BTreeMap<String, String>,
+    /// Which of the values must not be seen.
+    pub(super) secrets: Vec<String>,
+}
+
+impl Variables {
+    pub(super) fn path(&self) -> &str {
+        self.all.get("PATH").map_or("", String::as_str)
+    }
+}
+
+/// The variables of a run, or what is missing.
+pub(super) fn gathered(settled: &Settled, parts: Parts<'_>) -> Result<Variables, NotReady> {
+    let agent = parts.agent;
+    let (variables, problem) = collect(settled, parts.overrides, parts.environment);
+    match problem {
+        None => Ok(variables),
+        Some(Problem::Missing { variable, named_in }) => Err(NotReady {
+            message: format!(
+                "agent \"{agent}\" needs the environment variable {variable}, which is not set (it \
+                 is named in its {named_in})"
+            ),
+            hint: format!("set {variable}"),
+        }),
+        Some(Problem::Wrong { variable }) => Err(NotReady {
+            message: format!(
+                "the variable \"{variable}\" for agent \"{agent}\" cannot be set: a name is not \
+                 empty and has no \"=\", and neither name nor value has a zero character"
+            ),
+            hint: "change the variables of the task or of the agent's file".to_owned(),
+        }),
+    }
+}
+
+/// The values that must not be seen.
+pub(super) fn secrets(
+    settled: &Settled,
+    overrides: &RunOverrides,
+    environment: &Environment,
+) -> Vec<String> {
+    collect(settled, overrides, environment).0.secrets
+}
+
+enum Problem {
+    Missing { variable: String, named_in: String },
+    Wrong { variable: String },
+}
+
+/// The variables as far as they are there, and the first problem with them.
+fn collect(
+    settled: &Settled,
+    overrides: &RunOverrides,
+    environment: &Environment,
+) -> (Variables, Option<Problem>) {
+    let mut all = environment.inherited();
+    let mut secrets = Vec::new();
+    let mut problem = None;
+    for name in &settled.env_allow {
+        if let Some(value) = environment.raw(name) {
+            all.insert(name.clone(), value);
+        }
+    }
+    for (name, value) in &settled.envs {
+        match environment.fill(value, &mut secrets) {
+            Ok(value) => _ = all.insert(name.clone(), value),
+            Err(missing) => {
+                let (variable, named_in) = (missing.to_owned(), name.clone());
+                problem.get_or_insert(Problem::Missing { variable, named_in });
+            }
+        }
+    }
+    all.retain(|name, _| !settled.env_unset.contains(name));
+    for (name, value) in &overrides.envs {
+        secrets.push(value.clone());
+        all.insert(name.clone(), value.clone());
+    }
+    let is_wrong = |(name, value): &(&String, &String)| {
+        name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
+    };
+    if let Some((name, _)) = all.iter().find(is_wrong) {
+        problem.get_or_insert(Problem::Wrong { variable: name.escape_default().to_string() });
+    }
+    let by_name = all.iter().filter(|(name, _)| is_secret_name(name));
+    secrets.extend(by_name.map(|(_, value)| value.clone()));
+    secrets.retain(|value| !value.trim().is_empty());
+    secrets.sort_unstable();
+    secrets.dedup();
+    (Variables { all, secrets }, problem)
+}

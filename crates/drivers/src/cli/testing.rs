@@ -1,0 +1,17 @@
+//! Agents for tests, read as their files are.
+
+use polity_model::definition::{AgentKind, CliAgent, Home, Lookup, SourceFile};
+
+/// The agent whose file has these lines.
+pub(super) fn agent(lines: &str) -> CliAgent {
+    let text = Ok(format!("kind: cli\nname: coder\n{lines}"));
+    let home = Home::parse(vec![SourceFile { path: "agents/coder.yaml".into(), text }]);
+    assert_eq!(home.problems, []);
+    match home.find("coder") {
+        Lookup::Agent(agent) => match &agent.kind {
+            AgentKind::Cli(cli) => cli.clone(),
+            AgentKind::Llm(_) | AgentKind::Remote(_) => panic!("{agent:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,229 @@
+//! What came of a run: an answer, or why there is none and what to do about it.
+//!
+//! The exit code alone tells too little: some programs exit with 0 when the model refused their
+//! key. A run went well if the exit code is one of those that say so, no rule found a message of
+//! failure, the program reported no error, and its last event or an answer is there.
+
+mod reasons;
+mod signals;
+
+#[cfg(test)]
+#[path = "verdict/verdict_tests.rs"]
+mod tests;
+
+use std::io;
+
+use polity_model::definition::{ErrorStream, OutputFormat};
+use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::run::Exit;
+use regex::Regex;
+
+use self::reasons::{COMMON, Reason, hint};
+use super::parser::{ANSWER_BYTES_MAX, Parsed};
+use super::presets::Settled;
+
+/// The exit codes by which shells say that a program cannot be run, or is not there.
+const EXIT_NOT_RUN: [i32; 2] = [126, 127];
+
+/// How much of an error's text is repeated, in characters.
+const ERROR_CHARACTERS_MAX: usize = 2000;
+
+/// What came of a run that ended by itself. Both tails are the ends of what the program wrote.
+pub(crate) fn judge(
+    settled: &Settled,
+    exit: Exit,
+    parsed: &Parsed,
+    stderr_tail: &str,
+    stdout_tail: &str,
+) -> Result<String, Failure> {
+    let heard = Heard {
+        error: parsed.error.as_deref().unwrap_or_default(),
+        stderr: stderr_tail,
+        stdout: stdout_tail,
+        answer: parsed.answer.as_deref().unwrap_or_default(),
+    };
+    let told = Told { settled, stderr_tail };
+    if let Some((category, rule)) = decided(settled, &heard)? {
+        let what = format!("its output has what {rule} looks for ({exit})");
+        return Err(told.failure(category, &what, heard.error));
+    }
+    if parsed.error.is_some() {
+        let category = common(&heard).unwrap_or(ErrorCategory::AgentError);
+        let what = format!("it reported an error ({exit})");
+        return Err(told.failure(category, &what, heard.error));
+    }
+    let went_well = match exit {
+        Exit::Code(code) => settled.success_exit_codes.contains(&code),
+        Exit::Signal(_) => false,
+    };
+    if !went_well {
+        return Err(told.ended_badly(exit, &heard));
+    }
+    answer(&told, parsed, &heard)
+}
+
+/// Why a program could not be started.
+pub(crate) fn not_started(settled: &Settled, error: &io::Error) -> Failure {
+    use io::ErrorKind as Kind;
+    let told = Told { settled, stderr_tail: "" };
+    let category = match error.kind() {
+        Kind::NotFound
+        | Kind::PermissionDenied
+        | Kind::IsADirectory
+        | Kind::NotADirectory
+        | Kind::ArgumentListTooLong
+        | Kind::InvalidInput => ErrorCategory::Permanent,
+        Kind::WouldBlock | Kind::OutOfMemory | Kind::ResourceBusy | Kind::ExecutableFileBusy => {
+            ErrorCategory::Transient
+        }
+        // The standard library has no names for these.
+        _ => match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+            Some(rustix::io::Errno::NOEXEC) => ErrorCategory::Permanent,
+            Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => ErrorCategory::Transient,
+            Some(_) | None => ErrorCategory::SystemError,
+        },
+    };
+    told.failure(category, &format!("it could not be started: {error}"), "")
+}
+
+/// Where messages of failures may stand.
+struct Heard<'a> {
+    error: &'a str,
+    stderr: &'a str,
+    stdout: &'a str,
+    answer: &'a str,
+}
+
+impl Heard<'_> {
+    fn on(&self, stream: ErrorStream) -> Vec<&str> {
+        match stream {
+            ErrorStream::Stderr => vec![self.error, self.stderr],
+            ErrorStream::Stdout => vec![self.error, self.answer, self.stdout],
+            ErrorStream::Both => vec![self.error, self.stderr, self.answer, self.stdout],
+        }
+    }
+}
+
+/// The category of the first rule that finds something, and what the rule is called. Those of the
+/// definition come before those of its preset.
+fn decided(
+    settled: &Settled,
+    heard: &Heard<'_>,
+) -> Result<Option<(ErrorCategory, String)>, Failure> {
+    let own = settled.error_rules.iter().enumerate().map(|(index, rule)| {
+        (rule.pattern.as_str(), rule.stream, rule.category, format!("error_rules[{index}]"))
+    });
+    let known = settled
+        .known_rules
+        .iter()
+        .map(|rule| (rule.pattern, rule.stream, rule.category, "a rule of the preset".to_owned()));
+    for (pattern, stream, category, rule) in own.chain(known) {
+        let regex = Regex::new(pattern).map_err(|error| Failure {
+            category: ErrorCategory::Permanent,
+            message: format!("permanent error: {rule} cannot be used: {error}; make it simpler"),
+        })?;
+        if heard.on(stream).into_iter().any(|text| regex.is_match(text)) {
+            return Ok(Some((category, rule)));
+        }
+    }
+    Ok(None)
+}
+
+/// The category that is commonly meant by such messages. It says of what kind a failure is, never
+/// that there is one: answers may speak of anything.
+fn common(heard: &Heard<'_>) -> Option<ErrorCategory> {
+    reason(heard).map(|reason| reason.category)
+}
+
+fn reason<'r>(heard: &Heard<'_>) -> Option<&'r Reason> {
+    [heard.error, heard.stderr]
+        .into_iter()
+        .find_map(|text| COMMON.iter().find(|reason| reason.pattern.is_match(text)))
+}
+
+fn answer(told: &Told<'_>, parsed: &Parsed, heard: &Heard<'_>) -> Result<String, Failure> {
+    let parser = &told.settled.parser;
+    let failed = |what: &str| {
+        let category = common(heard).unwrap_or(ErrorCategory::AgentError);
+        Err(told.failure(category, what, ""))
+    };
+    if parser.terminal.is_some() && !parsed.terminal_event_seen {
+        return failed(&if parsed.lines_dropped > 0 {
+            format!(
+                "it printed a line of more than {ANSWER_BYTES_MAX} bytes, and the event that ends \
+                 a run did not come"
+            )
+        } else {
+            "the event that ends a run did not come, so its output is not whole".to_owned()
+        });
+    }
+    match (&parsed.answer, parser.format) {
+        (Some(answer), _) => Ok(answer.clone()),
+        // A program that says it is done may have done all of it without a word.
+        (None, _) if parsed.terminal_event_seen => Ok(String::new()),
+        (None, OutputFormat::Text) => failed("it gave no answer: its output is empty"),
+        (None, OutputFormat::Json | OutputFormat::Jsonl | OutputFormat::StreamJson) => {
+            failed(&if parsed.documents == 0 {
+                "it gave no answer: there is no JSON in its output".to_owned()
+            } else {
+                let at = parser.answer.as_ref().map_or("", |pick| pick.at.as_str());
+                format!("it gave no answer: nothing stands at \"{at}\" of the JSON in its output")
+            })
+        }
+    }
+}
+
+/// Tells of failures.
+struct Told<'a> {
+    settled: &'a Settled,
+    stderr_tail: &'a str,
+}
+
+impl Told<'_> {
+    fn ended_badly(&self, exit: Exit, heard: &Heard<'_>) -> Failure {
+        let signal = match exit {
+            Exit::Signal(number) => Some(number),
+            Exit::Code(code) => signals::told_by(code),
+        };
+        let by_code = match exit {
+            Exit::Code(code) => {
+                self.settled.exit_categories.iter().find(|(known, _)| *known == code)
+            }
+            Exit::Signal(_) => None,
+        };
+        let (category, what) = if let Some((_, category)) = by_code {
+            (*category, format!("it ended with {exit}"))
+        } else if let Some(category) = common(heard) {
+            (category, format!("it ended with {exit}"))
+        } else if let Some(number) = signal {
+            (signals::category(number), signals::in_words(number))
+        } else if EXIT_NOT_RUN.map(Exit::Code).contains(&exit) {
+            let what = format!("it ended with {exit}: something that it runs is not there");
+            (ErrorCategory::SystemError, what)
+        } else {
+            (ErrorCategory::AgentError, format!("it ended with {exit}"))
+        };
+        self.failure(category, &what, heard.error)
+    }
+
+    /// A failure that says what happened and what to do, and ends with the last words.
+    fn failure(&self, category: ErrorCategory, what: &str, error: &str) -> Failure {
+        let kind = category.label().trim_end_matches("_error").replace('_', " ");
+        let program = &self.settled.executable;
+        let mut message = format!("{kind} error of the program \"{program}\": {what}");
+        let error: String = error.trim().chars().take(ERROR_CHARACTERS_MAX).collect();
+        if !error.is_empty() {
+            message.push_str(": ");
+            message.push_str(&error);
+        }
+        let heard = Heard { error: &error, stderr: self.stderr_tail, stdout: "", answer: "" };
+        let specific = reason(&heard).filter(|reason| reason.category == category);
+        message.push_str("; ");
+        message.push_str(specific.map_or_else(|| hint(category), |reason| reason.hint));
+        if !self.stderr_tail.trim().is_empty() {
+            message.push_str("\nthe last lines of its stderr:\n");
+            message.push_str(self.stderr_tail.trim_end());
+        }
+        Failure { category, message }
+    }
+}

@@ -1,0 +1,54 @@
+//! What it means that a signal ended a program, where Polity did not send it.
+
+use polity_model::failure::ErrorCategory;
+use rustix::process::Signal;
+
+/// What a shell adds to the number of the signal that ended a program.
+const EXIT_SIGNAL_BASE: i32 = 128;
+
+/// The signals that shells tell of by an exit code. Other codes of that size are the programs' own.
+const TOLD: [Signal; 10] = [
+    Signal::HUP,
+    Signal::INT,
+    Signal::QUIT,
+    Signal::ILL,
+    Signal::ABORT,
+    Signal::BUS,
+    Signal::FPE,
+    Signal::KILL,
+    Signal::SEGV,
+    Signal::TERM,
+];
+
+/// The signal that an exit code tells of.
+pub(super) fn told_by(code: i32) -> Option<i32> {
+    let number = code - EXIT_SIGNAL_BASE;
+    TOLD.iter().any(|signal| signal.as_raw() == number).then_some(number)
+}
+
+/// What kind of failure it is. Who asks a program to end may let it run the next time. A program
+/// that is killed was most often too large for the machine, and would be again.
+pub(super) fn category(number: i32) -> ErrorCategory {
+    match Signal::from_named_raw(number) {
+        Some(Signal::HUP | Signal::INT | Signal::TERM) => ErrorCategory::Transient,
+        Some(Signal::KILL) => ErrorCategory::SystemError,
+        Some(_) | None => ErrorCategory::AgentError,
+    }
+}
+
+/// What happened.
+pub(super) fn in_words(number: i32) -> String {
+    let why = match Signal::from_named_raw(number) {
+        Some(Signal::HUP | Signal::INT | Signal::TERM) => "someone else asked it to end",
+        Some(Signal::KILL) => {
+            "it was killed, most often by the system when memory runs out; resource_limits.memory_mb \
+             ends it before that"
+        }
+        Some(Signal::SEGV | Signal::ABORT | Signal::BUS | Signal::ILL | Signal::FPE) => {
+            "it crashed"
+        }
+        Some(Signal::XCPU) => "it used more processor time than it may",
+        Some(_) | None => "nothing of Polity sent it",
+    };
+    format!("it was ended by signal {number}: {why}")
+}

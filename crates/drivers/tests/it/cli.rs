@@ -1,0 +1,9 @@
+//! Command-line programs, run for real through the shim.
+
+mod answers;
+mod crashes;
+mod ends;
+mod limits;
+mod refusals;
+mod rpc;
+mod stage;

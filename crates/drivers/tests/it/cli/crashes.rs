@@ -1,0 +1,73 @@
+//! What is left of runs whose owner died.
+
+use std::process::{Command, Stdio};
+
+use polity_engine::driver::Programs;
+use polity_model::failure::ErrorCategory;
+use polity_model::ids::ExecutionId;
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::stage::{Onlooker, Stage, answer, eventually, failure, is_alive, random, sh};
+
+#[tokio::test]
+async fn a_run_that_had_come_to_its_end_is_found_until_it_is_forgotten() {
+    let stage = Stage::new();
+    let agent = sh("echo ending >&2; echo well", &json!({}));
+    let (_keep, stop) = watch::channel(false);
+    let id = ExecutionId::from_random_bytes(random());
+    let outcome = stage.stoppable(&agent, "", &Onlooker::default(), &stop, id).await;
+    let others = stage.someone_else();
+    let found = others.found(&agent, id, 0).await.unwrap();
+    assert_eq!(answer(&found), answer(&outcome));
+    assert_eq!(found.report.process_id, outcome.report.process_id);
+    assert_eq!(found.report.output, outcome.report.output);
+    assert_eq!(found.report.exit, outcome.report.exit);
+    assert_eq!(others.found(&agent, id, 1).await, None);
+    others.forget(id, 1);
+    assert_eq!(others.found(&agent, id, 0).await, None);
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_is_ended_by_the_one_who_finds_it() {
+    let stage = Stage::new();
+    let agent = sh("echo $$ > pids; sleep 1000", &json!({}));
+    let (_keep, stop) = watch::channel(false);
+    let id = ExecutionId::from_random_bytes(random());
+    let onlooker = Onlooker::default();
+    let run = stage.stoppable(&agent, "", &onlooker, &stop, id);
+    let find = async {
+        let pids = stage.numbers("pids").await;
+        let found = stage.someone_else().found(&agent, id, 0).await;
+        assert_eq!(found, None);
+        assert!(!is_alive(pids[0]));
+    };
+    let (outcome, ()) = tokio::join!(run, find);
+    assert_eq!(failure(&outcome).category, ErrorCategory::SystemError);
+}
+
+#[tokio::test]
+async fn nothing_outlives_an_owner_who_is_killed_and_no_outcome_is_made_up() {
+    let stage = Stage::new();
+    let agent = sh("", &json!({}));
+    let id = ExecutionId::from_random_bytes(random());
+    std::fs::create_dir_all(stage.path("data/runs")).unwrap();
+    let record = stage.path(&format!("data/runs/{id}-0.json"));
+    let script = r#""$0" __supervise $$ --grace-ms 100 --record "$1" -- sh -c "$2" & wait"#;
+    let family = r#"setsid sh -c 'trap "" TERM; sleep 1000 & echo $! $$ > pids; wait' & wait"#;
+    #[expect(clippy::disallowed_methods, reason = "the owner must be a process that can be killed")]
+    let mut owner = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_polity-shim")])
+        .arg(&record)
+        .arg(family)
+        .current_dir(stage.path(""))
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let family = stage.numbers("pids").await;
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    assert_eq!(stage.programs.found(&agent, id, 0).await, None);
+    assert!(family.iter().all(|pid| !is_alive(*pid)));
+    eventually("the record is free", || record.exists().then_some(())).await;
+}

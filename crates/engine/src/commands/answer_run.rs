@@ -1,0 +1,109 @@
+//! A person decides about a program that was running when its process ended: it is run again, or
+//! the task goes on with a result that the person gives, or ends.
+
+use polity_model::event::{Event, ResultRef};
+use polity_model::failure::ErrorCode;
+use polity_model::message::Message;
+use polity_model::review::Verdict;
+
+use super::AnswerReview;
+use crate::decide::{Decision, Given, Rejection};
+use crate::state::TaskState;
+
+const ASKS: &str = "asks what became of a program in doubt";
+
+pub(super) fn answer_run(
+    answer: &AnswerReview,
+    state: &TaskState,
+    given: &Given,
+) -> Result<Decision, Rejection> {
+    let task = state.id();
+    let AnswerReview { verdict, message, by, state_updates, .. } = answer;
+    if !state_updates.is_empty() {
+        return Err(Rejection::NoStateThere { task, asks: ASKS });
+    }
+    let mut events = vec![Event::ReviewAnswered {
+        verdict: verdict.clone(),
+        message: message.clone(),
+        by: by.clone(),
+        state_updates: state_updates.clone(),
+    }];
+    match verdict {
+        // Whoever resumes the task gets it in line again.
+        Verdict::Retry => {}
+        Verdict::SkipWith { result } => {
+            let (content, timestamp) = (result.clone(), given.now);
+            let message = Message::Assistant { content, tool_calls: Vec::new(), timestamp };
+            events.push(Event::MessageAdded { message });
+            events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
+        }
+        Verdict::Reject => {
+            let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
+            let agent = &state.task().order().assigned_agent;
+            let error = format!("{agent} is in doubt, and {by} ended the task{said}");
+            let (code, partial_result) = (ErrorCode::Rejected, None);
+            events.push(Event::TaskFailed { code, error, partial_result });
+        }
+        Verdict::Approve => return Err(Rejection::DoubtNeedsChoice { task }),
+        Verdict::Modify { .. } => {
+            let verdict = "other arguments";
+            return Err(Rejection::WrongVerdict { task, asks: ASKS, verdict });
+        }
+    }
+    Ok(Decision { events, effects: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use polity_model::state::StateUpdates;
+
+    use super::*;
+    use crate::commands::testing::{given, labels, program_in_doubt, with};
+    use crate::commands::{RecordFoundRun, ResumeTask};
+    use crate::decide::Effect;
+    use crate::entropy::Entropy;
+
+    fn answer(verdict: Verdict) -> Result<Decision, Rejection> {
+        let state = program_in_doubt();
+        let checkpoint_id = state.review().unwrap().checkpoint_id;
+        let (message, state_updates) = (Some("enough".to_owned()), StateUpdates::default());
+        AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
+            .decide(&state, &mut given())
+    }
+
+    #[test]
+    fn it_is_run_again_when_the_task_goes_on() {
+        let state = with(program_in_doubt(), answer(Verdict::Retry).unwrap().events);
+        let mut later = given();
+        later.entropy = Entropy::from_seed([6; 16]);
+        let decision = ResumeTask.decide(&state, &mut later).unwrap();
+        assert_eq!(labels(&decision), ["task_resumed", "execution_changed"]);
+        assert_eq!(decision.effects, [Effect::WaitForPlace]);
+        let again = with(state.clone(), decision.events);
+        assert_ne!(again.execution().unwrap().id, state.execution().unwrap().id);
+        // A run that is only in line is not looked for.
+        let refused = RecordFoundRun { outcome: None }.decide(&again, &mut given());
+        assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_result_that_a_person_gives_is_that_of_the_task() {
+        let events = answer(Verdict::SkipWith { result: "done".into() }).unwrap().events;
+        let task = with(program_in_doubt(), events).snapshot();
+        assert_eq!(task.result.as_deref(), Some("done"));
+    }
+
+    #[test]
+    fn a_person_may_end_the_task() {
+        let task = with(program_in_doubt(), answer(Verdict::Reject).unwrap().events).snapshot();
+        assert_eq!(task.error_code, Some(ErrorCode::Rejected));
+        assert_eq!(task.error.unwrap(), "coder is in doubt, and ada ended the task: enough");
+    }
+
+    #[test]
+    fn a_mere_yes_does_not_say_enough() {
+        assert!(matches!(answer(Verdict::Approve), Err(Rejection::DoubtNeedsChoice { .. })));
+        let other = Verdict::Modify { arguments: serde_json::Map::new() };
+        assert!(matches!(answer(other), Err(Rejection::WrongVerdict { .. })));
+    }
+}

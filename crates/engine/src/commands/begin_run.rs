@@ -1,0 +1,126 @@
+//! A place is free for a program that waited for one, or waiting is over without one. The runtime
+//! drives it, which has looked at the line and holds the place.
+
+use polity_model::event::{Event, ExecutionChange};
+use polity_model::failure::ErrorCode;
+use polity_model::machine::execution::ExecutionState;
+use polity_model::machine::task::TaskStatus;
+
+use super::programs::program;
+use super::{cancel_with, moved, out_of_place};
+use crate::decide::{Decision, Effect, Given, Rejection};
+use crate::state::TaskState;
+
+/// The wait for a place is over.
+#[derive(Debug, Clone)]
+pub struct BeginRun {
+    /// How it ended.
+    pub wait: PlaceWait,
+}
+
+/// How a wait for a place ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlaceWait {
+    /// With a place.
+    Place,
+    /// The line is as long as it may be.
+    Full {
+        /// How many wait already.
+        waiting: usize,
+    },
+    /// It took longer than it may.
+    TooLong,
+    /// Places cannot be taken at all.
+    Broken {
+        /// Why not.
+        message: String,
+    },
+}
+
+impl BeginRun {
+    pub(crate) fn decide(&self, state: &TaskState, _: &Given) -> Result<Decision, Rejection> {
+        let (Some(cli), Some(execution), TaskStatus::Running) =
+            (program(state), state.execution(), state.status())
+        else {
+            return Err(out_of_place(state, "BeginRun"));
+        };
+        if execution.state != ExecutionState::Idle || execution.is_over() {
+            return Err(out_of_place(state, "BeginRun"));
+        }
+        if state.cancel_requested() {
+            return Ok(cancel_with(state, Vec::new()));
+        }
+        let agent = &execution.agent;
+        let error = match &self.wait {
+            PlaceWait::Place => {
+                let (agent, max_retries) = (agent.clone(), cli.max_retries);
+                let start = ExecutionChange::Start { agent, max_retries };
+                return Ok(Decision {
+                    events: vec![moved(execution.id, start)],
+                    effects: vec![Effect::RunProgram],
+                });
+            }
+            PlaceWait::Full { waiting } => format!(
+                "{waiting} runs wait already where {agent} runs, and its queue_limit is {}: try \
+                 again later, or raise the limit",
+                cli.queue_limit
+            ),
+            PlaceWait::TooLong => format!(
+                "{agent} waited {} seconds for a place, which is its queue_timeout_seconds: see \
+                 what runs with `polity agent status {agent}`",
+                cli.queue_timeout_seconds
+            ),
+            PlaceWait::Broken { message } => message.clone(),
+        };
+        let code = match self.wait {
+            PlaceWait::Place | PlaceWait::Full { .. } | PlaceWait::TooLong => ErrorCode::LimitQueue,
+            PlaceWait::Broken { .. } => ErrorCode::SystemError,
+        };
+        let failed = Event::TaskFailed { code, error, partial_result: None };
+        Ok(Decision { events: vec![failed], effects: Vec::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{given, labels, program_queued, program_running, with};
+
+    fn begin(wait: PlaceWait, state: &TaskState) -> Result<Decision, Rejection> {
+        BeginRun { wait }.decide(state, &given())
+    }
+
+    #[test]
+    fn with_a_place_the_program_is_run() {
+        let decision = begin(PlaceWait::Place, &program_queued()).unwrap();
+        assert_eq!(decision.effects, [Effect::RunProgram]);
+        let state = with(program_queued(), decision.events);
+        assert_eq!(state.execution().unwrap().state, ExecutionState::Starting);
+    }
+
+    #[test]
+    fn without_one_the_task_fails_and_names_the_limit() {
+        for (wait, limit) in [
+            (PlaceWait::Full { waiting: 10 }, "queue_limit is 10"),
+            (PlaceWait::TooLong, "queue_timeout_seconds"),
+        ] {
+            let decision = begin(wait, &program_queued()).unwrap();
+            let task = with(program_queued(), decision.events).snapshot();
+            assert_eq!(task.error_code, Some(ErrorCode::LimitQueue));
+            assert!(task.error.unwrap().contains(limit));
+        }
+    }
+
+    #[test]
+    fn who_asked_for_the_end_gets_it() {
+        let state = with(program_queued(), vec![Event::CancelRequested]);
+        let decision = begin(PlaceWait::Place, &state).unwrap();
+        assert_eq!(labels(&decision), ["task_cancelled"]);
+    }
+
+    #[test]
+    fn one_that_runs_does_not_begin() {
+        let refused = begin(PlaceWait::Place, &program_running());
+        assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })), "{refused:?}");
+    }
+}

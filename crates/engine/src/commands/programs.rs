@@ -1,0 +1,113 @@
+//! What the commands about programs share: a task whose agent is a command-line program waits for
+//! its place, runs the program, and ends with what came of it.
+
+use polity_model::definition::{AccessType, AgentKind, CliAgent};
+use polity_model::event::{Event, ExecutionChange};
+use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::ids::{CheckpointId, ExecutionId};
+use polity_model::name::Name;
+use polity_model::review::ReviewSubject;
+
+use super::{end_execution, moved};
+use crate::closure::Assignee;
+use crate::decide::{Decision, Effect, Given};
+use crate::state::TaskState;
+
+/// The program that does the task, if one does.
+pub(super) fn program(state: &TaskState) -> Option<&CliAgent> {
+    match &state.context()?.agent.kind {
+        AgentKind::Cli(cli) => Some(cli),
+        AgentKind::Llm(_) | AgentKind::Remote(_) => None,
+    }
+}
+
+/// Whether the program may be run again without harm: it says so, or changes nothing.
+pub(super) fn may_repeat(cli: &CliAgent) -> bool {
+    cli.idempotent || cli.access_type == AccessType::ReadOnly
+}
+
+/// The program that is to do a task, with its name.
+pub(super) fn program_of(assignee: &Assignee) -> Option<(&Name, &CliAgent)> {
+    let Assignee::Agent(closure) = assignee else { return None };
+    match &closure.agent.kind {
+        AgentKind::Cli(cli) => Some((&closure.agent.name, cli)),
+        AgentKind::Llm(_) | AgentKind::Remote(_) => None,
+    }
+}
+
+/// An execution of the program gets in line.
+pub(super) fn queued(agent: &Name, cli: &CliAgent, given: &mut Given) -> (ExecutionId, Event) {
+    let id = ExecutionId::from_random_bytes(given.entropy.id_bytes());
+    let (pool, max_retries) = (given.place.pool.to_string(), cli.max_retries);
+    let change = ExecutionChange::Queue { agent: agent.clone(), max_retries, pool };
+    (id, moved(id, change))
+}
+
+/// An execution of the program begins where its place is held, and waits for one where not. It gets
+/// in line first if it is not yet.
+pub(super) fn begin_or_wait(
+    state: &TaskState,
+    cli: &CliAgent,
+    given: &mut Given,
+    mut events: Vec<Event>,
+) -> Decision {
+    if let Some(over) = given.spending.reached() {
+        let (code, error) = (ErrorCode::Budget, over.to_owned());
+        events.push(Event::TaskFailed { code, error, partial_result: None });
+        return Decision { events, effects: Vec::new() };
+    }
+    let agent = &state.task().order().assigned_agent;
+    let in_line = state.execution().filter(|execution| !execution.is_over());
+    let id = if let Some(execution) = in_line {
+        execution.id
+    } else {
+        let (id, event) = queued(agent, cli, given);
+        events.push(event);
+        id
+    };
+    if given.place.is_held {
+        let (agent, max_retries) = (agent.clone(), cli.max_retries);
+        events.push(moved(id, ExecutionChange::Start { agent, max_retries }));
+        return Decision { events, effects: vec![Effect::RunProgram] };
+    }
+    Decision { events, effects: vec![Effect::WaitForPlace] }
+}
+
+/// No one knows what the run has done, and it may not be repeated: a person decides.
+pub(super) fn doubt(state: &TaskState, given: &mut Given, mut events: Vec<Event>) -> Decision {
+    let Some(execution) = state.execution() else { return Decision::default() };
+    let message = "the process that ran it ended, and no one knows what the program had done by \
+                   then";
+    let failure = Failure { category: ErrorCategory::SystemError, message: message.to_owned() };
+    events.extend(end_execution(state, ExecutionChange::Fail { failure, retry_at: None }));
+    let checkpoint_id = CheckpointId::from_random_bytes(given.entropy.id_bytes());
+    let agent = &execution.agent;
+    events.push(Event::CheckpointTaken {
+        checkpoint_id,
+        sequence: state.checkpoints(),
+        node: agent.to_string(),
+        awaiting_human: true,
+        message_count: None,
+    });
+    events.push(Event::ReviewOpened {
+        checkpoint_id,
+        subject: ReviewSubject::RunDoubt { execution_id: execution.id },
+        question: format!(
+            "The process ended while {agent} was running, and no one knows what it had done by \
+             then. Run it again, or go on with a result of your own?"
+        ),
+        deadline: None,
+        default_action: None,
+    });
+    Decision { events, effects: Vec::new() }
+}
+
+/// Why a task fails whose program failed.
+pub(super) fn code(category: ErrorCategory) -> ErrorCode {
+    match category {
+        ErrorCategory::Transient | ErrorCategory::Permanent | ErrorCategory::AgentError => {
+            ErrorCode::AgentFailed
+        }
+        ErrorCategory::SystemError => ErrorCode::SystemError,
+    }
+}

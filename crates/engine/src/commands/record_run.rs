@@ -1,0 +1,164 @@
+//! A program was started, or is over. The runtime drives it with what the driver reported, also for
+//! a run whose former owner is gone. A transient failure with retries left waits for the next try,
+//! if the program may be run again; any other fails the task.
+
+use jiff::SignedDuration;
+use polity_model::event::{Event, ExecutionChange, ResultRef};
+use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::ids::ExecutionId;
+use polity_model::machine::execution::ExecutionState;
+use polity_model::machine::task::TaskStatus;
+use polity_model::message::Message;
+
+use super::programs::{code, doubt, may_repeat, program};
+use super::{cancel_with, moved, out_of_place};
+use crate::decide::{Decision, Effect, Given, Rejection};
+use crate::driver::{RunEnd, RunOutcome};
+use crate::retry;
+use crate::state::TaskState;
+
+/// The program's process runs.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordProcess {
+    /// The process.
+    pub process_id: u32,
+}
+
+/// The program is over.
+#[derive(Debug, Clone)]
+pub struct RecordRun {
+    /// What came of it.
+    pub outcome: RunOutcome,
+}
+
+/// What is known of a run whose owner is gone.
+#[derive(Debug, Clone)]
+pub struct RecordFoundRun {
+    /// What came of it, if it had come to its end.
+    pub outcome: Option<RunOutcome>,
+}
+
+impl RecordProcess {
+    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, Rejection> {
+        match state.execution() {
+            Some(execution) if execution.state == ExecutionState::Starting => {
+                let run = ExecutionChange::Run { process_id: Some(self.process_id) };
+                Ok(Decision { events: vec![moved(execution.id, run)], effects: Vec::new() })
+            }
+            Some(_) | None => Err(out_of_place(state, "RecordProcess")),
+        }
+    }
+}
+
+impl RecordRun {
+    pub(crate) fn decide(
+        &self,
+        state: &TaskState,
+        given: &mut Given,
+    ) -> Result<Decision, Rejection> {
+        let (Some(cli), Some(execution), TaskStatus::Running) =
+            (program(state), state.execution().filter(|e| e.is_active()), state.status())
+        else {
+            return Err(out_of_place(state, "RecordRun"));
+        };
+        let RunOutcome { end, report, usage } = &self.outcome;
+        let id = execution.id;
+        let mut events = Vec::new();
+        // One that was over at once tells of its process together with its end.
+        let was_started = execution.state == ExecutionState::Running || report.process_id.is_some();
+        if execution.state == ExecutionState::Starting && was_started {
+            events.push(moved(id, ExecutionChange::Run { process_id: report.process_id }));
+        }
+        events.push(moved(
+            id,
+            ExecutionChange::Report { report: report.clone().into(), usage: *usage },
+        ));
+        let put_in_order =
+            [moved(id, ExecutionChange::CleanUp), moved(id, ExecutionChange::Finish)];
+        let failed = |code, error: &String| {
+            let (error, partial_result) = (error.clone(), Some(ResultRef::LastAnswer));
+            Event::TaskFailed { code, error, partial_result }
+        };
+        match end {
+            RunEnd::Answered(answer) => {
+                let (content, timestamp) = (answer.clone(), given.now);
+                let tool_calls = Vec::new();
+                let message = Message::Assistant { content, tool_calls, timestamp };
+                events.push(Event::MessageAdded { message });
+                events.push(moved(id, ExecutionChange::Complete));
+                events.extend(put_in_order);
+                events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
+            }
+            RunEnd::Failed(failure) => {
+                let may_run_again = !was_started || may_repeat(cli);
+                if may_run_again
+                    && execution.may_retry(failure.category)
+                    && !state.cancel_requested()
+                {
+                    return Ok(again(execution.retry_count, id, failure, given, events));
+                }
+                let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
+                events.push(moved(id, change));
+                events.extend(put_in_order);
+                events.push(failed(code(failure.category), &failure.message));
+            }
+            RunEnd::TimedOut(message) => {
+                events.push(moved(id, ExecutionChange::TimeOut));
+                events.extend(put_in_order);
+                events.push(failed(ErrorCode::Timeout, message));
+            }
+            RunEnd::Stopped if was_started => {
+                events.push(moved(id, ExecutionChange::Cancel));
+                events.extend(put_in_order);
+                events.push(Event::TaskCancelled);
+            }
+            RunEnd::Stopped => return Ok(cancel_with(state, events)),
+        }
+        Ok(Decision { events, effects: Vec::new() })
+    }
+}
+
+impl RecordFoundRun {
+    pub(crate) fn decide(
+        &self,
+        state: &TaskState,
+        given: &mut Given,
+    ) -> Result<Decision, Rejection> {
+        if let Some(outcome) = &self.outcome {
+            return RecordRun { outcome: outcome.clone() }.decide(state, given);
+        }
+        let (Some(cli), Some(execution)) =
+            (program(state), state.execution().filter(|execution| execution.is_active()))
+        else {
+            return Err(out_of_place(state, "RecordFoundRun"));
+        };
+        if state.cancel_requested() {
+            return Ok(cancel_with(state, Vec::new()));
+        }
+        if may_repeat(cli) && execution.may_retry(ErrorCategory::Transient) {
+            let message = "the process that ran it ended".to_owned();
+            let failure = Failure { category: ErrorCategory::Transient, message };
+            return Ok(again(execution.retry_count, execution.id, &failure, given, Vec::new()));
+        }
+        Ok(doubt(state, given, Vec::new()))
+    }
+}
+
+/// The program is run again when its time has come.
+fn again(
+    retries: u32,
+    id: ExecutionId,
+    failure: &Failure,
+    given: &mut Given,
+    mut events: Vec<Event>,
+) -> Decision {
+    let wait = retry::wait(retries, None, &mut given.entropy);
+    let until = given.now + SignedDuration::try_from(wait).unwrap_or_default();
+    let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: Some(until) };
+    events.push(moved(id, change));
+    Decision { events, effects: vec![Effect::WaitUntil(until)] }
+}
+
+#[cfg(test)]
+#[path = "record_run_tests.rs"]
+mod tests;

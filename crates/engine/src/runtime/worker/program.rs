@@ -1,0 +1,334 @@
+//! What a worker does for a program: getting a place for it, running it, ending it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_model::definition::{AgentDefinition, AgentKind, CliAgent};
+use polity_model::execution::AgentExecution;
+use polity_model::ids::{ExecutionId, TaskId};
+use polity_model::machine::execution::ExecutionState;
+use polity_model::run::ResourceUsage;
+use polity_store::ExecutionFilter;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::{Interrupted, Worker, interruption};
+use crate::closure::Assignee;
+use crate::commands::{BeginRun, PlaceWait, RecordFoundRun, RecordProcess, RecordRun};
+use crate::decide::Command;
+use crate::driver::{PlaceTaken, RunOutcome, RunOverrides, RunProgress, RunRequest};
+use crate::private::Private;
+use crate::runtime::{EngineError, Shared, load};
+
+/// How often to look whether another process has made room.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A run that is over by then tells of its process together with its end, which is one commit less.
+const TOLD_AFTER: Duration = Duration::from_millis(20);
+
+type Awaited = Result<Command, Interrupted>;
+
+/// Who is before a task in line, and who has a place.
+struct Line {
+    before: usize,
+    taken: usize,
+}
+
+/// A run on a task of its own. Dropping it ends what was started.
+struct Running(JoinHandle<RunOutcome>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Worker {
+    /// The program that does the task, if one does.
+    fn program(&self) -> Option<(Arc<AgentDefinition>, CliAgent)> {
+        let Assignee::Agent(closure) = &self.assignee else { return None };
+        match &closure.agent.kind {
+            AgentKind::Cli(cli) => Some((Arc::clone(&closure.agent), CliAgent::clone(cli))),
+            AgentKind::Llm(_) | AgentKind::Remote(_) => None,
+        }
+    }
+
+    /// Finds out of which pool the program takes a place, and takes one if no one is before it.
+    pub(super) async fn prepare_program(&mut self) -> Result<(), EngineError> {
+        let Some((agent, cli)) = self.program() else { return Ok(()) };
+        // One that was running is looked for first.
+        if self.state.execution().is_some_and(AgentExecution::is_active) {
+            return Ok(());
+        }
+        let in_line = self.state.execution().filter(|execution| !execution.is_over());
+        let known = in_line.and_then(|execution| execution.pool.clone());
+        self.place.pool = known.map_or_else(
+            || {
+                let working_directory = self.working_directory().cloned();
+                let overrides = RunOverrides { working_directory, ..RunOverrides::default() };
+                self.shared.parts.programs.pool(&agent, &overrides).into()
+            },
+            Arc::from,
+        );
+        if self.place.held.is_none() {
+            let id = self.state.execution().filter(|execution| !execution.is_over());
+            let Line { before, taken } = self.line(id.map(|execution| execution.id)).await?;
+            let is_next = before == 0 && taken < cli.max_concurrent_executions.get() as usize;
+            if is_next && let Ok(place) = self.take_place(&cli) {
+                self.place.held = place;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_place(&self, cli: &CliAgent) -> Result<Option<PlaceTaken>, String> {
+        let places = cli.max_concurrent_executions.get();
+        let taken = self.shared.parts.programs.take_place(&self.place.pool, places);
+        taken.map_err(|error| format!("{error}; {}", error.hint))
+    }
+
+    /// Waits until the program may run.
+    pub(super) async fn wait_for_place(&mut self) -> Result<Awaited, EngineError> {
+        let Some((_, cli)) = self.program() else { return Ok(Err(Interrupted::Abandoned)) };
+        let began = Instant::now();
+        let mut is_admitted = false;
+        let limit = Duration::from_secs(cli.queue_timeout_seconds.get());
+        let id = self.state.execution().map(|execution| execution.id);
+        let shared = Arc::clone(&self.shared);
+        loop {
+            let room = shared.room.notified();
+            let Line { before, taken } = self.line(id).await?;
+            let free = (cli.max_concurrent_executions.get() as usize).saturating_sub(taken);
+            if before < free {
+                match self.take_place(&cli) {
+                    Ok(Some(place)) => {
+                        self.place.held = Some(place);
+                        return Ok(Ok(begin(PlaceWait::Place)));
+                    }
+                    Ok(None) => {}
+                    Err(message) => return Ok(Ok(begin(PlaceWait::Broken { message }))),
+                }
+            }
+            // Whoever was let in is not sent away because others who came before were taken up.
+            let waiting = before.saturating_sub(free);
+            if !std::mem::replace(&mut is_admitted, true) && waiting >= cli.queue_limit as usize {
+                return Ok(Ok(begin(PlaceWait::Full { waiting })));
+            }
+            if began.elapsed() >= limit {
+                return Ok(Ok(begin(PlaceWait::TooLong)));
+            }
+            if self.state.cancel_requested() {
+                return Ok(Err(Interrupted::Cancelled));
+            }
+            let Self { shared, state, signals, .. } = self;
+            tokio::select! {
+                () = room => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                interrupted = interruption(shared, state, signals) => return Ok(Err(interrupted)),
+            }
+            // A signal may have been taken in just when there was something else to look at.
+            self.catch_up().await?;
+        }
+    }
+
+    /// Who is before an execution in line; without one, who waits at all.
+    async fn line(&self, id: Option<ExecutionId>) -> Result<Line, EngineError> {
+        let filter = ExecutionFilter {
+            pool: Some(self.place.pool.to_string()),
+            open_only: true,
+            ..ExecutionFilter::default()
+        };
+        let store = &self.shared.parts.store;
+        let rows = load::blocking(store, move |store| store.execution_rows(&filter)).await?;
+        let owners = &self.shared.parts.owners;
+        let mut line = Line { before: 0, taken: 0 };
+        // The newest come first, so those before it in line come after it here.
+        let mut is_before = id.is_none();
+        for row in &rows {
+            let is_alive = row.owner.is_some_and(|owner| owners.is_alive(owner));
+            if Some(row.execution.id) == id {
+                is_before = true;
+            } else if row.execution.state != ExecutionState::Idle {
+                line.taken += usize::from(is_alive);
+            } else {
+                line.before += usize::from(is_alive && is_before);
+            }
+        }
+        Ok(line)
+    }
+
+    /// What the task was given, with its secrets.
+    async fn private(&self) -> Result<Private, EngineError> {
+        let order = self.state.task().order();
+        let seen = || Private {
+            description: order.description.clone(),
+            parameters: order.parameters.clone(),
+            ..Private::default()
+        };
+        if !order.has_private {
+            return Ok(seen());
+        }
+        let id = order.id;
+        let text = load::blocking(&self.shared.parts.store, move |store| store.private(id)).await?;
+        let lost = || EngineError::Broken {
+            task: id,
+            reason: "what it was given has secrets in it, and is not there any more".to_owned(),
+        };
+        text.and_then(|text| serde_json::from_str(&text).ok()).ok_or_else(lost)
+    }
+
+    fn working_directory(&self) -> Option<&String> {
+        self.state.task().order().working_directory.as_ref()
+    }
+
+    /// Runs the program to its end.
+    pub(super) async fn run_program(&mut self) -> Result<Awaited, EngineError> {
+        let (Some((agent, _)), Some(execution)) = (self.program(), self.state.execution()) else {
+            return Ok(Err(Interrupted::Abandoned));
+        };
+        let (execution_id, attempt) = (execution.id, execution.retry_count);
+        let private = self.private().await?;
+        let overrides = private.overrides(self.working_directory());
+        let place = match self.place.held.clone() {
+            Some(place) => place,
+            None => match self.take_place_again(&agent, &overrides).await {
+                Ok(place) => place,
+                Err(interrupted) => return Ok(Err(interrupted)),
+            },
+        };
+        let (stop, stopped) = watch::channel(false);
+        let (tell, mut told) = watch::channel(None);
+        let (shared, task) = (Arc::clone(&self.shared), self.state.id());
+        let mut running = Running(tokio::spawn(async move {
+            let progress = Told { shared: Arc::clone(&shared), task, started: tell };
+            let request = RunRequest {
+                agent: &agent,
+                execution_id,
+                attempt,
+                input: &private.description,
+                parameters: &private.parameters,
+                overrides: &overrides,
+                place: &place,
+                stop: &stopped,
+                progress: &progress,
+            };
+            shared.parts.programs.run(request).await
+        }));
+        let mut is_told = false;
+        let ended = loop {
+            let Self { shared, state, signals, .. } = self;
+            tokio::select! {
+                biased;
+                ended = &mut running.0 => break ended,
+                process = started(&mut told), if !is_told => {
+                    is_told = true;
+                    if let Some(process_id) = process {
+                        self.step(&Command::RecordProcess(RecordProcess { process_id })).await?;
+                    }
+                    // Someone may have asked for the end meanwhile.
+                    if self.state.cancel_requested() {
+                        stop.send_replace(true);
+                    }
+                }
+                interrupted = interruption(shared, state, signals) => match interrupted {
+                    Interrupted::Abandoned => return Ok(Err(Interrupted::Abandoned)),
+                    Interrupted::Changed | Interrupted::Cancelled => {
+                        self.catch_up().await?;
+                        stop.send_replace(true);
+                    }
+                },
+            }
+        };
+        match ended {
+            Ok(outcome) => {
+                self.allowance.spend(outcome.usage);
+                Ok(Ok(Command::RecordRun(RecordRun { outcome })))
+            }
+            Err(panic) => Err(EngineError::Panicked { task, panic: panic.to_string() }),
+        }
+    }
+
+    /// A place for a task that was taken over between two tries. It is not in line any more: no one
+    /// else gets a place while it counts as one that has one.
+    async fn take_place_again(
+        &mut self,
+        agent: &AgentDefinition,
+        overrides: &RunOverrides,
+    ) -> Result<PlaceTaken, Interrupted> {
+        let known = self.state.execution().and_then(|execution| execution.pool.clone());
+        let programs = &self.shared.parts.programs;
+        self.place.pool = known.unwrap_or_else(|| programs.pool(agent, overrides)).into();
+        let AgentKind::Cli(cli) = &agent.kind else { return Err(Interrupted::Abandoned) };
+        loop {
+            match self.take_place(cli) {
+                Ok(Some(place)) => {
+                    self.place.held = Some(place.clone());
+                    return Ok(place);
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "there is no place for a program yet"),
+            }
+            let Self { shared, state, signals, .. } = self;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                interrupted = interruption(shared, state, signals) => return Err(interrupted),
+            }
+        }
+    }
+
+    /// Looks for what became of a run whose owner is gone.
+    pub(super) async fn look_for_run(&mut self) -> Awaited {
+        let (Some((agent, _)), Some(execution)) = (self.program(), self.state.execution()) else {
+            return Err(Interrupted::Abandoned);
+        };
+        let (id, attempt) = (execution.id, execution.retry_count);
+        let outcome = self.shared.parts.programs.found(&agent, id, attempt).await;
+        Ok(Command::RecordFoundRun(RecordFoundRun { outcome }))
+    }
+
+    /// What was written down about runs, so that they could be found after a crash, is needed no
+    /// more once what came of them is in the journal.
+    pub(super) fn forget_program(&self) {
+        if let Some(execution) = self.state.execution().filter(|_| self.state.is_program()) {
+            let attempts = execution.retry_count + 1;
+            self.shared.parts.programs.forget(execution.id, attempts);
+        }
+    }
+
+    /// Makes room for the next one. A program that is to be tried again keeps its place until then.
+    pub(super) fn leave_place(&mut self) {
+        self.place.held = None;
+        self.shared.room.notify_waiters();
+    }
+}
+
+/// The process, once it has run for a while.
+async fn started(told: &mut watch::Receiver<Option<u32>>) -> Option<u32> {
+    let process = told.wait_for(Option::is_some).await.ok().and_then(|process| *process);
+    tokio::time::sleep(TOLD_AFTER).await;
+    process
+}
+
+fn begin(wait: PlaceWait) -> Command {
+    Command::BeginRun(BeginRun { wait })
+}
+
+/// Passes on what a program says while it says it.
+struct Told {
+    shared: Arc<Shared>,
+    task: TaskId,
+    started: watch::Sender<Option<u32>>,
+}
+
+impl RunProgress for Told {
+    fn started(&self, process_id: u32) {
+        self.started.send_replace(Some(process_id));
+    }
+
+    fn output(&self, piece: &str) {
+        self.shared.publish_text(self.task, piece);
+    }
+
+    fn usage(&self, _: ResourceUsage) {}
+}

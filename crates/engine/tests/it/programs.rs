@@ -1,0 +1,246 @@
+//! Programs: places, lines, ends, and what is left when a process dies.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_engine::closure::Closure;
+use polity_engine::commands::{AnswerReview, CreateTask};
+use polity_engine::driver::{Programs, RunEnd};
+use polity_engine::runtime::{Parts, Runtime, TaskHandle};
+use polity_model::definition::{AgentDefinition, Limits};
+use polity_model::event::{Sequence, StreamId};
+use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::machine::task::TaskStatus;
+use polity_model::review::Verdict;
+use polity_model::state::StateUpdates;
+use polity_store::{ExecutionFilter, MemoryStore, Store};
+use polity_testkit::lives::instance_id;
+use polity_testkit::programs::{ActingPrograms, SECRET};
+use polity_testkit::runtime::{ActingModels, Register, parts};
+use serde_json::{Value, json};
+
+const TAKES: Duration = Duration::from_secs(1);
+
+struct Scene {
+    store: Arc<dyn Store>,
+    owners: Arc<Register>,
+    programs: Arc<ActingPrograms>,
+}
+
+impl Scene {
+    fn new(ends: impl IntoIterator<Item = RunEnd>) -> Self {
+        Self::taking(TAKES, ends)
+    }
+
+    fn taking(time: Duration, ends: impl IntoIterator<Item = RunEnd>) -> Self {
+        let programs = Arc::new(ActingPrograms::new(time, ends));
+        Self { store: Arc::new(MemoryStore::new()), owners: Arc::default(), programs }
+    }
+
+    fn process(&self, number: u64) -> Runtime {
+        let models = Arc::new(ActingModels::new([], Duration::ZERO));
+        let (store, instance) = (Arc::clone(&self.store), instance_id(number));
+        let parts = parts(store, models, &self.owners, instance, number);
+        let limits = Limits { concurrent_tasks: NonZeroU32::new(64).unwrap(), ..parts.limits };
+        let programs = Arc::clone(&self.programs) as Arc<dyn Programs>;
+        Runtime::start(Parts { programs, limits, ..parts }).unwrap()
+    }
+
+    fn status(&self, handle: &TaskHandle) -> (TaskStatus, Option<ErrorCode>) {
+        let row = self.store.task_row(handle.id).unwrap().unwrap();
+        (row.status, row.error_code)
+    }
+
+    /// How many are in line, and how many run.
+    fn line(&self) -> (usize, usize) {
+        let filter = ExecutionFilter { open_only: true, ..ExecutionFilter::default() };
+        let rows = self.store.execution_rows(&filter).unwrap();
+        let running = rows.iter().filter(|row| row.execution.is_active()).count();
+        (rows.len() - running, running)
+    }
+}
+
+fn coder(more: &Value) -> Closure {
+    let mut agent = json!({"kind": "cli", "name": "coder", "executable_path": "coder"});
+    agent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    Closure::alone(Arc::new(AgentDefinition::from_canonical(&agent.to_string()).unwrap()), None)
+}
+
+async fn give(runtime: &Runtime, agent: &Closure, inputs: &[&str]) -> Vec<TaskHandle> {
+    let mut handles = Vec::new();
+    for input in inputs {
+        let create = CreateTask::new(agent.clone(), *input);
+        handles.push(runtime.create(create).await.unwrap());
+    }
+    handles
+}
+
+#[tokio::test(start_paused = true)]
+async fn programs_that_change_things_run_one_by_one_in_order_also_across_processes() {
+    let scene = Scene::new([]);
+    let (one, two) = (scene.process(1), scene.process(2));
+    let agent = coder(&json!({}));
+    let mut handles = give(&one, &agent, &["a", "b"]).await;
+    handles.extend(give(&two, &agent, &["c"]).await);
+    handles.extend(give(&one, &agent, &["d"]).await);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(scene.line(), (3, 1));
+    for handle in &mut handles {
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    }
+    assert_eq!(scene.programs.at_once_most(), 1);
+    assert_eq!(scene.programs.inputs(), ["a", "b", "c", "d"]);
+    assert_eq!(scene.line(), (0, 0));
+    let row = scene.store.task_row(handles[3].id).unwrap().unwrap();
+    assert_eq!(scene.store.task(&row).unwrap().result.as_deref(), Some("d"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn programs_that_only_read_run_side_by_side_up_to_their_limit() {
+    let scene = Scene::new([]);
+    let runtime = scene.process(1);
+    let agent = coder(&json!({"access_type": "read-only", "max_concurrent_executions": 3}));
+    let mut handles = give(&runtime, &agent, &["a"; 8]).await;
+    for handle in &mut handles {
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    }
+    assert_eq!(scene.programs.at_once_most(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_that_is_full_takes_no_more() {
+    let scene = Scene::new([]);
+    let runtime = scene.process(1);
+    let mut handles = give(&runtime, &coder(&json!({"queue_limit": 2})), &["a"; 5]).await;
+    for handle in &mut handles {
+        handle.wait().await.unwrap();
+    }
+    let ends: Vec<_> = handles.iter().map(|handle| scene.status(handle)).collect();
+    let full = (TaskStatus::Failed, Some(ErrorCode::LimitQueue));
+    assert_eq!(ends.iter().filter(|end| **end == full).count(), 2, "{ends:?}");
+    assert_eq!(ends[3..], [full, full]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_one_waits_for_ever() {
+    let scene = Scene::taking(Duration::from_secs(10), []);
+    let runtime = scene.process(1);
+    let agent = coder(&json!({"queue_timeout_seconds": 1}));
+    let mut handles = give(&runtime, &agent, &["a", "b", "c"]).await;
+    for handle in &mut handles {
+        handle.wait().await.unwrap();
+    }
+    let row = scene.store.task_row(handles[2].id).unwrap().unwrap();
+    assert_eq!(row.error_code, Some(ErrorCode::LimitQueue));
+    let error = scene.store.task(&row).unwrap().error.unwrap();
+    assert!(error.contains("queue_timeout_seconds"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_cancelled_ends_in_line_and_at_work() {
+    let scene = Scene::new([]);
+    let runtime = scene.process(1);
+    let mut handles = give(&runtime, &coder(&json!({})), &["a", "b", "c"]).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for index in [1, 0] {
+        runtime.cancel(handles[index].id).await.unwrap();
+        assert_eq!(handles[index].wait().await.unwrap(), TaskStatus::Cancelled);
+    }
+    assert_eq!(handles[2].wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(scene.programs.inputs(), ["a", "c"]);
+    let executions = scene.store.executions(handles[0].id).unwrap();
+    let path: Vec<_> =
+        executions[0].state_transitions.iter().map(|moved| moved.to.to_string()).collect();
+    assert_eq!(path, ["starting", "running", "cancelled", "cleanup", "idle"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_passing_failure_is_tried_again_after_one_two_and_four_seconds() {
+    let failure = Failure { category: ErrorCategory::Transient, message: "busy".into() };
+    let scene = Scene::new([RunEnd::Failed(failure.clone()), RunEnd::Failed(failure)]);
+    let runtime = scene.process(1);
+    let began = tokio::time::Instant::now();
+    let mut handles = give(&runtime, &coder(&json!({"idempotent": true})), &["a"]).await;
+    assert_eq!(handles[0].wait().await.unwrap(), TaskStatus::Completed);
+    // Three runs of a second, and waits of one and two with up to a quarter more.
+    let took = began.elapsed().as_secs_f64();
+    assert!((6.0..7.0).contains(&took), "{took}");
+    let execution = scene.store.executions(handles[0].id).unwrap().remove(0);
+    assert_eq!((execution.retry_count, execution.runs.len()), (2, 3));
+    assert_eq!(scene.programs.forgotten(), [(execution.id, 3)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn secrets_reach_the_program_and_not_the_journal() {
+    let scene = Scene::new([RunEnd::Answered("done".into())]);
+    let runtime = scene.process(1);
+    let mut create = CreateTask::new(coder(&json!({})), format!("the key is {SECRET}"));
+    create.parameters.insert("more".into(), json!([{"deep": SECRET}]));
+    create.overrides.envs.insert("TOKEN".into(), SECRET.into());
+    let mut handle = runtime.create(create).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(scene.store.private(handle.id).unwrap().is_some());
+    handle.wait().await.unwrap();
+    assert_eq!(scene.programs.inputs(), [format!("the key is {SECRET}")]);
+    assert_eq!(scene.store.private(handle.id).unwrap(), None);
+    let events = scene.store.events(&StreamId::Task(handle.id), Sequence::default()).unwrap();
+    assert!(!format!("{events:?}").contains(SECRET));
+    let row = scene.store.task_row(handle.id).unwrap().unwrap();
+    assert_eq!(scene.store.task(&row).unwrap().description, "the key is ***");
+}
+
+/// A process that dies while the first of two runs, and another that goes on.
+async fn after_a_death(scene: &Scene, agent: &Value) -> (Runtime, TaskHandle) {
+    let runtime = scene.process(1);
+    let handle = give(&runtime, &coder(agent), &["a"]).await.remove(0);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(scene.line(), (0, 1));
+    scene.owners.died(instance_id(1));
+    drop(runtime);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    (scene.process(2), handle)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_dead_process_had_run_to_the_end_is_not_run_again() {
+    let scene = Scene::new([]);
+    let (runtime, handle) = after_a_death(&scene, &json!({})).await;
+    scene.programs.find(RunEnd::Answered("found".into()));
+    let mut adopted = runtime.adopt(handle.id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(scene.programs.inputs().len(), 1);
+    let row = scene.store.task_row(handle.id).unwrap().unwrap();
+    assert_eq!(scene.store.task(&row).unwrap().result.as_deref(), Some("found"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_be_repeated_is_repeated_after_a_death() {
+    let scene = Scene::new([]);
+    let (runtime, handle) = after_a_death(&scene, &json!({"access_type": "read-only"})).await;
+    let mut adopted = runtime.adopt(handle.id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(scene.programs.inputs().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_not_be_repeated_is_put_before_a_person() {
+    let scene = Scene::new([]);
+    let (runtime, handle) = after_a_death(&scene, &json!({})).await;
+    let mut adopted = runtime.adopt(handle.id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    assert_eq!((scene.programs.inputs().len(), scene.line()), (1, (0, 0)));
+    let checkpoint_id = scene.store.checkpoints(handle.id).unwrap()[0].checkpoint_id;
+    let answer = AnswerReview {
+        checkpoint_id,
+        verdict: Verdict::Retry,
+        message: None,
+        by: "ada".into(),
+        state_updates: StateUpdates::default(),
+    };
+    runtime.answer(handle.id, answer).await.unwrap();
+    let mut adopted = runtime.adopt(handle.id).await.unwrap();
+    assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(scene.programs.inputs().len(), 2);
+    assert_eq!(scene.store.executions(handle.id).unwrap().len(), 2);
+}

@@ -1,0 +1,80 @@
+//! Programs whose settings are known by heart.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A program whose settings are known: how it is called, what it prints, how it fails.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum CliPreset {
+    /// Claude Code of Anthropic.
+    Claude,
+    /// Codex of OpenAI.
+    Codex,
+    /// Gemini CLI of Google.
+    Gemini,
+    /// Qwen Code.
+    Qwen,
+    /// `OpenCode`.
+    Opencode,
+    /// Copilot CLI of GitHub.
+    Copilot,
+    /// Aider.
+    Aider,
+    /// `AIChat`.
+    Aichat,
+    /// LLM of Simon Willison.
+    Llm,
+}
+
+impl CliPreset {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Claude,
+        Self::Codex,
+        Self::Gemini,
+        Self::Qwen,
+        Self::Opencode,
+        Self::Copilot,
+        Self::Aider,
+        Self::Aichat,
+        Self::Llm,
+    ];
+
+    /// The name as files spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+            Self::Qwen => "qwen",
+            Self::Opencode => "opencode",
+            Self::Copilot => "copilot",
+            Self::Aider => "aider",
+            Self::Aichat => "aichat",
+            Self::Llm => "llm",
+        }
+    }
+}
+
+impl fmt::Display for CliPreset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preset_is_called_as_files_spell_it() {
+        for preset in CliPreset::ALL {
+            assert_eq!(serde_json::to_value(preset).unwrap(), preset.as_str());
+        }
+    }
+}

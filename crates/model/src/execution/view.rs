@@ -1,0 +1,218 @@
+//! An execution as it is shown: what it is doing, and what came of it.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{AgentExecution, Run, StateTransition};
+use crate::failure::ErrorCategory;
+use crate::ids::{ExecutionId, TaskId};
+use crate::machine::execution::ExecutionState;
+use crate::name::Name;
+use crate::run::{Exit, KeptOutput, ResourceUsage};
+use crate::task::Task;
+
+/// How an execution came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutionStatus {
+    /// Its work succeeded.
+    Success,
+    /// Its work failed.
+    Failure,
+    /// It took longer than it may.
+    Timeout,
+    /// Someone asked for its end.
+    Cancelled,
+}
+
+/// An execution, to be shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExecutionView {
+    /// The execution.
+    pub id: ExecutionId,
+    /// The agent that runs.
+    pub agent_id: Name,
+    /// The task it runs for.
+    pub task_id: TaskId,
+    /// Where it is in its life.
+    pub state: ExecutionState,
+    /// Where it was before.
+    pub previous_state: ExecutionState,
+    /// Whether it waits for a place among those that may run at once.
+    pub queued: bool,
+    /// When it first started.
+    pub start_time: Option<Timestamp>,
+    /// When its work ended.
+    pub end_time: Option<Timestamp>,
+    /// When `state` changed last.
+    pub last_state_change: Option<Timestamp>,
+    /// What it was given, without secrets.
+    pub input: String,
+    /// The process that runs, or ran last.
+    pub process_id: Option<u32>,
+    /// How that ended, where it ended by itself.
+    pub exit_code: Option<i32>,
+    /// Why it failed last.
+    pub error_message: Option<String>,
+    /// What kind of failure that was.
+    pub error_category: Option<ErrorCategory>,
+    /// How many times it was tried again.
+    pub retry_count: u32,
+    /// How many times it may be.
+    pub max_retries: u32,
+    /// How many seconds it may take, where that is limited.
+    pub timeout: Option<u64>,
+    /// What it used.
+    pub resource_usage: Option<ResourceUsage>,
+    /// Named values that came with the task.
+    pub context: Map<String, Value>,
+    /// What came of it, once it is over.
+    pub result: Option<ExecutionResult>,
+}
+
+/// What came of an execution, or of one of its attempts.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ExecutionResult {
+    /// The execution.
+    pub id: ExecutionId,
+    /// The agent.
+    pub agent_id: Name,
+    /// The task.
+    pub task_id: TaskId,
+    /// When it started.
+    pub start_time: Option<Timestamp>,
+    /// When it ended.
+    pub end_time: Option<Timestamp>,
+    /// How it came out.
+    pub status: ExecutionStatus,
+    /// What it was given, without secrets.
+    pub input: String,
+    /// What it answered, without secrets.
+    pub output: Option<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// How long it took, in milliseconds.
+    pub execution_time: u64,
+    /// The process.
+    pub process_id: Option<u32>,
+    /// The attempts before.
+    pub previous_retries: Vec<ExecutionResult>,
+    /// What it used.
+    pub resource_usage: Option<ResourceUsage>,
+    /// Where all that it wrote is kept.
+    pub output_files: Option<KeptOutput>,
+    /// Every change of state, oldest first.
+    pub state_transitions: Vec<StateTransition>,
+}
+
+impl AgentExecution {
+    /// The execution as it is shown, with the task that it runs for.
+    pub fn view(&self, task: &Task, timeout: Option<u64>) -> ExecutionView {
+        let last = self.runs.last().map(|run| &run.report);
+        let exit = last.and_then(|report| report.exit);
+        ExecutionView {
+            id: self.id,
+            agent_id: self.agent.clone(),
+            task_id: self.task_id,
+            state: self.state,
+            previous_state: self.previous_state,
+            queued: self.pool.is_some()
+                && self.state_transitions.is_empty()
+                && !task.status.is_final(),
+            start_time: self.start_time,
+            end_time: self.end_time,
+            last_state_change: self.last_state_change,
+            input: task.description.clone(),
+            process_id: self.process_id,
+            exit_code: exit.and_then(|exit| match exit {
+                Exit::Code(code) => Some(code),
+                Exit::Signal(_) => None,
+            }),
+            error_message: self.failure.as_ref().map(|failure| failure.message.clone()),
+            error_category: self.failure.as_ref().map(|failure| failure.category),
+            retry_count: self.retry_count,
+            max_retries: self.max_retries,
+            timeout,
+            resource_usage: last.map(|report| report.resource_usage),
+            context: task.parameters.clone(),
+            result: self.result(task),
+        }
+    }
+
+    fn result(&self, task: &Task) -> Option<ExecutionResult> {
+        let status = self.status()?;
+        let (last, earlier) = match self.runs.split_last() {
+            Some((last, earlier)) => (Some(last), earlier),
+            None => (None, [].as_slice()),
+        };
+        let failed = match status {
+            ExecutionStatus::Failure => {
+                self.failure.as_ref().map(|failure| failure.message.clone())
+            }
+            ExecutionStatus::Timeout => task.error.clone(),
+            ExecutionStatus::Success | ExecutionStatus::Cancelled => None,
+        };
+        let took = match (self.start_time, self.end_time) {
+            (Some(start), Some(end)) => end.duration_since(start).as_millis(),
+            (Some(_) | None, _) => 0,
+        };
+        Some(ExecutionResult {
+            id: self.id,
+            agent_id: self.agent.clone(),
+            task_id: self.task_id,
+            start_time: self.start_time,
+            end_time: self.end_time,
+            status,
+            input: task.description.clone(),
+            output: task.result.clone().filter(|_| status == ExecutionStatus::Success),
+            error: failed,
+            execution_time: u64::try_from(took).unwrap_or_default(),
+            process_id: self.process_id,
+            previous_retries: earlier.iter().map(|run| self.attempt(task, run)).collect(),
+            resource_usage: last.map(|run| run.report.resource_usage),
+            output_files: last.map(|run| run.report.output.clone()),
+            state_transitions: self.state_transitions.clone(),
+        })
+    }
+
+    fn attempt(&self, task: &Task, run: &Run) -> ExecutionResult {
+        let took = jiff::SignedDuration::from_millis(
+            i64::try_from(run.report.duration_ms).unwrap_or(i64::MAX),
+        );
+        ExecutionResult {
+            id: self.id,
+            agent_id: self.agent.clone(),
+            task_id: self.task_id,
+            start_time: run.ended_at.checked_sub(took).ok(),
+            end_time: Some(run.ended_at),
+            status: ExecutionStatus::Failure,
+            input: task.description.clone(),
+            output: None,
+            error: run.failure.as_ref().map(|failure| failure.message.clone()),
+            execution_time: run.report.duration_ms,
+            process_id: run.report.process_id,
+            previous_retries: Vec::new(),
+            resource_usage: Some(run.report.resource_usage),
+            output_files: Some(run.report.output.clone()),
+            state_transitions: Vec::new(),
+        }
+    }
+
+    /// How it came out, once it is over.
+    fn status(&self) -> Option<ExecutionStatus> {
+        if !self.is_over() {
+            return None;
+        }
+        self.state_transitions.iter().rev().find_map(|moved| match moved.from {
+            ExecutionState::Completed => Some(ExecutionStatus::Success),
+            ExecutionState::Failed => Some(ExecutionStatus::Failure),
+            ExecutionState::Timeout => Some(ExecutionStatus::Timeout),
+            ExecutionState::Cancelled => Some(ExecutionStatus::Cancelled),
+            ExecutionState::Idle
+            | ExecutionState::Starting
+            | ExecutionState::Running
+            | ExecutionState::Cleanup => None,
+        })
+    }
+}

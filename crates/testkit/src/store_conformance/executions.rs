@@ -1,0 +1,62 @@
+//! What every store must do about executions, and about what is private.
+
+use polity_model::event::{Event, ExecutionChange};
+use polity_store::{Commit, ExecutionFilter};
+
+use super::Shared;
+use crate::lives::{changed, claimed, commit, created, execution_id, instance_id, task_id};
+
+/// Executions that wait for a place, or have one, are found by the pool, and no others.
+pub fn executions_are_found_by_pool_and_agent(store: &Shared) {
+    let queue = |number| {
+        let (agent, pool) = ("coder".parse().unwrap(), "folder /work".to_owned());
+        changed(execution_id(number), ExecutionChange::Queue { agent, max_retries: 3, pool })
+    };
+    for number in [3, 1, 2] {
+        let events = vec![created("a"), claimed(instance_id(1), 1), queue(number)];
+        store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
+    }
+    let rows = |filter: ExecutionFilter| store.execution_rows(&filter).unwrap();
+    let open = || {
+        let pool = Some("folder /work".to_owned());
+        let filter = ExecutionFilter { pool, open_only: true, ..ExecutionFilter::default() };
+        rows(filter).into_iter().map(|row| row.execution.id).collect::<Vec<_>>()
+    };
+    assert_eq!(open(), [2, 1, 3].map(execution_id));
+    let agent = "coder".parse().unwrap();
+    let start = ExecutionChange::Start { agent, max_retries: 3 };
+    let begins = vec![
+        Event::TaskStarted,
+        changed(execution_id(1), start),
+        changed(execution_id(1), ExecutionChange::Run { process_id: Some(7) }),
+    ];
+    store.commit(commit(task_id(1), 3, Some(1), begins)).wait().unwrap();
+    let of_one = store.execution(execution_id(1)).unwrap().unwrap();
+    assert_eq!((of_one.process_id, of_one.is_active()), (Some(7), true));
+    assert_eq!(rows(ExecutionFilter { limit: Some(1), ..ExecutionFilter::default() }).len(), 1);
+    // One that is over is in no pool, and neither is one that never began.
+    let over = [ExecutionChange::Complete, ExecutionChange::CleanUp, ExecutionChange::Finish];
+    let over = over.into_iter().map(|change| changed(execution_id(1), change)).collect();
+    store.commit(commit(task_id(1), 6, Some(1), over)).wait().unwrap();
+    store.commit(commit(task_id(2), 3, Some(1), vec![Event::TaskCancelled])).wait().unwrap();
+    assert_eq!(open(), [execution_id(3)]);
+    let of_agent = |agent: &str| {
+        rows(ExecutionFilter { agent: Some(agent.into()), ..ExecutionFilter::default() }).len()
+    };
+    assert_eq!((of_agent("coder"), of_agent("greeter")), (3, 0));
+    let prefix = &execution_id(3).to_string()[..36];
+    assert_eq!(store.execution_ids_by_prefix(prefix, 5).unwrap(), [execution_id(3)]);
+    assert_eq!(store.execution_ids_by_prefix("no id", 5).unwrap(), []);
+}
+
+/// What must not be seen in the journal is there until its task ends.
+pub fn what_is_private_goes_with_the_end_of_its_task(store: &Shared) {
+    let private = Some("s3cret".to_owned());
+    let events = vec![created("a"), claimed(instance_id(1), 1)];
+    let first = Commit { private, ..commit(task_id(1), 0, Some(1), events) };
+    store.commit(first).wait().unwrap();
+    assert_eq!(store.private(task_id(1)).unwrap().as_deref(), Some("s3cret"));
+    assert_eq!(store.private(task_id(2)).unwrap(), None);
+    store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskCancelled])).wait().unwrap();
+    assert_eq!(store.private(task_id(1)).unwrap(), None);
+}
