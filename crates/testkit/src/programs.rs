@@ -35,6 +35,7 @@ struct Told {
     at_once_most: usize,
     places: HashMap<String, Vec<Weak<File>>>,
     forgotten: Vec<(ExecutionId, u32)>,
+    usage: Usage,
 }
 
 impl ActingPrograms {
@@ -42,6 +43,11 @@ impl ActingPrograms {
     pub fn new(takes: Duration, ends: impl IntoIterator<Item = RunEnd>) -> Self {
         let told = Told { ends: ends.into_iter().collect(), ..Told::default() };
         Self { takes, told: Mutex::new(told) }
+    }
+
+    /// What each run says it used of a model.
+    pub fn using(&self, usage: Usage) {
+        self.told.lock().unwrap().usage = usage;
     }
 
     /// What is found of a run whose owner is gone.
@@ -119,7 +125,9 @@ impl Programs for ActingPrograms {
             if was_stopped {
                 return outcome(RunEnd::Stopped);
             }
-            outcome(end.unwrap_or_else(|| RunEnd::Answered(request.input.to_owned())))
+            let end = end.unwrap_or_else(|| RunEnd::Answered(request.input.to_owned()));
+            let usage = self.told.lock().unwrap().usage;
+            RunOutcome { usage, ..outcome(end) }
         })
     }
 

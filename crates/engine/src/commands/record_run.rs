@@ -100,7 +100,10 @@ impl RecordRun {
                 let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
                 events.push(moved(id, change));
                 events.extend(put_in_order);
-                events.push(failed(code(failure.category), &failure.message));
+                // One that was not even begun because nothing may be spent any more.
+                let is_over_budget = !was_started && given.spending.reached().is_some();
+                let code = if is_over_budget { ErrorCode::Budget } else { code(failure.category) };
+                events.push(failed(code, &failure.message));
             }
             RunEnd::TimedOut(message) => {
                 events.push(moved(id, ExecutionChange::TimeOut));

@@ -14,6 +14,7 @@ use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::Verdict;
 use polity_model::state::StateUpdates;
+use polity_model::usage::Usage;
 use polity_store::{ExecutionFilter, MemoryStore, Store};
 use polity_testkit::lives::instance_id;
 use polity_testkit::programs::{ActingPrograms, SECRET};
@@ -243,4 +244,19 @@ async fn what_may_not_be_repeated_is_put_before_a_person() {
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(scene.programs.inputs().len(), 2);
     assert_eq!(scene.store.executions(handle.id).unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_programs_use_counts_towards_a_budget_and_they_run_one_by_one_under_it() {
+    let scene = Scene::new([]);
+    scene.programs.using(Usage { input_tokens: 40, ..Usage::default() });
+    let runtime = scene.process(1);
+    let agent = coder(&json!({"access_type": "read-only"}));
+    let budget = serde_json::from_value(json!({"max_tokens": 30})).unwrap();
+    let create = CreateTask { budget, ..CreateTask::new(agent, "a") };
+    let mut handle = runtime.create(create).await.unwrap();
+    handle.wait().await.unwrap();
+    let row = scene.store.task_row(handle.id).unwrap().unwrap();
+    // The one run that was in flight may overshoot it.
+    assert_eq!((row.status, row.usage.input_tokens), (TaskStatus::Completed, 40));
 }

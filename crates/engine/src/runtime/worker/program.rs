@@ -5,19 +5,22 @@ use std::time::Duration;
 
 use polity_model::definition::{AgentDefinition, AgentKind, CliAgent};
 use polity_model::execution::AgentExecution;
+use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::machine::execution::ExecutionState;
-use polity_model::run::ResourceUsage;
+use polity_model::run::{ResourceUsage, RunReport};
+use polity_model::usage::Usage;
 use polity_store::ExecutionFilter;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::{Interrupted, Worker, interruption};
+use crate::budget::{Allowance, Permit};
 use crate::closure::Assignee;
 use crate::commands::{BeginRun, PlaceWait, RecordFoundRun, RecordProcess, RecordRun};
 use crate::decide::Command;
-use crate::driver::{PlaceTaken, RunOutcome, RunOverrides, RunProgress, RunRequest};
+use crate::driver::{PlaceTaken, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest};
 use crate::private::Private;
 use crate::runtime::{EngineError, Shared, load};
 
@@ -197,6 +200,12 @@ impl Worker {
                 Err(interrupted) => return Ok(Err(interrupted)),
             },
         };
+        // What it will use is not known before it is over, as with a call of a model.
+        let allowance = self.allowance.clone();
+        let _permit = match self.permitted(&allowance).await {
+            Ok(permit) => permit,
+            Err(outcome) => return Ok(outcome),
+        };
         let (stop, stopped) = watch::channel(false);
         let (tell, mut told) = watch::channel(None);
         let (shared, task) = (Arc::clone(&self.shared), self.state.id());
@@ -246,6 +255,26 @@ impl Worker {
                 Ok(Ok(Command::RecordRun(RecordRun { outcome })))
             }
             Err(panic) => Err(EngineError::Panicked { task, panic: panic.to_string() }),
+        }
+    }
+
+    /// Leave to run the program, where a budget asks for it; or what becomes of the task without.
+    async fn permitted<'a>(
+        &mut self,
+        allowance: &'a Allowance,
+    ) -> Result<Option<Permit<'a>>, Awaited> {
+        if !allowance.is_limited() {
+            return Ok(None);
+        }
+        let Self { shared, state, signals, .. } = self;
+        tokio::select! {
+            permit = allowance.permit() => permit.map(Some).map_err(|over| {
+                let failure = Failure { category: ErrorCategory::Permanent, message: over };
+                let (report, usage) = (RunReport::default(), Usage::default());
+                let outcome = RunOutcome { end: RunEnd::Failed(failure), report, usage };
+                Ok(Command::RecordRun(RecordRun { outcome }))
+            }),
+            interrupted = interruption(shared, state, signals) => Err(Err(interrupted)),
         }
     }
 
