@@ -3,7 +3,7 @@
 //! belongs to the process that creates it from its first moment on, so there is no instant at which
 //! a crash would leave it unowned.
 
-use polity_model::definition::{AgentKind, AgentMode, Budget, Limits, Workspace};
+use polity_model::definition::{AgentKind, AgentMode, Budget, CliAgent, Limits, Workspace};
 use polity_model::event::{Epoch, Event, ForkPoint, TaskCreated};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::session::task_of_call;
@@ -146,19 +146,31 @@ fn check_runnable(closure: &Closure) -> Result<(), Rejection> {
     match &closure.agent.kind {
         AgentKind::Llm(_) => Ok(()),
         AgentKind::Cli(cli) if !cli.enabled => Err(Rejection::Disabled { agent }),
-        AgentKind::Cli(cli) => match (cli.mode, cli.workspace) {
-            (AgentMode::Task, Workspace::Shared) => Ok(()),
-            (AgentMode::Task, Workspace::Worktree | Workspace::Copy) => {
-                let kind = "cli with a workspace of its own";
-                Err(Rejection::KindNotRunnable { agent, kind })
-            }
-            (AgentMode::Interactive, _) => {
-                Err(Rejection::KindNotRunnable { agent, kind: "cli in mode interactive" })
-            }
+        AgentKind::Cli(cli) => match not_built(cli) {
+            None => Ok(()),
+            Some(kind) => Err(Rejection::KindNotRunnable { agent, kind }),
         },
         kind @ AgentKind::Remote(_) => {
             Err(Rejection::KindNotRunnable { agent, kind: kind.label() })
         }
+    }
+}
+
+/// What the file asks for that this version does not do. To run the program without it would be
+/// something else than was asked for.
+fn not_built(cli: &CliAgent) -> Option<&'static str> {
+    match (cli.mode, cli.workspace) {
+        (AgentMode::Interactive, _) => Some("cli in mode interactive"),
+        (AgentMode::Task, Workspace::Worktree | Workspace::Copy) => {
+            Some("cli with a workspace of its own")
+        }
+        (AgentMode::Task, Workspace::Shared) if cli.deduplicate_seconds.is_some() => {
+            Some("cli with deduplicate_seconds")
+        }
+        (AgentMode::Task, Workspace::Shared) if !cli.artifacts.is_empty() => {
+            Some("cli with artifacts")
+        }
+        (AgentMode::Task, Workspace::Shared) => None,
     }
 }
 
