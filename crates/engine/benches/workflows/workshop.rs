@@ -30,6 +30,12 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.worker_threads(2).enable_all().build().unwrap().block_on(work)
 }
 
+/// As `polity run` does it, which has one task to look after.
+pub(crate) fn block_on_alone<T>(work: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap().block_on(work)
+}
+
 /// A runtime that runs this many tasks at once.
 pub(crate) fn runtime(store: &Arc<dyn Store>, at_once: u32) -> Runtime {
     let models = Arc::new(ActingModels::new([], std::time::Duration::ZERO));
