@@ -50,8 +50,8 @@ pub(super) struct Walking<'a> {
     walk: &'a Walk,
     /// How far the workflow has come after the events so far.
     progress: Progress,
-    /// The node that ended well last, and what came out of it.
-    newest: Option<(usize, String)>,
+    /// The nodes that these events end well, and what came out of each.
+    ended: Vec<(usize, String)>,
     /// Why the task fails, if it does.
     failure: Option<(ErrorCode, String)>,
 }
@@ -79,7 +79,7 @@ pub(super) struct Ended<'a> {
 impl<'a> Walking<'a> {
     pub(super) fn new(acting: Acting<'a>, walk: &'a Walk) -> Self {
         let progress = walk.progress().clone();
-        Self { acting, walk, progress, newest: None, failure: None }
+        Self { acting, walk, progress, ended: Vec::new(), failure: None }
     }
 
     /// Begins with the first node, if every tool is there that the nodes call.
@@ -138,6 +138,12 @@ impl<'a> Walking<'a> {
         begun.unwrap_or_else(|| self.walk.run(node).call)
     }
 
+    /// What came out of a node, which may have ended with these events.
+    fn output(&self, node: usize) -> Option<&str> {
+        let ended = self.ended.iter().rev().find(|(ended, _)| *ended == node);
+        ended.map(|(_, output)| output.as_str()).or_else(|| self.walk.output(node))
+    }
+
     fn changed(&mut self, node: usize, change: NodeChange) {
         let node = self.name(node).clone();
         self.acting.push(Event::NodeChanged { node, change });
@@ -170,7 +176,7 @@ impl<'a> Walking<'a> {
             at,
         };
         // Another node may have ended just before, such as the last branch of this one.
-        let before = self.newest.is_some().then(|| self.acting.state_now()).transpose();
+        let before = (!self.ended.is_empty()).then(|| self.acting.state_now()).transpose();
         let taken = match before {
             Ok(before) => {
                 let walk = before.as_ref().and_then(TaskState::walk).unwrap_or(self.walk);
@@ -193,7 +199,7 @@ impl<'a> Walking<'a> {
             return;
         }
         self.changed(node, NodeChange::Finish { output: stored, routing_key, to, edge });
-        self.newest = Some((node, output.to_owned()));
+        self.ended.push((node, output.to_owned()));
         // What a person was asked has its checkpoint already.
         if !is_human {
             self.checkpoint(node, false);
@@ -312,10 +318,8 @@ impl<'a> Walking<'a> {
 
     fn fail(mut self, code: ErrorCode, error: String) -> Decision {
         let state = self.acting.state();
-        let partial_result = match &self.newest {
-            Some(_) => Some(ResultRef::LastAnswer),
-            None => state.last_answer().map(|_| ResultRef::LastAnswer),
-        };
+        let has_answer = !self.ended.is_empty() || state.last_answer().is_some();
+        let partial_result = has_answer.then_some(ResultRef::LastAnswer);
         self.acting.answer_new_calls("the task failed");
         let mut events = self.acting.take_events();
         answer_open_calls(state, "the task failed", &mut events);
@@ -327,11 +331,6 @@ impl<'a> Walking<'a> {
     /// them where there are several.
     fn complete(mut self) -> Decision {
         let plan = self.walk.plan();
-        let newest = self.newest.as_ref().map(|(node, output)| (*node, output.as_str()));
-        let output = |node: usize| match newest {
-            Some((newest, output)) if newest == node => Some(output),
-            Some(_) | None => self.walk.output(node),
-        };
         let mut ends: Vec<usize> = (0..plan.nodes().len())
             .filter(|node| plan.is_end(*node) && self.progress.is_done(*node))
             .collect();
@@ -342,9 +341,11 @@ impl<'a> Walking<'a> {
             ends.extend(done.max_by_key(|node| plan.nodes()[*node].rank));
         }
         let result = match ends.as_slice() {
-            [end] if newest.is_some_and(|(newest, _)| newest == *end) => ResultRef::LastAnswer,
+            [end] if self.ended.last().is_some_and(|(newest, _)| newest == end) => {
+                ResultRef::LastAnswer
+            }
             ends => {
-                let outputs: Vec<&str> = ends.iter().filter_map(|end| output(*end)).collect();
+                let outputs: Vec<&str> = ends.iter().filter_map(|end| self.output(*end)).collect();
                 ResultRef::Text(outputs.join("\n\n"))
             }
         };

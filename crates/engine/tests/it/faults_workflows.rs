@@ -121,7 +121,37 @@ impl Flow {
     /// Whether it ends the same whatever takes how long.
     fn is_fixed(&self) -> bool {
         let is_fixed = |kind: &Kind| !matches!(kind, Kind::Parallel("any" | "first", _));
-        self.nodes.iter().all(|(kind, _)| is_fixed(kind))
+        self.nodes.iter().all(|(kind, _)| is_fixed(kind)) && !self.loops_beside_others()
+    }
+
+    /// The nodes that lead to a node.
+    fn before(&self, node: usize) -> Vec<usize> {
+        let ways = self.nodes[node].1.iter().filter(|_| node > 0);
+        ways.map(|way| way.from % node).collect()
+    }
+
+    /// The edge that leads back, from which node to which.
+    fn back(&self) -> Option<(usize, usize, u32)> {
+        let (from, to, times) = self.back?;
+        let (from, to) = (from % self.nodes.len(), to % self.nodes.len());
+        Some((from.max(to), from.min(to), times))
+    }
+
+    /// Whether something in a loop runs beside the node that leads back. How far it comes before all
+    /// of it begins anew is a matter of time.
+    fn loops_beside_others(&self) -> bool {
+        let Some((from, to, _)) = self.back() else { return false };
+        let count = self.nodes.len();
+        let behind = |start: usize| {
+            let mut behind = vec![false; count];
+            behind[start] = true;
+            for node in start + 1..count {
+                behind[node] = self.before(node).iter().any(|before| behind[*before]);
+            }
+            behind
+        };
+        let (in_loop, after_it) = (behind(to), behind(from));
+        (0..count).any(|node| in_loop[node] && !after_it[node] && !behind(node)[from])
     }
 
     fn text(&self) -> String {
@@ -153,9 +183,7 @@ impl Flow {
             }
         }
         let count = self.nodes.len();
-        if let Some((from, to, times)) = self.back {
-            let (from, to) = (from % count, to % count);
-            let (from, to) = (from.max(to), from.min(to));
+        if let Some((from, to, times)) = self.back() {
             writeln!(
                 edges,
                 "  - {{from: n{from}, to: n{to}, condition: 'true', max_loops: {times}}}"

@@ -41,6 +41,29 @@ async fn all_gives_what_every_branch_gave_in_the_same_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nodes_that_end_at_once_give_each_what_is_theirs() {
+    let conditions = "
+  one: {type: condition, expression: '\"a\"'}
+  two: {type: condition, expression: '\"b\"'}
+";
+    let all = format!(
+        "name: several\nentry_point: all\nnodes:
+  all: {{type: parallel, branches: [one, two], join: all}}{conditions}edges: []\n"
+    );
+    let task = Scene::new(&[&all]).run("x").await;
+    assert_eq!(end(&task), "{\"one\":\"a\",\"two\":\"b\"}");
+
+    let ends = format!(
+        "name: several\nentry_point: first\nnodes:
+  first: {{type: agent, agent: ann}}{conditions}edges:
+  - {{from: first, to: one}}
+  - {{from: first, to: two}}\n"
+    );
+    let task = Scene::new(&[&ends]).run("x").await;
+    assert_eq!(end(&task), "a\n\nb");
+}
+
+#[tokio::test(start_paused = true)]
 async fn all_fails_with_its_first_failure_and_ends_the_others() {
     for bob in [5, 500] {
         let scene = parallel("all");

@@ -24,7 +24,7 @@ impl Walking<'_> {
         let (mut together, mut met) = (Vec::new(), Vec::new());
         loop {
             let ready = self.progress.ready(self.walk.plan());
-            if self.newest.is_none() {
+            if self.ended.is_empty() {
                 together.clone_from(&ready);
             }
             let Some(node) = self.next_of(&ready, &together, &met) else { return };

@@ -21,9 +21,9 @@ impl Walking<'_> {
         let branches = &plan.nodes()[parallel].branches;
         let name = self.name(node);
         match (join, ended) {
-            (Join::All, Ok(output)) => {
+            (Join::All, Ok(_)) => {
                 if branches.iter().all(|branch| self.progress.is_done(*branch)) {
-                    let all = self.outputs_of(branches, node, output);
+                    let all = self.outputs_of(branches);
                     self.joined(parallel, &all);
                 }
             }
@@ -67,15 +67,11 @@ impl Walking<'_> {
         });
     }
 
-    /// What came out of all branches, by name. `node` has just ended with `output`.
-    fn outputs_of(&self, branches: &[usize], node: usize, output: &str) -> String {
-        let of = |branch: usize| {
-            if branch == node { output } else { self.walk.output(branch).unwrap_or_default() }
-        };
-        let all: Map<String, Value> = branches
-            .iter()
-            .map(|branch| (self.name(*branch).to_string(), Value::from(of(*branch))))
-            .collect();
+    /// What came out of all branches, by name.
+    fn outputs_of(&self, branches: &[usize]) -> String {
+        let of = |branch: usize| Value::from(self.output(branch).unwrap_or_default());
+        let all: Map<String, Value> =
+            branches.iter().map(|branch| (self.name(*branch).to_string(), of(*branch))).collect();
         Value::Object(all).to_string()
     }
 
