@@ -32,9 +32,7 @@ use std::path::PathBuf;
 use polity_engine::driver::{
     BoxFuture, NotReady, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunRequest,
 };
-use polity_model::definition::{
-    AccessType, AgentDefinition, AgentKind, CliAgent, Redaction, Workspace,
-};
+use polity_model::definition::{AccessType, AgentDefinition, CliAgent, Redaction, Workspace};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::ExecutionId;
 use polity_model::run::RunReport;
@@ -96,7 +94,7 @@ impl CliPrograms {
         };
         let invocation = invocation::build(&settled, parts).map_err(|error| permanent(&error))?;
         let mask = self.masks.of(&invocation.secrets);
-        let mask = mask.map_err(|error| system_error(error.to_string()))?;
+        let mask = mask.map_err(|error| system_error(&error.to_string()))?;
         let is_shimmed = self.is_shimmed();
         let about = About { name: request.agent.name.as_str(), agent, settled };
         Ok(Prepared { about, invocation, mask, paths, is_shimmed })
@@ -243,16 +241,13 @@ fn hidden(values: Value, instead: &str) -> Value {
 
 /// The program that an agent is.
 fn program_of(agent: &AgentDefinition) -> Result<&CliAgent, NotReady> {
-    match &agent.kind {
-        AgentKind::Cli(program) => Ok(program),
-        AgentKind::Llm(_) | AgentKind::Remote(_) => Err(NotReady {
-            message: format!("the agent \"{}\" is no command-line program", agent.name),
-            hint: "set its kind to cli".to_owned(),
-        }),
-    }
+    agent.program().ok_or_else(|| NotReady {
+        message: format!("the agent \"{}\" is no command-line program", agent.name),
+        hint: "set its kind to cli".to_owned(),
+    })
 }
 
 fn permanent(not_ready: &NotReady) -> Failure {
     let message = format!("{}; {}", not_ready.message, not_ready.hint);
-    Failure { category: ErrorCategory::Permanent, message }
+    verdict::failure(ErrorCategory::Permanent, &message)
 }

@@ -358,14 +358,10 @@ impl Shared {
 
     /// Puts what must not be seen aside: from here on the task shows what is left.
     fn put_aside(&self, create: &mut CreateTask) -> Option<String> {
-        let Assignee::Agent(closure) = &create.assignee else { return None };
-        match closure.agent.kind {
-            AgentKind::Cli(_) => {}
-            AgentKind::Llm(_) | AgentKind::Remote(_) => return None,
-        }
+        let agent = create.assignee.agent().filter(|agent| agent.program().is_some())?;
         let overrides = &create.overrides;
         let given = json!({"input": create.description, "parameters": create.parameters});
-        let mut masked = self.parts.programs.masked(&closure.agent, overrides, given);
+        let mut masked = self.parts.programs.masked(agent, overrides, given);
         let (Value::String(description), Value::Object(parameters)) =
             (masked["input"].take(), masked["parameters"].take())
         else {
@@ -388,10 +384,8 @@ impl Shared {
         let mut given = self.given(&Arc::default(), Spending::default());
         let mut create = create;
         let private = self.put_aside(&mut create);
-        if let Assignee::Agent(closure) = &create.assignee
-            && let AgentKind::Cli(_) = closure.agent.kind
-        {
-            let (programs, agent) = (&self.parts.programs, &closure.agent);
+        if let Some(agent) = create.assignee.agent().filter(|agent| agent.program().is_some()) {
+            let programs = &self.parts.programs;
             let folder = programs.folder(agent, &create.overrides);
             create.overrides.working_directory = Some(folder);
             given.place.pool = programs.pool(agent, &create.overrides).into();

@@ -260,6 +260,8 @@ pub enum ExecutionChange {
         max_retries: u32,
         /// The pool of which it takes up a place.
         pool: String,
+        /// How long one run may take.
+        timeout_seconds: u64,
     },
     /// It left idle and gets what it needs.
     Start {

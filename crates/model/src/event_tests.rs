@@ -57,6 +57,7 @@ fn one_of_each() -> Vec<Event> {
             agent: "coder".parse().unwrap(),
             max_retries: 3,
             pool: "folder /work".into(),
+            timeout_seconds: 300,
         }),
         change(ExecutionChange::RUN),
         change(ExecutionChange::Run { process_id: Some(7) }),

@@ -55,6 +55,9 @@ pub struct AgentExecution {
     /// The pool of which it takes up a place, where it is a program's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// How long one run of the program may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u64>,
     /// The process that runs, or ran last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_id: Option<u32>,
@@ -107,6 +110,7 @@ impl AgentExecution {
             max_retries,
             state_transitions: Vec::new(),
             pool: None,
+            timeout_seconds: None,
             process_id: None,
             runs: Vec::new(),
         }
@@ -180,8 +184,9 @@ impl AgentExecution {
         let on = match change {
             ExecutionChange::Fail { failure, .. } => return Ok(self.fail(failure.clone(), at)?),
             ExecutionChange::Retry => return self.retry(at),
-            ExecutionChange::Queue { pool, .. } => {
+            ExecutionChange::Queue { pool, timeout_seconds, .. } => {
                 self.pool = Some(pool.clone());
+                self.timeout_seconds = Some(*timeout_seconds);
                 return Ok(());
             }
             ExecutionChange::Report { report, .. } => {

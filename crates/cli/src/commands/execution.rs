@@ -1,6 +1,5 @@
 //! `polity execution`: the attempts of agents to do their tasks.
 
-use polity_model::definition::AgentKind;
 use polity_model::execution::AgentExecution;
 use polity_model::execution::view::ExecutionView;
 use polity_store::{ExecutionFilter, Store};
@@ -71,7 +70,7 @@ fn used(execution: &ExecutionView) -> String {
     format!("{seconds:.1} s CPU, {} MB", used.peak_memory_mb)
 }
 
-/// An execution with what its task and its agent's pinned file say of it.
+/// An execution with what its task says of it.
 fn seen(
     app: &App,
     store: &dyn Store,
@@ -80,14 +79,7 @@ fn seen(
     let missing = || CliError::not_found(format!("task {} is not there", execution.task_id));
     let row = store.task_row(execution.task_id)?.ok_or_else(missing)?;
     let task = app.task(store, &row)?;
-    let timeout = match polity_engine::runtime::Beginning::of(store, execution.task_id) {
-        Ok(beginning) => beginning.assignee.agent().and_then(|agent| match &agent.kind {
-            AgentKind::Cli(cli) => Some(cli.timeout_seconds.get()),
-            AgentKind::Llm(_) | AgentKind::Remote(_) => None,
-        }),
-        Err(error) => return Err(error.into()),
-    };
-    Ok(execution.view(&task, timeout))
+    Ok(execution.view(&task))
 }
 
 fn find(store: &dyn Store, id: &str) -> Result<AgentExecution, CliError> {

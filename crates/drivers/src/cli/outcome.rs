@@ -95,13 +95,13 @@ pub(super) fn of(prepared: &Prepared<'_>, finished: Finished) -> RunOutcome {
             return RunOutcome { end: RunEnd::Stopped, report, usage: Usage::default() };
         }
         let said = output.map(|output| output.stderr.last_lines).unwrap_or_default();
-        let end = RunEnd::Failed(system_error(unsupervised(status, &said)));
+        let end = RunEnd::Failed(system_error(&unsupervised(status, &said)));
         return RunOutcome { end, report, usage: Usage::default() };
     };
     report.resource_usage = ended.usage;
     let Some(Streams { stdout, stderr }) = output else {
         let message = "the output of the program could not be read to its end";
-        let end = RunEnd::Failed(system_error(message.to_owned()));
+        let end = RunEnd::Failed(system_error(message));
         return RunOutcome { end, report, usage: Usage::default() };
     };
     let said = match &prepared.invocation.output_file {
@@ -171,7 +171,7 @@ pub(super) fn judged(
         (Cause::Responded, How::Told(_)) => said(about, Exit::Code(0), parsed, &tails),
         (Cause::Ended, How::Told(_)) => {
             let message = "the run was ended by a signal from someone else than Polity";
-            RunEnd::Failed(system_error(message.to_owned()))
+            RunEnd::Failed(system_error(message))
         }
         (Cause::Ended | Cause::Late(_) | Cause::Responded, How::ByItself(exit)) => {
             said(about, exit, parsed, &tails)
@@ -237,7 +237,7 @@ fn agent_error(message: String, stderr: &str) -> Failure {
     } else {
         format!("{message}; its last words were:\n{stderr}")
     };
-    Failure { category: ErrorCategory::AgentError, message }
+    verdict::failure(ErrorCategory::AgentError, &message)
 }
 
 fn exceeded(about: &About<'_>, limit: Limit) -> Failure {
@@ -257,5 +257,5 @@ fn exceeded(about: &About<'_>, limit: Limit) -> Failure {
          resource_limits.{field} in the agent's file",
         about.name
     );
-    Failure { category: ErrorCategory::Permanent, message }
+    verdict::failure(ErrorCategory::Permanent, &message)
 }

@@ -102,13 +102,14 @@ impl CliPrograms {
     ) -> Result<Running<'a>, Failure> {
         prepared.paths.make_folder().and_then(|()| write_private(&prepared)).map_err(|error| {
             let folder = prepared.paths.private.display();
-            system_error(format!(
+            system_error(&format!(
                 "the files for the program cannot be written to {folder}: {error}"
             ))
         })?;
         let launcher = &self.options.launcher;
-        let supervision = supervision(&prepared, launcher, request)
-            .map_err(|error| system_error(format!("the place of the run is not known: {error}")))?;
+        let supervision = supervision(&prepared, launcher, request).map_err(|error| {
+            system_error(&format!("the place of the run is not known: {error}"))
+        })?;
         let stdin = std::mem::replace(&mut prepared.invocation.stdin, Stdin::Nothing);
         let pipe = match stdin {
             Stdin::Nothing => Stdio::null(),
@@ -360,8 +361,8 @@ async fn becomes_true(told: &mut watch::Receiver<bool>) {
 }
 
 /// Something of Polity or the machine is wrong.
-pub(super) fn system_error(message: String) -> Failure {
-    Failure { category: ErrorCategory::SystemError, message }
+pub(super) fn system_error(message: &str) -> Failure {
+    verdict::failure(ErrorCategory::SystemError, message)
 }
 
 /// How a run ended that no shim has written down.

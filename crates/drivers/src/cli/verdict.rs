@@ -62,6 +62,15 @@ pub(crate) fn judge(
     answer(&told, parsed, &heard)
 }
 
+/// A failure that says of which category it is.
+pub(crate) fn failure(category: ErrorCategory, message: &str) -> Failure {
+    Failure { category, message: format!("{} error: {message}", kind_of(category)) }
+}
+
+fn kind_of(category: ErrorCategory) -> String {
+    category.label().trim_end_matches("_error").replace('_', " ")
+}
+
 /// Why a program could not be started.
 pub(crate) fn not_started(settled: &Settled, error: &io::Error) -> Failure {
     use io::ErrorKind as Kind;
@@ -208,8 +217,7 @@ impl Told<'_> {
 
     /// A failure that says what happened and what to do, and ends with the last words.
     fn failure(&self, category: ErrorCategory, what: &str, error: &str) -> Failure {
-        let kind = category.label().trim_end_matches("_error").replace('_', " ");
-        let program = &self.settled.executable;
+        let (kind, program) = (kind_of(category), &self.settled.executable);
         let mut message = format!("{kind} error of the program \"{program}\": {what}");
         let error: String = error.trim().chars().take(ERROR_CHARACTERS_MAX).collect();
         if !error.is_empty() {

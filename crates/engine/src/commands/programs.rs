@@ -1,7 +1,7 @@
 //! What the commands about programs share: a task whose agent is a command-line program waits for
 //! its place, runs the program, and ends with what came of it.
 
-use polity_model::definition::{AccessType, AgentKind, CliAgent};
+use polity_model::definition::{AccessType, CliAgent};
 use polity_model::event::{Event, ExecutionChange};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
 use polity_model::ids::{CheckpointId, ExecutionId};
@@ -15,10 +15,7 @@ use crate::state::TaskState;
 
 /// The program that does the task, if one does.
 pub(super) fn program(state: &TaskState) -> Option<&CliAgent> {
-    match &state.context()?.agent.kind {
-        AgentKind::Cli(cli) => Some(cli),
-        AgentKind::Llm(_) | AgentKind::Remote(_) => None,
-    }
+    state.context()?.agent.program()
 }
 
 /// Whether the program may be run again without harm: it says so, or changes nothing.
@@ -28,18 +25,19 @@ pub(super) fn may_repeat(cli: &CliAgent) -> bool {
 
 /// The program that is to do a task, with its name.
 pub(super) fn program_of(assignee: &Assignee) -> Option<(&Name, &CliAgent)> {
-    let Assignee::Agent(closure) = assignee else { return None };
-    match &closure.agent.kind {
-        AgentKind::Cli(cli) => Some((&closure.agent.name, cli)),
-        AgentKind::Llm(_) | AgentKind::Remote(_) => None,
-    }
+    let agent = assignee.agent()?;
+    Some((&agent.name, agent.program()?))
 }
 
 /// An execution of the program gets in line.
 pub(super) fn queued(agent: &Name, cli: &CliAgent, given: &mut Given) -> (ExecutionId, Event) {
     let id = ExecutionId::from_random_bytes(given.entropy.id_bytes());
-    let (pool, max_retries) = (given.place.pool.to_string(), cli.max_retries);
-    let change = ExecutionChange::Queue { agent: agent.clone(), max_retries, pool };
+    let change = ExecutionChange::Queue {
+        agent: agent.clone(),
+        max_retries: cli.max_retries,
+        pool: given.place.pool.to_string(),
+        timeout_seconds: cli.timeout_seconds.get(),
+    };
     (id, moved(id, change))
 }
 

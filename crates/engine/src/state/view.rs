@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use polity_model::context::AgentContext;
-use polity_model::definition::AgentKind;
 use polity_model::event::{Epoch, Pin, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{InstanceId, TaskId};
@@ -64,10 +63,7 @@ impl TaskState {
 
     /// Whether a command-line program does the task.
     pub fn is_program(&self) -> bool {
-        self.context().is_some_and(|context| match context.agent.kind {
-            AgentKind::Cli(_) => true,
-            AgentKind::Llm(_) | AgentKind::Remote(_) => false,
-        })
+        self.context().is_some_and(|context| context.agent.program().is_some())
     }
 
     /// Where the workflow stands, if a workflow does the task.

@@ -146,6 +146,14 @@ impl AgentFile {
 }
 
 impl AgentDefinition {
+    /// The command-line program that the agent is, if it is one.
+    pub fn program(&self) -> Option<&CliAgent> {
+        match &self.kind {
+            AgentKind::Cli(program) => Some(program),
+            AgentKind::Llm(_) | AgentKind::Remote(_) => None,
+        }
+    }
+
     /// What the agent is for, in a few words, if it says.
     pub fn role(&self) -> Option<&str> {
         match &self.kind {

@@ -108,7 +108,7 @@ pub struct ExecutionResult {
 
 impl AgentExecution {
     /// The execution as it is shown, with the task that it runs for.
-    pub fn view(&self, task: &Task, timeout: Option<u64>) -> ExecutionView {
+    pub fn view(&self, task: &Task) -> ExecutionView {
         let last = self.runs.last().map(|run| &run.report);
         let exit = last.and_then(|report| report.exit);
         ExecutionView {
@@ -133,7 +133,7 @@ impl AgentExecution {
             error_category: self.failure.as_ref().map(|failure| failure.category),
             retry_count: self.retry_count,
             max_retries: self.max_retries,
-            timeout,
+            timeout: self.timeout_seconds,
             resource_usage: last.map(|report| report.resource_usage),
             context: task.parameters.clone(),
             result: self.result(task),

@@ -10,7 +10,10 @@ use crate::lives::{changed, claimed, commit, created, execution_id, instance_id,
 pub fn executions_are_found_by_pool_and_agent(store: &Shared) {
     let queue = |number| {
         let (agent, pool) = ("coder".parse().unwrap(), "folder /work".to_owned());
-        changed(execution_id(number), ExecutionChange::Queue { agent, max_retries: 3, pool })
+        changed(
+            execution_id(number),
+            ExecutionChange::Queue { agent, max_retries: 3, pool, timeout_seconds: 300 },
+        )
     };
     for number in [3, 1, 2] {
         let events = vec![created("a"), claimed(instance_id(1), 1), queue(number)];

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_model::definition::{AgentDefinition, AgentKind, CliAgent};
+use polity_model::definition::{AgentDefinition, CliAgent};
 use polity_model::execution::AgentExecution;
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{ExecutionId, TaskId};
@@ -48,18 +48,16 @@ impl Drop for Running {
 }
 
 impl Worker {
-    /// The program that does the task, if one does.
-    fn program(&self) -> Option<(Arc<AgentDefinition>, CliAgent)> {
+    /// The agent that does the task, if it is a program.
+    fn program(&self) -> Option<Arc<AgentDefinition>> {
         let Assignee::Agent(closure) = &self.assignee else { return None };
-        match &closure.agent.kind {
-            AgentKind::Cli(cli) => Some((Arc::clone(&closure.agent), CliAgent::clone(cli))),
-            AgentKind::Llm(_) | AgentKind::Remote(_) => None,
-        }
+        closure.agent.program().map(|_| Arc::clone(&closure.agent))
     }
 
     /// Finds out of which pool the program takes a place, and takes one if no one is before it.
     pub(super) async fn prepare_program(&mut self) -> Result<(), EngineError> {
-        let Some((agent, cli)) = self.program() else { return Ok(()) };
+        let Some(agent) = self.program() else { return Ok(()) };
+        let Some(cli) = agent.program() else { return Ok(()) };
         // One that was running is looked for first.
         if self.state.execution().is_some_and(AgentExecution::is_active) {
             return Ok(());
@@ -78,7 +76,7 @@ impl Worker {
             let id = self.state.execution().filter(|execution| !execution.is_over());
             let Line { before, taken } = self.line(id.map(|execution| execution.id)).await?;
             let is_next = before == 0 && taken < cli.max_concurrent_executions.get() as usize;
-            if is_next && let Ok(place) = self.take_place(&cli) {
+            if is_next && let Ok(place) = self.take_place(cli) {
                 self.place.held = place;
             }
         }
@@ -93,7 +91,10 @@ impl Worker {
 
     /// Waits until the program may run.
     pub(super) async fn wait_for_place(&mut self) -> Result<Awaited, EngineError> {
-        let Some((_, cli)) = self.program() else { return Ok(Err(Interrupted::Abandoned)) };
+        let agent = self.program();
+        let Some(cli) = agent.as_ref().and_then(|agent| agent.program()) else {
+            return Ok(Err(Interrupted::Abandoned));
+        };
         let began = Instant::now();
         let mut is_admitted = false;
         let limit = Duration::from_secs(cli.queue_timeout_seconds.get());
@@ -104,7 +105,7 @@ impl Worker {
             let Line { before, taken } = self.line(id).await?;
             let free = (cli.max_concurrent_executions.get() as usize).saturating_sub(taken);
             if before < free {
-                match self.take_place(&cli) {
+                match self.take_place(cli) {
                     Ok(Some(place)) => {
                         self.place.held = Some(place);
                         return Ok(Ok(begin(PlaceWait::Place)));
@@ -187,7 +188,7 @@ impl Worker {
 
     /// Runs the program to its end.
     pub(super) async fn run_program(&mut self) -> Result<Awaited, EngineError> {
-        let (Some((agent, _)), Some(execution)) = (self.program(), self.state.execution()) else {
+        let (Some(agent), Some(execution)) = (self.program(), self.state.execution()) else {
             return Ok(Err(Interrupted::Abandoned));
         };
         let (execution_id, attempt) = (execution.id, execution.retry_count);
@@ -288,7 +289,7 @@ impl Worker {
         let known = self.state.execution().and_then(|execution| execution.pool.clone());
         let programs = &self.shared.parts.programs;
         self.place.pool = known.unwrap_or_else(|| programs.pool(agent, overrides)).into();
-        let AgentKind::Cli(cli) = &agent.kind else { return Err(Interrupted::Abandoned) };
+        let Some(cli) = agent.program() else { return Err(Interrupted::Abandoned) };
         loop {
             match self.take_place(cli) {
                 Ok(Some(place)) => {
@@ -308,7 +309,7 @@ impl Worker {
 
     /// Looks for what became of a run whose owner is gone.
     pub(super) async fn look_for_run(&mut self) -> Awaited {
-        let (Some((agent, _)), Some(execution)) = (self.program(), self.state.execution()) else {
+        let (Some(agent), Some(execution)) = (self.program(), self.state.execution()) else {
             return Err(Interrupted::Abandoned);
         };
         let (id, attempt) = (execution.id, execution.retry_count);
