@@ -1,16 +1,21 @@
 //! Starting other programs, and ending them to the last of their descendants.
 //!
-//! A program is started through a shim: this same executable, called as
-//! `polity __supervise PARENT [OPTION VALUE]... -- COMMAND ARGS...`. The shim is a small process of its own that
-//! adopts whatever the program leaves behind, also processes that made a session of their own, and
-//! ends all of them when the program ends, when it is told to, or when Polity is gone, however it
-//! went. What it does is in `supervise`; `child` is the side of the one who starts.
+//! A program is started through a shim, a process of its own that adopts whatever the program leaves
+//! behind, also processes that made a session of their own, and ends all of them when the program
+//! ends, when it is told to, or when Polity is gone, however it went. The shim is this same
+//! executable, called as `polity __supervise STATE PARENT [OPTION VALUE]... -- COMMAND ARGS...`. What
+//! it does is in `supervise`; `child` is the side of the one who starts.
+//!
+//! In front of it stands a `small` one, which is much cheaper and enough for most programs. It becomes
+//! the whole one, in the same process, when there is more to do than to wait for the program's end.
 //!
 //! Where there is no shim, [`Launcher::Direct`] ends the program's process group.
 
 mod child;
 mod find;
 pub(crate) mod record;
+#[cfg(target_os = "linux")]
+mod small;
 #[cfg(target_os = "linux")]
 mod supervise;
 pub(crate) mod supervision;

@@ -23,7 +23,7 @@ const FAMILY: &str = r#"setsid sh -c 'trap "" TERM; sleep 1000 & echo $! $$; wai
 fn supervised(program: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polity"));
     let parent = std::process::id().to_string();
-    command.args(["__supervise", &parent, "--"]).args(program);
+    command.args(["__supervise", "new", &parent, "--"]).args(program);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -101,7 +101,7 @@ fn a_family_ends_with_its_program() {
 
 #[test]
 fn a_family_ends_when_the_one_who_started_it_is_killed() {
-    let script = r#""$0" __supervise $$ -- sh -c "$1" & wait"#;
+    let script = r#""$0" __supervise new $$ -- sh -c "$1" & wait"#;
     let mut parent = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_polity"), FAMILY])
         .stdout(Stdio::piped())
@@ -117,7 +117,7 @@ fn a_family_ends_when_the_one_who_started_it_is_killed() {
 #[test]
 fn nothing_is_started_for_one_who_is_gone() {
     let output = Command::new(env!("CARGO_BIN_EXE_polity"))
-        .args(["__supervise", "1", "--", "echo", "started"])
+        .args(["__supervise", "new", "1", "--", "echo", "started"])
         .output()
         .unwrap();
     assert_eq!((output.status.code(), output.stdout), (Some(127), Vec::new()));

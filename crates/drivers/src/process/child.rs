@@ -1,9 +1,11 @@
 //! A program that was started, seen from the one who started it.
 
 use std::io;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use polity_shim::State;
 use rustix::process::{Pid, Signal};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, watch};
@@ -77,9 +79,10 @@ impl Launcher {
     ) -> io::Result<(Handle, Pipes)> {
         let mut command = match self {
             Self::Shim(shim) => {
-                let mut command = Command::new(shim);
+                let mut command = shim_command(shim);
                 let parent = std::process::id().to_string();
-                command.args([SUPERVISE, &parent]).args(supervision.to_args()).arg(&program.path);
+                command.args([SUPERVISE, State::NEW, &parent]);
+                command.args(supervision.to_args()).arg(&program.path);
                 command
             }
             Self::Direct => Command::new(&program.path),
@@ -107,6 +110,19 @@ impl Launcher {
         tokio::spawn(Kept { child, pid, shimmed, ended: false }.keep(received, tell));
         Ok((Handle { pid: id, orders, ended }, pipes))
     }
+}
+
+/// The small shim, which becomes the whole one where it must; or that one at once, if there is no
+/// other.
+#[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
+fn shim_command(whole: &Path) -> Command {
+    #[cfg(target_os = "linux")]
+    if let Some(small) = super::small::path() {
+        let mut command = Command::new(small);
+        command.arg(whole);
+        return command;
+    }
+    Command::new(whole)
 }
 
 fn pipe_missing() -> io::Error {

@@ -110,6 +110,11 @@ impl RecordWriter {
         Ok(writer)
     }
 
+    /// Goes on with a record that this process has begun and locked before it became the whole shim.
+    pub(super) fn go_on(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: File::options().write(true).open(path)? })
+    }
+
     /// Notes what is used just now.
     pub(super) fn usage(&self, usage: &ResourceUsage) -> io::Result<()> {
         self.write(Entry::Usage, usage)

@@ -20,6 +20,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use polity_model::run::Exit;
+use polity_shim::State;
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions};
 
@@ -41,11 +42,11 @@ const EXIT_NOT_STARTED: u8 = 127;
 /// What a shell adds to the number of the signal that ended a program.
 const EXIT_SIGNAL_BASE: i32 = 128;
 
-const USAGE: &str = "the arguments are: PARENT [OPTION VALUE]... -- COMMAND ARGS...";
+const USAGE: &str = "the arguments are: STATE PARENT [OPTION VALUE]... -- COMMAND ARGS...";
 
-/// Becomes the shim. `args` are those after the hidden command: the process that must stay alive,
-/// how to supervise, `--`, the program and its arguments. Returns when nothing of the program is
-/// left.
+/// Becomes the shim. `args` are those after the hidden command: what was done already, the process
+/// that must stay alive, how to supervise, `--`, the program and its arguments. Returns when nothing
+/// of the program is left.
 pub fn supervise(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match run(&args.into_iter().collect::<Vec<_>>()) {
         Ok(code) => ExitCode::from(code),
@@ -58,33 +59,24 @@ pub fn supervise(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn run(args: &[OsString]) -> io::Result<u8> {
     let usage = || io::Error::other(USAGE);
+    let (state, args) = args.split_first().ok_or_else(usage)?;
+    let state = state.to_str().and_then(State::parse).ok_or_else(usage)?;
     let (parent, args) = args.split_first().ok_or_else(usage)?;
     let parent = parent.to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
     let parent = parent.ok_or_else(usage)?;
     let (told, args) = Supervision::from_args(args).ok_or_else(usage)?;
     let (program, args) = args.split_first().ok_or_else(usage)?;
     let signals = Signals::listen()?;
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    // The kernel sends it when the thread that started the shim ends, which need not be the end of
-    // the process. So it is a signal of its own, and only a reason to look.
-    rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
-    let record = told.record.as_deref().map(RecordWriter::begin).transpose()?;
-    let _place = told.place.as_deref().map(hold).transpose()?;
-    // After the record is begun: who finds it free may be sure that nothing will be started.
-    if !is_child_of(parent) {
-        return Ok(EXIT_NOT_STARTED);
-    }
-    let meter = Meter::new(told.limits);
-    let pid = match start(program, args) {
-        Ok(pid) => pid,
-        Err(error) => {
-            let os_error = error.raw_os_error().unwrap_or_default();
-            note(record.as_ref(), How::NotStarted { os_error }, &meter)?;
-            let message = format!("cannot start {}: {error}", program.display());
-            return Err(io::Error::new(error.kind(), message));
+    polity_shim::hear_signals();
+    let mut supervised = match state {
+        State::New => match begin(program, args, (told, signals), parent)? {
+            Some(supervised) => supervised,
+            None => return Ok(EXIT_NOT_STARTED),
+        },
+        State::Started { pid, elapsed } => {
+            go_on(Pid::from_raw(pid).ok_or_else(usage)?, elapsed, (told, signals))?
         }
     };
-    let mut supervised = Supervised { pid, status: None, told, signals, record, meter };
     let why = match supervised.wait_for_reason(parent) {
         Ok(why) => why,
         Err(error) => {
@@ -101,6 +93,52 @@ fn run(args: &[OsString]) -> io::Result<u8> {
     };
     note(supervised.record.as_ref(), how, &supervised.meter)?;
     Ok(exit_code(exit))
+}
+
+/// Starts the program, unless Polity is gone.
+fn begin(
+    program: &OsString,
+    args: &[OsString],
+    (told, signals): (Supervision, Signals),
+    parent: Pid,
+) -> io::Result<Option<Supervised>> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    // The kernel sends it when the thread that started the shim ends, which need not be the end of
+    // the process. So it is a signal of its own, and only a reason to look.
+    rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
+    let record = told.record.as_deref().map(RecordWriter::begin).transpose()?;
+    let place = told.place.as_deref().map(hold).transpose()?;
+    // After the record is begun: who finds it free may be sure that nothing will be started.
+    if !is_child_of(parent) {
+        return Ok(None);
+    }
+    let meter = Meter::new(told.limits, Duration::ZERO);
+    let pid = match start(program, args) {
+        Ok(pid) => pid,
+        Err(error) => {
+            let os_error = error.raw_os_error().unwrap_or_default();
+            note(record.as_ref(), How::NotStarted { os_error }, &meter)?;
+            let message = format!("cannot start {}: {error}", program.display());
+            return Err(io::Error::new(error.kind(), message));
+        }
+    };
+    let status = None;
+    Ok(Some(Supervised { pid, status, told, signals, record, _place: place, meter }))
+}
+
+/// Takes over from the small shim, which has done the rest in this same process and left its locks.
+fn go_on(
+    pid: Pid,
+    elapsed: Duration,
+    (told, signals): (Supervision, Signals),
+) -> io::Result<Supervised> {
+    let record = told.record.as_deref().map(RecordWriter::go_on).transpose()?;
+    let mut meter = Meter::new(told.limits, elapsed);
+    if record.is_some() {
+        // Whatever comes next, something was seen of it.
+        meter.look()?;
+    }
+    Ok(Supervised { pid, status: None, told, signals, record, _place: None, meter })
 }
 
 /// Holds on to the place that the program takes up. Whoever takes a place needs it alone; whoever
@@ -149,6 +187,7 @@ struct Supervised {
     told: Supervision,
     signals: Signals,
     record: Option<RecordWriter>,
+    _place: Option<File>,
     meter: Meter,
 }
 

@@ -47,9 +47,11 @@ struct Disk {
 }
 
 impl Meter {
-    pub(super) fn new(limits: TreeLimits) -> Self {
-        let begun = Instant::now();
-        Self { begun, limits, pause: FIRST_PAUSE, due: begun + FIRST_PAUSE, peak_bytes: 0 }
+    /// Looks at a run that has taken so long already.
+    pub(super) fn new(limits: TreeLimits, elapsed: Duration) -> Self {
+        let now = Instant::now();
+        let begun = now.checked_sub(elapsed).unwrap_or(now);
+        Self { begun, limits, pause: FIRST_PAUSE, due: now + FIRST_PAUSE, peak_bytes: 0 }
     }
 
     /// How long the run has taken.

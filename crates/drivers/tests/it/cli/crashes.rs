@@ -53,7 +53,7 @@ async fn nothing_outlives_an_owner_who_is_killed_and_no_outcome_is_made_up() {
     let id = ExecutionId::from_random_bytes(random());
     std::fs::create_dir_all(stage.path("data/runs")).unwrap();
     let record = stage.path(&format!("data/runs/{id}-0.json"));
-    let script = r#""$0" __supervise $$ --grace-ms 100 --record "$1" -- sh -c "$2" & wait"#;
+    let script = r#""$0" __supervise new $$ --grace-ms 100 --record "$1" -- sh -c "$2" & wait"#;
     let family = r#"setsid sh -c 'trap "" TERM; sleep 1000 & echo $! $$ > pids; wait' & wait"#;
     #[expect(clippy::disallowed_methods, reason = "the owner must be a process that can be killed")]
     let mut owner = Command::new("sh")

@@ -1,0 +1,317 @@
+//! The calls to the system that are needed, for Linux on `x86_64`. Each gives the system's own answer:
+//! what is below zero is an error's number.
+#![allow(dead_code, reason = "the library and the program need different ones")]
+
+use core::arch::asm;
+use core::ffi::{c_char, c_void};
+use core::ptr;
+
+/// An address of no consequence.
+const NOTHING: usize = 0;
+
+/// The signals that wait until they are asked for.
+pub(crate) const HELD_BACK: u64 = bit(HUP) | bit(INT) | bit(USR1) | bit(TERM) | bit(CHLD);
+
+pub(crate) const HUP: i32 = 1;
+pub(crate) const INT: i32 = 2;
+pub(crate) const KILL: i32 = 9;
+pub(crate) const USR1: i32 = 10;
+pub(crate) const TERM: i32 = 15;
+pub(crate) const CHLD: i32 = 17;
+
+pub(crate) const ECHILD: isize = 10;
+
+pub(crate) const OPEN_TO_READ: usize = 0;
+pub(crate) const OPEN_TO_WRITE: usize = 1;
+pub(crate) const OPEN_TO_START: usize = 0o1000_0000;
+pub(crate) const OPEN_CREATE: usize = 0o100;
+const OPEN_CLOSE_ON_EXEC: usize = 0o200_0000;
+
+pub(crate) const LOCK_SHARED: usize = 1;
+pub(crate) const LOCK_ALONE: usize = 2;
+const LOCK_OR_FAIL: usize = 4;
+
+const SIGNAL_SET_BYTES: usize = 8;
+const MODE_OF_FILES: usize = 0o666;
+
+/// The signal's place in a set.
+const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// A time, or a length of time.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Time {
+    pub(crate) seconds: i64,
+    pub(crate) nanoseconds: i64,
+}
+
+/// What a process and the children that it waited for have used.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Usage {
+    pub(crate) user_seconds: i64,
+    pub(crate) user_microseconds: i64,
+    pub(crate) system_seconds: i64,
+    pub(crate) system_microseconds: i64,
+    pub(crate) memory_max_kilobytes: i64,
+    unused_memory: [i64; 5],
+    pub(crate) blocks_read: i64,
+    pub(crate) blocks_written: i64,
+    unused: [i64; 5],
+}
+
+/// Makes a call to the system.
+///
+/// # Safety
+/// The arguments must be what the call wants, and addresses must be good for what it does with them.
+unsafe fn call(number: usize, args: [usize; 5]) -> isize {
+    let answer;
+    // SAFETY: the caller vouches for the arguments; the registers are those of the system's
+    // convention.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number.cast_signed() => answer,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            in("r8") args[4],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    answer
+}
+
+#[expect(clippy::cast_sign_loss, reason = "the system reads it as a signed number again")]
+const fn word(number: i32) -> usize {
+    number as isize as usize
+}
+
+pub(crate) fn exit(code: i32) -> ! {
+    loop {
+        // SAFETY: takes a number.
+        unsafe { call(231, [word(code), 0, 0, 0, 0]) };
+    }
+}
+
+pub(crate) fn getpid() -> isize {
+    // SAFETY: takes nothing.
+    unsafe { call(39, [0; 5]) }
+}
+
+pub(crate) fn getppid() -> isize {
+    // SAFETY: takes nothing.
+    unsafe { call(110, [0; 5]) }
+}
+
+/// Opens a file that is closed when another program takes over.
+///
+/// # Safety
+/// `path` must end with a zero byte.
+pub(crate) unsafe fn open(path: *const c_char, flags: usize) -> isize {
+    // SAFETY: the caller vouches for the path.
+    unsafe { call(2, [path as usize, flags | OPEN_CLOSE_ON_EXEC, MODE_OF_FILES, 0, 0]) }
+}
+
+pub(crate) fn close(file: isize) {
+    // SAFETY: takes a number. Whether it was open makes no difference.
+    unsafe { call(3, [file.cast_unsigned(), 0, 0, 0, 0]) };
+}
+
+/// Lets a file stay open when another program takes over.
+pub(crate) fn keep_open(file: isize) {
+    // SAFETY: takes numbers.
+    unsafe { call(72, [file.cast_unsigned(), 2, 0, 0, 0]) };
+}
+
+pub(crate) fn read(file: isize, bytes: &mut [u8]) -> isize {
+    // SAFETY: the bytes may be written.
+    unsafe { call(0, [file.cast_unsigned(), bytes.as_mut_ptr() as usize, bytes.len(), 0, 0]) }
+}
+
+pub(crate) fn write_at(file: isize, bytes: &[u8], offset: usize) -> isize {
+    // SAFETY: the bytes may be read.
+    unsafe { call(18, [file.cast_unsigned(), bytes.as_ptr() as usize, bytes.len(), offset, 0]) }
+}
+
+pub(crate) fn lock(file: isize, how: usize) -> isize {
+    // SAFETY: takes numbers.
+    unsafe { call(73, [file.cast_unsigned(), how | LOCK_OR_FAIL, 0, 0, 0]) }
+}
+
+pub(crate) fn kill(pid: isize, signal: i32) -> isize {
+    // SAFETY: takes numbers.
+    unsafe { call(62, [pid.cast_unsigned(), word(signal), 0, 0, 0]) }
+}
+
+fn set_mask(how: usize, set: u64) -> u64 {
+    let mut before = 0_u64;
+    let (set, old) = (ptr::from_ref(&set) as usize, ptr::from_mut(&mut before) as usize);
+    // SAFETY: both sets have the size that is given.
+    unsafe { call(14, [how, set, old, SIGNAL_SET_BYTES, 0]) };
+    before
+}
+
+/// Holds signals back, and says which were before.
+pub(crate) fn block(set: u64) -> u64 {
+    set_mask(0, set)
+}
+
+/// Lets signals through.
+pub(crate) fn unblock(set: u64) {
+    set_mask(1, set);
+}
+
+/// Lets all signals through but these.
+pub(crate) fn block_only(set: u64) {
+    set_mask(2, set);
+}
+
+/// Waits for one of these signals, which are held back. Without a limit it waits for ever.
+pub(crate) fn wait_for_signal(set: u64, limit: Option<Time>) -> isize {
+    let limit = limit.as_ref().map_or(NOTHING, |limit| ptr::from_ref(limit) as usize);
+    // SAFETY: set and limit live until the call is over.
+    unsafe { call(128, [ptr::from_ref(&set) as usize, NOTHING, limit, SIGNAL_SET_BYTES, 0]) }
+}
+
+/// Sets what the system does for this process: `what` is the number of an option.
+fn control(what: usize, value: usize) {
+    // SAFETY: the options that are used here take numbers, or a text that outlives the call.
+    unsafe { call(157, [what, value, 0, 0, 0]) };
+}
+
+/// Asks for a signal when the parent ends.
+pub(crate) fn tell_when_parent_ends(signal: i32) {
+    control(1, word(signal));
+}
+
+/// Becomes the parent of every descendant that loses its own.
+pub(crate) fn adopt_orphans() {
+    control(36, 1);
+}
+
+/// Gives this process a name.
+pub(crate) fn set_name(name: &'static core::ffi::CStr) {
+    control(15, name.as_ptr() as usize);
+}
+
+pub(crate) fn own_group() {
+    // SAFETY: takes numbers.
+    unsafe { call(109, [0; 5]) };
+}
+
+/// The time since some moment, which no one sets.
+pub(crate) fn now() -> Time {
+    let mut time = Time { seconds: 0, nanoseconds: 0 };
+    // SAFETY: the time may be written.
+    unsafe { call(228, [1, ptr::from_mut(&mut time) as usize, 0, 0, 0]) };
+    time
+}
+
+/// Whether a child has ended. It is not reaped.
+pub(crate) fn has_ended(pid: isize) -> bool {
+    const BY_PID: usize = 1;
+    const NO_HANG: usize = 1;
+    const EXITED: usize = 4;
+    const NO_WAIT: usize = 0x0100_0000;
+    // The first three of its words are the signal, an error and a code; the fourth is the process.
+    let mut info = [0_i32; 32];
+    let how = NO_HANG | EXITED | NO_WAIT;
+    // SAFETY: the information has 128 bytes.
+    let answer = unsafe {
+        call(247, [BY_PID, pid.cast_unsigned(), info.as_mut_ptr() as usize, how, NOTHING])
+    };
+    answer == 0 && info[0] == CHLD
+}
+
+/// Reaps a child that has ended, or waits for it.
+pub(crate) fn reap(pid: isize) -> (i32, Usage) {
+    let mut status = 0_i32;
+    let mut usage = Usage {
+        user_seconds: 0,
+        user_microseconds: 0,
+        system_seconds: 0,
+        system_microseconds: 0,
+        memory_max_kilobytes: 0,
+        unused_memory: [0; 5],
+        blocks_read: 0,
+        blocks_written: 0,
+        unused: [0; 5],
+    };
+    let (told, used) = (ptr::from_mut(&mut status) as usize, ptr::from_mut(&mut usage) as usize);
+    // SAFETY: both may be written.
+    unsafe { call(61, [pid.cast_unsigned(), told, 0, used, 0]) };
+    (status, usage)
+}
+
+/// Reaps a child that has ended, whichever; an error if there is no child at all.
+pub(crate) fn reap_any() -> isize {
+    const ANY: usize = usize::MAX;
+    const NO_HANG: usize = 1;
+    // SAFETY: takes numbers, and no addresses.
+    unsafe { call(61, [ANY, NOTHING, NO_HANG, NOTHING, 0]) }
+}
+
+/// Becomes another program. Comes back only with an error.
+///
+/// # Safety
+/// The path must end with a zero byte, and the lists with a null pointer.
+pub(crate) unsafe fn become_program(
+    path: *const c_char,
+    args: *const *const c_char,
+    variables: *const *const c_char,
+) -> isize {
+    // SAFETY: the caller vouches for them.
+    unsafe { call(59, [path as usize, args as usize, variables as usize, 0, 0]) }
+}
+
+/// Becomes a program that is open. Comes back only with an error.
+///
+/// # Safety
+/// The lists must end with a null pointer.
+pub(crate) unsafe fn become_opened(
+    file: isize,
+    args: *const *const c_char,
+    variables: *const *const c_char,
+) -> isize {
+    const NO_PATH: usize = 0x1000;
+    let (file, path) = (file.cast_unsigned(), c"".as_ptr() as usize);
+    // SAFETY: the caller vouches for the lists.
+    unsafe { call(322, [file, path, args as usize, variables as usize, NO_PATH]) }
+}
+
+/// Starts a process that shares the memory of this one and runs `entry` with `data` on its own stack.
+/// This one rests until that one has become a program, or ended.
+///
+/// # Safety
+/// `stack` must be the aligned upper end of memory that no one else uses, and `entry` must not return.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn start(
+    flags: usize,
+    stack: *mut c_void,
+    entry: extern "C" fn(*mut c_void) -> !,
+    data: *mut c_void,
+) -> isize {
+    core::arch::naked_asm!(
+        // The system leaves r8 and r9 as they are.
+        "mov r8, rdx",
+        "mov r9, rcx",
+        "xor edx, edx",
+        "xor r10d, r10d",
+        "mov eax, 56",
+        "syscall",
+        "test rax, rax",
+        "jnz 2f",
+        "xor ebp, ebp",
+        "mov rdi, r9",
+        "call r8",
+        "ud2",
+        "2:",
+        "ret",
+    )
+}
