@@ -78,6 +78,15 @@ pub struct Runtime {
     shared: Arc<Shared>,
 }
 
+/// How a commit is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// With those of others, while this thread goes on with something else.
+    Together,
+    /// At once and in this thread, which has nothing else to go on with.
+    Alone,
+}
+
 struct Shared {
     parts: Parts,
     desk: Desk,
@@ -473,7 +482,8 @@ impl Shared {
             definitions,
             private,
         };
-        Ok(self.commit(commit).await?)
+        let pace = if self.desk.has_workers() { Pace::Together } else { Pace::Alone };
+        Ok(self.commit(commit, pace).await?)
     }
 
     /// Commits events in the name of the task's owner, and applies them once they are durable.
@@ -482,6 +492,16 @@ impl Shared {
         state: &mut TaskState,
         given: &Given,
         events: Vec<Event>,
+    ) -> Result<(), EngineError> {
+        self.write_at(state, given, events, Pace::Together).await
+    }
+
+    async fn write_at(
+        &self,
+        state: &mut TaskState,
+        given: &Given,
+        events: Vec<Event>,
+        pace: Pace,
     ) -> Result<(), EngineError> {
         if events.is_empty() {
             return Ok(());
@@ -497,17 +517,21 @@ impl Shared {
             definitions: Vec::new(),
             private: None,
         };
-        for recorded in self.commit(commit).await? {
+        for recorded in self.commit(commit, pace).await? {
             state.apply(recorded).map_err(|broken| EngineError::broken(state.id(), &broken))?;
         }
         Ok(())
     }
 
     /// Makes the events durable, and only then tells subscribers.
-    async fn commit(&self, commit: Commit) -> Result<Vec<Recorded>, CommitError> {
+    async fn commit(&self, commit: Commit, pace: Pace) -> Result<Vec<Recorded>, CommitError> {
         let (stream, at) = (commit.stream.clone(), commit.at);
         let (before, events) = (commit.expected_sequence, commit.events.clone());
-        let committed = self.parts.store.commit(commit).await?;
+        let store = &self.parts.store;
+        let committed = match pace {
+            Pace::Together => store.commit(commit).await?,
+            Pace::Alone => store.commit_here(commit).await?,
+        };
         let recorded: Vec<Recorded> = (0..)
             .zip(events)
             .map(|(index, event)| Recorded {

@@ -106,6 +106,13 @@ pub trait Store: Send + Sync {
     /// not touched by that. The ticket is answered when the events are durable, never before.
     fn commit(&self, commit: Commit) -> CommitTicket;
 
+    /// Appends events as [`Store::commit`] does, but in this thread where that can be, which spares
+    /// two changes of thread. It blocks for as long as the disk takes: for callers whose thread has
+    /// nothing else to do meanwhile.
+    fn commit_here(&self, commit: Commit) -> CommitTicket {
+        self.commit(commit)
+    }
+
     /// Takes in tasks that happened in another store, all or none. Their events get positions of
     /// their own and keep their sequences. Each task must be new here, and follow on those that it
     /// is a part or a fork of. What they spent is not added to [`Store::spending`]. Blocks until

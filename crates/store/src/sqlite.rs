@@ -157,6 +157,13 @@ impl Store for SqliteStore {
         }
     }
 
+    fn commit_here(&self, commit: Commit) -> CommitTicket {
+        match self.writer() {
+            Ok(writer) => writer.write_here(commit),
+            Err(error) => CommitTicket::answered(Err(error.into())),
+        }
+    }
+
     fn import(&self, tasks: Vec<Import>) -> Result<(), ImportError> {
         let encoded = import::encoded(tasks)?;
         let path = self.path.clone();

@@ -74,6 +74,17 @@ impl Desk {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether anyone is at work.
+    pub(super) fn has_workers(&self) -> bool {
+        !self.inner().workers.is_empty()
+    }
+
+    /// Whether a worker is the only one, and no one waits for it to be done.
+    pub(super) fn has_one_worker(&self) -> bool {
+        let inner = self.inner();
+        inner.workers.len() == 1 && inner.queue.is_empty()
+    }
+
     /// Tells the task's worker to end it. Says whether there is one.
     pub(super) fn cancel(&self, id: TaskId) -> bool {
         self.signal(id, Signal::Cancel)

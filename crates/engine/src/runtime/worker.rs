@@ -26,7 +26,7 @@ use super::desk::Signal;
 use super::load::{self, Loaded};
 use super::session::sub_agent_tools;
 use super::steer::is_stalled;
-use super::{CONFLICTS_MAX, EngineError, Outcome, Shared};
+use super::{CONFLICTS_MAX, EngineError, Outcome, Pace, Shared};
 use crate::budget::Allowance;
 use crate::closure::Assignee;
 use crate::commands::{Advance, CancelTask, Canceller, ClaimTask, ResumeTask, StartTask};
@@ -215,7 +215,8 @@ impl Worker {
             let HeldPlace { pool, held } = &self.place;
             given.place = GivenPlace { pool: Arc::clone(pool), is_held: held.is_some() };
             let decision = decide(&self.state, command, &mut given)?;
-            match self.shared.write(&mut self.state, &given, decision.events).await {
+            let pace = self.pace();
+            match self.shared.write_at(&mut self.state, &given, decision.events, pace).await {
                 Ok(()) => return Ok(decision.effects),
                 Err(EngineError::Commit(CommitError::Conflict { .. })) => {
                     self.catch_up().await?;
@@ -227,6 +228,13 @@ impl Worker {
             }
         }
         Err(EngineError::Contended(self.state.id()))
+    }
+
+    /// Whether anything else goes on in this process that a commit must not hold up.
+    fn pace(&self) -> Pace {
+        let is_alone =
+            self.tools.is_empty() && self.place.held.is_none() && self.shared.desk.has_one_worker();
+        if is_alone { Pace::Alone } else { Pace::Together }
     }
 
     async fn catch_up(&mut self) -> Result<(), EngineError> {

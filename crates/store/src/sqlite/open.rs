@@ -278,7 +278,7 @@ fn look_at_header(path: &Path) -> Result<u32, StoreError> {
     Ok(version)
 }
 
-fn is_busy(error: &rusqlite::Error) -> bool {
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 

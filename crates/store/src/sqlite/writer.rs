@@ -4,10 +4,14 @@
 //! share one sync of the disk, and answers each when that is done. While the disk works, the next
 //! ones gather. A commit is checked in full before any of it is written, so one that is refused
 //! leaves its batch alone.
+//!
+//! Where no one else commits, there is nothing to gather, and to change threads only costs time. So a
+//! caller may write a commit itself, if the writer rests.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use polity_model::event::{Epoch, Event, Position, Sequence, StreamId};
@@ -15,7 +19,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
 use super::known::{Head, Known};
-use super::open::explain;
+use super::open::{BUSY_SECONDS_MAX, explain, is_busy};
 use super::rows::{StreamKey, micros};
 use super::tables;
 use crate::StoreError;
@@ -38,7 +42,33 @@ struct Request {
     events: Vec<(Event, String)>,
     definitions: Vec<PinnedDefinition>,
     private: Option<String>,
-    answer: oneshot::Sender<Answer>,
+}
+
+impl Request {
+    fn of(commit: Commit) -> Result<Self, CommitError> {
+        let Commit { stream, expected_sequence, owner_epoch, at, events, definitions, private } =
+            commit;
+        if events.is_empty() {
+            return Err(CommitError::Illegal { reason: "a commit needs an event".into() });
+        }
+        let encoded = |event: Event| match serde_json::to_string(&event) {
+            Ok(text) => Ok((event, text)),
+            Err(error) => {
+                let reason = format!("{} cannot be written: {error}", event.label());
+                Err(CommitError::Illegal { reason })
+            }
+        };
+        Ok(Self {
+            key: StreamKey::of(&stream),
+            stream,
+            expected_sequence,
+            owner_epoch,
+            at,
+            events: events.into_iter().map(encoded).collect::<Result<_, _>>()?,
+            definitions,
+            private,
+        })
+    }
 }
 
 /// Something to be done in a transaction of its own.
@@ -47,7 +77,7 @@ type Alone = Box<dyn FnOnce(&mut Journal, &Path) + Send>;
 /// What the writer is asked for.
 enum Job {
     /// To append events, together with others who ask for that.
-    Commit(Box<Request>),
+    Commit(Box<Request>, oneshot::Sender<Answer>),
     /// Anything else.
     Alone(Alone),
 }
@@ -55,6 +85,8 @@ enum Job {
 /// The handle of the writer thread. Dropping it waits until everything submitted is on disk.
 #[derive(Debug)]
 pub(super) struct Writer {
+    path: PathBuf,
+    journal: Arc<Mutex<Journal>>,
     jobs: Option<mpsc::Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -62,49 +94,46 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(connection: Connection, path: PathBuf) -> Result<Self, StoreError> {
         let (jobs, incoming) = mpsc::channel();
-        let failed_path = path.clone();
+        let journal = Arc::new(Mutex::new(Journal { connection, known: Known::default() }));
+        let (theirs, at) = (Arc::clone(&journal), path.clone());
         let thread = std::thread::Builder::new()
             .name("journal".into())
-            .spawn(move || run(connection, &path, &incoming))
+            .spawn(move || run(&theirs, &at, &incoming))
             .map_err(|error| StoreError::Failed {
-                path: failed_path,
+                path: path.clone(),
                 detail: format!("its writer cannot be started: {error}"),
             })?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { path, journal, jobs: Some(jobs), thread: Some(thread) })
     }
 
     pub(super) fn submit(&self, commit: Commit) -> CommitTicket {
-        let Commit { stream, expected_sequence, owner_epoch, at, events, definitions, private } =
-            commit;
-        if events.is_empty() {
-            let reason = "a commit needs an event".into();
-            return CommitTicket::answered(Err(CommitError::Illegal { reason }));
+        match Request::of(commit) {
+            Ok(request) => self.send(request),
+            Err(refused) => CommitTicket::answered(Err(refused)),
         }
-        let mut encoded = Vec::with_capacity(events.len());
-        for event in events {
-            match serde_json::to_string(&event) {
-                Ok(text) => encoded.push((event, text)),
-                Err(error) => {
-                    let reason = format!("{} cannot be written: {error}", event.label());
-                    return CommitTicket::answered(Err(CommitError::Illegal { reason }));
-                }
-            }
-        }
-        let (answer, ticket) = oneshot::channel();
-        let request = Request {
-            key: StreamKey::of(&stream),
-            stream,
-            expected_sequence,
-            owner_epoch,
-            at,
-            events: encoded,
-            definitions,
-            private,
-            answer,
+    }
+
+    /// Writes a commit in this thread, unless the writer is at work or another process is.
+    pub(super) fn write_here(&self, commit: Commit) -> CommitTicket {
+        let request = match Request::of(commit) {
+            Ok(request) => request,
+            Err(refused) => return CommitTicket::answered(Err(refused)),
         };
+        let mut journal = match self.journal.try_lock() {
+            Ok(journal) => journal,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return self.send(request),
+        };
+        let answer = journal.write_at_once(&request, &self.path);
+        drop(journal);
+        answer.map_or_else(|| self.send(request), CommitTicket::answered)
+    }
+
+    fn send(&self, request: Request) -> CommitTicket {
+        let (answer, ticket) = oneshot::channel();
         // A writer that is gone drops the request, and with it the answer: the ticket says so.
         if let Some(jobs) = &self.jobs {
-            let _ = jobs.send(Job::Commit(Box::new(request)));
+            let _ = jobs.send(Job::Commit(Box::new(request), answer));
         }
         CommitTicket::waiting(ticket)
     }
@@ -137,15 +166,15 @@ impl Drop for Writer {
     }
 }
 
-fn run(connection: Connection, path: &Path, incoming: &mpsc::Receiver<Job>) {
-    let mut journal = Journal { connection, known: Known::default() };
-    let mut batch = Vec::new();
+fn run(journal: &Mutex<Journal>, path: &Path, incoming: &mpsc::Receiver<Job>) {
+    let (mut batch, mut waiting) = (Vec::new(), Vec::new());
     while let Ok(first) = incoming.recv() {
         let (mut next, mut alone) = (Some(first), None);
         while let Some(job) = next.take() {
             match job {
-                Job::Commit(request) => {
+                Job::Commit(request, answer) => {
                     batch.push(*request);
+                    waiting.push(answer);
                     if batch.len() < BATCH_COMMITS_MAX {
                         next = incoming.try_recv().ok();
                     }
@@ -153,7 +182,15 @@ fn run(connection: Connection, path: &Path, incoming: &mpsc::Receiver<Job>) {
                 Job::Alone(work) => alone = Some(work),
             }
         }
-        journal.write_batch(&mut batch, path);
+        // Whatever went wrong under the lock, the database is as it was after the last commit.
+        let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+        for (answer, waiting) in
+            journal.write_batch(&batch, path).into_iter().zip(waiting.drain(..))
+        {
+            // A caller that no longer waits does not need its answer.
+            let _ = waiting.send(answer);
+        }
+        batch.clear();
         if let Some(work) = alone {
             work(&mut journal, path);
         }
@@ -168,18 +205,19 @@ enum NotWritten {
     InTheMidst(rusqlite::Error),
 }
 
+#[derive(Debug)]
 struct Journal {
     connection: Connection,
     known: Known,
 }
 
 impl Journal {
-    /// Writes commits and answers each.
-    fn write_batch(&mut self, batch: &mut Vec<Request>, path: &Path) {
+    /// Writes commits, and gives an answer to each.
+    fn write_batch(&mut self, batch: &[Request], path: &Path) -> Vec<Answer> {
         if batch.is_empty() {
-            return;
+            return Vec::new();
         }
-        let answers = match self.write(batch) {
+        match self.write(batch) {
             Ok(answers) => answers,
             // One commit may be to blame, and the others must not suffer for it.
             Err(NotWritten::InTheMidst(_)) if batch.len() > 1 => {
@@ -189,10 +227,19 @@ impl Journal {
                 let error = explain(path, &error);
                 batch.iter().map(|_| Err(error.clone().into())).collect()
             }
-        };
-        for (request, answer) in batch.drain(..).zip(answers) {
-            // A caller that no longer waits does not need its answer.
-            let _ = request.answer.send(answer);
+        }
+    }
+
+    /// Writes a commit if that can be begun at once; else someone else is writing.
+    fn write_at_once(&mut self, request: &Request, path: &Path) -> Option<Answer> {
+        self.connection.busy_timeout(Duration::ZERO).ok()?;
+        let written = self.write(std::slice::from_ref(request));
+        let patience = Duration::from_secs(BUSY_SECONDS_MAX);
+        let restored = self.connection.busy_timeout(patience);
+        match (written, restored) {
+            (Err(NotWritten::AtTheBegin(error)), Ok(())) if is_busy(&error) => None,
+            (written, Ok(())) => Some(only(written, path)),
+            (_, Err(error)) => Some(Err(explain(path, &error).into())),
         }
     }
 
@@ -214,14 +261,7 @@ impl Journal {
     }
 
     fn write_one(&mut self, request: &Request, path: &Path) -> Answer {
-        let answer = self.write(std::slice::from_ref(request)).map(|mut answers| answers.pop());
-        match answer {
-            Ok(Some(answer)) => answer,
-            Ok(None) => Err(StoreError::Closed.into()),
-            Err(NotWritten::AtTheBegin(error) | NotWritten::InTheMidst(error)) => {
-                Err(explain(path, &error).into())
-            }
-        }
+        only(self.write(std::slice::from_ref(request)), path)
     }
 
     /// Writes a batch in one transaction. An error means that nothing of it was written.
@@ -246,6 +286,17 @@ impl Journal {
             transaction.rollback().map_err(InTheMidst)?;
         }
         Ok(answers)
+    }
+}
+
+/// The answer to a batch of one.
+fn only(written: Result<Vec<Answer>, NotWritten>, path: &Path) -> Answer {
+    match written.map(|mut answers| answers.pop()) {
+        Ok(Some(answer)) => answer,
+        Ok(None) => Err(StoreError::Closed.into()),
+        Err(NotWritten::AtTheBegin(error) | NotWritten::InTheMidst(error)) => {
+            Err(explain(path, &error).into())
+        }
     }
 }
 
