@@ -11,6 +11,8 @@
 //!
 //! Where there is no shim, [`Launcher::Direct`] ends the program's process group.
 
+#[cfg(target_os = "linux")]
+pub(crate) mod cgroup;
 mod child;
 mod find;
 pub(crate) mod record;

@@ -285,25 +285,51 @@ pub(crate) unsafe fn become_opened(
     unsafe { call(322, [file, path, args as usize, variables as usize, NO_PATH]) }
 }
 
-/// Starts a process that shares the memory of this one and runs `entry` with `data` on its own stack.
-/// This one rests until that one has become a program, or ended.
+/// The numbers of the two calls that start a process.
+pub(crate) const CLONE: usize = 56;
+pub(crate) const CLONE3: usize = 435;
+
+/// Makes a folder that all may read.
 ///
 /// # Safety
-/// `stack` must be the aligned upper end of memory that no one else uses, and `entry` must not return.
+/// `path` must end with a zero byte.
+pub(crate) unsafe fn make_folder(path: *const c_char) -> isize {
+    // SAFETY: the caller vouches for the path.
+    unsafe { call(83, [path as usize, 0o755, 0, 0, 0]) }
+}
+
+/// Removes an empty folder.
+///
+/// # Safety
+/// `path` must end with a zero byte.
+pub(crate) unsafe fn remove_folder(path: *const c_char) -> isize {
+    // SAFETY: the caller vouches for the path.
+    unsafe { call(84, [path as usize, 0, 0, 0, 0]) }
+}
+
+/// Starts a process that shares the memory of this one and runs `entry` with `data` on its own stack.
+/// This one rests until that one has become a program, or ended. `number` is [`CLONE`], with flags and
+/// the upper end of a stack, or [`CLONE3`], with a description and its size.
+///
+/// # Safety
+/// The stack must be aligned memory that no one else uses, and `entry` must not return.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn start(
-    flags: usize,
-    stack: *mut c_void,
+    number: usize,
+    first: usize,
+    second: usize,
     entry: extern "C" fn(*mut c_void) -> !,
     data: *mut c_void,
 ) -> isize {
     core::arch::naked_asm!(
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
         // The system leaves r8 and r9 as they are.
-        "mov r8, rdx",
-        "mov r9, rcx",
+        "mov r9, r8",
+        "mov r8, rcx",
         "xor edx, edx",
         "xor r10d, r10d",
-        "mov eax, 56",
         "syscall",
         "test rax, rax",
         "jnz 2f",

@@ -22,7 +22,8 @@ pub(crate) async fn measure(quick: bool) {
     let begun = Instant::now();
     let runs = join_all((0..count).map(|number| workshop.run(&agent, number.into(), count)));
     let look = async {
-        tokio::time::sleep(SLEEP / 2).await;
+        // Shortly before the first of them ends, all should be there.
+        tokio::time::sleep(SLEEP * 9 / 10).await;
         (own_memory(), shims())
     };
     let (outcomes, (own, shims)) = tokio::join!(runs, look);

@@ -7,6 +7,8 @@
 #[cfg(target_os = "linux")]
 mod crowd;
 #[cfg(target_os = "linux")]
+mod leaks;
+#[cfg(target_os = "linux")]
 mod measure;
 #[cfg(target_os = "linux")]
 mod short;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         short::measure(quick).await;
         crowd::measure(quick).await;
         talk::measure(quick).await;
+        leaks::measure(quick).await;
     });
     ExitCode::SUCCESS
 }

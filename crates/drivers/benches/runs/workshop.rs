@@ -1,21 +1,30 @@
 //! A home on a memory disk, where there is one, and programs to run in it.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use polity_drivers::Environment;
 use polity_drivers::cli::{CliOptions, CliPrograms};
 use polity_drivers::process::Launcher;
+use polity_engine::clock::SystemClock;
 use polity_engine::driver::{Programs, RunOutcome, RunOverrides, RunProgress, RunRequest};
-use polity_model::definition::{AgentDefinition, Redaction};
+use polity_engine::entropy::SystemEntropy;
+use polity_engine::runtime::{Owners, Parts, Runtime};
+use polity_model::definition::{AgentDefinition, Redaction, Settings};
 use polity_model::ids::ExecutionId;
 use polity_model::run::ResourceUsage;
+use polity_store::{Access, Durability, SqliteStore};
+use polity_testkit::lives::instance_id;
+use polity_testkit::runtime::{ActingModels, Register};
+use polity_testkit::tools::ActingTools;
 use serde_json::{Map, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
 pub(crate) struct Workshop {
-    pub(crate) programs: CliPrograms,
-    _home: TempDir,
+    programs: Arc<CliPrograms>,
+    home: TempDir,
 }
 
 /// Looks on, and does not care.
@@ -28,13 +37,22 @@ impl RunProgress for Uninterested {
 }
 
 impl Workshop {
+    /// On a memory disk, where there is one.
     pub(crate) fn new() -> Self {
         let memory_disk = Path::new("/dev/shm");
-        let home = if memory_disk.is_dir() {
+        Self::within(if memory_disk.is_dir() {
             tempfile::tempdir_in(memory_disk).unwrap()
         } else {
             tempfile::tempdir().unwrap()
-        };
+        })
+    }
+
+    /// On the disk that the project is on.
+    pub(crate) fn on_disk() -> Self {
+        Self::within(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn within(home: TempDir) -> Self {
         let programs = CliPrograms::new(CliOptions {
             home: home.path().into(),
             data: home.path().join("data"),
@@ -44,7 +62,27 @@ impl Workshop {
             redaction: Redaction::default(),
             output_bytes: (100 << 20).try_into().unwrap(),
         });
-        Self { programs, _home: home }
+        Self { programs: Arc::new(programs), home }
+    }
+
+    /// A runtime with a journal in this home.
+    pub(crate) fn runtime(&self) -> Runtime {
+        let owners = Arc::new(Register::default());
+        owners.born(instance_id(1));
+        let journal = self.home.path().join("journal.db");
+        let store = SqliteStore::open(&journal, Access::ReadWrite(Durability::Full)).unwrap();
+        Runtime::start(Parts {
+            store: Arc::new(store),
+            models: Arc::new(ActingModels::new([], Duration::ZERO)),
+            tools: Arc::new(ActingTools::default()),
+            programs: Arc::clone(&self.programs) as Arc<dyn Programs>,
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+            owners: owners as Arc<dyn Owners>,
+            instance: instance_id(1),
+            limits: Settings::default().limits,
+        })
+        .unwrap()
     }
 
     /// Runs an agent, and forgets it.
@@ -81,7 +119,7 @@ impl Workshop {
 pub(crate) fn agent(program: &str, args: &[&str]) -> AgentDefinition {
     let file = json!({
         "name": "subject", "kind": "cli", "executable_path": program, "cli_args": args,
-        "access_type": "read-only",
+        "access_type": "read-only", "max_concurrent_executions": 64, "queue_limit": 64,
     });
     AgentDefinition::from_canonical(&file.to_string()).unwrap()
 }

@@ -4,6 +4,7 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,8 @@ use super::presets::{Output, Settled};
 use super::rpc::Responses;
 use super::{CliPrograms, places, verdict};
 use crate::masking::Mask;
+#[cfg(target_os = "linux")]
+use crate::process::cgroup;
 use crate::process::record::{How, Record};
 use crate::process::supervision::signal_of;
 use crate::process::{Handle, Launcher, Pipes, Supervision, TreeLimits};
@@ -198,7 +201,29 @@ fn supervision(
             Launcher::Shim(_) => Some(places::path_of(request.place)?),
             Launcher::Direct => None,
         },
+        cgroup: group_of(request),
     })
+}
+
+/// The control group of a run, where there are such groups.
+#[cfg(target_os = "linux")]
+fn group_of(request: &RunRequest<'_>) -> Option<PathBuf> {
+    cgroup::of_run(&format!("{}-{}", request.execution_id, request.attempt))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn group_of(_: &RunRequest<'_>) -> Option<PathBuf> {
+    None
+}
+
+/// A shim that ended in order has removed the group.
+fn end_whom_a_killed_shim_leaves(request: &RunRequest<'_>) {
+    #[cfg(target_os = "linux")]
+    if let Some(group) = group_of(request)
+        && let Err(error) = cgroup::clear(&group)
+    {
+        tracing::warn!(path = %group.display(), %error, "what is left of a run cannot be ended");
+    }
 }
 
 /// Writes the files that only the program is to see.
@@ -251,6 +276,7 @@ impl Running<'_> {
         }
         let Self { prepared, begun, handle, live, stdout, stderr, over, .. } = self;
         let status = handle.wait().await;
+        end_whom_a_killed_shim_leaves(request);
         let deadline = Instant::now() + PIPES_WAIT;
         let (stdout, stderr) =
             tokio::join!(drained(stdout, deadline, &over), drained(stderr, deadline, &over));

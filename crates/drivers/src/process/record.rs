@@ -9,7 +9,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use polity_model::run::{Exit, KeptOutput, ResourceUsage};
 use rustix::fs::FlockOperation;
@@ -44,9 +44,12 @@ impl Entry {
     }
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Begun {
     shim: i32,
+    /// The control group of the program, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cgroup: Option<PathBuf>,
 }
 
 /// How a run ended, once nothing of it is left.
@@ -106,7 +109,7 @@ impl RecordWriter {
         file.write_all_at(&[b' '; ENTRIES * ENTRY_BYTES], 0)?;
         let writer = Self { file };
         let shim = rustix::process::getpid().as_raw_pid();
-        writer.write(Entry::Begun, &Begun { shim })?;
+        writer.write(Entry::Begun, &Begun { shim, cgroup: None })?;
         Ok(writer)
     }
 
@@ -184,10 +187,20 @@ impl Record {
 
     /// Ends what is left of the run, and waits until it is gone.
     pub(crate) fn end_what_is_left(&self) -> io::Result<()> {
+        let begun: Option<Begun> = self.read(Entry::Begun);
+        self.end_shim(begun.as_ref())?;
+        // Whom a shim leaves that was killed.
+        #[cfg(target_os = "linux")]
+        if let Some(group) = begun.and_then(|begun| begun.cgroup) {
+            super::cgroup::clear(&group)?;
+        }
+        Ok(())
+    }
+
+    fn end_shim(&self, begun: Option<&Begun>) -> io::Result<()> {
         if self.is_free()? {
             return Ok(());
         }
-        let begun: Option<Begun> = self.read(Entry::Begun);
         if let Some(pid) = begun.and_then(|begun| Pid::from_raw(begun.shim))
             && let Ok(shim) = rustix::process::pidfd_open(pid, PidfdFlags::empty())
             // The lock is still held, so the one who holds it was alive when it was opened, and is

@@ -26,6 +26,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOpti
 
 use self::meter::Meter;
 use self::signals::Signals;
+use super::cgroup;
 use super::record::{Ended, How, Limit, RecordWriter};
 use super::supervision::Supervision;
 
@@ -85,6 +86,10 @@ fn run(args: &[OsString]) -> io::Result<u8> {
         }
     };
     supervised.end(why)?;
+    if let Some(group) = &supervised.told.cgroup {
+        // Nothing is in it. One that is left over does no harm.
+        let _ = cgroup::clear(group);
+    }
     let exit = supervised.exit();
     let how = match why {
         Why::Ended => How::ByItself(exit),
@@ -273,6 +278,10 @@ impl Supervised {
     fn kill_all(&mut self) -> io::Result<()> {
         let mut is_reaped = false;
         loop {
+            if let Some(group) = &self.told.cgroup {
+                // Where there is none, signals must do.
+                let _ = cgroup::kill(group);
+            }
             if !is_reaped {
                 let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
             }

@@ -18,6 +18,7 @@ const CPU_SECONDS: &str = "--cpu-seconds";
 const PROCESSES: &str = "--processes";
 const RECORD: &str = "--record";
 const PLACE: &str = "--place";
+const CGROUP: &str = "--cgroup";
 
 /// What ends the options; the program follows.
 const END_OF_OPTIONS: &str = "--";
@@ -36,12 +37,20 @@ pub struct Supervision {
     pub record: Option<PathBuf>,
     /// A file on which the shim holds a shared lock for as long as anything of the program is left.
     pub place: Option<PathBuf>,
+    /// A control group for the program, which the shim makes.
+    pub cgroup: Option<PathBuf>,
 }
 
 impl Default for Supervision {
     fn default() -> Self {
-        let (limits, record, place) = (TreeLimits::default(), None, None);
-        Self { stop_signal: Signal::TERM, grace: GRACE_DEFAULT, limits, record, place }
+        Self {
+            stop_signal: Signal::TERM,
+            grace: GRACE_DEFAULT,
+            limits: TreeLimits::default(),
+            record: None,
+            place: None,
+            cgroup: None,
+        }
     }
 }
 
@@ -101,6 +110,9 @@ impl Supervision {
         if let Some(path) = &self.place {
             option(PLACE, path.into());
         }
+        if let Some(path) = &self.cgroup {
+            option(CGROUP, path.into());
+        }
         args.push(END_OF_OPTIONS.into());
         args
     }
@@ -136,6 +148,7 @@ impl Supervision {
             PROCESSES => self.limits.processes = Some(u32::try_from(number()?).ok()?),
             RECORD => self.record = Some(value.into()),
             PLACE => self.place = Some(value.into()),
+            CGROUP => self.cgroup = Some(value.into()),
             _ => return None,
         }
         Some(())
@@ -158,6 +171,7 @@ mod tests {
             },
             record: Some("/a b/--".into()),
             place: Some("--place".into()),
+            cgroup: Some("/x".into()),
         };
         for told in [Supervision::default(), everything] {
             let mut args = told.to_args();

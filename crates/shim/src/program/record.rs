@@ -1,6 +1,6 @@
 //! The record of a run, and the other file that is locked for as long as something of it is left.
 
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char};
 
 use crate::sys::{self, Usage};
 use crate::text::Text;
@@ -32,12 +32,13 @@ impl Files {
     pub(crate) fn open(
         record: Option<*const c_char>,
         place: Option<*const c_char>,
+        cgroup: Option<*const c_char>,
     ) -> Result<Self, ()> {
         let record = match record {
             Some(path) => {
                 let record =
                     open_and_lock(path, sys::OPEN_TO_WRITE | sys::OPEN_CREATE, sys::LOCK_ALONE)?;
-                begin_record(record)?;
+                begin_record(record, cgroup)?;
                 Some(record)
             }
             None => None,
@@ -58,12 +59,16 @@ fn open_and_lock(path: *const c_char, flags: usize, lock: usize) -> Result<isize
 
 /// Room for all entries is taken at once, so that a disk that fills up meanwhile does not keep the
 /// last from being written.
-fn begin_record(record: isize) -> Result<(), ()> {
+fn begin_record(record: isize, cgroup: Option<*const c_char>) -> Result<(), ()> {
     let mut entries = [b' '; ENTRIES * ENTRY_BYTES];
-    let begun = Text::<ENTRY_BYTES>::new()
-        .text("{\"shim\":")
-        .number(sys::getpid().unsigned_abs() as u64)
-        .text("}");
+    let mut begun =
+        Text::<ENTRY_BYTES>::new().text("{\"shim\":").number(sys::getpid().unsigned_abs() as u64);
+    if let Some(cgroup) = cgroup {
+        // SAFETY: it is an argument, which ends with a zero byte.
+        let cgroup = unsafe { CStr::from_ptr(cgroup) }.to_bytes();
+        begun = begun.text(",\"cgroup\":").quoted(cgroup);
+    }
+    let begun = begun.text("}");
     entries[..begun.bytes().len()].copy_from_slice(begun.bytes());
     let written = sys::write_at(record, &entries, 0);
     if written == entries.len().cast_signed() { Ok(()) } else { Err(()) }

@@ -9,6 +9,7 @@ use crate::watch::EXIT_NOT_STARTED;
 
 const CLONE_VM: usize = 0x100;
 const CLONE_VFORK: usize = 0x4000;
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 const STACK_BYTES: usize = 16 << 10;
 
@@ -20,6 +21,22 @@ struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
 unsafe impl Sync for Stack {}
 
 static STACK: Stack = Stack(UnsafeCell::new([0; STACK_BYTES]));
+
+/// How the system wants to be told of a process to start.
+#[repr(C)]
+struct Description {
+    flags: u64,
+    pidfd: u64,
+    child_thread: u64,
+    parent_thread: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_bytes: u64,
+    local_storage: u64,
+    chosen_ids: u64,
+    chosen_ids_count: u64,
+    cgroup: u64,
+}
 
 /// What the process that becomes the program needs to know.
 struct Start {
@@ -39,6 +56,7 @@ pub(crate) unsafe fn start(
     args: *const *const c_char,
     variables: *const *const c_char,
     mask: u64,
+    cgroup: Option<*const c_char>,
 ) -> Option<isize> {
     // SAFETY: the program is the first of its arguments.
     let path = unsafe { *args };
@@ -47,22 +65,50 @@ pub(crate) unsafe fn start(
         return None;
     }
     let mut start = Start { path, args, variables, mask, is_lost: false };
-    // SAFETY: the stack ends there, and is used by no one else.
-    let pid = unsafe {
-        let stack = STACK.0.get().cast::<u8>().add(STACK_BYTES).cast::<c_void>();
-        let data = ptr::from_mut(&mut start).cast::<c_void>();
-        let flags = CLONE_VM | CLONE_VFORK | sys::CHLD as usize;
-        sys::start(flags, stack, become_program, data)
-    };
-    if pid < 0 {
-        return None;
-    }
+    let data = ptr::from_mut(&mut start).cast::<c_void>();
+    let pid = cgroup.and_then(|cgroup| start_in(cgroup, data)).or_else(|| start_anywhere(data))?;
     // SAFETY: it was written by the other process, if at all, before this one went on.
     if unsafe { ptr::from_ref(&start.is_lost).read_volatile() } {
         sys::reap(pid);
         return None;
     }
     Some(pid)
+}
+
+/// Starts it in a control group of its own, which it and its descendants cannot leave unseen. Where
+/// the system does not know how, or does not let us, it is started without.
+fn start_in(cgroup: *const c_char, data: *mut c_void) -> Option<isize> {
+    // SAFETY: it is an argument, which ends with a zero byte.
+    let group = unsafe {
+        sys::make_folder(cgroup);
+        sys::open(cgroup, sys::OPEN_TO_START)
+    };
+    let description = Description {
+        flags: (CLONE_VM | CLONE_VFORK) as u64 | CLONE_INTO_CGROUP,
+        pidfd: 0,
+        child_thread: 0,
+        parent_thread: 0,
+        exit_signal: sys::CHLD as u64,
+        stack: STACK.0.get() as u64,
+        stack_bytes: STACK_BYTES as u64,
+        local_storage: 0,
+        chosen_ids: 0,
+        chosen_ids_count: 0,
+        cgroup: u64::try_from(group).ok()?,
+    };
+    let (first, second) = (ptr::from_ref(&description) as usize, size_of::<Description>());
+    // SAFETY: the stack is used by no one else.
+    let pid = unsafe { sys::start(sys::CLONE3, first, second, become_program, data) };
+    sys::close(group);
+    (pid >= 0).then_some(pid)
+}
+
+fn start_anywhere(data: *mut c_void) -> Option<isize> {
+    let flags = CLONE_VM | CLONE_VFORK | sys::CHLD as usize;
+    let stack = STACK.0.get() as usize + STACK_BYTES;
+    // SAFETY: the stack ends there, and is used by no one else.
+    let pid = unsafe { sys::start(sys::CLONE, flags, stack, become_program, data) };
+    (pid >= 0).then_some(pid)
 }
 
 extern "C" fn become_program(data: *mut c_void) -> ! {

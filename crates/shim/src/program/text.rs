@@ -35,6 +35,19 @@ impl<const MAX: usize> Text<MAX> {
         self
     }
 
+    /// Bytes as a text in JSON. They are those of a path that we made, and have no line ends in them.
+    pub(crate) fn quoted(mut self, bytes: &[u8]) -> Self {
+        self.push(b'"');
+        for byte in bytes {
+            if matches!(byte, b'"' | b'\\') {
+                self.push(b'\\');
+            }
+            self.push(*byte);
+        }
+        self.push(b'"');
+        self
+    }
+
     fn push(&mut self, byte: u8) {
         // One place stays free for the zero that ends it.
         if self.length + 1 < MAX {
@@ -75,6 +88,12 @@ mod tests {
         for text in ["", " 1", "1 2", "-1", "x", "99999999999"] {
             assert_eq!(number(text.as_bytes()), None, "{text}");
         }
+    }
+
+    #[test]
+    fn paths_are_quoted() {
+        let text = Text::<64>::new().quoted(br#"/a\x2db/"c""#);
+        assert_eq!(text.bytes(), br#""/a\\x2db/\"c\"""#);
     }
 
     #[test]

@@ -41,6 +41,7 @@ struct Called {
     whole: isize,
     record: Option<*const c_char>,
     place: Option<*const c_char>,
+    cgroup: Option<*const c_char>,
     has_limits: bool,
 }
 
@@ -57,7 +58,7 @@ pub(crate) fn watch(
     // The system sends it when the thread that started this process ends, which need not be the end
     // of the parent. So it is only a reason to look.
     sys::tell_when_parent_ends(sys::USR1);
-    let Ok(files) = Files::open(called.record, called.place) else {
+    let Ok(files) = Files::open(called.record, called.place, called.cgroup) else {
         return called.become_whole(None);
     };
     // After the record is begun: who finds it free may be sure that nothing will be started.
@@ -66,7 +67,10 @@ pub(crate) fn watch(
     }
     let begun = sys::now();
     // SAFETY: the program's arguments end where all arguments end.
-    let pid = unsafe { start(called.args.add(called.program).cast_const(), variables, mask) };
+    let pid = unsafe {
+        let args = called.args.add(called.program).cast_const();
+        start(args, variables, mask, called.cgroup)
+    };
     let Some(pid) = pid else { return called.become_whole(None) };
     // The program's pipes are its own.
     sys::close(0);
@@ -78,7 +82,7 @@ pub(crate) fn watch(
     loop {
         if sys::has_ended(pid) {
             return if family::is_only_child(pid) {
-                started.conclude()
+                started.conclude(called.cgroup)
             } else {
                 called.become_whole(Some(&started))
             };
@@ -121,13 +125,14 @@ impl Called {
             Some(unsafe { CStr::from_ptr(address) }.to_bytes())
         };
         let parent = number(arg(PARENT)?)?;
-        let (mut record, mut place, mut has_limits) = (None, None, false);
+        let (mut record, mut place, mut cgroup, mut has_limits) = (None, None, None, false);
         let mut index = FIRST_OPTION;
         while arg(index)? != b"--" {
             arg(index + 1)?;
             match arg(index)? {
                 b"--record" => record = Some(address(index + 1)),
                 b"--place" => place = Some(address(index + 1)),
+                b"--cgroup" => cgroup = Some(address(index + 1)),
                 b"--memory-bytes" | b"--cpu-seconds" | b"--processes" => has_limits = true,
                 _ => {}
             }
@@ -137,7 +142,7 @@ impl Called {
         arg(program)?;
         // SAFETY: it ends with a zero byte.
         let whole = unsafe { sys::open(address(WHOLE), sys::OPEN_TO_START) };
-        Some(Self { args, variables, parent, program, whole, record, place, has_limits })
+        Some(Self { args, variables, parent, program, whole, record, place, cgroup, has_limits })
     }
 
     /// Becomes the whole shim, which goes on from what was done.
@@ -177,9 +182,13 @@ struct Started {
 
 impl Started {
     /// The program has ended, and nothing else is left.
-    fn conclude(&self) -> i32 {
+    fn conclude(&self, cgroup: Option<*const c_char>) -> i32 {
         let (status, usage) = sys::reap(self.pid);
         family::kill_the_rest();
+        if let Some(cgroup) = cgroup {
+            // SAFETY: it is an argument, which ends with a zero byte.
+            unsafe { sys::remove_folder(cgroup) };
+        }
         let exit = match status & 0x7f {
             0 => Exit::Code((status >> 8) & 0xff),
             signal => Exit::Signal(signal),

@@ -71,3 +71,48 @@ async fn nothing_outlives_an_owner_who_is_killed_and_no_outcome_is_made_up() {
     assert!(family.iter().all(|pid| !is_alive(*pid)));
     eventually("the record is free", || record.exists().then_some(())).await;
 }
+
+/// Whether programs can be given control groups here.
+fn has_groups() -> bool {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "));
+    let (Some(within), Some(mount)) =
+        (own.lines().find_map(|line| line.strip_prefix("0::/")), mount)
+    else {
+        return false;
+    };
+    let base = std::path::Path::new(mount.split(' ').nth(4).unwrap()).join(within);
+    let attempt = base.join(format!("test-{}", std::process::id()));
+    let can_kill = std::fs::create_dir(&attempt).is_ok() && attempt.join("cgroup.kill").exists();
+    let _ = std::fs::remove_dir(attempt);
+    can_kill
+}
+
+#[tokio::test]
+async fn what_a_killed_shim_leaves_is_ended_too() {
+    let stage = Stage::new();
+    // After a while the whole shim has taken over from the small one.
+    for wait in ["", "sleep 0.3;"] {
+        let _ = std::fs::remove_file(stage.path("pids"));
+        let script = "setsid sh -c 'sleep 1000 & echo $! > pids; wait' & WAIT echo ready; wait";
+        let agent = sh(&script.replace("WAIT", wait), &json!({}));
+        let (_keep, stop) = watch::channel(false);
+        let onlooker = Onlooker::default();
+        let id = ExecutionId::from_random_bytes(random());
+        let run = stage.stoppable(&agent, "", &onlooker, &stop, id);
+        let kill = async {
+            let pids = stage.numbers("pids").await;
+            eventually("it is ready", || onlooker.seen().contains("ready").then_some(())).await;
+            let shim = onlooker.started.lock().unwrap().unwrap();
+            let shim = rustix::process::Pid::from_raw(shim.cast_signed()).unwrap();
+            rustix::process::kill_process(shim, rustix::process::Signal::KILL).unwrap();
+            pids
+        };
+        let (outcome, pids) = tokio::join!(run, kill);
+        assert_eq!(failure(&outcome).category, ErrorCategory::SystemError, "{outcome:?}");
+        if has_groups() {
+            eventually("they are gone", || (!is_alive(pids[0])).then_some(())).await;
+        }
+    }
+}
