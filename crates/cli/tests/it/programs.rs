@@ -91,6 +91,10 @@ fn a_line_that_is_full_takes_no_more() {
     let said = sandbox.polity(&["run", "count", "x"]);
     assert_eq!(said.code, 6, "{said:?}");
     assert!(said.err.contains("queue_limit is 2"), "{said:?}");
+    let (executions, _) = sandbox.json(&["execution", "list", "--agent", "count"]);
+    let result = &executions[0]["result"];
+    assert_eq!(result["status"], "failure", "{executions:#}");
+    assert!(result["error"].as_str().unwrap().contains("queue_limit is 2"), "{executions:#}");
     for child in waiting.iter_mut().chain([&mut running]) {
         child.kill().unwrap();
         child.wait().unwrap();

@@ -8,6 +8,7 @@ use super::{AgentExecution, Run, StateTransition};
 use crate::failure::ErrorCategory;
 use crate::ids::{ExecutionId, TaskId};
 use crate::machine::execution::ExecutionState;
+use crate::machine::task::TaskStatus;
 use crate::name::Name;
 use crate::run::{Exit, KeptOutput, ResourceUsage};
 use crate::task::Task;
@@ -141,15 +142,16 @@ impl AgentExecution {
     }
 
     fn result(&self, task: &Task) -> Option<ExecutionResult> {
-        let status = self.status()?;
+        let status = self.status().or_else(|| self.status_in_line(task))?;
         let (last, earlier) = match self.runs.split_last() {
             Some((last, earlier)) => (Some(last), earlier),
             None => (None, [].as_slice()),
         };
         let failed = match status {
-            ExecutionStatus::Failure => {
-                self.failure.as_ref().map(|failure| failure.message.clone())
-            }
+            ExecutionStatus::Failure => match &self.failure {
+                Some(failure) => Some(failure.message.clone()),
+                None => task.error.clone(),
+            },
             ExecutionStatus::Timeout => task.error.clone(),
             ExecutionStatus::Success | ExecutionStatus::Cancelled => None,
         };
@@ -162,7 +164,7 @@ impl AgentExecution {
             agent_id: self.agent.clone(),
             task_id: self.task_id,
             start_time: self.start_time,
-            end_time: self.end_time,
+            end_time: self.end_time.or(task.completed_at),
             status,
             input: task.description.clone(),
             output: task.result.clone().filter(|_| status == ExecutionStatus::Success),
@@ -196,6 +198,24 @@ impl AgentExecution {
             resource_usage: Some(run.report.resource_usage),
             output_files: Some(run.report.output.clone()),
             state_transitions: Vec::new(),
+        }
+    }
+
+    /// How it came out where its task ended while it was still in line.
+    fn status_in_line(&self, task: &Task) -> Option<ExecutionStatus> {
+        match task.status {
+            TaskStatus::Cancelled if self.state_transitions.is_empty() => {
+                Some(ExecutionStatus::Cancelled)
+            }
+            TaskStatus::Failed if self.state_transitions.is_empty() => {
+                Some(ExecutionStatus::Failure)
+            }
+            TaskStatus::Pending
+            | TaskStatus::Running
+            | TaskStatus::AwaitingHuman
+            | TaskStatus::Completed
+            | TaskStatus::Failed
+            | TaskStatus::Cancelled => None,
         }
     }
 
