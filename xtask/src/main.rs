@@ -24,12 +24,16 @@ struct Args {
 enum Chore {
     /// Check formatting, lints, house rules, tests, documentation and generated files
     Test {
-        /// Also run what takes long: more random histories and more kills
+        /// Also run what takes long: more random histories, more kills, more agents of others
         #[arg(long)]
         long: bool,
     },
     /// Install the programs of others that the tests talk to
-    Peers,
+    Peers {
+        /// Also those that only the long run of the tests talks to
+        #[arg(long)]
+        long: bool,
+    },
     /// Measure what the project promises and print one table
     Bench {
         /// Measure for a shorter time, to see that everything runs
@@ -47,7 +51,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Args::parse().chore {
         Chore::Test { long } => test::test(long),
-        Chore::Peers => peers::install(),
+        Chore::Peers { long } => peers::install(long),
         Chore::Bench { quick } => bench::bench(quick),
         Chore::Generate { check } => generate::generate(check),
     };

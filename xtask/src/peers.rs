@@ -12,11 +12,25 @@ use crate::run::{root, step};
 /// The manifests are written here once they are installed.
 const STAMP: &str = "installed";
 
-pub(crate) fn install() -> Result<()> {
+/// What every run of the tests talks to, from npm and from `PyPI`.
+const NPM: &[&str] = &["npm", "npm-agents"];
+const PYTHON: &[&str] = &["python"];
+
+/// What only the long run talks to. It is large.
+const NPM_LONG: &[&str] = &["npm-agents-long"];
+const PYTHON_LONG: &[&str] = &["python-llm", "python-aider"];
+
+pub(crate) fn install(long: bool) -> Result<()> {
     let manifests = root().join("tests/peers");
     let peers = target().join("peers");
-    npm(&manifests.join("npm"), &peers.join("npm"))?;
-    python(&manifests.join("python"), &peers.join("python"))
+    let (npm_long, python_long) = if long { (NPM_LONG, PYTHON_LONG) } else { (&[][..], &[][..]) };
+    for name in NPM.iter().chain(npm_long) {
+        npm(&manifests.join(name), &peers.join(name))?;
+    }
+    for name in PYTHON.iter().chain(python_long) {
+        python(&manifests.join(name), &peers.join(name))?;
+    }
+    Ok(())
 }
 
 /// Installs what only the bench needs, and gives the Python that has it.
@@ -30,6 +44,10 @@ fn target() -> PathBuf {
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
+fn name_of(folder: &Path) -> String {
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 fn npm(manifests: &Path, folder: &Path) -> Result<()> {
     let files = [manifests.join("package.json"), manifests.join("package-lock.json")];
     unless_installed(&files, folder, || {
@@ -39,7 +57,9 @@ fn npm(manifests: &Path, folder: &Path) -> Result<()> {
         }
         let mut command = Command::new("npm");
         command.current_dir(folder).args(["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
-        step("peers from npm", command)
+        // Whatever is needed is in the packages, so nothing of theirs runs or fetches more.
+        command.arg("--ignore-scripts");
+        step(&format!("peers from npm: {}", name_of(manifests)), command)
     })
 }
 
@@ -52,7 +72,7 @@ fn python(manifests: &Path, folder: &Path) -> Result<()> {
         let mut pip = Command::new(folder.join("bin/python"));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
         pip.arg("--requirement").arg(&requirements);
-        step("peers from PyPI", pip)
+        step(&format!("peers from PyPI: {}", name_of(manifests)), pip)
     })
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn test(long: bool) -> Result<()> {
     let bare =
         ["clippy", "--package", "polity", "--no-default-features", "--", "--deny", "warnings"];
     step("lints without telemetry", cargo(&bare))?;
-    peers::install()?;
+    peers::install(long)?;
     let mut tests = cargo(&["test", "--workspace"]);
     if long {
         tests.env("PROPTEST_CASES", LONG_CASES).env("POLITY_TEST_LONG", "1");

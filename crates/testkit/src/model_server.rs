@@ -4,6 +4,7 @@
 
 mod answer;
 mod request;
+mod responses;
 mod turn;
 
 use std::collections::VecDeque;

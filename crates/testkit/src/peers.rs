@@ -12,6 +12,33 @@ pub fn python_program(name: &str) -> PathBuf {
     installed(&format!("python/bin/{name}"))
 }
 
+/// A command-line agent from npm, by the name of its command.
+pub fn npm_agent(name: &str) -> PathBuf {
+    installed(&format!("npm-agents/node_modules/.bin/{name}"))
+}
+
+/// A command-line agent from npm that only the long run of the tests has.
+pub fn npm_agent_of_the_long_run(name: &str) -> PathBuf {
+    installed(&format!("npm-agents-long/node_modules/.bin/{name}"))
+}
+
+/// A command-line agent that comes as a program for one platform, in a package whose name says for
+/// which; the command of its main package would be linked to it by a script.
+pub fn native_agent(packages: &str, prefix: &str, program: &str) -> PathBuf {
+    let folder = installed(&format!("npm-agents-long/node_modules/{packages}"));
+    let packages = folder.read_dir().expect("a folder").filter_map(Result::ok);
+    packages
+        .filter(|package| package.file_name().to_string_lossy().starts_with(prefix))
+        .map(|package| package.path().join(program))
+        .find(|program| program.exists())
+        .unwrap_or_else(|| panic!("{prefix}* is not in {}", folder.display()))
+}
+
+/// A command-line agent from `PyPI` that only the long run of the tests has.
+pub fn python_agent(name: &str) -> PathBuf {
+    installed(&format!("python-{name}/bin/{name}"))
+}
+
 /// Rotel, a collector for OpenTelemetry.
 pub fn collector() -> PathBuf {
     // Where packages are depends on the version of Python.
@@ -26,7 +53,8 @@ fn installed(path: &str) -> PathBuf {
     let path = target().join("peers").join(path);
     assert!(
         path.exists(),
-        "{} is missing: run `cargo xtask test` (or `cargo xtask peers`) first",
+        "{} is missing: run `cargo xtask test` (or `cargo xtask peers`) first, with `--long` for the \
+         long run",
         path.display()
     );
     path

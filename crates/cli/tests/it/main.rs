@@ -18,6 +18,7 @@ mod outputs;
 mod people;
 mod processes;
 mod programs;
+mod real_agents;
 mod retention;
 mod reviews;
 mod run;

@@ -45,7 +45,7 @@ fn every_provider_answers_after_a_retry() {
 fn a_key_is_shown_nowhere() {
     for wire in Wire::ALL {
         let provider = match wire {
-            Wire::OpenAi => "openai",
+            Wire::OpenAi | Wire::OpenAiResponses => "openai",
             Wire::Anthropic => "anthropic",
             Wire::Gemini => "gemini",
         };

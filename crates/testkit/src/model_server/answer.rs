@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::request::{RecordedRequest, Wire};
+use super::responses;
 use super::turn::{Call, Fault, Turn};
 
 /// Two halves of a text, so that everything comes in more than one piece.
-fn halves(text: &str) -> [&str; 2] {
+pub(super) fn halves(text: &str) -> [&str; 2] {
     let middle = (text.len() / 2..=text.len()).find(|at| text.is_char_boundary(*at));
     let (first, second) = text.split_at(middle.unwrap_or(text.len()));
     [first, second]
@@ -16,6 +17,7 @@ fn halves(text: &str) -> [&str; 2] {
 pub(super) fn events(wire: Wire, turn: &Turn) -> Vec<String> {
     match wire {
         Wire::OpenAi => openai(turn),
+        Wire::OpenAiResponses => responses::events(turn),
         Wire::Anthropic => anthropic(turn),
         Wire::Gemini => gemini(turn),
     }
@@ -26,11 +28,11 @@ pub(super) fn closing_events(wire: Wire) -> usize {
     match wire {
         Wire::OpenAi => 3,
         Wire::Anthropic => 2,
-        Wire::Gemini => 1,
+        Wire::OpenAiResponses | Wire::Gemini => 1,
     }
 }
 
-fn data(value: &Value) -> String {
+pub(super) fn data(value: &Value) -> String {
     format!("data: {value}\n\n")
 }
 
@@ -172,20 +174,22 @@ fn gemini(turn: &Turn) -> Vec<String> {
 /// An error in the provider's form.
 pub(super) fn error(wire: Wire, status: u16, message: &str) -> Value {
     let kind = match (wire, status) {
-        (Wire::OpenAi, 500..=599) => "server_error",
-        (Wire::OpenAi, 429) => "rate_limit_exceeded",
-        (Wire::OpenAi, _) => "invalid_request_error",
+        (Wire::OpenAi | Wire::OpenAiResponses, 500..=599) => "server_error",
+        (Wire::OpenAi | Wire::OpenAiResponses, 429) => "rate_limit_exceeded",
+        (Wire::OpenAi | Wire::OpenAiResponses, _) => "invalid_request_error",
         (Wire::Anthropic, 529) => "overloaded_error",
         (Wire::Anthropic, 500..=599) => "api_error",
         (Wire::Anthropic, 429) => "rate_limit_error",
         (Wire::Anthropic, 401) => "authentication_error",
         (Wire::Anthropic, _) => "invalid_request_error",
         (Wire::Gemini, 500..=599) => "UNAVAILABLE",
+        (Wire::Gemini, 401) => "UNAUTHENTICATED",
+        (Wire::Gemini, 403) => "PERMISSION_DENIED",
         (Wire::Gemini, 429) => "RESOURCE_EXHAUSTED",
         (Wire::Gemini, _) => "INVALID_ARGUMENT",
     };
     match wire {
-        Wire::OpenAi => {
+        Wire::OpenAi | Wire::OpenAiResponses => {
             json!({"error": {"message": message, "type": kind, "param": null, "code": null}})
         }
         Wire::Anthropic => {
@@ -202,7 +206,9 @@ pub(super) fn failure(fault: &Fault, request: &RecordedRequest) -> Option<(u16, 
         Fault::Status { status, message, .. } => (*status, message.clone()),
         Fault::ContextFull => {
             let message = match wire {
-                Wire::OpenAi => "This model's maximum context length is 8 tokens.",
+                Wire::OpenAi | Wire::OpenAiResponses => {
+                    "This model's maximum context length is 8 tokens."
+                }
                 Wire::Anthropic => "prompt is too long: 9 tokens > 8 maximum",
                 Wire::Gemini => {
                     "The input token count (9) exceeds the maximum number of tokens allowed (8)."

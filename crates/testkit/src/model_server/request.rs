@@ -9,6 +9,8 @@ use serde_json::Value;
 pub enum Wire {
     /// `OpenAI`'s chat completions.
     OpenAi,
+    /// `OpenAI`'s responses.
+    OpenAiResponses,
     /// Anthropic's messages.
     Anthropic,
     /// Gemini's `streamGenerateContent`.
@@ -16,7 +18,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// All of them.
+    /// Those that Polity speaks itself.
     pub const ALL: [Self; 3] = [Self::OpenAi, Self::Anthropic, Self::Gemini];
 
     /// The format of an address. Like the real servers, this one knows its own addresses only.
@@ -24,6 +26,7 @@ impl Wire {
         let gemini = path.strip_prefix("/v1beta/models/");
         match path {
             "/v1/chat/completions" => Some(Self::OpenAi),
+            "/v1/responses" => Some(Self::OpenAiResponses),
             "/v1/messages" => Some(Self::Anthropic),
             _ => gemini?.strip_suffix(":streamGenerateContent").map(|_| Self::Gemini),
         }
@@ -52,7 +55,9 @@ impl RecordedRequest {
     pub fn key(&self) -> Option<&str> {
         let header = |name: &str| self.headers.get(name).map(String::as_str);
         match self.wire {
-            Wire::OpenAi => header("authorization")?.strip_prefix("Bearer "),
+            Wire::OpenAi | Wire::OpenAiResponses => {
+                header("authorization")?.strip_prefix("Bearer ")
+            }
             Wire::Anthropic => header("x-api-key"),
             Wire::Gemini => header("x-goog-api-key"),
         }
@@ -62,7 +67,7 @@ impl RecordedRequest {
     pub fn tool_names(&self) -> Vec<&str> {
         let (tools, name) = match self.wire {
             Wire::OpenAi => ("/tools", "/function/name"),
-            Wire::Anthropic => ("/tools", "/name"),
+            Wire::OpenAiResponses | Wire::Anthropic => ("/tools", "/name"),
             Wire::Gemini => ("/tools/0/functionDeclarations", "/name"),
         };
         list(&self.body, tools).iter().filter_map(|tool| tool.pointer(name)?.as_str()).collect()
@@ -88,7 +93,7 @@ impl RecordedRequest {
             return Some(format!("tool calls {asked:?} must be answered, found {answered:?}"));
         }
         match self.wire {
-            Wire::OpenAi => None,
+            Wire::OpenAi | Wire::OpenAiResponses => None,
             Wire::Anthropic => self.anthropic_problem(),
             Wire::Gemini => self.gemini_problem(),
         }
@@ -133,6 +138,7 @@ impl RecordedRequest {
         let mut exchanges = vec![Exchange::default()];
         let (messages, model) = match self.wire {
             Wire::OpenAi | Wire::Anthropic => (list(&self.body, "/messages"), "assistant"),
+            Wire::OpenAiResponses => (list(&self.body, "/input"), "assistant"),
             Wire::Gemini => (list(&self.body, "/contents"), "model"),
         };
         let mut answers_may_come = false;
@@ -151,6 +157,11 @@ impl RecordedRequest {
                         .extend(list(message, "/tool_calls").iter().map(|call| text(&call["id"])));
                     last.answered.extend(message.get("tool_call_id").map(text));
                 }
+                Wire::OpenAiResponses => match message["type"].as_str() {
+                    Some("function_call") => last.asked.push(text(&message["call_id"])),
+                    Some("function_call_output") => last.answered.push(text(&message["call_id"])),
+                    _ => {}
+                },
                 Wire::Anthropic => {
                     for block in list(message, "/content") {
                         match block["type"].as_str() {
@@ -240,6 +251,22 @@ mod tests {
         }
         let tools = json!([{"function": {"name": "files/read"}}]);
         assert!(problem(Wire::OpenAi, json!({"messages": [user], "tools": tools})).is_some());
+    }
+
+    #[test]
+    fn responses_refuse_calls_without_outputs_and_outputs_without_calls() {
+        let item = |kind: &str, id: &str| json!({"type": kind, "call_id": id});
+        let (call, output) = (item("function_call", "1"), item("function_call_output", "1"));
+        let said = json!({"type": "message", "role": "assistant", "content": []});
+        for (input, is_valid) in [
+            (json!([said, call, output, said]), true),
+            (json!([call]), false),
+            (json!([output]), false),
+            (json!([call, said, output]), false),
+        ] {
+            let found = problem(Wire::OpenAiResponses, json!({"input": input}));
+            assert_eq!(found.is_none(), is_valid, "{input}: {found:?}");
+        }
     }
 
     #[test]

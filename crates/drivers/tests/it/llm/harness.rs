@@ -26,7 +26,7 @@ pub(crate) fn environment() -> Environment {
 
 pub(crate) fn provider(wire: Wire) -> &'static str {
     match wire {
-        Wire::OpenAi => "openai",
+        Wire::OpenAi | Wire::OpenAiResponses => "openai",
         Wire::Anthropic => "anthropic",
         Wire::Gemini => "gemini",
     }

@@ -1,0 +1,302 @@
+//! Command-line agents that others wrote, run as a user would run them, each against a model server
+//! on this machine. The short run has a few of them, the long run all.
+
+mod known;
+
+use std::fs;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use polity_testkit::model_server::{Call, ModelServer, RecordedRequest, Turn};
+use serde_json::{Value, json};
+
+use self::known::{Agent, INPUT_TOKENS, KEY_VARIABLE, OUTPUT_TOKENS};
+use crate::sandbox::{Said, Sandbox, said};
+
+const KEY: &str = "key-of-the-model-server-0123456789";
+
+const ANSWER: &str = "Hello from the model.";
+
+/// The variable by which everything that a run started is known.
+const MARK: &str = "POLITY_TEST_MARK";
+
+/// An agent in a home of its own, with a server to talk to.
+struct Setting {
+    agent: &'static Agent,
+    server: ModelServer,
+    sandbox: Sandbox,
+    /// What no other run has.
+    mark: String,
+}
+
+impl Setting {
+    /// Nothing, if the agent is left to the long run.
+    fn new(
+        agent: &'static Agent,
+        answer: impl Fn(&RecordedRequest) -> Turn + Send + Sync + 'static,
+    ) -> Option<Self> {
+        Self::with_mark(agent, |_| answer)
+    }
+
+    /// The same, with answers that know the mark of the run.
+    fn with_mark<A>(agent: &'static Agent, answer: impl FnOnce(String) -> A) -> Option<Self>
+    where
+        A: Fn(&RecordedRequest) -> Turn + Send + Sync + 'static,
+    {
+        static SETTINGS: AtomicUsize = AtomicUsize::new(0);
+        if !agent.is_sampled && !is_long_run() {
+            return None;
+        }
+        let number = SETTINGS.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}{number:03}", std::process::id());
+        let server = ModelServer::answering(answer(mark.clone()));
+        let sandbox = Sandbox::empty();
+        let setting = Self { agent, server, sandbox, mark };
+        setting.write();
+        Some(setting)
+    }
+
+    fn write(&self) {
+        for folder in ["agent/tmp", "work"] {
+            fs::create_dir_all(self.sandbox.file(folder)).unwrap();
+        }
+        for (path, content) in self.agent.files {
+            self.sandbox.write(&format!("agent/{path}"), &self.filled(content));
+        }
+        let own = [("HOME", "@HOME@"), ("TMPDIR", "@HOME@/tmp"), (MARK, &self.mark)];
+        let envs: Value = own
+            .iter()
+            .chain(self.agent.envs)
+            .map(|(name, value)| ((*name).to_owned(), json!(self.filled(value))))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        let definition = json!({"name": self.agent.preset, "kind": "cli",
+            "preset": self.agent.preset, "executable_path": (self.agent.program)(),
+            "model": self.agent.model, "working_directory": "work", "envs": envs,
+            "permission_policy": "allow", "grace_seconds": 1});
+        self.sandbox.write("polity.yaml", "");
+        let path = format!("agents/{}.yaml", self.agent.preset);
+        self.sandbox.write(&path, &definition.to_string());
+    }
+
+    fn filled(&self, text: &str) -> String {
+        let home = self.sandbox.file("agent");
+        text.replace("@URL@", &self.server.url()).replace("@HOME@", home.to_str().unwrap())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = self.sandbox.command(&["-q", "run", self.agent.preset, "say hello"]);
+        command.env(KEY_VARIABLE, KEY);
+        command
+    }
+
+    fn run(&self) -> Said {
+        let said = said(&self.command().output().unwrap());
+        assert_eq!(self.left(), Vec::<String>::new(), "processes are left");
+        said
+    }
+
+    /// The one execution that there is.
+    fn execution(&self) -> Value {
+        let (list, _) = self.sandbox.json(&["execution", "list"]);
+        assert_eq!(list.as_array().unwrap().len(), 1);
+        list[0].clone()
+    }
+
+    /// The command lines of all processes that belong to this run.
+    fn left(&self) -> Vec<String> {
+        let mark = format!("{MARK}={}", self.mark);
+        let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+        processes
+            .filter_map(|process| {
+                let read = |file: &str| fs::read(process.path().join(file)).ok();
+                let text = |file: &str| Some(String::from_utf8_lossy(&read(file)?).into_owned());
+                let (variables, arguments) = (text("environ")?, text("cmdline")?);
+                // What has ended and is not yet reaped has neither.
+                let is_ours = variables.split('\0').any(|variable| variable == mark)
+                    || arguments.split('\0').any(|argument| argument == nap(&self.mark));
+                is_ours.then(|| arguments.replace('\0', " "))
+            })
+            .collect()
+    }
+
+    #[track_caller]
+    fn failed(&self, said: &Said, category: &str) {
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.err.contains("agent_failed"), "{said:?}");
+        assert!(!said.err.contains(KEY) && !said.out.contains(KEY), "{said:?}");
+        let execution = self.execution();
+        assert_eq!(execution["error_category"], category, "{execution:#}");
+        assert_eq!(execution["result"]["status"], "failure", "{execution:#}");
+        assert_eq!(states(&execution), ["starting", "running", "failed", "cleanup", "idle"]);
+    }
+}
+
+fn is_long_run() -> bool {
+    std::env::var_os("POLITY_TEST_LONG").is_some()
+}
+
+/// How long a tool sleeps, as no one else does: agents may keep variables from their tools.
+fn nap(mark: &str) -> String {
+    format!("1000.{mark}")
+}
+
+fn states(execution: &Value) -> Vec<&str> {
+    let moves = execution["result"]["state_transitions"].as_array().unwrap();
+    moves.iter().map(|moved| moved["to"].as_str().unwrap()).collect()
+}
+
+fn its_answer_is_the_result(agent: &'static Agent) {
+    let turn = || Turn::text(ANSWER).usage(INPUT_TOKENS, OUTPUT_TOKENS);
+    let Some(setting) = Setting::new(agent, move |_| turn()) else { return };
+    let said = setting.run();
+    assert_eq!(said.code, 0, "{said:?}");
+    if agent.is_terse {
+        assert_eq!(said.out.trim_end(), ANSWER);
+    } else {
+        assert!(said.out.contains(ANSWER), "{said:?}");
+    }
+    let requests = setting.server.requests();
+    assert!(requests.iter().all(|request| request.key() == Some(KEY)), "{requests:?}");
+    let asked = |request: &RecordedRequest| request.body.to_string().contains("say hello");
+    assert!(requests.iter().any(asked), "{requests:?}");
+    let execution = setting.execution();
+    assert_eq!(states(&execution), ["starting", "running", "completed", "cleanup", "idle"]);
+    assert_eq!(execution["exit_code"], 0);
+    assert!(execution["resource_usage"]["peak_memory_mb"].as_u64() > Some(0), "{execution:#}");
+    let task = &setting.sandbox.tasks()[0];
+    let (input, output) = agent.tokens.unwrap_or_default();
+    assert_eq!(task["usage"]["input_tokens"], input, "{task:#}");
+    assert_eq!(task["usage"]["output_tokens"], output, "{task:#}");
+    assert_eq!(journal(&setting).contains("\"session_id\":\""), agent.has_session);
+}
+
+/// The events of the task.
+fn journal(setting: &Setting) -> String {
+    let folder = setting.sandbox.file("out");
+    let id = setting.execution()["task_id"].as_str().unwrap().to_owned();
+    let said = setting.sandbox.polity(&["task", "export", &id, "--out", folder.to_str().unwrap()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    fs::read_to_string(folder.join("tasks").join(id).join("journal.jsonl")).unwrap()
+}
+
+/// Some exit with 0 then.
+fn a_refused_key_is_a_lasting_failure(agent: &'static Agent) {
+    let refuse = |_: &RecordedRequest| Turn::status(401, "invalid x-api-key");
+    let Some(setting) = Setting::new(agent, refuse) else { return };
+    setting.failed(&setting.run(), "permanent");
+}
+
+/// All of them try again by themselves; what is left in the end is ours to judge.
+fn a_rate_limit_that_stays_is_a_passing_failure(agent: &'static Agent) {
+    if agent.is_patient && !is_long_run() {
+        return;
+    }
+    let Some(setting) = Setting::new(agent, |_| Turn::retry_after(429, "1")) else { return };
+    setting.failed(&setting.run(), "transient");
+}
+
+/// Some lose what is beyond 64 KiB if no one reads it at once.
+fn a_rate_limit_is_got_over_and_a_long_answer_comes_whole(agent: &'static Agent) {
+    let long: String = (0..8000).map(|n| format!("{n} squared is {}\n", n * n)).collect();
+    let (requests, answer) = (AtomicUsize::new(0), long.clone());
+    let Some(setting) =
+        Setting::new(agent, move |_| match requests.fetch_add(1, Ordering::SeqCst) {
+            0 => Turn::retry_after(429, "1"),
+            _ => Turn::text(&answer),
+        })
+    else {
+        return;
+    };
+    let said = setting.run();
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(long.len() > 2 * 65536);
+    let whole = if agent.is_terse {
+        said.out.trim() == long.trim()
+    } else {
+        said.out.contains(long.trim())
+    };
+    assert!(whole, "{} bytes of {}", said.out.len(), long.len());
+}
+
+/// Agents start their tools in sessions of their own, and tools leave processes behind.
+fn nothing_of_it_is_left_when_it_is_cancelled(agent: &'static Agent) {
+    let Some(setting) = Setting::with_mark(agent, |mark| {
+        move |request: &RecordedRequest| {
+            let nap = nap(&mark);
+            let minutes = Duration::from_secs(600);
+            match agent.shell {
+                Some((tool, argument)) if request.tool_names().contains(&tool) => {
+                    let arguments = json!({argument: format!("setsid sleep {nap} & sleep {nap}"),
+                    "description": "Sleep"});
+                    Turn::calls([Call::new(tool, &arguments.to_string())])
+                }
+                Some(_) | None => Turn::text("late").slow(minutes, minutes),
+            }
+        }
+    }) else {
+        return;
+    };
+    let running = setting.command().spawn().unwrap();
+    let sleeping = format!("sleep {} ", nap(&setting.mark));
+    setting.sandbox.wait_until("it is at work", || match agent.shell {
+        Some(_) => {
+            let asleep = setting.left().iter().filter(|command| **command == sleeping).count();
+            (asleep == 2).then_some(())
+        }
+        None => (!setting.server.requests().is_empty()).then_some(()),
+    });
+    let task = setting.sandbox.wait_for_status("running");
+    let cancelled = setting.sandbox.polity(&["task", "cancel", &task]);
+    assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    let said = said(&running.wait_with_output().unwrap());
+    assert_eq!(said.code, 4, "{said:?}");
+    assert_eq!(setting.left(), Vec::<String>::new());
+    let execution = setting.execution();
+    assert_eq!(states(&execution), ["starting", "running", "cancelled", "cleanup", "idle"]);
+}
+
+macro_rules! agents {
+    ($($name:ident: $agent:ident),+) => { $(
+        mod $name {
+            use super::known::$agent;
+
+            #[test]
+            fn its_answer_is_the_result() {
+                super::its_answer_is_the_result(&$agent);
+            }
+
+            #[test]
+            fn a_refused_key_is_a_lasting_failure() {
+                super::a_refused_key_is_a_lasting_failure(&$agent);
+            }
+
+            #[test]
+            fn a_rate_limit_that_stays_is_a_passing_failure() {
+                super::a_rate_limit_that_stays_is_a_passing_failure(&$agent);
+            }
+
+            #[test]
+            fn a_rate_limit_is_got_over_and_a_long_answer_comes_whole() {
+                super::a_rate_limit_is_got_over_and_a_long_answer_comes_whole(&$agent);
+            }
+
+            #[test]
+            fn nothing_of_it_is_left_when_it_is_cancelled() {
+                super::nothing_of_it_is_left_when_it_is_cancelled(&$agent);
+            }
+        }
+    )+ };
+}
+
+agents!(
+    aider: AIDER,
+    claude: CLAUDE,
+    codex: CODEX,
+    copilot: COPILOT,
+    gemini: GEMINI,
+    llm: LLM,
+    opencode: OPENCODE,
+    qwen: QWEN
+);

@@ -1,0 +1,209 @@
+//! The agents, and how each is pointed at a model server on this machine.
+//!
+//! In what is written here `@URL@` stands for the address of the server, and `@HOME@` for a folder
+//! that each run has for itself: nothing is left in the home of whoever runs the tests. What an
+//! agent would tell or fetch elsewhere is switched off.
+
+use std::path::PathBuf;
+
+use polity_testkit::peers;
+
+/// An agent that others wrote.
+pub(super) struct Agent {
+    /// Its preset, which is also its name.
+    pub(super) preset: &'static str,
+    /// Where it is installed.
+    pub(super) program: fn() -> PathBuf,
+    /// Whether it is part of the short run.
+    pub(super) is_sampled: bool,
+    /// Whether it tries again for longer than a minute, whatever it is told.
+    pub(super) is_patient: bool,
+    /// The model that it is told to use.
+    pub(super) model: &'static str,
+    /// The variables that it gets.
+    pub(super) envs: &'static [(&'static str, &'static str)],
+    /// The files that it finds in its home.
+    pub(super) files: &'static [(&'static str, &'static str)],
+    /// The tool by which it runs commands, and the name of the argument that is the command.
+    pub(super) shell: Option<(&'static str, &'static str)>,
+    /// Whether it says nothing but the answer.
+    pub(super) is_terse: bool,
+    /// Whether it has a name for its conversation.
+    pub(super) has_session: bool,
+    /// The tokens that it counts of [`INPUT_TOKENS`] and [`OUTPUT_TOKENS`].
+    pub(super) tokens: Option<(u64, u64)>,
+}
+
+/// What the server says it has read.
+pub(super) const INPUT_TOKENS: u64 = 120;
+
+/// What the server says it has written.
+pub(super) const OUTPUT_TOKENS: u64 = 40;
+
+/// The variable of Polity that holds the key.
+pub(super) const KEY_VARIABLE: &str = "POLITY_TEST_MODEL_KEY";
+
+const KEY: &str = "${POLITY_TEST_MODEL_KEY}";
+
+pub(super) const GEMINI: Agent = Agent {
+    preset: "gemini",
+    program: || peers::npm_agent("gemini"),
+    is_sampled: true,
+    is_patient: false,
+    model: "gemini-2.5-pro",
+    envs: &[("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", "@URL@")],
+    // With an address of one's own it would want to sign in at a gateway.
+    files: &[(
+        ".gemini/settings.json",
+        r#"{"security": {"auth": {"selectedType": "gemini-api-key"}},
+            "privacy": {"usageStatisticsEnabled": false},
+            "general": {"enableAutoUpdate": false, "maxAttempts": 2}}"#,
+    )],
+    shell: Some(("run_shell_command", "command")),
+    is_terse: true,
+    has_session: true,
+    // Half of what is written are thoughts, which it does not count.
+    tokens: Some((INPUT_TOKENS, OUTPUT_TOKENS / 2)),
+};
+
+pub(super) const QWEN: Agent = Agent {
+    preset: "qwen",
+    program: || peers::npm_agent("qwen"),
+    is_sampled: true,
+    is_patient: true,
+    model: "gpt-5",
+    envs: &[("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", "@URL@/v1")],
+    files: &[(
+        ".qwen/settings.json",
+        r#"{"privacy": {"usageStatisticsEnabled": false},
+            "general": {"disableAutoUpdate": true, "enableAutoUpdate": false},
+            "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
+            "model": {"generationConfig": {"maxRetries": 0}}}"#,
+    )],
+    shell: Some(("run_shell_command", "command")),
+    is_terse: true,
+    has_session: true,
+    tokens: Some((INPUT_TOKENS, OUTPUT_TOKENS)),
+};
+
+pub(super) const CLAUDE: Agent = Agent {
+    preset: "claude",
+    program: || peers::native_agent("@anthropic-ai", "claude-code-", "claude"),
+    is_sampled: false,
+    is_patient: false,
+    model: "claude-sonnet-4-5",
+    envs: &[
+        ("ANTHROPIC_API_KEY", KEY),
+        ("ANTHROPIC_BASE_URL", "@URL@"),
+        // Without it root may not let it do everything.
+        ("IS_SANDBOX", "1"),
+    ],
+    files: &[],
+    shell: Some(("Bash", "command")),
+    is_terse: true,
+    has_session: true,
+    // Half of what is read comes from a cache, and is counted elsewhere.
+    tokens: Some((INPUT_TOKENS / 2, OUTPUT_TOKENS)),
+};
+
+pub(super) const CODEX: Agent = Agent {
+    preset: "codex",
+    program: || peers::npm_agent_of_the_long_run("codex"),
+    is_sampled: false,
+    is_patient: false,
+    model: "gpt-5",
+    envs: &[("OPENAI_API_KEY", KEY)],
+    files: &[(
+        ".codex/config.toml",
+        r#"model_provider = "here"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[model_providers.here]
+name = "here"
+base_url = "@URL@/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+"#,
+    )],
+    shell: Some(("exec_command", "cmd")),
+    is_terse: true,
+    has_session: true,
+    tokens: Some((INPUT_TOKENS, OUTPUT_TOKENS)),
+};
+
+pub(super) const COPILOT: Agent = Agent {
+    preset: "copilot",
+    program: || peers::npm_agent_of_the_long_run("copilot"),
+    is_sampled: false,
+    is_patient: false,
+    model: "gpt-5",
+    envs: &[
+        ("COPILOT_MODEL", "gpt-5"),
+        ("COPILOT_OFFLINE", "true"),
+        ("COPILOT_PROVIDER_API_KEY", KEY),
+        ("COPILOT_PROVIDER_BASE_URL", "@URL@/v1"),
+    ],
+    files: &[],
+    shell: Some(("bash", "command")),
+    is_terse: true,
+    has_session: true,
+    tokens: None,
+};
+
+pub(super) const OPENCODE: Agent = Agent {
+    preset: "opencode",
+    program: || peers::native_agent("", "opencode-", "bin/opencode"),
+    is_sampled: false,
+    is_patient: false,
+    model: "here/m",
+    envs: &[
+        ("MODEL_KEY", KEY),
+        ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
+        ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
+    ],
+    files: &[(
+        ".config/opencode/opencode.json",
+        r#"{"share": "disabled", "provider": {"here": {"npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": "@URL@/v1", "apiKey": "{env:MODEL_KEY}"}, "models": {"m": {}}}}}"#,
+    )],
+    shell: Some(("bash", "command")),
+    is_terse: true,
+    has_session: true,
+    tokens: None,
+};
+
+pub(super) const LLM: Agent = Agent {
+    preset: "llm",
+    program: || peers::python_agent("llm"),
+    is_sampled: false,
+    is_patient: false,
+    model: "here",
+    envs: &[("LLM_USER_PATH", "@HOME@/llm"), ("OPENAI_API_KEY", KEY)],
+    files: &[(
+        "llm/extra-openai-models.yaml",
+        "[{model_id: here, model_name: gpt-5, api_base: '@URL@/v1', api_key_name: openai}]",
+    )],
+    shell: None,
+    is_terse: true,
+    has_session: false,
+    tokens: None,
+};
+
+pub(super) const AIDER: Agent = Agent {
+    preset: "aider",
+    program: || peers::python_agent("aider"),
+    is_sampled: false,
+    is_patient: true,
+    model: "openai/gpt-5",
+    envs: &[
+        ("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
+        ("OPENAI_API_BASE", "@URL@/v1"),
+        ("OPENAI_API_KEY", KEY),
+    ],
+    files: &[],
+    shell: None,
+    is_terse: false,
+    has_session: false,
+    tokens: None,
+};
