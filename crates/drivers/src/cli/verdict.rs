@@ -43,9 +43,10 @@ pub(crate) fn judge(
         answer: parsed.answer.as_deref().unwrap_or_default(),
     };
     let told = Told { settled, stderr_tail };
-    if let Some((category, rule)) = decided(settled, &heard)? {
+    if let Some(Decided { category, rule, line }) = decided(settled, &heard)? {
         let what = format!("its output has what {rule} looks for ({exit})");
-        return Err(told.failure(category, &what, heard.error));
+        let error = if heard.error.is_empty() { line } else { heard.error };
+        return Err(told.failure(category, &what, error));
     }
     if parsed.error.is_some() {
         let category = common(&heard).unwrap_or(ErrorCategory::AgentError);
@@ -103,8 +104,8 @@ struct Heard<'a> {
     answer: &'a str,
 }
 
-impl Heard<'_> {
-    fn on(&self, stream: ErrorStream) -> Vec<&str> {
+impl<'a> Heard<'a> {
+    fn on(&self, stream: ErrorStream) -> Vec<&'a str> {
         match stream {
             ErrorStream::Stderr => vec![self.error, self.stderr],
             ErrorStream::Stdout => vec![self.error, self.answer, self.stdout],
@@ -113,12 +114,18 @@ impl Heard<'_> {
     }
 }
 
-/// The category of the first rule that finds something, and what the rule is called. Those of the
-/// definition come before those of its preset.
-fn decided(
-    settled: &Settled,
-    heard: &Heard<'_>,
-) -> Result<Option<(ErrorCategory, String)>, Failure> {
+/// What a rule has found.
+struct Decided<'a> {
+    category: ErrorCategory,
+    /// What the rule is called.
+    rule: String,
+    /// The line in which it begins.
+    line: &'a str,
+}
+
+/// What the first rule that finds something has found. Those of the definition come before those of
+/// its preset.
+fn decided<'a>(settled: &Settled, heard: &Heard<'a>) -> Result<Option<Decided<'a>>, Failure> {
     let own = settled.error_rules.iter().enumerate().map(|(index, rule)| {
         (rule.pattern.as_str(), rule.stream, rule.category, format!("error_rules[{index}]"))
     });
@@ -131,11 +138,18 @@ fn decided(
             category: ErrorCategory::Permanent,
             message: format!("permanent error: {rule} cannot be used: {error}; make it simpler"),
         })?;
-        if heard.on(stream).into_iter().any(|text| regex.is_match(text)) {
-            return Ok(Some((category, rule)));
+        let mut texts = heard.on(stream).into_iter();
+        if let Some(line) = texts.find_map(|text| line_at(text, regex.find(text)?.start())) {
+            return Ok(Some(Decided { category, rule, line }));
         }
     }
     Ok(None)
+}
+
+/// The line of a text that this position is in.
+fn line_at(text: &str, position: usize) -> Option<&str> {
+    let begin = text.get(..position)?.rfind('\n').map_or(0, |newline| newline + 1);
+    Some(text.get(begin..)?.lines().next().unwrap_or_default())
 }
 
 /// The category that is commonly meant by such messages. It says of what kind a failure is, never

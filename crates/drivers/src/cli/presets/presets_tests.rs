@@ -105,6 +105,18 @@ const SEEN: &[Seen] = &[
         stderr: "  status: 401\n}\n",
         expected: REFUSED,
     },
+    // It ends a model that repeats itself, without a word of it and as a success.
+    Seen {
+        preset: "gemini",
+        exit: 0,
+        stdout: r#"{"type":"init","timestamp":"2026-11-16T15:00:13.053Z","session_id":"s1","model":"m"}
+{"type":"message","timestamp":"2026-11-16T15:00:13.060Z","role":"user","content":"say hello"}
+{"type":"error","timestamp":"2026-11-16T15:00:13.322Z","severity":"warning","message":"Loop detected, stopping execution"}
+{"type":"result","timestamp":"2026-11-16T15:00:13.324Z","status":"success","stats":{"total_tokens":0,"input_tokens":0,"output_tokens":0}}
+"#,
+        stderr: "",
+        expected: Err(ErrorCategory::AgentError),
+    },
     Seen { preset: "gemini", exit: 173, stdout: "", stderr: "", expected: PASSING },
     Seen {
         preset: "gemini",

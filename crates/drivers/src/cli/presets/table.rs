@@ -6,7 +6,7 @@
 //! can be: trying again is Polity's.
 
 use polity_model::definition::{CliPreset, ErrorStream, InputPattern, Placeholder};
-use polity_model::failure::ErrorCategory::{Permanent, Transient};
+use polity_model::failure::ErrorCategory::{AgentError, Permanent, Transient};
 
 use super::known::{Arg, At, EVENTS, Known, KnownParser, KnownRule, TEXT};
 
@@ -159,7 +159,12 @@ static GEMINI: Known = Known {
         (244, Transient),
         (247, Transient),
     ],
-    rules: &[],
+    // It stops a model that repeats itself, and calls that a success without an answer.
+    rules: &[KnownRule {
+        pattern: r#"(?m)^\{"type":"error",[^\n]*"message":"Loop detected"#,
+        stream: ErrorStream::Stdout,
+        category: AgentError,
+    }],
 };
 
 static QWEN: Known = Known {
@@ -269,7 +274,8 @@ static AIDER: Known = Known {
     input: InputPattern::File,
     tail: &[Is("--message-file"), With("", Placeholder::InputFile)],
     parser: TEXT,
-    envs: &[],
+    // It answers yes to all of its questions, also to whether it may tell others of its use.
+    envs: &[("AIDER_ANALYTICS", "false")],
     env_allow: &[
         "ANTHROPIC_API_KEY",
         "GEMINI_API_KEY",

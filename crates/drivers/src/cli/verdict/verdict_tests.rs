@@ -57,9 +57,12 @@ fn rules_of_the_file_come_first_and_decide() {
     );
     assert_eq!(category(&rules, Exit::Code(0), "401"), Some(ErrorCategory::Transient));
     assert_eq!(category(&rules, Exit::Code(0), "broken"), None);
-    let failure = judge(&rules, Exit::Code(0), &answered("it is broken"), "", "").unwrap_err();
+    let answer = answered("Hello.\nit is broken, 403\nGoodbye.");
+    let failure = judge(&rules, Exit::Code(0), &answer, "", "").unwrap_err();
     assert_eq!(failure.category, ErrorCategory::Permanent);
-    assert!(failure.message.contains("error_rules[1]"), "{failure}");
+    // It says what was found, and what to do about that.
+    let told = "error_rules[1] looks for (exit code 0): it is broken, 403; check its key";
+    assert!(failure.message.contains(told), "{failure}");
 }
 
 #[test]
