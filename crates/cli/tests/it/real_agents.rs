@@ -185,7 +185,9 @@ fn journal(setting: &Setting) -> String {
 fn a_refused_key_is_a_lasting_failure(agent: &'static Agent) {
     let refuse = |_: &RecordedRequest| Turn::status(401, "invalid x-api-key");
     let Some(setting) = Setting::new(agent, refuse) else { return };
-    setting.failed(&setting.run(), "permanent");
+    let said = setting.run();
+    setting.failed(&said, "permanent");
+    assert!(said.err.contains("check its key"), "{said:?}");
 }
 
 /// All of them try again by themselves; what is left in the end is ours to judge.
