@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// How long a test waits for what must happen; far longer than it should take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A script whose model thinks for as long as the input says, in milliseconds, and then answers.
 const SCRIPT: &str = r#"

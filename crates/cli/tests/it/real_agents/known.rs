@@ -14,8 +14,8 @@ pub(super) struct Agent {
     pub(super) preset: &'static str,
     /// Where it is installed.
     pub(super) program: fn() -> PathBuf,
-    /// Whether it is part of the short run.
-    pub(super) is_sampled: bool,
+    /// The runs of the tests that it is part of.
+    pub(super) runs: Runs,
     /// Whether it tries again for longer than a minute, whatever it is told.
     pub(super) is_patient: bool,
     /// The model that it is told to use.
@@ -34,6 +34,15 @@ pub(super) struct Agent {
     pub(super) tokens: Option<(u64, u64)>,
 }
 
+/// The runs of the tests that an agent is part of.
+#[derive(PartialEq)]
+pub(super) enum Runs {
+    /// All of them: it installs quickly.
+    All,
+    /// The long one.
+    Long,
+}
+
 /// What the server says it has read.
 pub(super) const INPUT_TOKENS: u64 = 120;
 
@@ -48,7 +57,7 @@ const KEY: &str = "${POLITY_TEST_MODEL_KEY}";
 pub(super) const GEMINI: Agent = Agent {
     preset: "gemini",
     program: || peers::npm_agent("gemini"),
-    is_sampled: true,
+    runs: Runs::All,
     is_patient: false,
     model: "gemini-2.5-pro",
     envs: &[("GEMINI_API_KEY", KEY), ("GOOGLE_GEMINI_BASE_URL", "@URL@")],
@@ -69,7 +78,7 @@ pub(super) const GEMINI: Agent = Agent {
 pub(super) const QWEN: Agent = Agent {
     preset: "qwen",
     program: || peers::npm_agent("qwen"),
-    is_sampled: true,
+    runs: Runs::All,
     is_patient: true,
     model: "gpt-5",
     envs: &[("OPENAI_API_KEY", KEY), ("OPENAI_BASE_URL", "@URL@/v1")],
@@ -89,7 +98,7 @@ pub(super) const QWEN: Agent = Agent {
 pub(super) const CLAUDE: Agent = Agent {
     preset: "claude",
     program: || peers::native_agent("@anthropic-ai", "claude-code-", "claude"),
-    is_sampled: false,
+    runs: Runs::Long,
     is_patient: false,
     model: "claude-sonnet-4-5",
     envs: &[
@@ -109,7 +118,7 @@ pub(super) const CLAUDE: Agent = Agent {
 pub(super) const CODEX: Agent = Agent {
     preset: "codex",
     program: || peers::npm_agent_of_the_long_run("codex"),
-    is_sampled: false,
+    runs: Runs::Long,
     is_patient: false,
     model: "gpt-5",
     envs: &[("OPENAI_API_KEY", KEY)],
@@ -135,7 +144,7 @@ wire_api = "responses"
 pub(super) const COPILOT: Agent = Agent {
     preset: "copilot",
     program: || peers::npm_agent_of_the_long_run("copilot"),
-    is_sampled: false,
+    runs: Runs::Long,
     is_patient: false,
     model: "gpt-5",
     envs: &[
@@ -154,7 +163,7 @@ pub(super) const COPILOT: Agent = Agent {
 pub(super) const OPENCODE: Agent = Agent {
     preset: "opencode",
     program: || peers::native_agent("", "opencode-", "bin/opencode"),
-    is_sampled: false,
+    runs: Runs::Long,
     is_patient: false,
     model: "here/m",
     envs: &[
@@ -176,7 +185,7 @@ pub(super) const OPENCODE: Agent = Agent {
 pub(super) const LLM: Agent = Agent {
     preset: "llm",
     program: || peers::python_agent("llm"),
-    is_sampled: false,
+    runs: Runs::Long,
     is_patient: false,
     model: "here",
     envs: &[("LLM_USER_PATH", "@HOME@/llm"), ("OPENAI_API_KEY", KEY)],
@@ -193,7 +202,7 @@ pub(super) const LLM: Agent = Agent {
 pub(super) const AIDER: Agent = Agent {
     preset: "aider",
     program: || peers::python_agent("aider"),
-    is_sampled: false,
+    runs: Runs::Long,
     is_patient: true,
     model: "openai/gpt-5",
     envs: &[
