@@ -82,7 +82,10 @@ pub struct RunReport {
 
 impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(exit) = self.exit else { return f.write_str("not started") };
+        let Some(exit) = self.exit else {
+            let started = self.process_id.is_some();
+            return f.write_str(if started { "it is not known how" } else { "not started" });
+        };
         let seconds = |ms: u64| std::time::Duration::from_millis(ms).as_secs_f64();
         let used = &self.resource_usage;
         write!(f, "{exit} after {:.1} s", seconds(self.duration_ms))?;

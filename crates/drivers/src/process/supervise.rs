@@ -37,6 +37,10 @@ const LEFT_BEHIND_GRACE: Duration = Duration::from_secs(2);
 /// How often to look for children that resist, while killing them.
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
+/// How long those who were killed may take to be gone. Someone whom the system does not let go of, such
+/// as one that waits for a disk that is not there any more, ends when it does; no one else need wait.
+const KILLED_WAIT: Duration = Duration::from_secs(30);
+
 /// What a shell says of a program that cannot be started.
 const EXIT_NOT_STARTED: u8 = 127;
 
@@ -277,7 +281,16 @@ impl Supervised {
     /// anyone else's before they are reaped; those below come up when their parents are gone.
     fn kill_all(&mut self) -> io::Result<()> {
         let mut is_reaped = false;
+        let deadline = Instant::now() + KILLED_WAIT;
         loop {
+            if Instant::now() >= deadline {
+                let left: Vec<_> =
+                    tree::children()?.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
+                return Err(io::Error::other(format!(
+                    "the system does not let go of processes that were killed: {}",
+                    left.join(", ")
+                )));
+            }
             if let Some(group) = &self.told.cgroup {
                 // Where there is none, signals must do.
                 let _ = cgroup::kill(group);
