@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use polity_testkit::model_server::{Call, ModelServer, RecordedRequest, Turn};
+use polity_testkit::model_server::{ModelServer, RecordedRequest, Turn};
 use serde_json::{Value, json};
 
 use self::known::{Agent, INPUT_TOKENS, KEY_VARIABLE, OUTPUT_TOKENS, Runs};
@@ -219,32 +219,43 @@ fn a_rate_limit_is_got_over_and_a_long_answer_comes_whole(agent: &'static Agent)
     assert!(whole, "{} bytes of {}", said.out.len(), long.len());
 }
 
-/// Agents start their tools in sessions of their own, and tools leave processes behind.
+/// Tools leave processes behind also where all went well.
+fn what_a_tool_leaves_behind_is_ended(agent: &'static Agent) {
+    let Some(shell) = &agent.shell else { return };
+    let Some(setting) = Setting::with_mark(agent, |mark| {
+        let command = format!("echo done > ran; setsid sleep {} > /dev/null 2>&1 &", nap(&mark));
+        move |request: &RecordedRequest| {
+            let is_answered = request.tool_answers() > 0;
+            shell.call(request, &command).filter(|_| !is_answered).unwrap_or(Turn::text(ANSWER))
+        }
+    }) else {
+        return;
+    };
+    let said = setting.run();
+    assert_eq!((said.code, said.out.trim_end()), (0, ANSWER), "{said:?}");
+    assert_eq!(fs::read_to_string(setting.sandbox.file("work/ran")).unwrap(), "done\n");
+}
+
+/// Agents start their tools in sessions of their own.
 fn nothing_of_it_is_left_when_it_is_cancelled(agent: &'static Agent) {
     let Some(setting) = Setting::with_mark(agent, |mark| {
+        let command = format!("setsid sleep {0} & sleep {0}", nap(&mark));
+        let minutes = Duration::from_mins(10);
         move |request: &RecordedRequest| {
-            let nap = nap(&mark);
-            let minutes = Duration::from_mins(10);
-            match agent.shell {
-                Some((tool, argument)) if request.tool_names().contains(&tool) => {
-                    let arguments = json!({argument: format!("setsid sleep {nap} & sleep {nap}"),
-                    "description": "Sleep"});
-                    Turn::calls([Call::new(tool, &arguments.to_string())])
-                }
-                Some(_) | None => Turn::text("late").slow(minutes, minutes),
-            }
+            let call = agent.shell.as_ref().and_then(|shell| shell.call(request, &command));
+            call.unwrap_or(Turn::text("late").slow(minutes, minutes))
         }
     }) else {
         return;
     };
     let running = setting.command().spawn().unwrap();
     let sleeping = format!("sleep {} ", nap(&setting.mark));
-    setting.sandbox.wait_until("it is at work", || match agent.shell {
-        Some(_) => {
-            let asleep = setting.left().iter().filter(|command| **command == sleeping).count();
-            (asleep == 2).then_some(())
+    setting.sandbox.wait_until("it is at work", || {
+        if agent.shell.is_none() {
+            return (!setting.server.requests().is_empty()).then_some(());
         }
-        None => (!setting.server.requests().is_empty()).then_some(()),
+        let asleep = setting.left().iter().filter(|command| **command == sleeping).count();
+        (asleep == 2).then_some(())
     });
     let task = setting.sandbox.wait_for_status("running");
     let cancelled = setting.sandbox.polity(&["task", "cancel", &task]);
@@ -279,6 +290,11 @@ macro_rules! agents {
             #[test]
             fn a_rate_limit_is_got_over_and_a_long_answer_comes_whole() {
                 super::a_rate_limit_is_got_over_and_a_long_answer_comes_whole(&$agent);
+            }
+
+            #[test]
+            fn what_a_tool_leaves_behind_is_ended() {
+                super::what_a_tool_leaves_behind_is_ended(&$agent);
             }
 
             #[test]

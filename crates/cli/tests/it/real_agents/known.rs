@@ -6,7 +6,9 @@
 
 use std::path::PathBuf;
 
+use polity_testkit::model_server::{Call, RecordedRequest, Turn};
 use polity_testkit::peers;
+use serde_json::json;
 
 /// An agent that others wrote.
 pub(super) struct Agent {
@@ -24,8 +26,8 @@ pub(super) struct Agent {
     pub(super) envs: &'static [(&'static str, &'static str)],
     /// The files that it finds in its home.
     pub(super) files: &'static [(&'static str, &'static str)],
-    /// The tool by which it runs commands, and the name of the argument that is the command.
-    pub(super) shell: Option<(&'static str, &'static str)>,
+    /// The tool by which it runs commands.
+    pub(super) shell: Option<Shell>,
     /// Whether it says nothing but the answer.
     pub(super) is_terse: bool,
     /// Whether it has a name for its conversation.
@@ -41,6 +43,22 @@ pub(super) enum Runs {
     All,
     /// The long one.
     Long,
+}
+
+/// A tool that runs commands.
+pub(super) struct Shell {
+    tool: &'static str,
+    /// The argument that is the command.
+    argument: &'static str,
+}
+
+impl Shell {
+    /// Asks for a command to be run, where the request offers the tool.
+    pub(super) fn call(&self, request: &RecordedRequest, command: &str) -> Option<Turn> {
+        let arguments = json!({self.argument: command, "description": "Sleeps"});
+        let call = Call::new(self.tool, &arguments.to_string());
+        request.tool_names().contains(&self.tool).then(|| Turn::calls([call]))
+    }
 }
 
 /// What the server says it has read.
@@ -68,7 +86,7 @@ pub(super) const GEMINI: Agent = Agent {
             "privacy": {"usageStatisticsEnabled": false},
             "general": {"enableAutoUpdate": false, "maxAttempts": 2}}"#,
     )],
-    shell: Some(("run_shell_command", "command")),
+    shell: Some(Shell { tool: "run_shell_command", argument: "command" }),
     is_terse: true,
     has_session: true,
     // Half of what is written are thoughts, which it does not count.
@@ -89,7 +107,7 @@ pub(super) const QWEN: Agent = Agent {
             "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
             "model": {"generationConfig": {"maxRetries": 0}}}"#,
     )],
-    shell: Some(("run_shell_command", "command")),
+    shell: Some(Shell { tool: "run_shell_command", argument: "command" }),
     is_terse: true,
     has_session: true,
     tokens: Some((INPUT_TOKENS, OUTPUT_TOKENS)),
@@ -108,7 +126,7 @@ pub(super) const CLAUDE: Agent = Agent {
         ("IS_SANDBOX", "1"),
     ],
     files: &[],
-    shell: Some(("Bash", "command")),
+    shell: Some(Shell { tool: "Bash", argument: "command" }),
     is_terse: true,
     has_session: true,
     // Half of what is read comes from a cache, and is counted elsewhere.
@@ -135,7 +153,7 @@ env_key = "OPENAI_API_KEY"
 wire_api = "responses"
 "#,
     )],
-    shell: Some(("exec_command", "cmd")),
+    shell: Some(Shell { tool: "exec_command", argument: "cmd" }),
     is_terse: true,
     has_session: true,
     tokens: Some((INPUT_TOKENS, OUTPUT_TOKENS)),
@@ -154,7 +172,7 @@ pub(super) const COPILOT: Agent = Agent {
         ("COPILOT_PROVIDER_BASE_URL", "@URL@/v1"),
     ],
     files: &[],
-    shell: Some(("bash", "command")),
+    shell: Some(Shell { tool: "bash", argument: "command" }),
     is_terse: true,
     has_session: true,
     tokens: None,
@@ -176,7 +194,7 @@ pub(super) const OPENCODE: Agent = Agent {
         r#"{"share": "disabled", "provider": {"here": {"npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": "@URL@/v1", "apiKey": "{env:MODEL_KEY}"}, "models": {"m": {}}}}}"#,
     )],
-    shell: Some(("bash", "command")),
+    shell: Some(Shell { tool: "bash", argument: "command" }),
     is_terse: true,
     has_session: true,
     tokens: None,
