@@ -86,6 +86,21 @@ const SEEN: &[Seen] = &[
         stderr: "",
         expected: PASSING,
     },
+    // A server that fails, whatever it says itself, and one that is cut off.
+    Seen {
+        preset: "codex",
+        exit: 1,
+        stdout: r#"{"type":"turn.failed","error":{"message":"We’re currently experiencing high demand, which may cause temporary errors."}}"#,
+        stderr: "",
+        expected: PASSING,
+    },
+    Seen {
+        preset: "codex",
+        exit: 1,
+        stdout: r#"{"type":"turn.failed","error":{"message":"stream disconnected before completion: stream closed before response.completed"}}"#,
+        stderr: "",
+        expected: PASSING,
+    },
     Seen {
         preset: "gemini",
         exit: 0,
