@@ -202,6 +202,15 @@ const SEEN: &[Seen] = &[
         stderr: "",
         expected: REFUSED,
     },
+    Seen {
+        preset: "copilot",
+        exit: 1,
+        stdout: r#"{"type":"session.error","data":{"errorType":"query","message":"Could not connect to local model provider at http://127.0.0.1:39351/v1. Check that the service is running and the port is correct."}}
+{"type":"result","sessionId":"s1","exitCode":1}
+"#,
+        stderr: "",
+        expected: PASSING,
+    },
     Seen { preset: "aider", exit: 0, stdout: "Hello from the model.\n", stderr: "", expected: OK },
     Seen {
         preset: "aider",

@@ -33,7 +33,7 @@ const WRITTEN: [(&str, ErrorCategory, &str); 4] = [
         "check the model that it is told to use",
     ),
     (
-        r"(?i)\b429\b|\b(?:http|status|code|error)\b[^\n]{0,20}\b5\d\d\b|rate.?limit|too many requests|overloaded|high demand|stream disconnected|connection (?:reset|refused|closed|error|aborted)|time(?:d[ -]?out|out\b)|econnreset|econnrefused|etimedout|eai_again|enotfound|temporarily unavailable|service unavailable|bad gateway|internal server error",
+        r"(?i)\b429\b|\b(?:http|status|code|error)\b[^\n]{0,20}\b5\d\d\b|rate.?limit|too many requests|overloaded|high demand|stream disconnected|(?:could not|cannot|failed to) connect|connection (?:reset|refused|closed|error|aborted)|time(?:d[ -]?out|out\b)|econnreset|econnrefused|etimedout|eai_again|enotfound|temporarily unavailable|service unavailable|bad gateway|internal server error",
         ErrorCategory::Transient,
         "it may go well when it is tried again, which happens by itself up to max_retries if the \
          agent is idempotent or only reads",
