@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use polity_drivers::Environment;
-use polity_drivers::cli::{CliOptions, CliPrograms};
+use polity_drivers::cli::{ArtifactLimits, CliOptions, CliPrograms};
 use polity_drivers::llm::LanguageModels;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::Launcher;
@@ -126,6 +126,10 @@ impl App {
             launcher: launcher()?,
             redaction: home.settings.redaction.clone(),
             output_bytes: home.settings.limits.output_bytes,
+            artifacts: ArtifactLimits {
+                files: home.settings.limits.artifact_files,
+                bytes: home.settings.limits.artifact_bytes,
+            },
         })))
     }
 

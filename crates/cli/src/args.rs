@@ -1,5 +1,6 @@
 //! The command line as it is typed.
 
+mod agent;
 mod steer;
 
 use std::num::NonZeroU64;
@@ -11,6 +12,7 @@ use polity_model::definition::{Kind, UsdLimit};
 use polity_model::ids::CheckpointId;
 use polity_model::machine::task::TaskStatus;
 
+pub(crate) use agent::{AgentAddArgs, AgentArgs, AgentCommand, AgentStatusArgs, KindArg};
 pub(crate) use steer::{DiffArgs, ForkArgs, TaskShowArgs};
 
 /// Runs, supervises and simulates AI agents.
@@ -87,7 +89,7 @@ pub(crate) enum Command {
     /// Decide what waits for a person
     #[command(subcommand)]
     Review(ReviewCommand),
-    /// Look at agents
+    /// Look at agents, add one, say which take work
     #[command(subcommand)]
     Agent(AgentCommand),
     /// Look at the attempts of agents to do their tasks, and end them
@@ -281,22 +283,6 @@ pub(crate) struct ResumeWhich {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum AgentCommand {
-    /// List the home's agents
-    List,
-    /// Show an agent's definition, with its defaults
-    Show(AgentArgs),
-    /// Show what runs of an agent and what waits; without a name, of all
-    Status(AgentStatusArgs),
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct AgentStatusArgs {
-    /// The agent's name
-    pub(crate) name: Option<String>,
-}
-
-#[derive(Debug, Subcommand)]
 pub(crate) enum ExecutionCommand {
     /// List executions, newest first
     List(ExecutionListArgs),
@@ -324,12 +310,6 @@ pub(crate) struct ExecutionArgs {
     /// The execution's id, or as much of its beginning as tells it from others
     #[arg(value_name = "EXECUTION_ID")]
     pub(crate) id: String,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct AgentArgs {
-    /// The agent's name
-    pub(crate) name: String,
 }
 
 #[derive(Debug, Subcommand)]

@@ -103,6 +103,11 @@ impl CliError {
             .hint("nothing was written; replace it with --force, or name another folder")
     }
 
+    /// There is one of that name.
+    pub(crate) fn already(message: impl Display) -> Self {
+        Self::new("exists", Exit::Failed, message)
+    }
+
     /// It took too long.
     pub(crate) fn timed_out(message: impl Display) -> Self {
         Self::new("timeout", Exit::TimedOut, message)
@@ -234,8 +239,10 @@ impl From<Rejection> for CliError {
                      polity.yaml",
                 )
             }
-            Rejection::Disabled { .. } => Self::new("agent_disabled", Exit::Usage, &rejection)
-                .hint("set `enabled: true` in its file"),
+            Rejection::Disabled { agent, .. } => {
+                Self::new("agent_disabled", Exit::Usage, &rejection)
+                    .hint(format!("enable it with `polity agent enable {agent}`"))
+            }
             Rejection::KindNotRunnable { .. } => Self::unsupported(&rejection),
             Rejection::Finished { .. } => Self::conflict(&rejection),
             Rejection::AwaitingHuman { task } => {

@@ -88,6 +88,17 @@ impl HomeFolder {
 
     /// Reads every definition. What cannot be read is a problem of that file alone.
     pub(crate) fn read(&self) -> Result<Home, CliError> {
+        Ok(Home::parse(self.sources()?))
+    }
+
+    /// Reads every definition as if this one were there too.
+    pub(crate) fn read_with(&self, another: SourceFile) -> Result<Home, CliError> {
+        let mut sources = self.sources()?;
+        sources.push(another);
+        Ok(Home::parse(sources))
+    }
+
+    fn sources(&self) -> Result<Vec<SourceFile>, CliError> {
         self.must_exist()?;
         let mut sources = Vec::new();
         let mut add =
@@ -108,7 +119,7 @@ impl HomeFolder {
                 }
             }
         }
-        Ok(Home::parse(sources))
+        Ok(sources)
     }
 }
 

@@ -5,8 +5,11 @@
 //! None of the four starts anything. `run` does: it starts the program through the shim and sees it
 //! through, while `drain` reads what it writes, `kept` keeps it, `live` shows it, and `clock` knows
 //! when it takes too long. `outcome` puts together what came of it, and `found` does so for a run
-//! whose owner died. `places` says how many run at once.
+//! whose owner died. `places` says how many run at once,
+//! `requests` which tasks were given the same. `whole` is a run with what is around it: a `workspace` of
+//! its own before, `artifacts` after; `sweep` removes what is left when Polity was killed.
 
+mod artifacts;
 mod clock;
 mod drain;
 mod found;
@@ -19,31 +22,41 @@ mod parser;
 mod paths;
 mod places;
 mod presets;
+mod requests;
 mod rpc;
 mod run;
+mod sweep;
 mod verdict;
+mod whole;
+mod workspace;
 
 #[cfg(test)]
 mod testing;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use polity_engine::driver::{
-    BoxFuture, NotReady, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunRequest,
+    BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunIdentity, RunOutcome, RunOverrides,
+    RunRequest,
 };
-use polity_model::definition::{AccessType, AgentDefinition, CliAgent, Redaction, Workspace};
+use polity_model::definition::{
+    AccessType, AgentDefinition, CliAgent, Digest, Redaction, Workspace,
+};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::ExecutionId;
-use polity_model::run::RunReport;
-use polity_model::usage::Usage;
 use serde_json::{Map, Value};
+
+pub use self::artifacts::ArtifactLimits;
 
 use self::invocation::Parts;
 use self::masks::Masks;
 use self::paths::Paths;
 use self::places::Places;
+use self::requests::Requests;
 use self::run::{About, Prepared, system_error};
+use self::workspace::Branch;
 use crate::environment::Environment;
 use crate::process::Launcher;
 
@@ -64,6 +77,8 @@ pub struct CliOptions {
     pub redaction: Redaction,
     /// The most that is kept of the output of one run.
     pub output_bytes: NonZeroU64,
+    /// The most that is kept of the files of one run.
+    pub artifacts: ArtifactLimits,
 }
 
 /// Runs command-line programs.
@@ -72,6 +87,7 @@ pub struct CliPrograms {
     options: CliOptions,
     masks: Masks,
     places: Places,
+    requests: Requests,
 }
 
 impl CliPrograms {
@@ -79,7 +95,8 @@ impl CliPrograms {
     pub fn new(options: CliOptions) -> Self {
         let masks = Masks::new(options.redaction.clone());
         let places = Places::new(options.data.join("places"));
-        Self { options, masks, places }
+        let requests = Requests::new(options.data.clone());
+        Self { options, masks, places, requests }
     }
 
     fn prepare<'a>(&self, request: &RunRequest<'a>) -> Result<Prepared<'a>, Failure> {
@@ -144,8 +161,11 @@ impl CliPrograms {
 
 impl Programs for CliPrograms {
     fn ready(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> Result<(), NotReady> {
-        let (settled, none) = (presets::filled(program_of(agent)?), Map::new());
-        invocation::check(&settled, self.parts(agent, overrides, &none))
+        let program = program_of(agent)?;
+        let (settled, none) = (presets::filled(program), Map::new());
+        invocation::check(&settled, self.parts(agent, overrides, &none))?;
+        let folder = self.folder_of(agent, program, overrides);
+        workspace::check(program, agent.name.as_str(), &folder)
     }
 
     /// Runs that change the same folder share a pool, whatever their agents; all others share one
@@ -178,6 +198,12 @@ impl Programs for CliPrograms {
         folder.to_string_lossy().into_owned()
     }
 
+    fn request(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
+        let request = self.requests.of(identity);
+        // Without it the program is run for each task, which is no harm.
+        request.inspect_err(|error| tracing::warn!(%error, "requests cannot be compared")).ok()
+    }
+
     fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value {
         let secrets = program_of(agent).map_or(Vec::new(), |program| {
             let settled = presets::filled(program);
@@ -191,30 +217,38 @@ impl Programs for CliPrograms {
     }
 
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
+        Box::pin(self.run_whole(request))
+    }
+
+    fn found<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
         Box::pin(async move {
-            if *request.stop.borrow() {
-                let (report, usage) = (RunReport::default(), Usage::default());
-                return RunOutcome { end: RunEnd::Stopped, report, usage };
-            }
-            let seen = match self.prepare(&request) {
-                Ok(prepared) => self.see_through(prepared, &request).await,
-                Err(failure) => Err(failure),
-            };
-            seen.unwrap_or_else(|failure| RunOutcome {
-                end: RunEnd::Failed(failure),
-                report: RunReport::default(),
-                usage: Usage::default(),
-            })
+            let outcome = self.look_for(run.agent, run.execution_id, run.attempt).await?;
+            Some(self.settle_found(run, outcome).await)
         })
     }
 
-    fn found<'a>(
-        &'a self,
-        agent: &'a AgentDefinition,
-        execution_id: ExecutionId,
-        attempt: u32,
-    ) -> BoxFuture<'a, Option<RunOutcome>> {
-        Box::pin(async move { self.look_for(agent, execution_id, attempt).await })
+    fn left_behind(&self) -> BTreeSet<ExecutionId> {
+        self.all_left_behind().unwrap_or_else(|error| {
+            tracing::warn!(%error, "what runs left behind cannot be listed");
+            BTreeSet::new()
+        })
+    }
+
+    fn sweep(&self, execution_id: ExecutionId, keeps_workspace: bool) {
+        if let Err(error) = self.sweep_one(execution_id, keeps_workspace) {
+            tracing::warn!(%execution_id, %error, "what a run left behind is not removed");
+        }
+    }
+
+    fn discard(&self, execution_id: ExecutionId) -> Result<(), NotReady> {
+        let Self { options, .. } = self;
+        let (data, environment) = (&options.data, &options.environment);
+        // The branch has what the task was to bring about.
+        let removed = workspace::remove_of(data, execution_id, environment, Branch::Stays);
+        removed.map_err(|error| NotReady {
+            message: format!("the workspace of execution {execution_id} is not removed: {error}"),
+            hint: format!("look at the folder {}", data.display()),
+        })
     }
 
     fn forget(&self, execution_id: ExecutionId, attempts: u32) {

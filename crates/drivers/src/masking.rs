@@ -36,6 +36,7 @@ use self::triggers::Triggers;
 
 pub use self::assignment::is_secret_name;
 pub use self::hidden::TAIL_SHOWN_FROM_BYTES;
+pub use self::known::SPELLING_BYTES_MAX as KNOWN_BYTES_MAX;
 pub use self::plan::LINE_BYTES_MAX;
 pub use self::stream::Stream;
 
@@ -92,6 +93,13 @@ impl Mask {
         let mut shown = Vec::with_capacity(bytes.len());
         hidden::write_rest(bytes, &hidden, &mut shown);
         Cow::Owned(shown)
+    }
+
+    /// Whether a value that is known to be secret is in there, whatever the rest is.
+    pub fn knows_of(&self, bytes: &[u8]) -> bool {
+        let mut is_there = false;
+        self.parts.known.each_in(bytes, |_, _| is_there = true);
+        is_there
     }
 
     /// The text without the secrets.

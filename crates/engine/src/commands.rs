@@ -19,11 +19,13 @@ mod record_run;
 mod record_session_wait;
 mod record_tool_failure;
 mod record_tool_reply;
+mod record_twin;
 mod release_task;
 mod resume_task;
 mod retry_execution;
 mod retry_tool;
 mod start_task;
+mod switch_agent;
 #[cfg(test)]
 #[path = "commands/testing_tests.rs"]
 mod testing;
@@ -44,11 +46,14 @@ pub use record_run::{RecordFoundRun, RecordProcess, RecordRun};
 pub use record_session_wait::{RecordSessionWait, ReopenSession};
 pub use record_tool_failure::RecordToolFailure;
 pub use record_tool_reply::RecordToolReply;
+pub use record_twin::RecordTwin;
+pub(crate) use record_twin::Twins;
 pub use release_task::ReleaseTask;
 pub use resume_task::ResumeTask;
 pub use retry_execution::RetryExecution;
 pub use retry_tool::RetryTool;
 pub use start_task::StartTask;
+pub use switch_agent::SwitchAgent;
 pub use walking::Advance;
 
 use polity_model::event::{Event, ExecutionChange, ResultRef};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use polity_model::definition::{AgentKind, Limits, LlmAgent};
+use polity_model::definition::{AgentKind, Digest, Limits, LlmAgent};
 use polity_model::event::Event;
 use polity_model::ids::{CheckpointId, InstanceId, TaskId, ToolCallId};
 use polity_model::machine::agent_loop::LoopState;
@@ -19,11 +19,13 @@ use crate::budget::Spending;
 use crate::commands::{
     Advance, AnswerReview, BeginRun, CancelTask, ClaimTask, ExpireReview, RecordAnswer,
     RecordFailure, RecordFoundRun, RecordProcess, RecordRun, RecordSessionWait, RecordToolFailure,
-    RecordToolReply, ReleaseTask, ReopenSession, ResumeTask, RetryExecution, RetryTool, StartTask,
+    RecordToolReply, RecordTwin, ReleaseTask, ReopenSession, ResumeTask, RetryExecution, RetryTool,
+    StartTask,
 };
 use crate::driver::Toolbox;
 use crate::entropy::Entropy;
 use crate::state::TaskState;
+use crate::switches::Switches;
 
 /// What a decision may know of the world.
 #[derive(Debug, Clone)]
@@ -40,6 +42,8 @@ pub struct Given {
     pub spending: Spending,
     /// The place that the task's program takes up, where a program does the task.
     pub place: GivenPlace,
+    /// Which agents take work, whatever their files say.
+    pub switches: Arc<Switches>,
 }
 
 /// The place that a task's program takes up.
@@ -49,6 +53,10 @@ pub struct GivenPlace {
     pub pool: Arc<str>,
     /// Whether one of them is held for the task.
     pub is_held: bool,
+    /// What a new task has in common with all that were given the same, where those share a run.
+    pub request: Option<Digest>,
+    /// The task whose run this one shares, if there is one.
+    pub twin: Option<TaskId>,
 }
 
 /// What is asked of a task. Each has a file of its own under `commands/`.
@@ -76,6 +84,8 @@ pub enum Command {
     RecordRun(RecordRun),
     /// What is known of a run whose owner is gone.
     RecordFoundRun(RecordFoundRun),
+    /// A task that was given the same is over, or is not waited for any more.
+    RecordTwin(RecordTwin),
     /// A tool has answered.
     RecordToolReply(RecordToolReply),
     /// A tool has not answered.
@@ -114,6 +124,8 @@ pub enum Effect {
     WaitUntil(Timestamp),
     /// Wait for a place among those that may run at once.
     WaitForPlace,
+    /// Wait for what comes of the task whose run is shared.
+    WaitForTwin,
     /// Run the program.
     RunProgram,
     /// Look for what became of a run whose owner is gone.
@@ -164,6 +176,7 @@ impl Effect {
             Self::CallModel
             | Self::WaitUntil(_)
             | Self::WaitForPlace
+            | Self::WaitForTwin
             | Self::RunProgram
             | Self::LookForRun
             | Self::Abandon { .. }
@@ -199,10 +212,12 @@ pub enum Rejection {
         limit: u32,
     },
     /// The agent takes no work.
-    #[error("agent \"{agent}\" is disabled")]
+    #[error("agent \"{agent}\" is disabled{}", because(reason.as_deref()))]
     Disabled {
         /// The agent.
         agent: Name,
+        /// Why, where someone has said so.
+        reason: Option<String>,
     },
     /// No driver in this program performs that kind of agent.
     #[error("agent \"{agent}\" is of kind {kind}, which this version cannot run yet")]
@@ -329,6 +344,10 @@ pub enum Rejection {
     },
 }
 
+fn because(reason: Option<&str>) -> String {
+    reason.map(|reason| format!(": {reason}")).unwrap_or_default()
+}
+
 fn spelled(chain: &[Name]) -> String {
     chain.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> ")
 }
@@ -351,6 +370,7 @@ pub fn decide(
         Command::RecordProcess(command) => command.decide(state),
         Command::RecordRun(command) => command.decide(state, given),
         Command::RecordFoundRun(command) => command.decide(state, given),
+        Command::RecordTwin(command) => command.decide(state, given),
         Command::RecordToolReply(command) => command.decide(state, given),
         Command::RecordToolFailure(command) => command.decide(state, given),
         Command::RetryTool(command) => command.decide(state, given),

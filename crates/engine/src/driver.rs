@@ -17,7 +17,8 @@ pub use models::{
 };
 pub use place::Place;
 pub use programs::{
-    PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
+    LostRun, PlaceTaken, Programs, RunEnd, RunIdentity, RunOutcome, RunOverrides, RunProgress,
+    RunRequest,
 };
 pub use tools::{Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable};
 

@@ -18,5 +18,6 @@ pub mod retention;
 mod retry;
 pub mod runtime;
 pub mod state;
+pub mod switches;
 
 pub use retry::RETRY_WAIT_SECONDS_MAX;

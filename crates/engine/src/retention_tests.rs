@@ -38,6 +38,8 @@ fn row(number: u8) -> TaskRow {
         failure_position: None,
         forked_from: None,
         review_deadline: None,
+        request: None,
+        shared_with: None,
     }
 }
 

@@ -15,10 +15,12 @@ mod load;
 mod mend;
 mod session;
 mod steer;
+mod sweep;
+mod switch;
 mod watch;
 mod worker;
 
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use polity_model::definition::{AgentKind, Limits};
 use polity_model::event::{Event, Recorded, Sequence, StreamId};
@@ -32,16 +34,18 @@ use tokio::sync::{Notify, broadcast, oneshot};
 pub use fork::ForkError;
 pub use load::{Beginning, Loaded, load};
 pub use steer::{Owners, Steered, cancel, orphans, resumed_with, top_of};
+pub use switch::switch_agent;
 
 use crate::budget::{Ledger, Spending};
 use crate::clock::Clock;
 use crate::closure::{Assignee, ClosureError};
 use crate::commands::{AnswerReview, ClaimTask, CreateTask, ExpireReview, NewTask, Origin};
 use crate::decide::{Command, Given, GivenPlace, Rejection, decide};
-use crate::driver::{Models, NotReady, Place, Programs, RunOverrides, Toolbox, Tools};
+use crate::driver::{Models, NotReady, Place, Programs, RunIdentity, RunOverrides, Toolbox, Tools};
 use crate::entropy::{Entropy, EntropySource};
 use crate::private::Private;
 use crate::state::{BrokenJournal, TaskState};
+use crate::switches::Switches;
 use desk::Desk;
 use session::sub_agent_tools;
 
@@ -94,6 +98,8 @@ struct Shared {
     ledger: Arc<Ledger>,
     /// Told whenever a program makes room for another.
     room: Notify,
+    /// Which agents take work, as far as this process has noticed.
+    switches: RwLock<Arc<Switches>>,
 }
 
 /// What subscribers are told.
@@ -190,9 +196,12 @@ impl Runtime {
         let (live, _) = broadcast::channel(LIVE_EVENTS_MAX);
         let desk = Desk::new(parts.limits.concurrent_tasks);
         let from = parts.store.last_position()?;
-        let shared =
-            Arc::new(Shared { parts, desk, live, ledger: Arc::default(), room: Notify::new() });
+        // What is said after this is noticed by whoever watches the journal.
+        let switches = RwLock::new(Arc::new(Switches::read(&*parts.store)?));
+        let (ledger, room) = (Arc::default(), Notify::new());
+        let shared = Arc::new(Shared { parts, desk, live, ledger, room, switches });
         tokio::spawn(watch::watch(Arc::downgrade(&shared), from));
+        shared.sweep();
         Ok(Self { shared })
     }
 
@@ -362,7 +371,7 @@ impl Shared {
         let entropy = Entropy::from_seed(self.parts.entropy.seed());
         let (now, limits) = (self.parts.clock.now(), self.parts.limits);
         let (toolbox, place) = (Arc::clone(toolbox), GivenPlace::default());
-        Given { now, entropy, toolbox, limits, spending, place }
+        Given { now, entropy, toolbox, limits, spending, place, switches: self.switches() }
     }
 
     /// Puts what must not be seen aside: from here on the task shows what is left.
@@ -392,13 +401,18 @@ impl Shared {
     async fn create(&self, create: CreateTask) -> Result<Loaded, EngineError> {
         let mut given = self.given(&Arc::default(), Spending::default());
         let mut create = create;
-        let private = self.put_aside(&mut create);
-        if let Some(agent) = create.assignee.agent().filter(|agent| agent.program().is_some()) {
+        if let Some(agent) = create.assignee.agent()
+            && let Some(cli) = agent.program()
+        {
             let programs = &self.parts.programs;
             let folder = programs.folder(agent, &create.overrides);
             create.overrides.working_directory = Some(folder);
             given.place.pool = programs.pool(agent, &create.overrides).into();
+            let CreateTask { description: input, parameters, overrides, .. } = &create;
+            let identity = RunIdentity { agent, input, parameters, overrides };
+            given.place.request = cli.deduplicate_seconds.and_then(|_| programs.request(&identity));
         }
+        let private = self.put_aside(&mut create);
         let assignee = create.assignee.clone();
         let is_fork = matches!(create.origin, Origin::Fork { .. });
         let (instance, limits) = (self.parts.instance, &self.parts.limits);

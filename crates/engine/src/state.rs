@@ -181,14 +181,7 @@ impl TaskState {
                 self.epoch = epoch;
             }
             Event::TaskReleased => self.owner = None,
-            Event::TaskStarted => {
-                self.task.advance(TaskTransition::Start, at)?;
-                // A workflow acts from its first moment on, and so does an agent that goes on in the
-                // middle of a turn.
-                if self.walk().is_some() || self.calls.open().next().is_some() {
-                    self.loop_on(LoopEvent::Act)?;
-                }
-            }
+            Event::TaskStarted => self.started(at)?,
             Event::TaskPaused => {
                 self.loop_on(LoopEvent::Ask)?;
                 self.task.advance(TaskTransition::Ask, at)?;
@@ -200,6 +193,7 @@ impl TaskState {
                     self.task.advance(TaskTransition::Resume, at)?;
                 }
             }
+            Event::RunShared { with } => self.task.share(Some(with)),
             Event::CancelRequested => self.cancel_requested = true,
             Event::TaskCompleted { result } => {
                 self.over()?;
@@ -266,8 +260,21 @@ impl TaskState {
                 self.say(message);
             }
             Event::CheckpointTaken { .. } => self.checkpoints += 1,
+            Event::AgentEnabled | Event::AgentDisabled { .. } => {
+                return Err(BrokenJournal::NotOfATask(event.label()));
+            }
         }
         self.sequence = sequence;
+        Ok(())
+    }
+
+    fn started(&mut self, at: Timestamp) -> Result<(), BrokenJournal> {
+        self.task.advance(TaskTransition::Start, at)?;
+        // A workflow acts from its first moment on, and so does an agent that goes on in the middle
+        // of a turn.
+        if self.walk().is_some() || self.calls.open().next().is_some() {
+            self.loop_on(LoopEvent::Act)?;
+        }
         Ok(())
     }
 
@@ -314,8 +321,9 @@ impl TaskState {
                     context.charge(*usage);
                 }
             }
-            ExecutionChange::Queue { .. }
-            | ExecutionChange::Run { .. }
+            // It has a run of its own after all.
+            ExecutionChange::Queue { .. } => self.task.share(None),
+            ExecutionChange::Run { .. }
             | ExecutionChange::Complete
             | ExecutionChange::Fail { retry_at: None, .. }
             | ExecutionChange::TimeOut

@@ -49,6 +49,7 @@ fn task() -> TaskExecution {
         forked_from: None,
         working_directory: None,
         has_private: false,
+        request: None,
         created_at: Timestamp::UNIX_EPOCH,
     }))
 }

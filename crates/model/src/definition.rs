@@ -43,9 +43,10 @@ use serde::de::DeserializeOwned;
 pub use self::agent::{
     A2aCapabilities, A2aDefinition, A2aTransport, AccessType, AgentDefinition, AgentIdentity,
     AgentKind, AgentMode, AgentType, AuthenticationDefinition, AuthenticationType, Budget,
-    CliAgent, CliPreset, CliTemplate, ErrorRule, ErrorStream, InputPattern, JsonPick, JsonScalar,
-    LlmAgent, LlmConfig, OutputFormat, OutputParser, OutputPattern, OutputSchema, PermissionPolicy,
-    Placeholder, Price, Provider, RateLimit, RemoteAgent, ResourceLimits, StopSignal, Workspace,
+    CliAgent, CliPreset, CliTemplate, ErrorRule, ErrorStream, Glob, GlobsHere, InputPattern,
+    JsonPick, JsonScalar, LlmAgent, LlmConfig, OutputFormat, OutputParser, OutputPattern,
+    OutputSchema, PermissionPolicy, Placeholder, Price, Provider, RateLimit, RemoteAgent,
+    ResourceLimits, StopSignal, Workspace,
 };
 pub use self::command_line::CommandLine;
 pub use self::decode::PROBLEMS_PER_FILE_MAX;

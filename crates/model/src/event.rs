@@ -109,6 +109,11 @@ pub enum Event {
     TaskPaused,
     /// A new owner goes on with a task whose former owner is gone, or that was paused.
     TaskResumed,
+    /// The task's program is not run: another task was given the same, and what comes of that counts.
+    RunShared {
+        /// The other task.
+        with: TaskId,
+    },
     /// Someone other than the owner asked for the task to end.
     CancelRequested,
     /// The task is done.
@@ -245,6 +250,15 @@ pub enum Event {
         /// How many messages the State has, where calls of the turn still wait for their answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message_count: Option<u32>,
+    },
+
+    /// An agent takes work from now on, whatever its file says.
+    AgentEnabled,
+    /// An agent takes no work from now on, whatever its file says.
+    AgentDisabled {
+        /// Why, for people.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
 }
 
@@ -441,6 +455,10 @@ pub struct TaskCreated {
     /// Whether what was given has secrets in it. They are not in the journal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_private: bool,
+    /// What all tasks have in common that were given the same, where those share a run. Nothing of
+    /// what was given can be read from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Digest>,
 }
 
 /// A point of another task's history. What happened there up to it is a fork's history too.
@@ -497,6 +515,7 @@ impl Event {
             | Self::TaskStarted
             | Self::TaskPaused
             | Self::TaskResumed
+            | Self::RunShared { .. }
             | Self::CancelRequested
             | Self::TaskCompleted { .. }
             | Self::TaskFailed { .. }
@@ -512,7 +531,9 @@ impl Event {
             | Self::ReviewOpened { .. }
             | Self::ReviewAnswered { .. }
             | Self::MessageAdded { .. }
-            | Self::CheckpointTaken { .. } => None,
+            | Self::CheckpointTaken { .. }
+            | Self::AgentEnabled
+            | Self::AgentDisabled { .. } => None,
         }
     }
 
@@ -525,6 +546,7 @@ impl Event {
             Self::TaskStarted => "task_started",
             Self::TaskPaused => "task_paused",
             Self::TaskResumed => "task_resumed",
+            Self::RunShared { .. } => "run_shared",
             Self::CancelRequested => "cancel_requested",
             Self::TaskCompleted { .. } => "task_completed",
             Self::TaskFailed { .. } => "task_failed",
@@ -541,6 +563,8 @@ impl Event {
             Self::ReviewAnswered { .. } => "review_answered",
             Self::MessageAdded { .. } => "message_added",
             Self::CheckpointTaken { .. } => "checkpoint_taken",
+            Self::AgentEnabled => "agent_enabled",
+            Self::AgentDisabled { .. } => "agent_disabled",
         }
     }
 }

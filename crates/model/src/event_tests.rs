@@ -1,5 +1,7 @@
 use super::*;
-use crate::run::{Exit, KeptOutput, ResourceUsage, RunReport};
+use crate::run::{
+    Artifact, Artifacts, Exit, KeptOutput, KeptWorkspace, LeftOut, ResourceUsage, RunReport,
+};
 
 use crate::failure::ErrorCategory;
 use crate::usage::Cost;
@@ -25,6 +27,7 @@ fn created() -> Event {
         }),
         working_directory: Some("/work".into()),
         has_private: true,
+        request: Some(Digest::of(b"Ada")),
     })
 }
 
@@ -61,23 +64,6 @@ fn one_of_each() -> Vec<Event> {
         }),
         change(ExecutionChange::RUN),
         change(ExecutionChange::Run { process_id: Some(7) }),
-        change(ExecutionChange::Report {
-            report: Box::new(RunReport {
-                process_id: Some(7),
-                exit: Some(Exit::Signal(9)),
-                duration_ms: 5,
-                resource_usage: ResourceUsage { cpu_time_ms: 3, ..ResourceUsage::default() },
-                output: KeptOutput {
-                    folder: "output/1/0".into(),
-                    stdout_bytes: 4,
-                    stderr_bytes: 2,
-                    is_cut: true,
-                },
-                session_id: Some("s1".into()),
-                last_words: "no".into(),
-            }),
-            usage: Usage::default(),
-        }),
         change(ExecutionChange::Complete),
         change(ExecutionChange::Fail { failure: failure.clone(), retry_at: Some(timestamp) }),
         change(ExecutionChange::Retry),
@@ -129,6 +115,51 @@ fn one_of_each() -> Vec<Event> {
             by: "ada".into(),
             state_updates: StateUpdates::default(),
         },
+    ]
+}
+
+fn artifacts() -> Artifacts {
+    let (path, sha256) = ("a.md".to_owned(), Digest::of(b"a"));
+    Artifacts {
+        folder: "output/1/artifacts".into(),
+        files: vec![Artifact { path, bytes: 1, sha256, masked: true }],
+        left_out: vec![LeftOut { path: "b".into(), reason: "too long".into() }],
+        left_out_count: 1,
+    }
+}
+
+/// One of each that is no task's, or few tasks'.
+fn rare_ones() -> Vec<Event> {
+    let execution_id = ExecutionId::from_random_bytes([2; 16]);
+    let change = ExecutionChange::Report {
+        report: Box::new(RunReport {
+            process_id: Some(7),
+            exit: Some(Exit::Signal(9)),
+            duration_ms: 5,
+            resource_usage: ResourceUsage { cpu_time_ms: 3, ..ResourceUsage::default() },
+            output: KeptOutput {
+                folder: "output/1/0".into(),
+                stdout_bytes: 4,
+                stderr_bytes: 2,
+                is_cut: true,
+            },
+            session_id: Some("s1".into()),
+            last_words: "no".into(),
+            artifacts: artifacts(),
+            workspace: Some(KeptWorkspace {
+                folder: "workspaces/1".into(),
+                branch: Some("polity/1".into()),
+                changed_files: 2,
+                problem: Some("no disk".into()),
+            }),
+        }),
+        usage: Usage::default(),
+    };
+    vec![
+        Event::ExecutionChanged { execution_id, change },
+        Event::RunShared { with: TaskId::from_random_bytes([7; 16]) },
+        Event::AgentEnabled,
+        Event::AgentDisabled { reason: Some("no key".into()) },
     ]
 }
 
@@ -184,7 +215,7 @@ fn of_workflows() -> Vec<Event> {
 
 #[test]
 fn events_keep_their_form() {
-    let all = [one_of_each(), of_workflows()].concat();
+    let all = [one_of_each(), of_workflows(), rare_ones()].concat();
     let lines: Vec<String> =
         all.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
     insta::assert_snapshot!(lines.join("\n"));
@@ -192,7 +223,7 @@ fn events_keep_their_form() {
 
 #[test]
 fn events_survive_the_journal_and_are_labelled_as_they_are_written() {
-    for event in [one_of_each(), of_workflows()].concat() {
+    for event in [one_of_each(), of_workflows(), rare_ones()].concat() {
         let json = serde_json::to_value(&event).unwrap();
         assert_eq!(json["type"], event.label());
         assert_eq!(serde_json::from_value::<Event>(json).unwrap(), event);

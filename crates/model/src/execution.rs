@@ -217,6 +217,11 @@ impl AgentExecution {
         self.state == ExecutionState::Idle && !self.state_transitions.is_empty()
     }
 
+    /// Whether its work succeeded.
+    pub fn has_succeeded(&self) -> bool {
+        self.state_transitions.iter().any(|moved| moved.to == ExecutionState::Completed)
+    }
+
     /// Whether the execution has begun and its work has not ended.
     pub fn is_active(&self) -> bool {
         match self.state {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::definition::Digest;
+
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -55,6 +57,78 @@ pub struct KeptOutput {
     pub is_cut: bool,
 }
 
+/// Files that are kept of the folder in which a program ran. They are kept without secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifacts {
+    /// The folder below `data/` that has them.
+    pub folder: String,
+    /// Those that are kept, by their paths in the folder in which the program ran.
+    pub files: Vec<Artifact>,
+    /// Some of those that are not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+    /// How many are not.
+    #[serde(default)]
+    pub left_out_count: u64,
+}
+
+impl Artifacts {
+    /// Whether there is nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.left_out_count == 0
+    }
+}
+
+/// A file that is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// Its path.
+    pub path: String,
+    /// How long it is as it is kept.
+    pub bytes: u64,
+    /// The SHA-256 of what is kept.
+    pub sha256: Digest,
+    /// Whether secrets in it were masked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub masked: bool,
+}
+
+/// A file that is not kept although a pattern means it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its path.
+    pub path: String,
+    /// Why it is not kept.
+    pub reason: String,
+}
+
+/// The folder of its own in which a program ran, as it was left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptWorkspace {
+    /// The folder below `data/`.
+    pub folder: String,
+    /// The branch that has the changes, where it is a worktree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// How many files were added, changed or removed.
+    pub changed_files: u64,
+    /// What went wrong when the changes were put in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl fmt::Display for KeptWorkspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { folder, branch, changed_files, problem } = self;
+        let files = if *changed_files == 1 { "file" } else { "files" };
+        write!(f, "{changed_files} {files} changed in data/{folder}")?;
+        if let Some(branch) = branch {
+            write!(f, ", on the branch {branch}")?;
+        }
+        problem.as_ref().map_or(Ok(()), |problem| write!(f, " ({problem})"))
+    }
+}
+
 /// What one run of a program came to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
@@ -78,6 +152,12 @@ pub struct RunReport {
     /// The last lines of its error output, where it failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_words: String,
+    /// Files that are kept of it.
+    #[serde(default, skip_serializing_if = "Artifacts::is_empty")]
+    pub artifacts: Artifacts,
+    /// The folder of its own in which it ran, where that is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<KeptWorkspace>,
 }
 
 impl fmt::Display for RunReport {
@@ -89,6 +169,11 @@ impl fmt::Display for RunReport {
         let seconds = |ms: u64| std::time::Duration::from_millis(ms).as_secs_f64();
         let used = &self.resource_usage;
         write!(f, "{exit} after {:.1} s", seconds(self.duration_ms))?;
-        write!(f, ", {:.1} s of CPU, {} MB", seconds(used.cpu_time_ms), used.peak_memory_mb)
+        write!(f, ", {:.1} s of CPU, {} MB", seconds(used.cpu_time_ms), used.peak_memory_mb)?;
+        if !self.artifacts.is_empty() {
+            let Artifacts { files, left_out_count, .. } = &self.artifacts;
+            write!(f, "; {} artifacts kept, {left_out_count} not", files.len())?;
+        }
+        self.workspace.as_ref().map_or(Ok(()), |workspace| write!(f, "; {workspace}"))
     }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::definition::Budget;
+use crate::definition::{Budget, Digest};
 use crate::event::{ForkPoint, TaskCreated};
 use crate::failure::ErrorCode;
 use crate::ids::TaskId;
@@ -40,6 +40,8 @@ pub struct TaskOrder {
     pub working_directory: Option<String>,
     /// Whether what was given has secrets in it, which the journal does not have.
     pub has_private: bool,
+    /// What all tasks have in common that were given the same, where those share a run.
+    pub request: Option<Digest>,
     /// When it was created.
     pub created_at: Timestamp,
 }
@@ -59,6 +61,7 @@ impl TaskOrder {
             forked_from: created.forked_from.map(ForkedFrom::from),
             working_directory: created.working_directory,
             has_private: created.has_private,
+            request: created.request,
             created_at,
         }
     }
@@ -112,6 +115,7 @@ pub struct TaskExecution {
     completed_at: Option<Timestamp>,
     usage: Usage,
     end: Option<TaskEnd>,
+    shared_with: Option<TaskId>,
 }
 
 /// Something was charged to a task that has ended.
@@ -134,7 +138,18 @@ impl TaskExecution {
             completed_at: None,
             usage: Usage::default(),
             end: None,
+            shared_with: None,
         }
+    }
+
+    /// The task whose run this one shares, if it does.
+    pub fn shared_with(&self) -> Option<TaskId> {
+        self.shared_with
+    }
+
+    /// Shares the run of another task from now on, or none.
+    pub fn share(&mut self, with: Option<TaskId>) {
+        self.shared_with = with;
     }
 
     /// What was asked for.
@@ -226,6 +241,7 @@ impl TaskExecution {
             retention_days: order.retention_days,
             parent_task_id: order.parent_task_id,
             forked_from: order.forked_from,
+            shared_with: self.shared_with,
             class: order.class.clone(),
             parameters: order.parameters.clone(),
             usage: self.usage.report(),
@@ -266,6 +282,9 @@ pub struct Task {
     /// Where in another task it began, if it is a fork.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
+    /// The task whose run this one shares, because it was given the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_with: Option<TaskId>,
     /// A class of the retention policy.
     pub class: Option<String>,
     /// Named values that came with the input.
@@ -304,6 +323,7 @@ mod tests {
             forked_from: None,
             working_directory: None,
             has_private: false,
+            request: None,
             created_at: at(0),
         }))
     }

@@ -28,6 +28,7 @@ use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
+use polity_model::name::Name;
 use polity_model::task::Task;
 use polity_model::usage::Usage;
 
@@ -57,6 +58,10 @@ pub struct TaskFilter {
     pub parts_only: bool,
     /// Only the forks of this task.
     pub forked_from: Option<TaskId>,
+    /// Only tasks that were given the same.
+    pub request: Option<Digest>,
+    /// Only tasks that were created at this time or later.
+    pub created_since: Option<Timestamp>,
     /// Only tasks that wait for a person whose deadline is not after this time.
     pub overdue_at: Option<Timestamp>,
     /// At most this many.
@@ -181,6 +186,9 @@ pub trait Store: Send + Sync {
 
     /// What model calls used, by day and agent: oldest day first, then by name.
     fn spending(&self) -> Result<Vec<SpendingRow>, StoreError>;
+
+    /// The agents of which anyone ever said whether they take work, by name.
+    fn switched_agents(&self) -> Result<Vec<Name>, StoreError>;
 
     /// A definition that some task pinned, in its canonical form.
     fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError>;

@@ -290,6 +290,8 @@ impl Store for MemoryStore {
             })
             .filter(|row| filter.parent.is_none() || row.parent_task_id == filter.parent)
             .filter(|row| filter.forked_from.is_none() || row.forked_from == filter.forked_from)
+            .filter(|row| filter.request.is_none() || row.request == filter.request)
+            .filter(|row| filter.created_since.is_none_or(|since| row.created_at >= since))
             .filter(|row| {
                 let late = |now| row.review_deadline.is_some_and(|deadline| deadline <= now);
                 filter.overdue_at.is_none_or(late)
@@ -389,6 +391,14 @@ impl Store for MemoryStore {
             usage: *usage,
         };
         Ok(self.tables().spending.iter().map(row).collect())
+    }
+
+    fn switched_agents(&self) -> Result<Vec<Name>, StoreError> {
+        let of_agent = |stream: &StreamId| match stream {
+            StreamId::Agent(name) => Some(name.clone()),
+            StreamId::Task(_) | StreamId::Session(_) | StreamId::Schedule(_) => None,
+        };
+        Ok(self.tables().streams.keys().filter_map(of_agent).collect())
     }
 
     fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError> {

@@ -66,6 +66,10 @@ pub struct TaskRow {
     pub forked_from: Option<TaskId>,
     /// Until when the person that it waits for has time.
     pub review_deadline: Option<Timestamp>,
+    /// What all tasks have in common that were given the same, where those share a run.
+    pub request: Option<Digest>,
+    /// The task whose run this one shares.
+    pub shared_with: Option<TaskId>,
 }
 
 /// Where a message stands.
@@ -152,9 +156,7 @@ impl Changes {
         event: &Event,
         load: impl FnOnce(ExecutionId) -> Result<Option<AgentExecution>, Refused>,
     ) -> Result<(), Refused> {
-        let StreamId::Task(task_id) = *stream else {
-            return Err(Refused(format!("{} belongs in a task's stream", event.label())));
-        };
+        let StreamId::Task(task_id) = *stream else { return outside_tasks(stream, event) };
         if let Event::TaskCreated(created) = event {
             if self.row.is_some() {
                 return Err(Refused("the task exists already".into()));
@@ -192,6 +194,7 @@ impl Changes {
                 row.owner = None;
             }
             Event::TaskResumed => row.resume()?,
+            Event::RunShared { with } => row.shared_with = Some(*with),
             Event::TaskCompleted { result } => {
                 row.end(TaskTransition::Complete, at)?;
                 row.result_position = row.place(result, position);
@@ -244,6 +247,9 @@ impl Changes {
                     created_at: at,
                 };
                 return self.checkpoint(taken);
+            }
+            Event::AgentEnabled | Event::AgentDisabled { .. } => {
+                return Err(Refused(format!("{} belongs in an agent's stream", event.label())));
             }
         }
         Ok(())
@@ -327,6 +333,10 @@ impl Changes {
             row.usage += *usage;
             self.spent.push(*usage);
         }
+        // It has a run of its own after all.
+        if let (ExecutionChange::Queue { .. }, Some(row)) = (change, &mut self.row) {
+            row.shared_with = None;
+        }
         if let Some(known) = self.executions.iter_mut().find(|execution| execution.id == id) {
             known.apply(change, at)?;
             return Ok(());
@@ -343,6 +353,17 @@ impl Changes {
         execution.apply(change, at)?;
         self.executions.push(execution);
         Ok(())
+    }
+}
+
+/// What is not about a task changes no rows.
+fn outside_tasks(stream: &StreamId, event: &Event) -> Result<(), Refused> {
+    let is_of_agent = matches!(event, Event::AgentEnabled | Event::AgentDisabled { .. });
+    match stream {
+        StreamId::Agent(_) if is_of_agent => Ok(()),
+        StreamId::Task(_) | StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_) => {
+            Err(Refused(format!("{} belongs in a task's stream", event.label())))
+        }
     }
 }
 
@@ -370,6 +391,8 @@ impl TaskRow {
             failure_position: None,
             forked_from: created.forked_from.map(|point| point.task_id),
             review_deadline: None,
+            request: created.request,
+            shared_with: None,
         }
     }
 
@@ -436,6 +459,7 @@ impl TaskRow {
             retention_days: self.retention_days,
             parent_task_id: self.parent_task_id,
             forked_from: created.forked_from.map(ForkedFrom::from),
+            shared_with: self.shared_with,
             class: self.class.clone(),
             parameters: created.parameters,
             usage: self.usage.report(),
@@ -474,6 +498,7 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
         | Event::TaskStarted
         | Event::TaskPaused
         | Event::TaskResumed
+        | Event::RunShared { .. }
         | Event::CancelRequested
         | Event::TaskCompleted { .. }
         | Event::TaskFailed { .. }
@@ -487,7 +512,9 @@ pub(crate) fn into_message(event: Event, at: Timestamp) -> Option<Message> {
         | Event::StateSet { .. }
         | Event::ReviewOpened { .. }
         | Event::ReviewAnswered { .. }
-        | Event::CheckpointTaken { .. } => None,
+        | Event::CheckpointTaken { .. }
+        | Event::AgentEnabled
+        | Event::AgentDisabled { .. } => None,
     }
 }
 

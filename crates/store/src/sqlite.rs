@@ -20,6 +20,7 @@ use polity_model::event::{Event, Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::message::Message;
+use polity_model::name::Name;
 use polity_model::task::Task;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -344,6 +345,10 @@ impl Store for SqliteStore {
 
     fn spending(&self) -> Result<Vec<SpendingRow>, StoreError> {
         self.query(tables::spending)
+    }
+
+    fn switched_agents(&self) -> Result<Vec<Name>, StoreError> {
+        self.query(tables::switched_agents)
     }
 
     fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError> {

@@ -7,6 +7,7 @@ use polity_model::event::{Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::message::Message;
+use polity_model::name::Name;
 use polity_model::task::Task;
 use polity_store::{
     CheckpointRow, Commit, CommitError, CommitTicket, ExecutionFilter, ExecutionRow, Header,
@@ -209,6 +210,10 @@ impl Store for MortalStore {
 
     fn spending(&self) -> Result<Vec<SpendingRow>, StoreError> {
         self.alive()?.spending()
+    }
+
+    fn switched_agents(&self) -> Result<Vec<Name>, StoreError> {
+        self.alive()?.switched_agents()
     }
 
     fn definition(&self, digest: &Digest) -> Result<Option<String>, StoreError> {

@@ -91,6 +91,7 @@ pub fn creation(description: &str) -> TaskCreated {
         forked_from: None,
         working_directory: None,
         has_private: false,
+        request: None,
     }
 }
 

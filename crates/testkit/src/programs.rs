@@ -1,18 +1,19 @@
 //! Programs that do as they are told.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::File;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use polity_engine::driver::{
-    BoxFuture, NotReady, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunRequest,
+    BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunEnd, RunIdentity, RunOutcome,
+    RunOverrides, RunRequest,
 };
-use polity_model::definition::AgentDefinition;
+use polity_model::definition::{AgentDefinition, Digest};
 use polity_model::ids::ExecutionId;
 use polity_model::run::{Exit, RunReport};
 use polity_model::usage::Usage;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// What stands for a secret in texts that these programs are given.
 pub const SECRET: &str = "s3cret";
@@ -35,6 +36,8 @@ struct Told {
     at_once_most: usize,
     places: HashMap<String, Vec<Weak<File>>>,
     forgotten: Vec<(ExecutionId, u32)>,
+    left_behind: BTreeSet<ExecutionId>,
+    swept: Vec<(ExecutionId, bool)>,
     usage: Usage,
 }
 
@@ -63,6 +66,16 @@ impl ActingPrograms {
     /// The executions whose files are needed no more, with how many attempts they had.
     pub fn forgotten(&self) -> Vec<(ExecutionId, u32)> {
         self.told.lock().unwrap().forgotten.clone()
+    }
+
+    /// Something is left of these executions.
+    pub fn leave_behind(&self, executions: impl IntoIterator<Item = ExecutionId>) {
+        self.told.lock().unwrap().left_behind.extend(executions);
+    }
+
+    /// The executions of which what was left was removed, and whether their workspaces are kept.
+    pub fn swept(&self) -> Vec<(ExecutionId, bool)> {
+        self.told.lock().unwrap().swept.clone()
     }
 
     /// The most that ever ran at once.
@@ -102,6 +115,13 @@ impl Programs for ActingPrograms {
         overrides.working_directory.clone().unwrap_or_else(|| "/work".to_owned())
     }
 
+    fn request(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
+        let RunIdentity { agent, input, parameters, overrides } = identity;
+        let (folder, envs) = (&overrides.working_directory, &overrides.envs);
+        let all = json!([agent.name, input, parameters, folder, envs]);
+        Some(Digest::of(all.to_string().as_bytes()))
+    }
+
     fn masked(&self, _: &AgentDefinition, _: &RunOverrides, values: Value) -> Value {
         serde_json::from_str(&values.to_string().replace(SECRET, "***")).unwrap()
     }
@@ -131,13 +151,16 @@ impl Programs for ActingPrograms {
         })
     }
 
-    fn found<'a>(
-        &'a self,
-        _: &'a AgentDefinition,
-        _: ExecutionId,
-        _: u32,
-    ) -> BoxFuture<'a, Option<RunOutcome>> {
+    fn found<'a>(&'a self, _: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
         Box::pin(async { self.told.lock().unwrap().found.take() })
+    }
+
+    fn left_behind(&self) -> BTreeSet<ExecutionId> {
+        self.told.lock().unwrap().left_behind.clone()
+    }
+
+    fn sweep(&self, execution_id: ExecutionId, keeps_workspace: bool) {
+        self.told.lock().unwrap().swept.push((execution_id, keeps_workspace));
     }
 
     fn forget(&self, execution_id: ExecutionId, attempts: u32) {

@@ -1,6 +1,7 @@
 //! What every store must do. [`store_conformance!`](macro@crate::store_conformance) makes a test of
 //! each case here for one store.
 
+mod agents;
 mod executions;
 mod importing;
 mod removing;
@@ -22,6 +23,7 @@ use crate::lives::{
     execution_id, execution_started, forked, instance_id, task_id,
 };
 
+pub use agents::*;
 pub use executions::*;
 pub use importing::*;
 pub use removing::*;
@@ -52,6 +54,8 @@ macro_rules! store_conformance {
             what_is_private_goes_with_the_end_of_its_task,
             a_paused_task_is_resumed,
             definitions_are_kept_by_digest,
+            agents_are_switched_in_streams_of_their_own,
+            tasks_that_were_given_the_same_are_found,
             removed_tasks_leave_nothing_behind,
             positions_are_never_used_again,
             definitions_stay_while_someone_pins_them,

@@ -1,94 +1,40 @@
-//! `polity agent`: who there is.
+//! `polity agent`: who there is, and who takes work.
+
+mod add;
+mod status;
+mod switch;
+mod yaml;
 
 use std::sync::Arc;
 
-use polity_engine::runtime::Owners;
+use polity_engine::commands::SwitchAgent;
+use polity_engine::switches::Switches;
 use polity_model::definition::{AgentDefinition, AgentKind, Home, Lookup};
-use polity_model::machine::execution::ExecutionState;
-use polity_store::{ExecutionFilter, Store};
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::args::{AgentArgs, AgentCommand, AgentStatusArgs};
+use crate::args::{AgentArgs, AgentCommand};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{print_json, say, style, table};
+use crate::view::{harmless, print_json, say, style, table};
 
 pub(crate) fn agent(app: &App, command: &AgentCommand) -> CliResult {
     match command {
         AgentCommand::List => list(app),
         AgentCommand::Show(args) => show(app, args),
-        AgentCommand::Status(args) => status(app, args),
-    }
-}
-
-/// What runs of an agent, and what waits.
-fn status(app: &App, args: &AgentStatusArgs) -> CliResult {
-    let home = app.listed()?;
-    let agents: Vec<_> = match &args.name {
-        Some(name) => vec![found(app, &home, name)?],
-        None => home.agents.values().cloned().collect(),
-    };
-    let store = app.reader()?;
-    let instances = app.instances();
-    let mut seen = Vec::new();
-    for agent in agents {
-        let filter = ExecutionFilter {
-            agent: Some(agent.name.to_string()),
-            open_only: true,
-            ..ExecutionFilter::default()
-        };
-        let (mut running, mut queued) = (0u32, 0u32);
-        for row in store.execution_rows(&filter)? {
-            if !row.owner.is_some_and(|owner| Owners::is_alive(&instances, owner)) {
-                continue;
-            }
-            match row.execution.state {
-                ExecutionState::Idle => queued += 1,
-                ExecutionState::Starting
-                | ExecutionState::Running
-                | ExecutionState::Completed
-                | ExecutionState::Failed
-                | ExecutionState::Timeout
-                | ExecutionState::Cancelled
-                | ExecutionState::Cleanup => running += 1,
-            }
+        AgentCommand::Status(args) => status::status(app, args),
+        AgentCommand::Add(args) => add::add(app, args),
+        AgentCommand::Enable(args) => switch::switch(app, &args.name, &SwitchAgent::Enable),
+        AgentCommand::Disable(args) => {
+            let disable = SwitchAgent::Disable { reason: args.message.clone() };
+            switch::switch(app, &args.agent.name, &disable)
         }
-        let (enabled, capacity) = match &agent.kind {
-            AgentKind::Cli(cli) => (cli.enabled, Some(cli.max_concurrent_executions.get())),
-            AgentKind::Llm(_) | AgentKind::Remote(_) => (true, None),
-        };
-        seen.push(json!({
-            "name": agent.name,
-            "enabled": enabled,
-            "running": running,
-            "queued": queued,
-            "pool": {"in_use": running, "capacity": capacity},
-        }));
     }
-    if app.json() {
-        match (&args.name, seen.as_slice()) {
-            (Some(_), [one]) => print_json(one)?,
-            (Some(_) | None, _) => print_json(&seen)?,
-        }
-        return Ok(Exit::Done);
-    }
-    let rows = seen.iter().map(|agent| {
-        let capacity = agent["pool"]["capacity"].as_u64();
-        [
-            plain(&agent["name"]),
-            if agent["enabled"] == true { "yes" } else { "no" }.to_owned(),
-            plain(&agent["running"]),
-            plain(&agent["queued"]),
-            capacity.map_or_else(|| "unlimited".to_owned(), |capacity| capacity.to_string()),
-        ]
-    });
-    say!("{}", table(["NAME", "ENABLED", "RUNNING", "QUEUED", "PLACES"], rows))?;
-    Ok(Exit::Done)
 }
 
 fn list(app: &App) -> CliResult {
     let home = app.listed()?;
+    let switches = Switches::read(&app.reader()?)?;
     if app.json() {
         let agents: Vec<_> = home
             .agents
@@ -99,6 +45,7 @@ fn list(app: &App) -> CliResult {
                     "kind": agent.kind.label(),
                     "role": agent.role(),
                     "uses": uses(agent),
+                    "enabled": switches.is_enabled(agent),
                     "digest": agent.digest(),
                 })
             })
@@ -108,8 +55,10 @@ fn list(app: &App) -> CliResult {
         say!("no agents in {}", app.folder.root().display())?;
     } else {
         let rows = home.agents.values().map(|agent| {
+            let is_off = !switches.is_enabled(agent);
+            let kind = format!("{}{}", agent.kind.label(), if is_off { " (disabled)" } else { "" });
             let role = agent.role().unwrap_or_default().to_owned();
-            [agent.name.to_string(), agent.kind.label().to_owned(), uses(agent), role]
+            [agent.name.to_string(), kind, uses(agent), role]
         });
         say!("{}", table(["NAME", "KIND", "USES", "ROLE"], rows))?;
     }
@@ -152,12 +101,15 @@ fn found(app: &App, home: &Home, name: &str) -> Result<Arc<AgentDefinition>, Cli
 fn show(app: &App, args: &AgentArgs) -> CliResult {
     let home = app.folder.read()?;
     let agent = found(app, &home, &args.name)?;
+    let switches = Switches::read(&app.reader()?)?;
+    let said = switches.of(&agent.name);
     let canonical = agent.canonical_json();
     let definition: Value = serde_json::from_str(&canonical)
         .map_err(|error| CliError::usage(format!("the definition cannot be shown: {error}")))?;
     if app.json() {
         let mut definition = definition;
         definition["digest"] = json!(agent.digest());
+        definition["override"] = json!(said.map(switch::as_json));
         print_json(&definition)?;
         return Ok(Exit::Done);
     }
@@ -167,6 +119,9 @@ fn show(app: &App, args: &AgentArgs) -> CliResult {
         }
     }
     say!("{} {}", style::label("digest:"), agent.digest())?;
+    if let Some(said) = said {
+        say!("{} {}", style::label("override:"), harmless(&switch::told(said)))?;
+    }
     Ok(Exit::Done)
 }
 

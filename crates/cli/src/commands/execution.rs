@@ -127,6 +127,18 @@ fn show(app: &App, args: &ExecutionArgs) -> CliResult {
             kept.stderr_bytes,
             kept.folder
         )?;
+        if let Some(workspace) = &run.report.workspace {
+            say!("  {}", harmless(&workspace.to_string()))?;
+        }
+        let artifacts = &run.report.artifacts;
+        for file in &artifacts.files {
+            let masked = if file.masked { ", masked" } else { "" };
+            let path = harmless(&file.path);
+            say!("  kept data/{}/{path} ({} bytes{masked})", artifacts.folder, file.bytes)?;
+        }
+        for left in &artifacts.left_out {
+            say!("  not kept: {}", harmless(&format!("{}, {}", left.path, left.reason)))?;
+        }
     }
     if let Some(output) = seen.result.as_ref().and_then(|result| result.output.as_ref()) {
         say!("{} {}", style::label("output:"), harmless(output))?;

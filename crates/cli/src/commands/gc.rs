@@ -7,7 +7,9 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use polity_engine::clock::{Clock, SystemClock};
+use polity_engine::driver::Programs;
 use polity_engine::retention::{Action, Decision, Plan, Rule, plan};
+use polity_engine::runtime::EngineError;
 use polity_model::definition::is_retention_policy;
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_store::{Removal, Store, TaskFilter, TaskRow};
@@ -43,7 +45,7 @@ pub(crate) fn gc(app: &App, args: &GcArgs) -> CliResult {
     let rows = store.task_rows(&TaskFilter::default())?;
     let mut plan = plan(&rows, &home.retention_policy, SystemClock.now());
     if writes {
-        carry_out(app, &store, &mut plan)?;
+        carry_out(app, &*app.programs(&home)?, &store, &mut plan)?;
     }
     let rows: BTreeMap<TaskId, &TaskRow> = rows.iter().map(|row| (row.id, row)).collect();
     let told: Vec<(&Decision, &TaskRow)> = plan
@@ -60,14 +62,22 @@ pub(crate) fn gc(app: &App, args: &GcArgs) -> CliResult {
 }
 
 /// Removes what is to go. What was refused, because it changed meanwhile, is said to stay.
-fn carry_out(app: &App, store: &dyn Store, plan: &mut Plan) -> Result<(), CliError> {
+fn carry_out(
+    app: &App,
+    programs: &dyn Programs,
+    store: &dyn Store,
+    plan: &mut Plan,
+) -> Result<(), CliError> {
     let mut refused: BTreeMap<TaskId, Rule> = BTreeMap::new();
     for units in plan.units.chunks(UNITS_AT_ONCE) {
         let answers = store.remove(units.to_vec())?;
         for (unit, answer) in units.iter().zip(answers) {
             match answer {
                 Removal::Removed { executions, .. } => {
-                    executions.iter().try_for_each(|execution| remove_output(app, *execution))?;
+                    for execution in executions {
+                        remove_output(app, execution)?;
+                        programs.discard(execution).map_err(EngineError::from)?;
+                    }
                 }
                 Removal::Refused { because, .. } => {
                     refused.extend(unit.iter().map(|task| (*task, Rule::from(because))));

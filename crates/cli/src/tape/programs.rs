@@ -1,7 +1,8 @@
 //! Programs, where there is a cassette.
 
 use polity_engine::driver::{
-    BoxFuture, NotReady, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunRequest,
+    BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides,
+    RunRequest,
 };
 use polity_model::definition::AgentDefinition;
 use polity_model::failure::{ErrorCategory, Failure};
@@ -51,12 +52,7 @@ impl Programs for NotOnTape {
         Box::pin(async move { RunOutcome { end: RunEnd::Failed(failure), report, usage } })
     }
 
-    fn found<'a>(
-        &'a self,
-        _: &'a AgentDefinition,
-        _: ExecutionId,
-        _: u32,
-    ) -> BoxFuture<'a, Option<RunOutcome>> {
+    fn found<'a>(&'a self, _: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
         Box::pin(async { None })
     }
 

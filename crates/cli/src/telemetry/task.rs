@@ -134,6 +134,7 @@ impl TaskSpans {
             }
             // They begin nothing that takes time, and end nothing.
             Event::TaskStarted
+            | Event::RunShared { .. }
             | Event::CancelRequested
             | Event::ExecutionChanged { .. }
             | Event::HistoryShortened { .. }
@@ -141,7 +142,9 @@ impl TaskSpans {
             | Event::StateSet { .. }
             | Event::ReviewAnswered { .. }
             | Event::MessageAdded { .. }
-            | Event::CheckpointTaken { .. } => {}
+            | Event::CheckpointTaken { .. }
+            | Event::AgentEnabled
+            | Event::AgentDisabled { .. } => {}
         }
     }
 

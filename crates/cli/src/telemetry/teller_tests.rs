@@ -73,6 +73,7 @@ fn created(parent: Option<TaskId>) -> Event {
         forked_from: None,
         working_directory: None,
         has_private: false,
+        request: None,
     })
 }
 

@@ -93,6 +93,9 @@ pub(crate) fn details(task: &Task) -> String {
         let from = short(task_id);
         lines.push(field("origin", &format!("forked from {from} at checkpoint {checkpoint}")));
     }
+    if let Some(other) = task.shared_with {
+        lines.push(field("shared", &format!("with task {other}, which was given the same")));
+    }
     if !task.parameters.is_empty() {
         let parameters: Vec<_> =
             task.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();

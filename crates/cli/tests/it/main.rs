@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![allow(clippy::disallowed_methods, reason = "these tests start programs")]
 
+mod agents;
 mod archive;
 mod cassettes;
 mod console;

@@ -282,3 +282,115 @@ fn a_program_that_may_not_be_run_twice_is_put_before_a_person_after_a_kill() {
     let said = sandbox.polity(&["-q", "review", "approve", "last", "--skip-with", "it was done"]);
     assert_eq!((said.code, said.out.as_str()), (0, "it was done\n"), "{said:?}");
 }
+
+#[test]
+fn requests_that_are_the_same_share_one_run_also_in_processes_of_their_own() {
+    let sandbox = home();
+    sandbox.write(
+        "agents/once.yaml",
+        "{name: once, kind: cli, executable_path: sh, working_directory: ., \
+          cli_args: [-c, 'echo x >> ran; sleep 0.5; wc -l < ran'], deduplicate_seconds: 60}",
+    );
+    let run = |more: &[&str]| sandbox.start(&[&["-q", "run", "once", "x"], more].concat());
+    let told = |child: std::process::Child| {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let children: Vec<_> = (0..3).map(|_| run(&[])).collect();
+    for child in children {
+        assert_eq!(told(child), "1\n");
+    }
+    assert_eq!(told(run(&[])), "1\n");
+    assert_eq!(executions(&sandbox).len(), 1);
+    let shared = sandbox.tasks();
+    assert_eq!(shared.iter().filter(|task| task["shared_with"].is_string()).count(), 3);
+    let newest = shared[0]["id"].as_str().unwrap();
+    let first = shared[0]["shared_with"].as_str().unwrap();
+    assert!(sandbox.polity(&["task", "show", newest]).out.contains(first));
+    assert!(sandbox.polity(&["task", "trace", newest]).out.contains(first));
+    // What was given is not the same in every case.
+    assert_eq!(told(run(&["--param", "a=1"])), "2\n");
+    assert_eq!(told(run(&["--env", "TOKEN=some-secret-value"])), "3\n");
+    assert_eq!(told(run(&["--env", "TOKEN=some-secret-value"])), "3\n");
+}
+
+#[test]
+fn programs_with_folders_of_their_own_run_side_by_side_and_leave_what_they_made() {
+    let sandbox = home();
+    // Each waits until the other has begun, which is seen beside the folder that they copy.
+    let script = "echo x >> a; touch $OUT/$(basename $PWD); \
+                  until [ $(ls $OUT | wc -l) -ge 2 ]; do sleep 0.05; done; cat a";
+    sandbox.write("project/a", "first\n");
+    fs::create_dir(sandbox.file("out")).unwrap();
+    let out = sandbox.file("out").display().to_string();
+    sandbox.write(
+        "agents/own.yaml",
+        &format!(
+            "{{name: own, kind: cli, executable_path: sh, cli_args: [-c, '{script}'], \
+             working_directory: project, workspace: copy, envs: {{OUT: '{out}'}}, \
+             artifacts: [a]}}"
+        ),
+    );
+    let children: Vec<_> = (0..2).map(|_| sandbox.start(&["-q", "run", "own", "x"])).collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "first\nx\n");
+    }
+    assert_eq!(fs::read_to_string(sandbox.file("project/a")).unwrap(), "first\n");
+    let execution = &executions(&sandbox)[0];
+    let result = &execution["result"];
+    assert_eq!(result["workspace"]["changed_files"], 1);
+    assert_eq!(result["artifacts"]["files"][0]["path"], "a");
+    let folder = sandbox.file("data").join(result["workspace"]["folder"].as_str().unwrap());
+    assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "first\nx\n");
+    let shown = sandbox.polity(&["execution", "show", execution["id"].as_str().unwrap()]);
+    assert!(shown.out.contains("1 file changed in data/workspaces/"), "{shown:?}");
+    assert!(shown.out.contains("/artifacts/a (8 bytes)"), "{shown:?}");
+    // The folders go with their tasks.
+    sandbox.write("config/retention_policy.yaml", "default_days: 0\n");
+    assert_eq!(sandbox.polity(&["gc"]).code, 0);
+    assert_eq!(fs::read_dir(sandbox.file("data/workspaces")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_program_in_a_folder_of_its_own_is_run_again_after_a_kill_from_the_beginning() {
+    let sandbox = home();
+    sandbox.write("project/a", "first\n");
+    sandbox.write(
+        "agents/own.yaml",
+        "{name: own, kind: cli, executable_path: sh, working_directory: project, workspace: copy, \
+          grace_seconds: 1, cli_args: [-c, 'echo x >> a; [ -e ../go ] || [ -e \"$HERE/go\" ] || \
+          { touch \"$HERE/began\"; sleep 1000; }; cat a'], env_allow: [HERE]}",
+    );
+    let here = sandbox.path().display().to_string();
+    let mut running = sandbox.command(&["run", "own", "x"]).env("HERE", &here).spawn().unwrap();
+    sandbox.wait_until("it runs", || sandbox.file("began").exists().then_some(()));
+    running.kill().unwrap();
+    running.wait().unwrap();
+    sandbox.write("go", "");
+    let resumed = sandbox.command(&["-q", "task", "resume", "last"]).env("HERE", &here).output();
+    let output = resumed.unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "first\nx\n");
+}
+
+#[test]
+fn what_only_a_program_was_to_see_is_removed_also_if_its_owner_was_killed() {
+    let sandbox = home();
+    sandbox.write(
+        "agents/reads.yaml",
+        "{name: reads, kind: cli, executable_path: sh, working_directory: ., grace_seconds: 1, \
+          input_pattern: file, cli_args: [-c, 'echo > began; sleep 1000', x, '{{input_file}}']}",
+    );
+    let mut running = sandbox.start(&["run", "reads", "for your eyes only"]);
+    sandbox.wait_until("it runs", || sandbox.file("began").exists().then_some(()));
+    let left = || fs::read_dir(sandbox.file("data/runs")).unwrap().count();
+    assert!(left() >= 2);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(sandbox.polity(&["task", "cancel", "last"]).code, 0);
+    sandbox.wait_until("it is removed", || {
+        assert_eq!(sandbox.polity(&["run", "greeter", "Ada"]).code, 0);
+        (left() == 0).then_some(())
+    });
+}

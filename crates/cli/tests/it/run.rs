@@ -178,14 +178,6 @@ fn what_this_version_cannot_run_it_says() {
         "{name: cloud, kind: llm, role: r, system_prompt: p,
           llm_config: {provider: openai, model: gpt, api_key_env: KEY}}",
     );
-    for (name, field) in [
-        ("copy", "workspace: copy"),
-        ("once", "deduplicate_seconds: 60"),
-        ("kept", "artifacts: ['*.txt']"),
-    ] {
-        let file = format!("{{name: {name}, kind: cli, executable_path: /bin/cat, {field}}}");
-        sandbox.write(&format!("agents/{name}.yaml"), &file);
-    }
     let with = |name: &str, field: &str| {
         let file = format!(
             "{{name: {name}, kind: llm, role: r, system_prompt: p, {field},
@@ -197,9 +189,6 @@ fn what_this_version_cannot_run_it_says() {
     for (agent, told) in [
         ("far", "of kind remote"),
         ("chat", "of kind cli in mode interactive"),
-        ("copy", "cli with a workspace of its own"),
-        ("once", "cli with deduplicate_seconds"),
-        ("kept", "cli with artifacts"),
         ("cloud", "the provider openai"),
         ("boss", "of kind remote"),
     ] {

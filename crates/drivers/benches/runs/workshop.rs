@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_drivers::Environment;
-use polity_drivers::cli::{CliOptions, CliPrograms};
+use polity_drivers::cli::{ArtifactLimits, CliOptions, CliPrograms};
 use polity_drivers::process::Launcher;
 use polity_engine::clock::SystemClock;
 use polity_engine::driver::{Programs, RunOutcome, RunOverrides, RunProgress, RunRequest};
@@ -61,6 +61,10 @@ impl Workshop {
             launcher: Launcher::Shim(std::env::current_exe().unwrap()),
             redaction: Redaction::default(),
             output_bytes: (100 << 20).try_into().unwrap(),
+            artifacts: ArtifactLimits {
+                files: 3.try_into().unwrap(),
+                bytes: 1000.try_into().unwrap(),
+            },
         });
         Self { programs: Arc::new(programs), home }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use polity_model::ids::ExecutionId;
 
 /// The folder below the data folder in which records and private files of runs are.
-const RUNS: &str = "runs";
+pub(super) const RUNS: &str = "runs";
 
 /// How the name of a record ends.
 const RECORD_ENDING: &str = ".json";
@@ -66,6 +66,11 @@ impl Paths {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether a file of that name is the record of a run.
+pub(super) fn is_record(name: &str) -> bool {
+    name.ends_with(RECORD_ENDING)
 }
 
 /// Done, or there was nothing to do.

@@ -14,7 +14,7 @@ const VALUE_BYTES_MIN: usize = 4;
 const ENCODED_BYTES_MIN: usize = 8;
 
 /// A spelling that is longer is searched for in parts.
-pub(super) const SPELLING_BYTES_MAX: usize = 4096;
+pub const SPELLING_BYTES_MAX: usize = 4096;
 
 /// So much of a spelling is enough to know where to look for the whole.
 const BEGINNING_BYTES: usize = 8;

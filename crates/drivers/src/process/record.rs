@@ -216,7 +216,7 @@ impl Record {
     }
 
     /// Whether no shim holds the record any more.
-    fn is_free(&self) -> io::Result<bool> {
+    pub(crate) fn is_free(&self) -> io::Result<bool> {
         match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 rustix::fs::flock(&self.file, FlockOperation::Unlock)?;

@@ -3,7 +3,7 @@
 //! belongs to the process that creates it from its first moment on, so there is no instant at which
 //! a crash would leave it unowned.
 
-use polity_model::definition::{AgentKind, AgentMode, Budget, CliAgent, Limits, Workspace};
+use polity_model::definition::{AgentKind, AgentMode, Budget, CliAgent, Limits};
 use polity_model::event::{Epoch, Event, ForkPoint, TaskCreated};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::session::task_of_call;
@@ -15,6 +15,7 @@ use super::programs::{program_of, queued};
 use crate::closure::{Assignee, Closure};
 use crate::decide::{Given, Rejection};
 use crate::driver::RunOverrides;
+use crate::switches::Switches;
 
 /// What to do, and who does it.
 #[derive(Debug, Clone)]
@@ -93,7 +94,7 @@ impl CreateTask {
         has_private: bool,
     ) -> Result<NewTask, Rejection> {
         for closure in self.assignee.everyone() {
-            check_runnable(&closure)?;
+            check_runnable(&closure, &given.switches)?;
         }
         let chain = self.assignee.longest_chain();
         let limit = limits.sub_agent_depth.get();
@@ -113,6 +114,7 @@ impl CreateTask {
             Origin::SubAgentCall { parent, call } => (task_of_call(call), Some(parent), None, None),
             Origin::Fork { from, updates } => (new_id(), None, Some(from), Some(updates)),
         };
+        let request = given.place.request.filter(|_| forked_from.is_none());
         let pinned = self.assignee.pinned();
         let (pins, definitions) = (pinned.pins.clone(), pinned.definitions.clone());
         let created = Event::TaskCreated(TaskCreated {
@@ -127,25 +129,30 @@ impl CreateTask {
             forked_from,
             working_directory: self.overrides.working_directory,
             has_private,
+            request,
         });
         let claimed = Event::TaskClaimed { instance: owner, epoch: Epoch::default().next() };
         let updates = updates.filter(|updates| !updates.is_empty());
         let set = updates.map(|updates| Event::StateSet { updates });
-        // A program is in line from its first moment on, so that who came first is served first.
+        // A program is in line from its first moment on, so that who came first is served first. One
+        // that may share the run of another looks for that first.
         let queued = program_of(&self.assignee)
-            .filter(|_| forked_from.is_none())
+            .filter(|_| forked_from.is_none() && request.is_none())
             .map(|(name, cli)| queued(name, cli, given).1);
         let events = [created, claimed].into_iter().chain(set).chain(queued).collect();
         Ok(NewTask { id, events, definitions })
     }
 }
 
-/// Whether this version knows how to run the agent.
-fn check_runnable(closure: &Closure) -> Result<(), Rejection> {
+/// Whether the agent takes work, and this version knows how to run it.
+fn check_runnable(closure: &Closure, switches: &Switches) -> Result<(), Rejection> {
     let agent = closure.agent.name.clone();
+    if !switches.is_enabled(&closure.agent) {
+        let reason = switches.of(&agent).and_then(|switch| switch.reason.clone());
+        return Err(Rejection::Disabled { agent, reason });
+    }
     match &closure.agent.kind {
         AgentKind::Llm(_) => Ok(()),
-        AgentKind::Cli(cli) if !cli.enabled => Err(Rejection::Disabled { agent }),
         AgentKind::Cli(cli) => match not_built(cli) {
             None => Ok(()),
             Some(kind) => Err(Rejection::KindNotRunnable { agent, kind }),
@@ -159,18 +166,9 @@ fn check_runnable(closure: &Closure) -> Result<(), Rejection> {
 /// What the file asks for that this version does not do. To run the program without it would be
 /// something else than was asked for.
 fn not_built(cli: &CliAgent) -> Option<&'static str> {
-    match (cli.mode, cli.workspace) {
-        (AgentMode::Interactive, _) => Some("cli in mode interactive"),
-        (AgentMode::Task, Workspace::Worktree | Workspace::Copy) => {
-            Some("cli with a workspace of its own")
-        }
-        (AgentMode::Task, Workspace::Shared) if cli.deduplicate_seconds.is_some() => {
-            Some("cli with deduplicate_seconds")
-        }
-        (AgentMode::Task, Workspace::Shared) if !cli.artifacts.is_empty() => {
-            Some("cli with artifacts")
-        }
-        (AgentMode::Task, Workspace::Shared) => None,
+    match cli.mode {
+        AgentMode::Interactive => Some("cli in mode interactive"),
+        AgentMode::Task => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the commands about programs share: a task whose agent is a command-line program waits for
 //! its place, runs the program, and ends with what came of it.
 
-use polity_model::definition::{AccessType, CliAgent};
+use polity_model::definition::{AccessType, CliAgent, Workspace};
 use polity_model::event::{Event, ExecutionChange};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
 use polity_model::ids::{CheckpointId, ExecutionId};
@@ -18,9 +18,14 @@ pub(super) fn program(state: &TaskState) -> Option<&CliAgent> {
     state.context()?.agent.program()
 }
 
-/// Whether the program may be run again without harm: it says so, or changes nothing.
+/// Whether the program may be run again without harm: it says so, or changes nothing, or does so in
+/// a folder of its own that is made anew for each run.
 pub(super) fn may_repeat(cli: &CliAgent) -> bool {
-    cli.idempotent || cli.access_type == AccessType::ReadOnly
+    let has_own_folder = match cli.workspace {
+        Workspace::Shared => false,
+        Workspace::Worktree | Workspace::Copy => true,
+    };
+    cli.idempotent || cli.access_type == AccessType::ReadOnly || has_own_folder
 }
 
 /// The program that is to do a task, with its name.
@@ -42,7 +47,7 @@ pub(super) fn queued(agent: &Name, cli: &CliAgent, given: &mut Given) -> (Execut
 }
 
 /// An execution of the program begins where its place is held, and waits for one where not. It gets
-/// in line first if it is not yet.
+/// in line first if it is not yet. Where another task was given the same, there is none.
 pub(super) fn begin_or_wait(
     state: &TaskState,
     cli: &CliAgent,
@@ -53,6 +58,12 @@ pub(super) fn begin_or_wait(
         let (code, error) = (ErrorCode::Budget, over.to_owned());
         events.push(Event::TaskFailed { code, error, partial_result: None });
         return Decision { events, effects: Vec::new() };
+    }
+    if let Some(with) = given.place.twin {
+        if state.task().shared_with() != Some(with) {
+            events.push(Event::RunShared { with });
+        }
+        return Decision { events, effects: vec![Effect::WaitForTwin] };
     }
     let agent = &state.task().order().assigned_agent;
     let in_line = state.execution().filter(|execution| !execution.is_over());

@@ -34,6 +34,7 @@ pub(super) fn given() -> Given {
         limits: Settings::default().limits,
         spending: Spending::default(),
         place: GivenPlace::default(),
+        switches: Arc::default(),
     }
 }
 

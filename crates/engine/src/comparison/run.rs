@@ -193,6 +193,7 @@ impl Steps {
             | Event::TaskStarted
             | Event::TaskPaused
             | Event::TaskResumed
+            | Event::RunShared { .. }
             | Event::CancelRequested
             | Event::TaskCompleted { .. }
             | Event::TaskFailed { .. }
@@ -204,7 +205,9 @@ impl Steps {
             | Event::HistoryShortened { .. }
             | Event::ToolChanged { .. }
             | Event::MessageAdded { .. }
-            | Event::CheckpointTaken { .. } => {}
+            | Event::CheckpointTaken { .. }
+            | Event::AgentEnabled
+            | Event::AgentDisabled { .. } => {}
         }
         Ok(())
     }

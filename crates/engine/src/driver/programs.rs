@@ -1,10 +1,10 @@
 //! Running a program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::Arc;
 
-use polity_model::definition::AgentDefinition;
+use polity_model::definition::{AgentDefinition, Digest};
 use polity_model::failure::Failure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::{ResourceUsage, RunReport};
@@ -38,6 +38,19 @@ pub struct RunRequest<'a> {
     pub progress: &'a dyn RunProgress,
 }
 
+/// A run whose owner died.
+#[derive(Clone, Copy)]
+pub struct LostRun<'a> {
+    /// The agent.
+    pub agent: &'a AgentDefinition,
+    /// The execution that the run was an attempt of.
+    pub execution_id: ExecutionId,
+    /// Which attempt it was, from 0.
+    pub attempt: u32,
+    /// What the task says otherwise than the agent's file.
+    pub overrides: &'a RunOverrides,
+}
+
 /// What a task says otherwise than the agent's file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunOverrides {
@@ -45,6 +58,19 @@ pub struct RunOverrides {
     pub working_directory: Option<String>,
     /// More variables, which may hold secrets.
     pub envs: BTreeMap<String, String>,
+}
+
+/// What tells one request from another.
+#[derive(Clone, Copy)]
+pub struct RunIdentity<'a> {
+    /// The agent.
+    pub agent: &'a AgentDefinition,
+    /// What the program is given.
+    pub input: &'a str,
+    /// Named values that come with it.
+    pub parameters: &'a Map<String, Value>,
+    /// What the task says otherwise than the agent's file.
+    pub overrides: &'a RunOverrides,
 }
 
 /// Hears of a run while it goes on. What it is told has no secrets in it, and is not fact.
@@ -103,6 +129,12 @@ pub trait Programs: Send + Sync {
     /// Where a run would take place, wherever whoever takes it up later happens to be.
     fn folder(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String;
 
+    /// What all requests have in common that are the same: agent, input, parameters, folder and
+    /// variables. Nothing of them can be read from it. None where it cannot be told.
+    fn request(&self, _request: &RunIdentity<'_>) -> Option<Digest> {
+        None
+    }
+
     /// The values without what is known or looks to be secret, also by the names that they have.
     fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value;
 
@@ -111,14 +143,24 @@ pub trait Programs: Send + Sync {
 
     /// What came of a run whose owner died, if the run itself had come to its end by then. What is
     /// left of it is ended first.
-    fn found<'a>(
-        &'a self,
-        agent: &'a AgentDefinition,
-        execution_id: ExecutionId,
-        attempt: u32,
-    ) -> BoxFuture<'a, Option<RunOutcome>>;
+    fn found<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>>;
 
     /// What became of an execution with so many attempts is in the journal; what was kept only to
     /// find it after a crash may go.
     fn forget(&self, _execution_id: ExecutionId, _attempts: u32) {}
+
+    /// The executions of which something is left on the disk that is needed only while they run, or
+    /// a folder in which they ran. Blocks.
+    fn left_behind(&self) -> BTreeSet<ExecutionId> {
+        BTreeSet::new()
+    }
+
+    /// Removes what is left of an execution that is over, whose owner is gone, and with it the folder
+    /// in which it ran, unless that is kept. Blocks.
+    fn sweep(&self, _execution_id: ExecutionId, _keeps_workspace: bool) {}
+
+    /// Removes the folder in which an execution ran, because the task is removed. Blocks.
+    fn discard(&self, _execution_id: ExecutionId) -> Result<(), NotReady> {
+        Ok(())
+    }
 }

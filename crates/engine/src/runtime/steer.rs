@@ -94,6 +94,7 @@ async fn cancel_alone(
             limits: Settings::default().limits,
             spending: Spending::default(),
             place: GivenPlace::default(),
+            switches: Arc::default(),
         };
         let decision = decide(&state, &Command::CancelTask(CancelTask { by }), &mut given)?;
         if decision.events.is_empty() {

@@ -31,10 +31,14 @@ pub(super) async fn watch(shared: Weak<Shared>, mut seen: Position) {
                 behind = headers.len() >= HEADERS_MAX as usize;
                 for header in headers {
                     seen = header.position;
-                    if let StreamId::Task(id) = header.stream
-                        && !shared.desk.signal(id, Signal::Changed(header.sequence))
-                    {
-                        shared.look_after_waiting(id).await;
+                    match header.stream {
+                        StreamId::Task(id) => {
+                            if !shared.desk.signal(id, Signal::Changed(header.sequence)) {
+                                shared.look_after_waiting(id).await;
+                            }
+                        }
+                        StreamId::Agent(name) => shared.look_at_agent(name).await,
+                        StreamId::Session(_) | StreamId::Schedule(_) => {}
                     }
                 }
             }

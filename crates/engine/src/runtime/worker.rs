@@ -6,6 +6,7 @@
 
 mod effects;
 mod program;
+mod twin;
 
 pub(super) use effects::elapsed_ms;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use polity_model::definition::NodeKind;
 use polity_model::event::Event;
-use polity_model::ids::ToolCallId;
+use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::task::TaskStatus;
 use polity_store::CommitError;
@@ -60,6 +61,10 @@ pub(super) struct Worker {
 struct HeldPlace {
     pool: Arc<str>,
     held: Option<PlaceTaken>,
+    /// The task whose run this one shares.
+    twin: Option<TaskId>,
+    /// Whether a twin that has not begun is waited for no more.
+    ignores_pending: bool,
 }
 
 /// Why a worker stopped waiting for an effect.
@@ -212,8 +217,13 @@ impl Worker {
     async fn step(&mut self, command: &Command) -> Result<Vec<Effect>, EngineError> {
         for _ in 0..CONFLICTS_MAX {
             let mut given = self.shared.given(&self.toolbox, self.allowance.spending());
-            let HeldPlace { pool, held } = &self.place;
-            given.place = GivenPlace { pool: Arc::clone(pool), is_held: held.is_some() };
+            let HeldPlace { pool, held, twin, ignores_pending: _ } = &self.place;
+            given.place = GivenPlace {
+                pool: Arc::clone(pool),
+                is_held: held.is_some(),
+                request: None,
+                twin: *twin,
+            };
             let decision = decide(&self.state, command, &mut given)?;
             let pace = self.pace();
             match self.shared.write_at(&mut self.state, &given, decision.events, pace).await {
@@ -267,8 +277,9 @@ impl Worker {
                 Effect::CallModel => return Ok(Some(self.call_model().await)),
                 Effect::WaitUntil(time) => return Ok(Some(self.wait_until(time).await)),
                 Effect::WaitForPlace => return Ok(Some(self.wait_for_place().await?)),
+                Effect::WaitForTwin => return Ok(Some(self.wait_for_twin().await?)),
                 Effect::RunProgram => return Ok(Some(self.run_program().await?)),
-                Effect::LookForRun => return Ok(Some(self.look_for_run().await)),
+                Effect::LookForRun => return Ok(Some(self.look_for_run().await?)),
                 Effect::CallTool { call_id, timeout } => self.call_tool(call_id, timeout),
                 Effect::OpenSession { call_id, deadline } => self.open_session(call_id, deadline),
                 Effect::WatchSession { call_id } => self.watch_session(call_id),
@@ -378,6 +389,7 @@ fn matters_now(event: &Event) -> bool {
         | Event::TaskStarted
         | Event::TaskPaused
         | Event::TaskResumed
+        | Event::RunShared { .. }
         | Event::TaskCompleted { .. }
         | Event::TaskFailed { .. }
         | Event::ExecutionChanged { .. }
@@ -391,6 +403,8 @@ fn matters_now(event: &Event) -> bool {
         | Event::ReviewOpened { .. }
         | Event::ReviewAnswered { .. }
         | Event::MessageAdded { .. }
-        | Event::CheckpointTaken { .. } => false,
+        | Event::CheckpointTaken { .. }
+        | Event::AgentEnabled
+        | Event::AgentDisabled { .. } => false,
     }
 }

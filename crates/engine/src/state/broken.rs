@@ -59,6 +59,9 @@ pub enum BrokenJournal {
     /// The State was changed in a way that it does not allow.
     #[error(transparent)]
     Update(#[from] InvalidUpdate),
+    /// Something happened in a task that happens elsewhere.
+    #[error("{0} is no event of a task")]
+    NotOfATask(&'static str),
     /// An execution moved on before it started.
     #[error("an execution moved on that had not started")]
     NoExecution,

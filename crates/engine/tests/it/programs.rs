@@ -4,10 +4,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polity_engine::clock::SystemClock;
 use polity_engine::closure::Closure;
-use polity_engine::commands::{AnswerReview, CreateTask};
+use polity_engine::commands::{AnswerReview, CreateTask, SwitchAgent};
 use polity_engine::driver::{Programs, RunEnd};
-use polity_engine::runtime::{Parts, Runtime, TaskHandle};
+use polity_engine::runtime::{Parts, Runtime, TaskHandle, switch_agent};
 use polity_model::definition::{AgentDefinition, Limits};
 use polity_model::event::{Sequence, StreamId};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
@@ -259,4 +260,124 @@ async fn what_programs_use_counts_towards_a_budget_and_they_run_one_by_one_under
     let row = scene.store.task_row(handle.id).unwrap().unwrap();
     // The one run that was in flight may overshoot it.
     assert_eq!((row.status, row.usage.input_tokens), (TaskStatus::Completed, 40));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_another_process_disables_takes_no_more_work() {
+    let scene = Scene::new([]);
+    let (runtime, agent) = (scene.process(1), coder(&json!({})));
+    let mut before = give(&runtime, &agent, &["a"]).await;
+    let name = "coder".parse().unwrap();
+    let disable = SwitchAgent::Disable { reason: Some("no key".into()) };
+    assert!(switch_agent(&scene.store, &SystemClock, &name, &disable).await.unwrap());
+    assert!(!switch_agent(&scene.store, &SystemClock, &name, &disable).await.unwrap());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let refused = runtime.create(CreateTask::new(agent.clone(), "b")).await.unwrap_err();
+    assert_eq!(refused.to_string(), "agent \"coder\" is disabled: no key");
+    // One that begins now knows it from the start.
+    let other = scene.process(2);
+    assert!(other.create(CreateTask::new(agent.clone(), "b")).await.is_err());
+    // What was given before goes on.
+    assert_eq!(before[0].wait().await.unwrap(), TaskStatus::Completed);
+    switch_agent(&scene.store, &SystemClock, &name, &SwitchAgent::Enable).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut after = give(&runtime, &agent, &["c"]).await;
+    assert_eq!(after[0].wait().await.unwrap(), TaskStatus::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_that_were_given_the_same_share_one_run() {
+    let scene = Scene::new([]);
+    let (one, two) = (scene.process(1), scene.process(2));
+    let agent = coder(&json!({"deduplicate_seconds": 60}));
+    let mut handles = give(&one, &agent, &["a"]).await;
+    handles.extend(give(&two, &agent, &["a", "b"]).await);
+    handles.extend(give(&one, &agent, &["a"]).await);
+    for handle in &mut handles {
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    }
+    // What was done before is shared too.
+    let mut late = give(&two, &agent, &["a"]).await.remove(0);
+    assert_eq!(late.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(scene.programs.inputs(), ["a", "b"]);
+    let task = |handle: &TaskHandle| {
+        let row = scene.store.task_row(handle.id).unwrap().unwrap();
+        scene.store.task(&row).unwrap()
+    };
+    for handle in [&handles[1], &handles[3], &late] {
+        assert_eq!(task(handle).shared_with, Some(handles[0].id));
+        assert_eq!(task(handle).result.as_deref(), Some("a"));
+    }
+    assert_eq!((task(&handles[0]).shared_with, task(&handles[2]).shared_with), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_failed_is_not_shared_and_one_of_those_who_waited_runs_next() {
+    let failure = Failure { category: ErrorCategory::Permanent, message: "no".into() };
+    let scene = Scene::new([RunEnd::Failed(failure)]);
+    let runtime = scene.process(1);
+    let agent = coder(&json!({"deduplicate_seconds": 60}));
+    let mut handles = give(&runtime, &agent, &["a"; 4]).await;
+    let mut ends = Vec::new();
+    for handle in &mut handles {
+        ends.push(handle.wait().await.unwrap());
+    }
+    assert_eq!(ends[0], TaskStatus::Failed);
+    assert_eq!(ends[1..], [TaskStatus::Completed; 3]);
+    assert_eq!(scene.programs.inputs(), ["a", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_one_waits_for_a_run_whose_process_is_gone() {
+    let scene = Scene::new([]);
+    let agent = coder(&json!({"deduplicate_seconds": 60, "idempotent": true}));
+    let first = scene.process(1);
+    let _gone = give(&first, &agent, &["a"]).await;
+    let second = scene.process(2);
+    let mut waiting = give(&second, &agent, &["a"]).await.remove(0);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    drop(first);
+    scene.owners.died(instance_id(1));
+    assert_eq!(waiting.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(scene.programs.inputs(), ["a", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
+    let failure = Failure { category: ErrorCategory::Permanent, message: "no".into() };
+    let scene = Scene::new([RunEnd::Answered("well".into()), RunEnd::Failed(failure)]);
+    let first = scene.process(1);
+    let mut handles = give(&first, &coder(&json!({})), &["a", "b", "c"]).await;
+    for handle in &mut handles[..2] {
+        handle.wait().await.unwrap();
+    }
+    let ids: Vec<_> =
+        handles.iter().map(|handle| scene.store.executions(handle.id).unwrap()[0].id).collect();
+    scene.programs.leave_behind(ids.clone());
+    let swept = || async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let mut swept = scene.programs.swept();
+        swept.sort();
+        swept
+    };
+    // Its owner is alive.
+    let _second = scene.process(2);
+    assert_eq!(swept().await, []);
+    drop(first);
+    scene.owners.died(instance_id(1));
+    let _third = scene.process(3);
+    // The third has not come to its end.
+    let mut expected = vec![(ids[0], true), (ids[1], false)];
+    expected.sort();
+    assert_eq!(swept().await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_with_a_folder_of_its_own_is_tried_again() {
+    let passing = Failure { category: ErrorCategory::Transient, message: "429".into() };
+    let scene = Scene::new([RunEnd::Failed(passing)]);
+    let runtime = scene.process(1);
+    let mut handle = give(&runtime, &coder(&json!({"workspace": "copy"})), &["a"]).await.remove(0);
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(scene.programs.inputs(), ["a", "a"]);
 }

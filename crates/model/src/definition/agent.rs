@@ -5,6 +5,7 @@ mod cli;
 mod cli_args;
 mod cli_check;
 mod cli_file;
+mod cli_glob;
 mod cli_parser;
 mod cli_preset;
 mod cli_template;
@@ -23,6 +24,7 @@ pub use self::cli::{
     AccessType, AgentMode, AgentType, CliAgent, ErrorRule, ErrorStream, InputPattern,
     OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, Workspace,
 };
+pub use self::cli_glob::{Glob, GlobsHere};
 pub use self::cli_parser::{JsonPick, JsonScalar, OutputFormat, OutputParser};
 pub use self::cli_preset::CliPreset;
 pub use self::cli_template::{CliTemplate, Placeholder};

@@ -19,6 +19,8 @@ use crate::name::Name;
 const CONCURRENT_TASKS_DEFAULT: NonZeroU32 = nonzero_u32(64);
 const INPUT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(10 << 20);
 const OUTPUT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(100 << 20);
+const ARTIFACT_FILES_DEFAULT: NonZeroU32 = nonzero_u32(1000);
+const ARTIFACT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(100 << 20);
 const SUB_AGENT_DEPTH_DEFAULT: NonZeroU32 = nonzero_u32(4);
 const SUB_AGENT_FAN_OUT_DEFAULT: NonZeroU32 = nonzero_u32(16);
 const SUB_AGENTS_DEFAULT: NonZeroU32 = nonzero_u32(1000);
@@ -133,6 +135,12 @@ struct LimitsFile {
     /// The largest output of one execution, in bytes.
     #[schemars(extend("default" = OUTPUT_BYTES_DEFAULT))]
     output_bytes: Option<NonZeroU64>,
+    /// The most files that are kept of the folder of one run.
+    #[schemars(extend("default" = ARTIFACT_FILES_DEFAULT))]
+    artifact_files: Option<NonZeroU32>,
+    /// The most that is kept of the files of one run, in bytes.
+    #[schemars(extend("default" = ARTIFACT_BYTES_DEFAULT))]
+    artifact_bytes: Option<NonZeroU64>,
     /// How deep agents may hand work to sub-agents of sub-agents.
     #[schemars(extend("default" = SUB_AGENT_DEPTH_DEFAULT))]
     sub_agent_depth: Option<NonZeroU32>,
@@ -213,6 +221,10 @@ pub struct Limits {
     pub input_bytes: NonZeroU64,
     /// The largest output of one execution.
     pub output_bytes: NonZeroU64,
+    /// The most files that are kept of the folder of one run.
+    pub artifact_files: NonZeroU32,
+    /// The most that is kept of the files of one run, in bytes.
+    pub artifact_bytes: NonZeroU64,
     /// How deep agents may hand work to sub-agents of sub-agents.
     pub sub_agent_depth: NonZeroU32,
     /// The most sub-agents that one answer of a model may hand work to.
@@ -284,6 +296,8 @@ impl SettingsFile {
                 concurrent_tasks: limits.concurrent_tasks.unwrap_or(CONCURRENT_TASKS_DEFAULT),
                 input_bytes: limits.input_bytes.unwrap_or(INPUT_BYTES_DEFAULT),
                 output_bytes: limits.output_bytes.unwrap_or(OUTPUT_BYTES_DEFAULT),
+                artifact_files: limits.artifact_files.unwrap_or(ARTIFACT_FILES_DEFAULT),
+                artifact_bytes: limits.artifact_bytes.unwrap_or(ARTIFACT_BYTES_DEFAULT),
                 sub_agent_depth: limits.sub_agent_depth.unwrap_or(SUB_AGENT_DEPTH_DEFAULT),
                 sub_agents: limits.sub_agents.unwrap_or(SUB_AGENTS_DEFAULT),
                 sub_agent_fan_out: limits.sub_agent_fan_out.unwrap_or(SUB_AGENT_FAN_OUT_DEFAULT),

@@ -10,7 +10,7 @@ use crate::ids::{ExecutionId, TaskId};
 use crate::machine::execution::ExecutionState;
 use crate::machine::task::TaskStatus;
 use crate::name::Name;
-use crate::run::{Exit, KeptOutput, ResourceUsage};
+use crate::run::{Artifacts, Exit, KeptOutput, KeptWorkspace, ResourceUsage};
 use crate::task::Task;
 
 /// How an execution came out.
@@ -103,6 +103,10 @@ pub struct ExecutionResult {
     pub resource_usage: Option<ResourceUsage>,
     /// Where all that it wrote is kept.
     pub output_files: Option<KeptOutput>,
+    /// Files that are kept of the folder in which it ran.
+    pub artifacts: Option<Artifacts>,
+    /// The folder of its own in which it ran, where that is kept.
+    pub workspace: Option<KeptWorkspace>,
     /// Every change of state, oldest first.
     pub state_transitions: Vec<StateTransition>,
 }
@@ -174,6 +178,8 @@ impl AgentExecution {
             previous_retries: earlier.iter().map(|run| self.attempt(task, run)).collect(),
             resource_usage: last.map(|run| run.report.resource_usage),
             output_files: last.map(|run| run.report.output.clone()),
+            artifacts: last.map(|run| run.report.artifacts.clone()),
+            workspace: last.and_then(|run| run.report.workspace.clone()),
             state_transitions: self.state_transitions.clone(),
         })
     }
@@ -197,6 +203,8 @@ impl AgentExecution {
             previous_retries: Vec::new(),
             resource_usage: Some(run.report.resource_usage),
             output_files: Some(run.report.output.clone()),
+            artifacts: Some(run.report.artifacts.clone()),
+            workspace: run.report.workspace.clone(),
             state_transitions: Vec::new(),
         }
     }

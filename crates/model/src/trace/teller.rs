@@ -114,6 +114,11 @@ impl TraceTeller {
                 self.step(at, "paused", Warning, message.to_owned());
             }
             Event::TaskResumed => self.resumed(at),
+            Event::RunShared { with } => {
+                let message =
+                    format!("task {with} was given the same, and what comes of it counts");
+                self.step(at, "shared", Info, message);
+            }
             Event::CancelRequested => self.step(at, "cancel_requested", Info, String::new()),
             Event::TaskCompleted { .. } => self.step(at, "completed", Info, String::new()),
             Event::TaskFailed { code, error, .. } => {
@@ -186,6 +191,8 @@ impl TraceTeller {
             }
             // These say how, not what: the task's other records tell of them.
             Event::TaskClaimed { .. } | Event::CheckpointTaken { .. } => {}
+            // They are no task's.
+            Event::AgentEnabled | Event::AgentDisabled { .. } => {}
         }
     }
 

@@ -49,6 +49,13 @@ impl StreamKey {
     }
 }
 
+impl StreamKey {
+    /// The keys between which those of all agents lie.
+    pub(super) fn of_agents() -> (Self, Self) {
+        (Self(vec![AGENT]), Self(vec![AGENT + 1]))
+    }
+}
+
 impl ToSql for StreamKey {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         self.0.to_sql()

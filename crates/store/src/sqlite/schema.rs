@@ -11,7 +11,7 @@ pub(super) const APPLICATION_ID: u32 = 0x504f_4c49;
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// Each entry leads from its index to the next version.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     r"
     -- What happened. Everything below is derived from it.
     CREATE TABLE events (
@@ -214,6 +214,12 @@ const MIGRATIONS: [&str; 5] = [
         FROM checkpoints JOIN tasks USING (task_id) ORDER BY 1, sequence;
     DROP TABLE checkpoints;
     ALTER TABLE new_checkpoints RENAME TO checkpoints;
+",
+    r"
+    -- Tasks that were given the same find each other, and may share a run.
+    ALTER TABLE tasks ADD COLUMN request BLOB;
+    ALTER TABLE tasks ADD COLUMN shared_with BLOB;
+    CREATE INDEX tasks_by_request ON tasks (request, created_at) WHERE request IS NOT NULL;
 ",
 ];
 

@@ -3,10 +3,12 @@
 use std::fmt::Write;
 
 use jiff::Timestamp;
-use polity_model::event::{Epoch, Position, Sequence};
+use polity_model::definition::Digest;
+use polity_model::event::{Epoch, Position, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
 use polity_model::machine::Machine;
+use polity_model::name::Name;
 use polity_model::usage::{Cost, Usage};
 use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -29,7 +31,7 @@ macro_rules! task_columns {
         "created_position, task_id, status, assigned_agent, owner, epoch, created_at, started_at, \
          completed_at, error_code, class, retention_days, parent_task_id, input_tokens, \
          output_tokens, cost_pico_usd, message_count, checkpoint_count, answer_position, \
-         result_position, failure_position, forked_from, review_deadline"
+         result_position, failure_position, forked_from, review_deadline, request, shared_with"
     };
 }
 
@@ -68,6 +70,14 @@ pub(super) fn task_rows(
     if let Some(origin) = &filter.forked_from {
         sql.push_str(" AND forked_from = ?");
         values.push(Value::from(origin.as_bytes().to_vec()));
+    }
+    if let Some(request) = &filter.request {
+        sql.push_str(" AND request = ?");
+        values.push(Value::from(request.as_bytes().to_vec()));
+    }
+    if let Some(since) = filter.created_since {
+        sql.push_str(" AND created_at >= ?");
+        values.push(Value::from(micros(since)));
     }
     if let Some(now) = filter.overdue_at {
         sql.push_str(" AND review_deadline <= ?");
@@ -149,6 +159,8 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         failure_position: position(20)?,
         forked_from: row.get::<_, Option<[u8; 16]>>(21)?.map(TaskId::from_bytes),
         review_deadline: timestamp_maybe(row, 22)?,
+        request: row.get::<_, Option<[u8; 32]>>(23)?.map(Digest::from_bytes),
+        shared_with: row.get::<_, Option<[u8; 16]>>(24)?.map(TaskId::from_bytes),
     })
 }
 
@@ -400,6 +412,22 @@ pub(super) fn executions(
         .collect()
 }
 
+/// The agents that have a stream.
+pub(super) fn switched_agents(connection: &Connection) -> rusqlite::Result<Vec<Name>> {
+    let (first, end) = StreamKey::of_agents();
+    let mut agents = Vec::new();
+    let mut statement = connection
+        .prepare_cached("SELECT key FROM streams WHERE key >= ?1 AND key < ?2 ORDER BY key")?;
+    let mut rows = statement.query(params![first, end])?;
+    while let Some(row) = rows.next()? {
+        match row.get::<_, StreamKey>(0)?.stream()? {
+            StreamId::Agent(name) => agents.push(name),
+            StreamId::Task(_) | StreamId::Session(_) | StreamId::Schedule(_) => {}
+        }
+    }
+    Ok(agents)
+}
+
 /// What model calls used, by day and agent.
 pub(super) fn spending(connection: &Connection) -> rusqlite::Result<Vec<SpendingRow>> {
     connection
@@ -427,7 +455,7 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
             "INSERT INTO tasks (",
             task_columns!(),
             ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, \
-             ?20, ?21, ?22, ?23)"
+             ?20, ?21, ?22, ?23, ?24, ?25)"
         ))?
         .execute(params![
             row.created_position.0,
@@ -453,6 +481,8 @@ fn insert_task(connection: &Connection, row: &TaskRow) -> rusqlite::Result<()> {
             row.failure_position.map(|position| position.0),
             row.forked_from.as_ref().map(TaskId::as_bytes),
             row.review_deadline.map(micros),
+            row.request.as_ref().map(Digest::as_bytes),
+            row.shared_with.as_ref().map(TaskId::as_bytes),
         ])?;
     Ok(())
 }
@@ -476,6 +506,14 @@ fn update_task(connection: &Connection, before: &TaskRow, row: &TaskRow) -> rusq
         connection
             .prepare_cached("UPDATE tasks SET review_deadline = ?2 WHERE created_position = ?1")?
             .execute(params![row.created_position.0, row.review_deadline.map(micros)])?;
+    }
+    if before.shared_with != row.shared_with {
+        connection
+            .prepare_cached("UPDATE tasks SET shared_with = ?2 WHERE created_position = ?1")?
+            .execute(params![
+                row.created_position.0,
+                row.shared_with.as_ref().map(TaskId::as_bytes)
+            ])?;
     }
     connection
         .prepare_cached(

@@ -180,7 +180,7 @@ fn a_newer_database_is_refused_untouched() {
     let mut newer = fs::read(&path).unwrap();
     newer[60..64].copy_from_slice(&99u32.to_be_bytes());
     fs::write(&path, newer).unwrap();
-    refused_untouched(&path, "has version 99; this program knows versions up to 5");
+    refused_untouched(&path, "has version 99; this program knows versions up to 6");
 }
 
 #[test]
@@ -365,7 +365,11 @@ fn a_bad_backup_is_not_restored() {
     assert_eq!(open(&path).last_position().unwrap(), Position(2));
 }
 
-/// What takes a database of this version back to the fourth.
+/// What takes a database of this version back to the fifth.
+const TO_THE_FIFTH: &str = "DROP INDEX tasks_by_request; ALTER TABLE tasks DROP COLUMN request; \
+     ALTER TABLE tasks DROP COLUMN shared_with; PRAGMA user_version = 5";
+
+/// What takes a database of the fifth version back to the fourth.
 const TO_THE_FOURTH: &str = "\
      CREATE TABLE old_events (position INTEGER PRIMARY KEY AUTOINCREMENT, stream BLOB NOT NULL, \
        sequence INTEGER NOT NULL, at INTEGER NOT NULL, body TEXT NOT NULL) STRICT; \
@@ -434,7 +438,7 @@ fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
     };
     let before = all(&store);
     drop(store);
-    make_older(&path, &[TO_THE_FOURTH, TO_THE_THIRD, TO_THE_FIRST]);
+    make_older(&path, &[TO_THE_FIFTH, TO_THE_FOURTH, TO_THE_THIRD, TO_THE_FIRST]);
     // Someone who still uses the old tables keeps others from rebuilding them.
     let lock = fs::File::open(format!("{}.lock", path.display())).unwrap();
     lock.lock_shared().unwrap();
@@ -462,7 +466,7 @@ fn a_database_of_the_third_version_learns_who_pins_what() {
     };
     let before = pins(&path);
     assert_eq!(before.iter().map(|pin| pin.1).collect::<Vec<_>>(), [1, 3]);
-    make_older(&path, &[TO_THE_FOURTH, TO_THE_THIRD]);
+    make_older(&path, &[TO_THE_FIFTH, TO_THE_FOURTH, TO_THE_THIRD]);
     let store = open(&path);
     let row = store.task_row(task_id(1)).unwrap().unwrap();
     assert_eq!((row.forked_from, row.review_deadline), (None, None));

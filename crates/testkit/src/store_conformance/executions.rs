@@ -1,20 +1,15 @@
 //! What every store must do about executions, and about what is private.
 
+use jiff::SignedDuration;
+use polity_model::definition::Digest;
 use polity_model::event::{Event, ExecutionChange};
-use polity_store::{Commit, ExecutionFilter};
+use polity_store::{Commit, ExecutionFilter, TaskFilter};
 
 use super::Shared;
 use crate::lives::{changed, claimed, commit, created, execution_id, instance_id, task_id};
 
 /// Executions that wait for a place, or have one, are found by the pool, and no others.
 pub fn executions_are_found_by_pool_and_agent(store: &Shared) {
-    let queue = |number| {
-        let (agent, pool) = ("coder".parse().unwrap(), "folder /work".to_owned());
-        changed(
-            execution_id(number),
-            ExecutionChange::Queue { agent, max_retries: 3, pool, timeout_seconds: 300 },
-        )
-    };
     for number in [3, 1, 2] {
         let events = vec![created("a"), claimed(instance_id(1), 1), queue(number)];
         store.commit(commit(task_id(number), 0, Some(1), events)).wait().unwrap();
@@ -62,4 +57,46 @@ pub fn what_is_private_goes_with_the_end_of_its_task(store: &Shared) {
     assert_eq!(store.private(task_id(2)).unwrap(), None);
     store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskCancelled])).wait().unwrap();
     assert_eq!(store.private(task_id(1)).unwrap(), None);
+}
+
+/// Tasks that were given the same are found by that, and whose run each of them shares.
+pub fn tasks_that_were_given_the_same_are_found(store: &Shared) {
+    let request = Digest::of(b"the same");
+    let begins = |asks: Option<Digest>| {
+        let mut created = created("a");
+        if let Event::TaskCreated(created) = &mut created {
+            created.request = asks;
+        }
+        vec![created, claimed(instance_id(1), 1), Event::TaskStarted]
+    };
+    for (number, asks) in [(1, Some(request)), (2, None), (3, Some(request))] {
+        store.commit(commit(task_id(number), 0, Some(1), begins(asks))).wait().unwrap();
+    }
+    let found = || {
+        let filter = TaskFilter { request: Some(request), ..TaskFilter::default() };
+        let rows = store.task_rows(&filter).unwrap();
+        rows.iter().map(|row| (row.id, row.shared_with)).collect::<Vec<_>>()
+    };
+    assert_eq!(found(), [(task_id(3), None), (task_id(1), None)]);
+    let made = store.task_row(task_id(1)).unwrap().unwrap().created_at;
+    for (since, expected) in [(made, 2), (made + SignedDuration::from_secs(1), 0)] {
+        let (request, created_since) = (Some(request), Some(since));
+        let filter = TaskFilter { request, created_since, ..TaskFilter::default() };
+        assert_eq!(store.task_rows(&filter).unwrap().len(), expected);
+    }
+    let shared = vec![Event::RunShared { with: task_id(1) }];
+    store.commit(commit(task_id(3), 3, Some(1), shared)).wait().unwrap();
+    assert_eq!(found()[0], (task_id(3), Some(task_id(1))));
+    let row = store.task_row(task_id(3)).unwrap().unwrap();
+    assert_eq!(store.task(&row).unwrap().shared_with, Some(task_id(1)));
+    // It has a run of its own after all.
+    store.commit(commit(task_id(3), 4, Some(1), vec![queue(3)])).wait().unwrap();
+    assert_eq!(found()[0], (task_id(3), None));
+}
+
+/// An execution that gets in line.
+fn queue(number: u64) -> Event {
+    let (agent, pool) = ("coder".parse().unwrap(), "folder /work".to_owned());
+    let change = ExecutionChange::Queue { agent, max_retries: 3, pool, timeout_seconds: 300 };
+    changed(execution_id(number), change)
 }

@@ -8,7 +8,7 @@ use polity_model::ids::ExecutionId;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::stage::{Onlooker, Stage, answer, eventually, failure, is_alive, random, sh};
+use super::stage::{Onlooker, Stage, answer, eventually, failure, found, is_alive, random, sh};
 
 #[tokio::test]
 async fn a_run_that_had_come_to_its_end_is_found_until_it_is_forgotten() {
@@ -18,14 +18,14 @@ async fn a_run_that_had_come_to_its_end_is_found_until_it_is_forgotten() {
     let id = ExecutionId::from_random_bytes(random());
     let outcome = stage.stoppable(&agent, "", &Onlooker::default(), &stop, id).await;
     let others = stage.someone_else();
-    let found = others.found(&agent, id, 0).await.unwrap();
-    assert_eq!(answer(&found), answer(&outcome));
-    assert_eq!(found.report.process_id, outcome.report.process_id);
-    assert_eq!(found.report.output, outcome.report.output);
-    assert_eq!(found.report.exit, outcome.report.exit);
-    assert_eq!(others.found(&agent, id, 1).await, None);
+    let whole = found(&others, &agent, id, 0).await.unwrap();
+    assert_eq!(answer(&whole), answer(&outcome));
+    assert_eq!(whole.report.process_id, outcome.report.process_id);
+    assert_eq!(whole.report.output, outcome.report.output);
+    assert_eq!(whole.report.exit, outcome.report.exit);
+    assert_eq!(found(&others, &agent, id, 1).await, None);
     others.forget(id, 1);
-    assert_eq!(others.found(&agent, id, 0).await, None);
+    assert_eq!(found(&others, &agent, id, 0).await, None);
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_run_that_goes_on_is_ended_by_the_one_who_finds_it() {
     let run = stage.stoppable(&agent, "", &onlooker, &stop, id);
     let find = async {
         let pids = stage.numbers("pids").await;
-        let found = stage.someone_else().found(&agent, id, 0).await;
+        let found = found(&stage.someone_else(), &agent, id, 0).await;
         assert_eq!(found, None);
         assert!(!is_alive(pids[0]));
     };
@@ -67,7 +67,7 @@ async fn nothing_outlives_an_owner_who_is_killed_and_no_outcome_is_made_up() {
     let family = stage.numbers("pids").await;
     owner.kill().unwrap();
     owner.wait().unwrap();
-    assert_eq!(stage.programs.found(&agent, id, 0).await, None);
+    assert_eq!(found(&stage.programs, &agent, id, 0).await, None);
     assert!(family.iter().all(|pid| !is_alive(*pid)));
     eventually("the record is free", || record.exists().then_some(())).await;
 }

@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use polity_drivers::Environment;
-use polity_drivers::cli::{CliOptions, CliPrograms};
+use polity_drivers::cli::{ArtifactLimits, CliOptions, CliPrograms};
 use polity_drivers::process::Launcher;
 use polity_engine::driver::{
-    PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
+    LostRun, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
 };
 use polity_model::definition::{AgentDefinition, Redaction};
 use polity_model::failure::Failure;
@@ -131,6 +131,7 @@ fn programs(home: &Path) -> CliPrograms {
         launcher: Launcher::Shim(env!("CARGO_BIN_EXE_polity-shim").into()),
         redaction: Redaction::default(),
         output_bytes: OUTPUT_BYTES.try_into().unwrap(),
+        artifacts: ArtifactLimits { files: 3.try_into().unwrap(), bytes: 1000.try_into().unwrap() },
     })
 }
 
@@ -165,6 +166,17 @@ pub(crate) fn failure(outcome: &RunOutcome) -> &Failure {
         RunEnd::Failed(failure) => failure,
         other => panic!("{other:?}"),
     }
+}
+
+/// What someone finds of a run whose owner died.
+pub(crate) async fn found(
+    programs: &CliPrograms,
+    agent: &AgentDefinition,
+    execution_id: ExecutionId,
+    attempt: u32,
+) -> Option<RunOutcome> {
+    let overrides = &RunOverrides::default();
+    programs.found(LostRun { agent, execution_id, attempt, overrides }).await
 }
 
 /// Looks on.

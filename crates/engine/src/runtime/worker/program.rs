@@ -20,7 +20,9 @@ use crate::budget::{Allowance, Permit};
 use crate::closure::Assignee;
 use crate::commands::{BeginRun, PlaceWait, RecordFoundRun, RecordProcess, RecordRun};
 use crate::decide::Command;
-use crate::driver::{PlaceTaken, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest};
+use crate::driver::{
+    LostRun, PlaceTaken, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
+};
 use crate::private::Private;
 use crate::runtime::{EngineError, Shared, load};
 
@@ -49,7 +51,7 @@ impl Drop for Running {
 
 impl Worker {
     /// The agent that does the task, if it is a program.
-    fn program(&self) -> Option<Arc<AgentDefinition>> {
+    pub(super) fn program(&self) -> Option<Arc<AgentDefinition>> {
         let Assignee::Agent(closure) = &self.assignee else { return None };
         closure.agent.program().map(|_| Arc::clone(&closure.agent))
     }
@@ -72,7 +74,8 @@ impl Worker {
             },
             Arc::from,
         );
-        if self.place.held.is_none() {
+        self.look_for_twin().await?;
+        if self.place.held.is_none() && self.place.twin.is_none() {
             let id = self.state.execution().filter(|execution| !execution.is_over());
             let Line { before, taken } = self.line(id.map(|execution| execution.id)).await?;
             let is_next = before == 0 && taken < cli.max_concurrent_executions.get() as usize;
@@ -308,13 +311,15 @@ impl Worker {
     }
 
     /// Looks for what became of a run whose owner is gone.
-    pub(super) async fn look_for_run(&mut self) -> Awaited {
+    pub(super) async fn look_for_run(&mut self) -> Result<Awaited, EngineError> {
         let (Some(agent), Some(execution)) = (self.program(), self.state.execution()) else {
-            return Err(Interrupted::Abandoned);
+            return Ok(Err(Interrupted::Abandoned));
         };
-        let (id, attempt) = (execution.id, execution.retry_count);
-        let outcome = self.shared.parts.programs.found(&agent, id, attempt).await;
-        Ok(Command::RecordFoundRun(RecordFoundRun { outcome }))
+        let (execution_id, attempt) = (execution.id, execution.retry_count);
+        let overrides = &self.private().await?.overrides(self.working_directory());
+        let run = LostRun { agent: &agent, execution_id, attempt, overrides };
+        let outcome = self.shared.parts.programs.found(run).await;
+        Ok(Ok(Command::RecordFoundRun(RecordFoundRun { outcome })))
     }
 
     /// What was written down about runs, so that they could be found after a crash, is needed no

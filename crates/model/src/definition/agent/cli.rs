@@ -6,6 +6,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::cli_glob::Glob;
 use super::cli_parser::OutputParser;
 use super::cli_preset::CliPreset;
 use super::cli_template::CliTemplate;
@@ -91,8 +92,8 @@ pub struct CliAgent {
     pub error_rules: Vec<ErrorRule>,
     /// What one run may use.
     pub resource_limits: ResourceLimits,
-    /// Files to keep from the workspace, as glob patterns.
-    pub artifacts: Vec<Text>,
+    /// Files to keep of the folder in which the program ran.
+    pub artifacts: Vec<Glob>,
 }
 
 impl CliAgent {

@@ -13,6 +13,7 @@ use super::cli::{
 };
 use super::cli_args::CliArgs;
 use super::cli_check;
+use super::cli_glob::Glob;
 use super::cli_parser::OutputParser;
 use super::cli_preset::CliPreset;
 use super::cli_template::{CliTemplate, Placeholder};
@@ -30,8 +31,8 @@ const QUEUE_LIMIT_DEFAULT: u32 = 10;
 const QUEUE_TIMEOUT_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(1800);
 const GRACE_SECONDS_DEFAULT: u64 = 10;
 const SUCCESS_EXIT_CODE: i32 = 0;
-const READ_ONLY_CONCURRENT_DEFAULT: NonZeroU32 = nonzero_u32(10);
-const READ_WRITE_CONCURRENT_MAX: NonZeroU32 = nonzero_u32(1);
+const SIDE_BY_SIDE_DEFAULT: NonZeroU32 = nonzero_u32(10);
+const IN_ONE_FOLDER_MAX: NonZeroU32 = nonzero_u32(1);
 
 /// A command-line program.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -89,10 +90,11 @@ pub(crate) struct CliAgentFile {
     output_file_template: Option<CliTemplate>,
     /// How the output is understood; as plain text unless given.
     parser: Option<OutputParser>,
-    /// Whether the program changes things. Only one read-write run happens at a time.
+    /// Whether the program changes things. Only one read-write run happens at a time in a folder.
     #[schemars(extend("default" = AccessType::ReadWrite))]
     access_type: Option<AccessType>,
-    /// How many may run at once: 10 unless given for read-only, always 1 for read-write.
+    /// How many may run at once: 10 unless given for read-only, and for read-write with a workspace
+    /// of its own; always 1 for read-write in the shared folder.
     max_concurrent_executions: Option<NonZeroU32>,
     /// How long one run may take, in seconds.
     #[schemars(extend("default" = TIMEOUT_DEFAULT))]
@@ -147,9 +149,10 @@ pub(crate) struct CliAgentFile {
     error_rules: Option<Vec<ErrorRule>>,
     /// What one run may use.
     resource_limits: Option<ResourceLimits>,
-    /// Files to keep from the workspace, as glob patterns.
+    /// Files to keep of the folder in which the program ran, as patterns of paths: `*` stands for any
+    /// part of a name, `?` for one character, `**` for any number of folders.
     #[schemars(extend("default" = []))]
-    artifacts: Option<Vec<Text>>,
+    artifacts: Option<Vec<Glob>>,
     /// How the agent is offered over A2A.
     pub(crate) a2a: Option<A2aFile>,
 }
@@ -286,23 +289,28 @@ impl CliAgentFile {
     }
 
     fn check_concurrency(&self, access_type: AccessType, checker: &mut Checker) -> NonZeroU32 {
-        match (access_type, self.max_concurrent_executions) {
-            (AccessType::ReadOnly, None) => READ_ONLY_CONCURRENT_DEFAULT,
-            (AccessType::ReadOnly, Some(wanted)) => wanted,
-            (AccessType::ReadWrite, None) => READ_WRITE_CONCURRENT_MAX,
-            (AccessType::ReadWrite, Some(wanted)) => {
-                if wanted > READ_WRITE_CONCURRENT_MAX {
+        let shares_folder = match self.workspace.unwrap_or_default() {
+            Workspace::Shared => true,
+            Workspace::Worktree | Workspace::Copy => false,
+        };
+        let is_alone = shares_folder && access_type == AccessType::ReadWrite;
+        match (is_alone, self.max_concurrent_executions) {
+            (false, None) => SIDE_BY_SIDE_DEFAULT,
+            (false, Some(wanted)) => wanted,
+            (true, None) => IN_ONE_FOLDER_MAX,
+            (true, Some(wanted)) => {
+                if wanted > IN_ONE_FOLDER_MAX {
                     let message = format!(
                         "max_concurrent_executions is {wanted}, but only one read-write run may \
-                         happen at a time; set access_type to read-only if the program changes \
-                         nothing"
+                         happen at a time in a folder; set access_type to read-only if the program \
+                         changes nothing, or workspace to copy or worktree"
                     );
                     checker.report(
                         &Path::root().field("max_concurrent_executions"),
                         Finding::new(message).found(wanted.to_string()).allowed("1"),
                     );
                 }
-                READ_WRITE_CONCURRENT_MAX
+                IN_ONE_FOLDER_MAX
             }
         }
     }

@@ -87,6 +87,11 @@ fn concurrency_follows_the_access_type() {
     assert_eq!(cli(&read_only).max_concurrent_executions.get(), 10);
     let wide = format!("{read_only}max_concurrent_executions: 50\n");
     assert_eq!(cli(&wide).max_concurrent_executions.get(), 50);
+    // Who works in a folder of its own is in no one's way.
+    for workspace in ["copy", "worktree"] {
+        let own = format!("{BASE}workspace: {workspace}\n");
+        assert_eq!(cli(&own).max_concurrent_executions.get(), 10);
+    }
 }
 
 #[test]
@@ -128,7 +133,8 @@ fn each_field_says_what_it_allows() {
         (
             "max_concurrent_executions: 2\n",
             "4:28: max_concurrent_executions is 2, but only one read-write run may happen at a \
-             time; set access_type to read-only if the program changes nothing; allowed: 1",
+             time in a folder; set access_type to read-only if the program changes nothing, or \
+             workspace to copy or worktree; allowed: 1",
         ),
         (
             "agent_type: json-rpc\ninput_pattern: stdin\n",

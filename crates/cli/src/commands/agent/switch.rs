@@ -1,0 +1,52 @@
+//! `polity agent enable` and `disable`: whether an agent takes work, whatever its file says.
+
+use std::sync::Arc;
+
+use polity_engine::clock::SystemClock;
+use polity_engine::commands::SwitchAgent;
+use polity_engine::runtime::switch_agent;
+use polity_engine::switches::Switch;
+use polity_store::Store;
+use serde_json::{Value, json};
+
+use super::found;
+use crate::app::{App, block_on};
+use crate::error::CliResult;
+use crate::exit::Exit;
+use crate::view::{print_json, say, task as view};
+
+pub(super) fn switch(app: &App, name: &str, switch: &SwitchAgent) -> CliResult {
+    let home = app.definitions()?;
+    let agent = found(app, &home, name)?;
+    let store: Arc<dyn Store> = Arc::new(app.writer(&home)?);
+    let changed =
+        block_on(async { Ok(switch_agent(&store, &SystemClock, &agent.name, switch).await?) })?;
+    let (enabled, reason) = match switch {
+        SwitchAgent::Enable => (true, None),
+        SwitchAgent::Disable { reason } => (false, reason.as_ref()),
+    };
+    if app.json() {
+        let (name, changed) = (&agent.name, changed);
+        let told = json!({"name": name, "enabled": enabled, "reason": reason, "changed": changed});
+        print_json(&told)?;
+    } else {
+        let so = if changed { "is" } else { "was already" };
+        say!("agent {} {so} {}", agent.name, word(enabled))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn word(enabled: bool) -> &'static str {
+    if enabled { "enabled" } else { "disabled" }
+}
+
+/// What was said of an agent, for people.
+pub(super) fn told(switch: &Switch) -> String {
+    let reason = switch.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{} since {}{reason}", word(switch.enabled), view::time(switch.at))
+}
+
+/// What was said of an agent, for programs.
+pub(super) fn as_json(switch: &Switch) -> Value {
+    json!({"enabled": switch.enabled, "reason": switch.reason, "at": switch.at})
+}

@@ -1,0 +1,65 @@
+//! Writing a definition as people would.
+
+use serde_json::Value;
+
+/// Words that mean something else in some reader of YAML.
+const RESERVED: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+
+/// Fields as a file of YAML, one on each line.
+pub(super) fn file(fields: &[(String, Value)]) -> String {
+    let lines = fields.iter().map(|(name, value)| format!("{}: {}", text(name), flow(value)));
+    let mut lines: Vec<String> = lines.collect();
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn flow(value: &Value) -> String {
+    match value {
+        Value::String(words) => text(words),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", "))
+        }
+        Value::Object(fields) => {
+            let fields =
+                fields.iter().map(|(name, value)| format!("{}: {}", text(name), flow(value)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+/// A text, in quotes where it could be read as something else.
+fn text(words: &str) -> String {
+    let begins_well = words.starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./ ".contains(c);
+    let is_safe = begins_well
+        && words.chars().all(is_plain)
+        && !words.ends_with(' ')
+        && !RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(words));
+    // JSON's quotes are YAML's too.
+    if is_safe { words.to_owned() } else { Value::from(words).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_could_be_misread_stands_in_quotes() {
+        let fields = [
+            ("name".to_owned(), json!("words")),
+            ("cli_args".to_owned(), json!(["-w", "no", "a: b", "", "two words", "3", "x\ny"])),
+            ("envs".to_owned(), json!({"KEY": "${MY_KEY}"})),
+            ("timeout".to_owned(), json!(5)),
+        ];
+        assert_eq!(
+            file(&fields),
+            "name: words\n\
+             cli_args: [\"-w\", \"no\", \"a: b\", \"\", two words, \"3\", \"x\\ny\"]\n\
+             envs: {KEY: \"${MY_KEY}\"}\n\
+             timeout: 5\n"
+        );
+    }
+}

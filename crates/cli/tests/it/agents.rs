@@ -1,0 +1,138 @@
+//! Agents that are added, enabled and disabled, from the outside.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn an_agent_is_added_once_it_is_known_to_be_valid() {
+    let sandbox = Sandbox::new();
+    let said = sandbox.polity(&[
+        "agent",
+        "add",
+        "words",
+        "--executable",
+        "sh",
+        "--arg=-c",
+        "--arg",
+        "wc -w; echo \"$GIVEN\"",
+        "--env",
+        "GIVEN=yes: no",
+        "--access-type",
+        "read-only",
+        "--timeout",
+        "5",
+        "--set",
+        "resource_limits.memory_mb=512",
+        "--set",
+        "idempotent=true",
+    ]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.contains("wrote agents/words.yaml"), "{said:?}");
+    let (shown, _) = sandbox.json(&["agent", "show", "words"]);
+    assert_eq!(shown["timeout"], 5);
+    assert_eq!(shown["resource_limits"]["memory_mb"], 512);
+    assert_eq!(shown["idempotent"], true);
+    let said = sandbox.polity(&["-q", "run", "words", "one two three"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "3\nyes: no\n"), "{said:?}");
+}
+
+#[test]
+fn agents_of_every_kind_can_be_added() {
+    let sandbox = Sandbox::new();
+    let (told, _) = sandbox.json(&["agent", "add", "coder", "--preset", "claude"]);
+    assert_eq!(told, json!({"name": "coder", "file": "agents/coder.yaml"}));
+    let llm = ["--role", "r", "--system-prompt", "p", "--provider", "scripted"];
+    let said = sandbox.polity(
+        &[&["agent", "add", "helper", "--kind", "llm", "--script", "greeter"], &llm[..]].concat(),
+    );
+    assert_eq!(said.code, 0, "{said:?}");
+    let url = "https://example.org/card.json";
+    let said = sandbox.polity(&["agent", "add", "far", "--kind", "remote", "--card-url", url]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(sandbox.polity(&["check"]).code, 0);
+}
+
+#[test]
+fn what_would_not_be_valid_or_is_there_already_is_not_written() {
+    let sandbox = Sandbox::new();
+    for (args, told) in [
+        (vec!["words"], "executable_path"),
+        (vec!["words", "--executable", "wc", "--access-type", "none"], "read-only"),
+        (vec!["words", "--executable", "wc", "--card-url", "https://x.org"], "card_url"),
+        (vec!["words", "--executable", "wc", "--set", "no_such=1"], "no_such"),
+        (vec!["Words", "--executable", "wc"], "Words"),
+        (vec!["words", "--executable", "wc", "--env", "=x"], "NAME=VALUE"),
+        (vec!["words", "--executable", "wc", "--set", "kind=llm"], "twice"),
+    ] {
+        let said = sandbox.polity(&[vec!["agent", "add"], args].concat());
+        assert_eq!(said.code, 2, "{said:?}");
+        assert!(said.err.contains(told), "{said:?}");
+        assert_eq!(fs::read_dir(sandbox.file("agents")).unwrap().count(), 1);
+    }
+    let before = fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap();
+    let said = sandbox.polity(&["agent", "add", "greeter", "--executable", "wc"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("already"), "{said:?}");
+    assert_eq!(fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap(), before);
+}
+
+#[test]
+fn a_disabled_agent_takes_no_work_until_it_is_enabled() {
+    let sandbox = Sandbox::new();
+    let file = fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap();
+    let said = sandbox.polity(&["agent", "disable", "greeter", "-m", "the key is gone"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "agent greeter is disabled\n"), "{said:?}");
+    let said = sandbox.polity(&["run", "greeter", "Ada"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("the key is gone"), "{said:?}");
+    assert!(said.err.contains("polity agent enable greeter"), "{said:?}");
+    assert_eq!(sandbox.tasks().len(), 0);
+    assert_eq!(sandbox.json(&["agent", "status", "greeter"]).0["enabled"], false);
+    assert_eq!(sandbox.json(&["agent", "list"]).0[0]["enabled"], false);
+    let (shown, _) = sandbox.json(&["agent", "show", "greeter"]);
+    assert_eq!(shown["override"]["reason"], "the key is gone");
+    let said = sandbox.polity(&["agent", "enable", "greeter"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "agent greeter is enabled\n"), "{said:?}");
+    let said = sandbox.polity(&["agent", "enable", "greeter"]);
+    assert!(said.out.contains("already"), "{said:?}");
+    assert_eq!(sandbox.polity(&["run", "greeter", "Ada"]).code, 0);
+    assert_eq!(fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap(), file);
+    assert_eq!(sandbox.polity(&["agent", "disable", "nobody"]).code, 2);
+}
+
+#[test]
+fn enabling_counts_more_than_the_file() {
+    let sandbox = Sandbox::new();
+    let file = "{name: off, kind: cli, executable_path: cat, enabled: false}";
+    sandbox.write("agents/off.yaml", file);
+    assert_eq!(sandbox.polity(&["run", "off", "x"]).code, 2);
+    assert_eq!(sandbox.polity(&["agent", "enable", "off"]).code, 0);
+    let said = sandbox.polity(&["-q", "run", "off", "x"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "x\n"), "{said:?}");
+}
+
+#[test]
+fn places_that_agents_share_are_in_use_for_all_of_them() {
+    let sandbox = Sandbox::new();
+    let program = |name: &str, more: &str| {
+        let file = format!(
+            "{{name: {name}, kind: cli, executable_path: sh, working_directory: ., \
+             cli_args: [-c, 'echo > began; sleep 1000']{more}}}"
+        );
+        sandbox.write(&format!("agents/{name}.yaml"), &file);
+    };
+    program("one", "");
+    program("other", "");
+    program("apart", ", lock_key: apart");
+    let mut running = sandbox.start(&["run", "one", "x"]);
+    sandbox.wait_until("it runs", || sandbox.file("began").exists().then_some(()));
+    let places = |name: &str| sandbox.json(&["agent", "status", name]).0;
+    let other = places("other");
+    assert_eq!((&other["running"], &other["pool"]["in_use"]), (&json!(0), &json!(1)));
+    assert_eq!(places("apart")["pool"], json!({"in_use": 0, "capacity": 1}));
+    running.kill().unwrap();
+    running.wait().unwrap();
+}

@@ -1,0 +1,273 @@
+//! Files of the folder in which a program ran, kept beside its output: text without its secrets, and
+//! other files only where no secret is in them.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::{Path, PathBuf};
+
+use polity_model::definition::{Digest, Glob, GlobsHere};
+use polity_model::run::{Artifact, Artifacts, LeftOut};
+use sha2::{Digest as _, Sha256};
+
+use crate::masking::{KNOWN_BYTES_MAX, Mask, Stream};
+
+/// How much of a file is read at once. A file with a zero byte in the first piece is no text.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// How many of those that are not kept are told one by one.
+const LEFT_OUT_TOLD_MAX: usize = 20;
+
+/// The most that is kept of one run.
+#[derive(Debug, Clone, Copy)]
+pub struct ArtifactLimits {
+    /// How many files.
+    pub files: NonZeroU32,
+    /// How many bytes in all.
+    pub bytes: NonZeroU64,
+}
+
+/// Whose files are kept, and where.
+pub(super) struct Keeper<'a> {
+    pub(super) patterns: &'a [Glob],
+    /// The folder in which the program ran.
+    pub(super) source: &'a Path,
+    /// A folder that no one means, even if it is below.
+    pub(super) data: &'a Path,
+    /// Where to, below the data folder.
+    pub(super) target: String,
+    pub(super) mask: &'a Mask,
+    pub(super) limits: ArtifactLimits,
+}
+
+/// Why a file is not kept.
+enum Refused {
+    /// The file is to blame.
+    Alone(String),
+    /// There is no room for any more.
+    All(String),
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self::Alone(error.to_string())
+    }
+}
+
+/// A file as it was kept.
+struct Copied {
+    bytes: u64,
+    sha256: Digest,
+    masked: bool,
+}
+
+impl Keeper<'_> {
+    /// Keeps what is meant, in place of what an earlier run left.
+    pub(super) fn keep(self) -> io::Result<Artifacts> {
+        let mut kept = Artifacts { folder: self.target.clone(), ..Artifacts::default() };
+        super::paths::ignore_missing(fs::remove_dir_all(self.data.join(&self.target)))?;
+        let (source, data) = (self.source.canonicalize()?, self.data.canonicalize()?);
+        let mut room = self.limits.bytes.get();
+        let mut folders = vec![(PathBuf::new(), GlobsHere::new(self.patterns))];
+        while let Some((folder, globs)) = folders.pop() {
+            let entries = fs::read_dir(source.join(&folder)).and_then(Iterator::collect);
+            let mut entries: Vec<fs::DirEntry> = match entries {
+                Ok(entries) => entries,
+                Err(error) => {
+                    let told = self.mask.mask_text(&folder.to_string_lossy()).into_owned();
+                    leave_out(&mut kept, told, error.to_string());
+                    continue;
+                }
+            };
+            entries.sort_by_key(fs::DirEntry::file_name);
+            // The last that is put there is looked at first.
+            for entry in entries.iter().rev() {
+                let name = entry.file_name();
+                if entry.file_type()?.is_dir() && entry.path() != data {
+                    let within = globs.within(&name.to_string_lossy());
+                    if !within.is_empty() {
+                        folders.push((folder.join(&name), within));
+                    }
+                }
+            }
+            for entry in entries {
+                let name = entry.file_name();
+                if entry.file_type()?.is_dir() || !globs.means(&name.to_string_lossy()) {
+                    continue;
+                }
+                let path = folder.join(&name);
+                let copied = if kept.files.len() >= self.limits.files.get() as usize {
+                    Err(self.too_many())
+                } else {
+                    self.copy((&source, &data), &path, &mut room)
+                };
+                let told = self.mask.mask_text(&path.to_string_lossy()).into_owned();
+                match copied {
+                    Ok(Copied { bytes, sha256, masked }) => {
+                        kept.files.push(Artifact { path: told, bytes, sha256, masked });
+                    }
+                    Err(Refused::Alone(reason)) => leave_out(&mut kept, told, reason),
+                    Err(Refused::All(reason)) => {
+                        leave_out(&mut kept, told, reason);
+                        return Ok(kept);
+                    }
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    fn too_many(&self) -> Refused {
+        Refused::All(format!("limits.artifact_files allows {}", self.limits.files))
+    }
+
+    fn copy(
+        &self,
+        (source, data): (&Path, &Path),
+        path: &Path,
+        room: &mut u64,
+    ) -> Result<Copied, Refused> {
+        let real = source.join(path).canonicalize()?;
+        // A workspace is below the data folder itself.
+        let is_of_data = real.starts_with(data) && !source.starts_with(data);
+        if !real.starts_with(source) || is_of_data {
+            return Err(Refused::Alone("it leads out of the folder".to_owned()));
+        }
+        if path.to_str().is_none() {
+            return Err(Refused::Alone("its name is no text".to_owned()));
+        }
+        let file = File::open(&real)?;
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(Refused::Alone("it is no file".to_owned()));
+        }
+        let too_long = || {
+            let most = self.limits.bytes;
+            Refused::Alone(format!("limits.artifact_bytes allows {most} in all"))
+        };
+        if about.len() > *room {
+            return Err(too_long());
+        }
+        let target = self.data.join(&self.target).join(path);
+        target.parent().map_or(Ok(()), fs::create_dir_all)?;
+        // A file that grows meanwhile is not followed for ever.
+        let copied = copy(file.take(*room + 1), &target, self.mask);
+        match copied {
+            Ok(copied) if copied.bytes <= *room => {
+                *room -= copied.bytes;
+                Ok(copied)
+            }
+            not_kept => {
+                fs::remove_file(&target)?;
+                Err(not_kept.err().unwrap_or_else(too_long))
+            }
+        }
+    }
+}
+
+/// What is told where nothing could be looked for.
+pub(super) fn not_looked_for(error: &io::Error) -> Artifacts {
+    let mut kept = Artifacts::default();
+    leave_out(&mut kept, ".".to_owned(), error.to_string());
+    kept
+}
+
+fn leave_out(kept: &mut Artifacts, path: String, reason: String) {
+    kept.left_out_count += 1;
+    if kept.left_out.len() < LEFT_OUT_TOLD_MAX {
+        kept.left_out.push(LeftOut { path, reason });
+    }
+}
+
+/// Copies a file without its secrets.
+fn copy(mut from: impl Read, to: &Path, mask: &Mask) -> Result<Copied, Refused> {
+    let mut copy =
+        Copy { file: File::create(to)?, bytes: 0, before: Sha256::new(), after: Sha256::new() };
+    let mut piece = vec![0; PIECE_BYTES];
+    let length = read(&mut from, &mut piece)?;
+    let first = &piece[..length];
+    if memchr::memchr(0, first).is_some() {
+        copy.not_text(first.to_vec(), from, mask)?;
+    } else {
+        copy.text(&mut piece, length, from, mask.stream())?;
+    }
+    let (before, after): ([u8; 32], [u8; 32]) =
+        (copy.before.finalize().into(), copy.after.finalize().into());
+    Ok(Copied { bytes: copy.bytes, sha256: Digest::from_bytes(after), masked: before != after })
+}
+
+struct Copy {
+    file: File,
+    bytes: u64,
+    before: Sha256,
+    after: Sha256,
+}
+
+impl Copy {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.bytes += bytes.len() as u64;
+        self.after.update(bytes);
+        self.file.write_all(bytes)
+    }
+
+    fn text(
+        &mut self,
+        piece: &mut [u8],
+        mut length: usize,
+        mut from: impl Read,
+        mut stream: Stream,
+    ) -> io::Result<()> {
+        let mut shown = Vec::new();
+        while length > 0 {
+            self.before.update(&piece[..length]);
+            stream.push(&piece[..length], &mut shown);
+            self.write(&shown)?;
+            shown.clear();
+            length = read(&mut from, piece)?;
+        }
+        stream.finish(&mut shown);
+        self.write(&shown)
+    }
+
+    /// Copies what is no text as it is, unless a secret is in it.
+    fn not_text(
+        &mut self,
+        first: Vec<u8>,
+        mut from: impl Read,
+        mask: &Mask,
+    ) -> Result<(), Refused> {
+        let mut seen = first;
+        let mut new = 0;
+        loop {
+            if mask.knows_of(&seen) {
+                let reason = "it is no text, and a secret is in it";
+                return Err(Refused::Alone(reason.to_owned()));
+            }
+            self.before.update(&seen[new..]);
+            self.write(&seen[new..])?;
+            // A secret may be divided between two pieces.
+            seen.drain(..seen.len().saturating_sub(KNOWN_BYTES_MAX));
+            new = seen.len();
+            seen.resize(new + PIECE_BYTES, 0);
+            let length = read(&mut from, &mut seen[new..])?;
+            seen.truncate(new + length);
+            if length == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Fills the room as far as there is something to read.
+fn read(from: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < room.len() {
+        match from.read(&mut room[filled..]) {
+            Ok(0) => break,
+            Ok(length) => filled += length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,137 @@
+//! What is asked of Git: worktrees, and what changed in them. Its hooks are not run, and it asks no
+//! one anything.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use thiserror::Error;
+
+use crate::environment::Environment;
+
+/// The file, among those that Git keeps for a worktree, that has the commit on which it began.
+const BASE_FILE: &str = "polity_base";
+
+/// Git did not do what it was asked.
+#[derive(Debug, Error)]
+pub(super) enum GitError {
+    /// It cannot be started.
+    #[error("git cannot be started: {0}; install it, or set workspace to copy")]
+    NotStarted(#[source] std::io::Error),
+    /// It refused.
+    #[error("git refused to {asked} in {}: {said}", folder.display())]
+    Refused {
+        /// What it was asked for.
+        asked: &'static str,
+        /// Where.
+        folder: PathBuf,
+        /// What it said.
+        said: String,
+    },
+    /// The repository is empty.
+    #[error("{} is a Git repository without a commit; make one first, or set workspace to copy", .0.display())]
+    NoCommit(PathBuf),
+    /// What Git keeps cannot be read or written.
+    #[error("what Git keeps for the worktree cannot be used: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Asks Git.
+#[derive(Debug, Clone)]
+pub(super) struct Git {
+    variables: BTreeMap<String, String>,
+}
+
+impl Git {
+    pub(super) fn new(environment: &Environment) -> Self {
+        let mut variables = environment.inherited();
+        variables.insert("LC_ALL".to_owned(), "C".to_owned());
+        variables.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
+        Self { variables }
+    }
+
+    /// Makes a worktree of the newest commit on a branch of its own. Says which folder of it stands
+    /// for the one that was named.
+    pub(super) fn add(
+        &self,
+        source: &Path,
+        root: &Path,
+        branch: &str,
+    ) -> Result<PathBuf, GitError> {
+        let prefix = self.prefix(source)?;
+        let base = self.ask(source, "find the newest commit", &["rev-parse", "--verify", "HEAD"]);
+        let base = base.map_err(|_| GitError::NoCommit(source.to_owned()))?;
+        // One that was removed by hand is still known.
+        self.ask(source, "forget old worktrees", &["worktree", "prune"])?;
+        let root_text = root.to_string_lossy();
+        let add = ["worktree", "add", "--quiet", "-B", branch, root_text.as_ref(), base.as_str()];
+        self.ask(source, "add a worktree", &add)?;
+        fs::write(self.own_folder(root)?.join(BASE_FILE), &base)?;
+        let folder = root.join(&prefix);
+        // It may hold nothing that Git keeps.
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+
+    /// Where a folder is in its repository.
+    pub(super) fn prefix(&self, folder: &Path) -> Result<String, GitError> {
+        self.ask(folder, "find the repository", &["rev-parse", "--show-prefix"])
+    }
+
+    /// Puts what was left uncommitted on the branch. Says how many files differ from those that it
+    /// began with.
+    pub(super) fn commit(&self, root: &Path) -> Result<u64, GitError> {
+        let base = fs::read_to_string(self.own_folder(root)?.join(BASE_FILE))?;
+        self.ask(root, "add all changes", &["add", "--all"])?;
+        let is_changed =
+            !self.ask(root, "look for changes", &["status", "--porcelain"])?.is_empty();
+        if is_changed {
+            let commit =
+                ["commit", "--quiet", "--no-verify", "--message", "What the agent changed"];
+            self.ask(root, "commit the changes", &commit)?;
+        }
+        let changed = ["diff", "--name-only", "--no-renames", base.trim(), "HEAD"];
+        let changed = self.ask(root, "list the changes", &changed)?;
+        Ok(changed.lines().count() as u64)
+    }
+
+    /// Removes a worktree, and a branch with it.
+    pub(super) fn remove(&self, root: &Path, branch: Option<&str>) -> Result<(), GitError> {
+        let common = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+        let common = PathBuf::from(self.ask(root, "find the repository", &common)?);
+        let root_text = root.to_string_lossy();
+        let remove = ["worktree", "remove", "--force", "--force", root_text.as_ref()];
+        self.ask(&common, "remove the worktree", &remove)?;
+        if let Some(branch) = branch {
+            self.ask(&common, "remove the branch", &["branch", "--quiet", "-D", branch])?;
+        }
+        Ok(())
+    }
+
+    /// What Git keeps for a worktree alone.
+    fn own_folder(&self, root: &Path) -> Result<PathBuf, GitError> {
+        let own = ["rev-parse", "--path-format=absolute", "--git-dir"];
+        Ok(self.ask(root, "find the worktree", &own)?.into())
+    }
+
+    fn ask(&self, folder: &Path, asked: &'static str, args: &[&str]) -> Result<String, GitError> {
+        #[expect(clippy::disallowed_methods, reason = "Git is a part of this, and ends by itself")]
+        let output = Command::new("git")
+            .args(["-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false"])
+            .args(["-c", "user.name=Polity", "-c", "user.email=polity@localhost"])
+            .args(args)
+            .current_dir(folder)
+            .env_clear()
+            .envs(&self.variables)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(GitError::NotStarted)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if output.status.success() {
+            return Ok(text(&output.stdout));
+        }
+        let (folder, said) = (folder.to_owned(), text(&output.stderr));
+        Err(GitError::Refused { asked, folder, said })
+    }
+}

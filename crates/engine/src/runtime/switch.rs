@@ -1,0 +1,71 @@
+//! Whether agents take work: saying so, and noticing that another process has.
+
+use std::sync::{Arc, PoisonError};
+
+use polity_model::event::{Sequence, StreamId};
+use polity_model::name::Name;
+use polity_store::{Commit, CommitError, Store};
+
+use super::{CONFLICTS_MAX, EngineError, Shared, load};
+use crate::clock::Clock;
+use crate::commands::SwitchAgent;
+use crate::switches::{Switch, Switches};
+
+/// Says whether an agent takes work. Says whether that changed anything.
+pub async fn switch_agent(
+    store: &Arc<dyn Store>,
+    clock: &dyn Clock,
+    agent: &Name,
+    switch: &SwitchAgent,
+) -> Result<bool, EngineError> {
+    let mut conflict = None;
+    for _ in 0..CONFLICTS_MAX {
+        let stream = StreamId::Agent(agent.clone());
+        let looked_at = stream.clone();
+        let newest =
+            load::blocking(store, move |store| store.newest_events(&looked_at, 1)).await?.pop();
+        let expected_sequence =
+            newest.as_ref().map_or(Sequence::default(), |newest| newest.sequence);
+        let events = switch.decide(newest.and_then(Switch::told).as_ref());
+        if events.is_empty() {
+            return Ok(false);
+        }
+        let commit = Commit {
+            stream,
+            expected_sequence,
+            owner_epoch: None,
+            at: clock.now(),
+            events,
+            definitions: Vec::new(),
+            private: None,
+        };
+        match store.commit(commit).await {
+            Ok(_) => return Ok(true),
+            Err(error @ CommitError::Conflict { .. }) => conflict = Some(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    conflict.map_or(Ok(false), |conflict| Err(conflict.into()))
+}
+
+impl Shared {
+    /// Which agents take work, as far as this process has noticed.
+    pub(super) fn switches(&self) -> Arc<Switches> {
+        Arc::clone(&self.switches.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Someone has said something about an agent.
+    pub(super) async fn look_at_agent(&self, agent: Name) {
+        let mut switches = Switches::clone(&self.switches());
+        let looked = load::blocking(&self.parts.store, move |store| {
+            switches.look(store, agent)?;
+            Ok(switches)
+        });
+        match looked.await {
+            Ok(switches) => {
+                *self.switches.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(switches);
+            }
+            Err(error) => tracing::warn!(%error, "it cannot be told whether an agent is enabled"),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Streams of agents.
+
+use polity_model::event::{Event, Sequence, StreamId};
+use polity_model::name::Name;
+use polity_store::{Commit, CommitError};
+
+use super::{Shared, begin};
+use crate::lives::{commit, task_id};
+
+/// What is said of an agent is no task's, and what happens in a task is no agent's.
+pub fn agents_are_switched_in_streams_of_their_own(store: &Shared) {
+    begin(store, task_id(1));
+    let said = |agent: &str, expected: u64, event: Event| {
+        let stream = StreamId::Agent(agent.parse().unwrap());
+        let commit = Commit { stream, ..commit(task_id(1), expected, None, vec![event]) };
+        store.commit(commit).wait()
+    };
+    assert_eq!(store.switched_agents().unwrap(), Vec::<Name>::new());
+    said("greeter", 0, Event::AgentDisabled { reason: None }).unwrap();
+    said("coder", 0, Event::AgentEnabled).unwrap();
+    said("greeter", 1, Event::AgentEnabled).unwrap();
+    let refused = said("greeter", 2, Event::TaskStarted);
+    assert!(matches!(refused, Err(CommitError::Illegal { .. })), "{refused:?}");
+    let refused = store.commit(commit(task_id(1), 2, None, vec![Event::AgentEnabled])).wait();
+    assert!(matches!(refused, Err(CommitError::Illegal { .. })), "{refused:?}");
+    let agents: Vec<String> =
+        store.switched_agents().unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(agents, ["coder", "greeter"]);
+    let stream = StreamId::Agent("greeter".parse().unwrap());
+    let events = store.events(&stream, Sequence::default()).unwrap();
+    assert_eq!(events.len(), 2);
+    assert_eq!(events[1].event, Event::AgentEnabled);
+    assert_eq!(store.remove(vec![vec![task_id(2)]]).unwrap().len(), 1);
+    assert_eq!(store.newest_events(&stream, 1).unwrap().len(), 1);
+}
