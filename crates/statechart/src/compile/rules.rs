@@ -1,0 +1,134 @@
+//! The rules for all transitions together.
+
+use super::Draft;
+use super::transitions::Checked;
+use crate::error::ChartError;
+use crate::ids::StateId;
+use crate::source::ChartSource;
+
+/// A transition as a candidate of one state, and how far around the state it was declared: 0 for
+/// the state itself.
+pub(super) struct Candidate {
+    pub(super) transition: usize,
+    level: usize,
+}
+
+impl Draft {
+    /// The candidates of a state and trigger in the order in which they are tried: those of the
+    /// state itself in the order of the file, then those of the states around it.
+    pub(super) fn candidates(&self, state: StateId, trigger: usize) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        for (level, node) in self.tree.path(self.tree.leaves[state.index()]).enumerate() {
+            for (transition, checked) in self.checked.iter().enumerate() {
+                if checked.trigger == trigger && checked.sources.contains(&node) {
+                    candidates.push(Candidate { transition, level });
+                }
+            }
+            // What a state says without a condition is not asked of those around it.
+            if candidates.iter().any(|candidate| self.is_final(candidate)) {
+                break;
+            }
+        }
+        candidates
+    }
+
+    fn is_final(&self, candidate: &Candidate) -> bool {
+        self.checked[candidate.transition].guard.is_none()
+    }
+
+    /// No two transitions may both hold, unless the oracle decides between them.
+    pub(super) fn check_ambiguity(&mut self) {
+        let mut found = Vec::new();
+        let states: Vec<StateId> = self.tree.states().collect();
+        for state in states {
+            for trigger in 0..self.triggers.len() {
+                let candidates = self.candidates(state, trigger);
+                let Some(first) = candidates.iter().position(|one| self.is_final(one)) else {
+                    continue;
+                };
+                let level = candidates[first].level;
+                let later = candidates[first + 1..].iter().filter(|one| one.level == level);
+                for candidate in later {
+                    let pair = (candidates[first].transition, candidate.transition);
+                    let (earlier, late) = (&self.checked[pair.0], &self.checked[pair.1]);
+                    // That a state times out twice has been said in words of its own.
+                    let is_wrong = !(earlier.oracle && late.oracle) && late.threshold.is_none();
+                    if is_wrong && !found.contains(&pair) {
+                        found.push(pair);
+                        let error = self.conflict(state, earlier, late);
+                        self.errors.push(error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn conflict(&self, state: StateId, earlier: &Checked, late: &Checked) -> ChartError {
+        let (state, trigger) = (self.tree.state_name(state), &self.triggers[late.trigger]);
+        let first = &earlier.place;
+        let message = if late.guard.is_some() {
+            format!(
+                "this transition can never be taken: in state \"{state}\" {first} comes first on \
+                 \"{trigger}\" and has no guard; put this one before it"
+            )
+        } else {
+            format!(
+                "state \"{state}\" has two transitions on \"{trigger}\" that could both hold, this \
+                 one and {first}; give one a guard, or declare both \"oracle: true\""
+            )
+        };
+        ChartError::new(&late.place, message)
+    }
+
+    /// The state that is gone to when the oracle has no usable answer.
+    pub(super) fn check_oracle(&mut self, source: &ChartSource) -> Option<StateId> {
+        if let Some(name) = &source.oracle_default {
+            let node = self.find_state("oracle_default", "oracle_default", name)?;
+            return self.tree.entered(node);
+        }
+        let first = self.checked.iter().find(|checked| checked.oracle);
+        if let Some(place) = first.map(|checked| checked.place.clone()) {
+            let message = format!(
+                "oracle_default is missing: {place} is left to the oracle, and an answer that is \
+                 of no use needs a state to go to"
+            );
+            self.error("oracle_default", message);
+        }
+        None
+    }
+
+    /// Every state can be reached from the first one, if guards allow it.
+    pub(super) fn check_reachable(&mut self, initial: StateId) {
+        let mut reached = vec![false; self.tree.leaves.len()];
+        let mut open = vec![initial];
+        reached[initial.index()] = true;
+        while let Some(state) = open.pop() {
+            for trigger in 0..self.triggers.len() {
+                for candidate in self.candidates(state, trigger) {
+                    for to in self.targets(&self.checked[candidate.transition]) {
+                        if !std::mem::replace(&mut reached[to.index()], true) {
+                            open.push(to);
+                        }
+                    }
+                }
+            }
+        }
+        for (leaf, reached) in self.tree.leaves.clone().into_iter().zip(reached) {
+            if !reached {
+                let name = self.tree.name(leaf);
+                let message = format!("state \"{name}\" cannot be reached: no way leads to it");
+                let place = self.tree.nodes[leaf].place.clone();
+                self.error(place, message);
+            }
+        }
+    }
+
+    /// The states that a transition may lead to.
+    fn targets(&self, checked: &Checked) -> Vec<StateId> {
+        let target = &self.tree.nodes[checked.target];
+        if target.memory.is_none() {
+            return self.tree.entered(checked.target).into_iter().collect();
+        }
+        target.children.iter().filter_map(|child| self.tree.entered(*child)).collect()
+    }
+}

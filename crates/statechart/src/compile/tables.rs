@@ -1,0 +1,280 @@
+//! The tables that are fired.
+
+use std::collections::BTreeMap;
+
+use super::transitions::Checked;
+use super::{Draft, HISTORY_DEPTH_DEFAULT};
+use crate::chart::{Chart, Quick, Row, StateNode, Threshold, Transition, WAYS_INTO_STATE_MAX, Way};
+use crate::error::{ChartError, ChartErrors};
+use crate::expression::{Comparison, Operand};
+use crate::fire::Step;
+use crate::guard::{Guard, GuardBody};
+use crate::ids::{StateId, TriggerId};
+use crate::source::ChartSource;
+
+/// Builds the tables of a chart without mistakes.
+pub(super) fn build(
+    draft: Draft,
+    source: &ChartSource,
+    initial: StateId,
+    oracle_default: Option<StateId>,
+) -> Result<Chart, ChartErrors> {
+    let mut tables = Tables::new(&draft);
+    let states: Vec<StateId> = draft.tree.states().collect();
+    for state in states {
+        for trigger in 0..draft.triggers.len() {
+            tables.group(state, trigger, oracle_default);
+        }
+    }
+    tables.starts.push(count(tables.rows.len()));
+    if !tables.errors.is_empty() {
+        return Err(ChartErrors(tables.errors));
+    }
+    let Tables { rows, starts, ways, performed, remembered, into, defaults, .. } = tables;
+    let timeout = draft.triggers.iter().position(|name| name == crate::chart::TIMEOUT);
+    Ok(Chart {
+        name: source.name.clone(),
+        states: draft.tree.leaves.iter().map(|leaf| small(*leaf)).collect(),
+        tree: tree(&draft),
+        initial,
+        timeout: timeout.map(trigger_id),
+        transitions: draft.checked.iter().map(|checked| transition(&draft, checked)).collect(),
+        thresholds: thresholds(&draft),
+        memories: memories(&draft),
+        triggers: draft.triggers.into(),
+        fields: draft.vocabulary.fields.into(),
+        worlds: draft.vocabulary.worlds.into(),
+        contexts: draft.vocabulary.contexts.into(),
+        starts: starts.into(),
+        rows: rows.into(),
+        ways: ways.into(),
+        effects: draft.effects.into(),
+        performed: performed.into(),
+        remembered: remembered.into(),
+        guards: draft.guards.into(),
+        into: into.into_iter().map(Into::into).collect(),
+        defaults,
+        oracle_default,
+        depth: source.max_history_depth.unwrap_or(HISTORY_DEPTH_DEFAULT),
+    })
+}
+
+struct Tables<'d> {
+    draft: &'d Draft,
+    starts: Vec<u32>,
+    rows: Vec<Row>,
+    ways: Vec<Way>,
+    performed: Vec<u16>,
+    remembered: Vec<(u8, u8)>,
+    into: Vec<Vec<(StateId, TriggerId)>>,
+    defaults: BTreeMap<(StateId, TriggerId), u32>,
+    errors: Vec<ChartError>,
+}
+
+impl<'d> Tables<'d> {
+    fn new(draft: &'d Draft) -> Self {
+        Self {
+            draft,
+            starts: Vec::new(),
+            rows: Vec::new(),
+            ways: Vec::new(),
+            performed: Vec::new(),
+            remembered: Vec::new(),
+            into: vec![Vec::new(); draft.tree.leaves.len()],
+            defaults: BTreeMap::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    fn group(&mut self, state: StateId, trigger: usize, oracle_default: Option<StateId>) {
+        let draft = self.draft;
+        self.starts.push(count(self.rows.len()));
+        let candidates = draft.candidates(state, trigger);
+        let draws = |transition: usize| {
+            let guard = draft.checked[transition].guard;
+            guard.map_or(0, |guard| draft.guards[usize::from(guard)].draws())
+        };
+        let effect_draw = candidates.iter().map(|one| draws(one.transition)).sum();
+        let mut first_draw = 0;
+        for candidate in &candidates {
+            let checked = &draft.checked[candidate.transition];
+            let node = &draft.tree.nodes[checked.target];
+            let way = count(self.ways.len());
+            if node.memory.is_some() {
+                for child in &node.children {
+                    self.way(state, *child, checked.trigger, &checked.effects);
+                }
+            } else {
+                self.way(state, checked.target, checked.trigger, &checked.effects);
+            }
+            let only = self.ways.get(way as usize).filter(|_| node.memory.is_none());
+            let plain = only
+                .filter(|way| way.effects.0 == way.effects.1 && way.remembers.0 == way.remembers.1);
+            self.rows.push(Row {
+                quick: quick(
+                    checked.guard.map(|guard| &draft.guards[usize::from(guard)]),
+                    first_draw,
+                ),
+                plain: plain.map(|way| Step { to: way.to, code: way.code }),
+                guard: checked.guard,
+                oracle: checked.oracle,
+                memory: node.memory,
+                way,
+                first_draw,
+                effect_draw,
+                transition: small(candidate.transition),
+            });
+            first_draw += draws(candidate.transition);
+        }
+        let asks = candidates.iter().filter(|one| draft.checked[one.transition].oracle).count() > 1;
+        if let Some(default) = oracle_default.filter(|_| asks) {
+            let way = count(self.ways.len());
+            self.way(state, draft.tree.leaves[default.index()], trigger, &[]);
+            self.defaults.insert((state, trigger_id(trigger)), way);
+        }
+    }
+
+    /// A way from a state to a node, with what happens on leaving and entering states.
+    fn way(&mut self, from: StateId, node: usize, trigger: usize, effects: &[u16]) {
+        let tree = &self.draft.tree;
+        let Some(to) = tree.entered(node) else { return };
+        let (source, target) = (tree.leaves[from.index()], tree.leaves[to.index()]);
+        let (first_effect, first_remembered) = (self.performed.len(), self.remembered.len());
+        for left in tree.path(source).filter(|left| !tree.is_inside(target, *left)) {
+            self.performed.extend(&tree.nodes[left].exit);
+            if let Some(memory) = tree.nodes[left].memory {
+                let inside = |child: &usize| tree.is_inside(source, *child);
+                let child = tree.nodes[left].children.iter().position(inside);
+                self.remembered.extend(child.map(|child| (memory, tiny(child))));
+            }
+        }
+        self.performed.extend(effects);
+        let mut entered: Vec<usize> =
+            tree.path(target).filter(|entered| !tree.is_inside(source, *entered)).collect();
+        entered.reverse();
+        for node in entered {
+            self.performed.extend(&tree.nodes[node].entry);
+        }
+        let code = self.code(from, to, trigger);
+        self.ways.push(Way {
+            to,
+            code,
+            effects: (count(first_effect), count(self.performed.len())),
+            remembers: (count(first_remembered), count(self.remembered.len())),
+        });
+    }
+
+    fn code(&mut self, from: StateId, to: StateId, trigger: usize) -> u8 {
+        if from == to {
+            return 0;
+        }
+        let into = &mut self.into[to.index()];
+        let edge = (from, trigger_id(trigger));
+        let index = into.iter().position(|known| *known == edge).unwrap_or_else(|| {
+            into.push(edge);
+            into.len() - 1
+        });
+        if index == WAYS_INTO_STATE_MAX {
+            let name = self.draft.tree.state_name(to);
+            let message = format!(
+                "too many ways lead to state \"{name}\": the limit ways_into_state is \
+                 {WAYS_INTO_STATE_MAX}"
+            );
+            self.errors.push(ChartError::new("transitions", message));
+        }
+        tiny(index.min(WAYS_INTO_STATE_MAX - 1) + 1)
+    }
+}
+
+/// What a guard is, if it is one of the frequent ones.
+fn quick(guard: Option<&Guard>, first_draw: u32) -> Quick {
+    let Some(guard) = guard else { return Quick::Always };
+    let GuardBody::Simple(comparisons, _) = &guard.body else { return Quick::Guard };
+    let [Comparison { left, operator, right }] = &**comparisons else { return Quick::Guard };
+    let (side, operator, number) = match (left, right) {
+        (side, Operand::Number(number)) => (side, *operator, *number),
+        (Operand::Number(number), side) => (side, operator.mirrored(), *number),
+        _ => return Quick::Guard,
+    };
+    match side {
+        Operand::Field(field) => Quick::Field(*field, operator, number),
+        Operand::Draw(draw) => Quick::Draw(first_draw + u32::from(*draw), operator, number),
+        Operand::Number(_)
+        | Operand::Bool(_)
+        | Operand::Text(_)
+        | Operand::Context(_)
+        | Operand::World(_) => Quick::Guard,
+    }
+}
+
+fn tree(draft: &Draft) -> Box<[StateNode]> {
+    let nodes = draft.tree.nodes.iter().map(|node| StateNode {
+        name: node.source.name.clone(),
+        parent: node.parent,
+        children: node.children.clone(),
+        initial: node.initial,
+        history: node.source.history,
+        entry: node.source.entry.clone(),
+        exit: node.source.exit.clone(),
+        state: node.state,
+    });
+    nodes.collect()
+}
+
+fn transition(draft: &Draft, checked: &Checked) -> Transition {
+    let guard = checked.guard.map(|guard| draft.guards[usize::from(guard)].text.clone());
+    let actions = checked.effects.iter();
+    let fields = &draft.vocabulary.fields;
+    Transition {
+        place: checked.place.clone(),
+        trigger: trigger_id(checked.trigger),
+        sources: checked.sources.clone(),
+        target: checked.target,
+        guard,
+        actions: actions.map(|effect| draft.effects[usize::from(*effect)].text.clone()).collect(),
+        oracle: checked.oracle,
+        threshold: checked.threshold.map(|threshold| match threshold {
+            Threshold::Ticks(ticks) => ticks.to_string(),
+            Threshold::Field(field) => format!("agent.{}", fields[field.index()].name),
+        }),
+    }
+}
+
+fn thresholds(draft: &Draft) -> Box<[Option<Threshold>]> {
+    let mut thresholds = vec![None; draft.tree.leaves.len()];
+    for checked in draft.checked.iter().filter(|checked| checked.threshold.is_some()) {
+        for node in &checked.sources {
+            for state in draft.tree.inside(*node) {
+                thresholds[state.index()] = checked.threshold;
+            }
+        }
+    }
+    thresholds.into()
+}
+
+/// A history begins with the state inside that is entered first.
+fn memories(draft: &Draft) -> Box<[u8]> {
+    let nodes = draft.tree.nodes.iter().filter(|node| node.memory.is_some());
+    let initial = nodes.map(|node| {
+        let first = node.children.iter().position(|child| Some(*child) == node.initial);
+        tiny(first.unwrap_or(0))
+    });
+    initial.collect()
+}
+
+fn trigger_id(index: usize) -> TriggerId {
+    TriggerId(tiny(index))
+}
+
+/// The checks made sure that there are few enough.
+fn tiny(index: usize) -> u8 {
+    u8::try_from(index).unwrap_or(u8::MAX)
+}
+
+fn small(index: usize) -> u16 {
+    u16::try_from(index).unwrap_or(u16::MAX)
+}
+
+fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,199 @@
+//! One transition or timeout at a time.
+
+use super::{Draft, item};
+use crate::chart::{TIMEOUT, TRIGGERS_MAX, Threshold};
+use crate::error::ChartError;
+use crate::expression::{Code, Names, parse, tokens};
+use crate::guard::{Guard, GuardBody};
+use crate::source::{ChartSource, GuardSource, States, ThresholdSource, TransitionSource};
+use crate::value::Kind;
+
+/// A transition or timeout without mistakes of its own.
+pub(super) struct Checked {
+    pub(super) place: String,
+    pub(super) trigger: usize,
+    /// Nodes of the tree. For `*` they are the states that agents can be in.
+    pub(super) sources: Vec<usize>,
+    pub(super) target: usize,
+    pub(super) guard: Option<u16>,
+    pub(super) effects: Vec<u16>,
+    pub(super) oracle: bool,
+    pub(super) threshold: Option<Threshold>,
+}
+
+impl Draft {
+    pub(super) fn check_transitions(&mut self, source: &ChartSource) {
+        for (index, transition) in source.transitions.iter().enumerate() {
+            self.check_transition(&format!("transitions[{index}]"), transition);
+        }
+        if self.triggers.len() >= TRIGGERS_MAX {
+            let message =
+                format!("there are too many triggers: the limit triggers is {TRIGGERS_MAX}");
+            self.error("transitions", message);
+        }
+    }
+
+    fn check_transition(&mut self, place: &str, transition: &TransitionSource) {
+        let TransitionSource { trigger, source, target, guard, action, oracle } = transition;
+        let at = format!("{place}.trigger");
+        self.check_name(&at, "trigger", trigger);
+        if trigger == TIMEOUT {
+            self.error(
+                at,
+                "the trigger \"timeout\" is kept for timeouts; declare it under \"timeouts\"",
+            );
+        }
+        let target = self.find_state(&format!("{place}.target"), "target", target);
+        let sources = self.find_sources(place, "source", source, target);
+        let guard = guard.as_ref().map(|guard| self.guard(&format!("{place}.guard"), guard));
+        let effects = self.effects(place, "action", action);
+        let (Some(target), Some(sources)) = (target, sources) else { return };
+        let trigger = self.trigger(trigger);
+        self.checked.push(Checked {
+            place: place.to_owned(),
+            trigger,
+            sources,
+            target,
+            guard,
+            effects,
+            oracle: *oracle,
+            threshold: None,
+        });
+    }
+
+    pub(super) fn check_timeouts(&mut self, source: &ChartSource) {
+        let mut taken: Vec<Option<String>> = vec![None; self.tree.leaves.len()];
+        for (index, timeout) in source.timeouts.iter().enumerate() {
+            let place = format!("timeouts[{index}]");
+            let target = self.find_state(&format!("{place}.target"), "target", &timeout.target);
+            let sources = self.find_sources(&place, "state", &timeout.state, target);
+            let threshold = self.threshold(&format!("{place}.threshold"), &timeout.threshold);
+            let effects = self.effects(&place, "action", &timeout.action);
+            let (Some(target), Some(sources)) = (target, sources) else { continue };
+            for node in &sources {
+                let states: Vec<_> = self.tree.inside(*node).collect();
+                for state in states {
+                    if let Some(first) = &taken[state.index()] {
+                        let name = self.tree.state_name(state);
+                        let message = format!("state \"{name}\" has a timeout already, in {first}");
+                        self.errors.push(ChartError::new(format!("{place}.state"), message));
+                    }
+                    taken[state.index()] = Some(place.clone());
+                }
+            }
+            let trigger = self.trigger(TIMEOUT);
+            self.checked.push(Checked {
+                place,
+                trigger,
+                sources,
+                target,
+                guard: None,
+                effects,
+                oracle: false,
+                threshold,
+            });
+        }
+    }
+
+    fn threshold(&mut self, place: &str, threshold: &ThresholdSource) -> Option<Threshold> {
+        match threshold {
+            ThresholdSource::Ticks(ticks) if *ticks > 0.0 && ticks.is_finite() => {
+                Some(Threshold::Ticks(*ticks))
+            }
+            ThresholdSource::Ticks(ticks) => {
+                self.error(place, format!("threshold must be above 0, found {ticks}"));
+                None
+            }
+            ThresholdSource::Field(name) => match self.vocabulary.field(name) {
+                Ok((field, None | Some(Kind::Number))) => Some(Threshold::Field(field)),
+                Ok((_, Some(kind @ (Kind::Bool | Kind::Text)))) => {
+                    let kind = kind.in_words();
+                    self.error(place, format!("agent.{name} must be a number and is {kind}"));
+                    None
+                }
+                Err(error) => {
+                    self.errors.push(error.at(place));
+                    None
+                }
+            },
+        }
+    }
+
+    fn trigger(&mut self, name: &str) -> usize {
+        let known = self.triggers.iter().position(|known| known == name);
+        known.unwrap_or_else(|| {
+            self.triggers.push(name.to_owned());
+            self.triggers.len() - 1
+        })
+    }
+
+    fn find_sources(
+        &mut self,
+        place: &str,
+        name: &str,
+        states: &States,
+        target: Option<usize>,
+    ) -> Option<Vec<usize>> {
+        match states {
+            States::Any => {
+                let target = target?;
+                let others = self.tree.leaves.iter().copied();
+                Some(others.filter(|leaf| !self.tree.is_inside(*leaf, target)).collect())
+            }
+            States::Listed(names) => {
+                if names.is_empty() {
+                    self.error(format!("{place}.{name}"), format!("{name} is missing or empty"));
+                    return None;
+                }
+                let mut nodes = Vec::new();
+                for (index, state) in names.iter().enumerate() {
+                    let at = item(place, name, names.len(), index);
+                    let node = self.find_state(&at, name, state);
+                    if node.is_some_and(|node| nodes.contains(&Some(node))) {
+                        self.error(at, format!("{name} \"{state}\" is listed twice"));
+                    }
+                    nodes.push(node);
+                }
+                nodes.into_iter().collect()
+            }
+        }
+    }
+
+    fn guard(&mut self, place: &str, guard: &GuardSource) -> u16 {
+        let number = self.number_of_next("guards", self.guards.len());
+        let guard = match guard {
+            GuardSource::Rust(name, guard) => {
+                Guard { text: name.clone(), body: GuardBody::Rust(guard.clone()) }
+            }
+            GuardSource::Text(text) => match self.guard_text(text) {
+                Ok(guard) => guard,
+                Err(mut error) => {
+                    error.message = format!("guard \"{text}\": {}", error.message);
+                    self.errors.push(error.at(place));
+                    return number;
+                }
+            },
+        };
+        self.guards.push(guard);
+        number
+    }
+
+    fn guard_text(&mut self, text: &str) -> Result<Guard, ChartError> {
+        let words = tokens(text)?;
+        if words.is_empty() {
+            return Err("it is empty; leave the field out where there is no guard"
+                .to_owned()
+                .into());
+        }
+        let (code, kind) = Code::compile(&parse(&words)?, &mut self.vocabulary)?;
+        if let Some(kind @ (Kind::Number | Kind::Text)) = kind {
+            let kind = kind.in_words();
+            return Err(format!("it must be true or false, and is {kind}").into());
+        }
+        let body = match code.comparisons() {
+            Some(comparisons) => GuardBody::Simple(comparisons.into(), code),
+            None => GuardBody::Code(code),
+        };
+        Ok(Guard { text: text.trim().to_owned(), body })
+    }
+}

@@ -1,0 +1,142 @@
+//! A chart as SCXML, the World Wide Web Consortium's format for statecharts.
+//!
+//! Guards and what actions compute are ECMAScript as they stand; `draw` and `chance` are defined in a
+//! script. A timeout is the event `timeout`: counting ticks is up to whoever runs the chart. Requests
+//! of agents are events that begin with `request.`.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value as Json};
+
+use crate::chart::{Chart, StateNode, Transition};
+use crate::value::Value;
+
+const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+const SCRIPT: &str = "  <script>function draw() { return Math.random(); } \
+    function chance(p) { return draw() &lt; p; }</script>\n";
+
+impl Chart {
+    /// The chart as SCXML.
+    pub fn to_scxml(&self) -> String {
+        let mut text = String::from(HEAD);
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "<scxml xmlns=\"http://www.w3.org/2005/07/scxml\" version=\"1.0\" \
+             datamodel=\"ecmascript\" name=\"{}\" initial=\"{}\">",
+            self.name,
+            self.state_name(self.initial)
+        );
+        self.scxml_data(&mut text);
+        text.push_str(SCRIPT);
+        for (number, node) in self.tree.iter().enumerate() {
+            if node.parent.is_none() {
+                self.scxml_state(number, 1, &mut text);
+            }
+        }
+        text.push_str("</scxml>\n");
+        text
+    }
+
+    fn scxml_data(&self, text: &mut String) {
+        let object = |values: Vec<(&String, &Option<Value>)>| {
+            let values = values
+                .into_iter()
+                .filter_map(|(name, value)| Some((name.clone(), value.as_ref()?.to_json())));
+            Json::Object(values.collect::<Map<_, _>>()).to_string()
+        };
+        let agent = self.fields.iter().map(|field| (&field.name, &field.default)).collect();
+        let world = self.worlds.iter().map(|world| (&world.name, &world.default)).collect();
+        text.push_str("  <datamodel>\n");
+        for (id, value) in
+            [("agent", object(agent)), ("world", object(world)), ("context", object(Vec::new()))]
+        {
+            let _ = writeln!(text, "    <data id=\"{id}\" expr=\"{}\"/>", escaped(&value));
+        }
+        text.push_str("  </datamodel>\n");
+    }
+
+    fn scxml_state(&self, number: usize, depth: usize, text: &mut String) {
+        let indent = "  ".repeat(depth);
+        let node = &self.tree[number];
+        let initial = node.initial.map(|initial| &self.tree[initial].name);
+        let initial = initial.map_or(String::new(), |name| format!(" initial=\"{name}\""));
+        let _ = writeln!(text, "{indent}<state id=\"{}\"{initial}>", node.name);
+        for (element, actions) in [("onentry", &node.entry), ("onexit", &node.exit)] {
+            if !actions.is_empty() {
+                let _ = writeln!(text, "{indent}  <{element}>");
+                scxml_actions(actions, depth + 2, text);
+                let _ = writeln!(text, "{indent}  </{element}>");
+            }
+        }
+        if node.history
+            && let Some(initial) = node.initial
+        {
+            let (history, first) = (history_id(node), &self.tree[initial].name);
+            let _ = writeln!(
+                text,
+                "{indent}  <history id=\"{history}\" type=\"shallow\"><transition \
+                 target=\"{first}\"/></history>"
+            );
+        }
+        for transition in self.transitions.iter().filter(|one| one.sources.contains(&number)) {
+            self.scxml_transition(transition, depth + 1, text);
+        }
+        for child in &node.children {
+            self.scxml_state(*child, depth + 1, text);
+        }
+        let _ = writeln!(text, "{indent}</state>");
+    }
+
+    fn scxml_transition(&self, transition: &Transition, depth: usize, text: &mut String) {
+        let indent = "  ".repeat(depth);
+        let target = &self.tree[transition.target];
+        let target = if target.history { history_id(target) } else { target.name.clone() };
+        let guard = transition.guard.as_ref();
+        let guard = guard.map_or(String::new(), |guard| format!(" cond=\"{}\"", escaped(guard)));
+        if let Some(threshold) = &transition.threshold {
+            let _ =
+                writeln!(text, "{indent}<!-- when the ticks in the state exceed {threshold} -->");
+        }
+        if transition.oracle {
+            let _ = writeln!(text, "{indent}<!-- the oracle decides -->");
+        }
+        let event = self.trigger_name(transition.trigger);
+        let _ = write!(text, "{indent}<transition event=\"{event}\" target=\"{target}\"{guard}");
+        if transition.actions.is_empty() {
+            text.push_str("/>\n");
+            return;
+        }
+        text.push_str(">\n");
+        scxml_actions(&transition.actions, depth + 1, text);
+        let _ = writeln!(text, "{indent}</transition>");
+    }
+}
+
+fn history_id(node: &StateNode) -> String {
+    format!("{}_history", node.name)
+}
+
+/// Actions were checked when the chart was compiled, so they have one of their few forms.
+fn scxml_actions(actions: &[String], depth: usize, text: &mut String) {
+    let indent = "  ".repeat(depth);
+    for action in actions {
+        let (verb, rest) = action.split_once(char::is_whitespace).unwrap_or((action, ""));
+        let assignment = rest.split_once('=').filter(|_| verb == "set" || verb == "add");
+        if let Some((place, value)) = assignment {
+            let (place, value) = (place.trim(), escaped(value.trim()));
+            let value = if verb == "add" { format!("{place} + ({value})") } else { value };
+            let _ = writeln!(text, "{indent}<assign location=\"{place}\" expr=\"{value}\"/>");
+        } else {
+            let content = escaped(rest.trim());
+            let _ = writeln!(
+                text,
+                "{indent}<send event=\"request.{verb}\"><content>{content}</content></send>"
+            );
+        }
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,315 @@
+use polity_statechart::{Chart, ChartSource, GuardSource, States, TransitionSource};
+
+/// A small chart with one line changed or added, and what must be said about it.
+fn problems(text: &str) -> Vec<String> {
+    Chart::from_text(text).unwrap_err().0.iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn refused(text: &str, expected: &[&str]) {
+    assert_eq!(problems(text), expected, "{text}");
+}
+
+/// A chart of two states around some further lines.
+fn around(lines: &str) -> String {
+    format!(
+        "name: lamp\nstates: [off, on]\ninitial: off\ntransitions:\n  \
+         - {{trigger: press, source: off, target: on}}\n{lines}"
+    )
+}
+
+#[test]
+fn an_unknown_state_is_named_with_what_was_meant() {
+    refused(
+        &around("  - {trigger: press, source: onn, target: off}"),
+        &["transitions[1].source: source: unknown state \"onn\", did you mean \"on\"?"],
+    );
+    refused(
+        &around("  - {trigger: press, source: [on, nowhere], target: far_away}"),
+        &[
+            "transitions[1].target: target: unknown state \"far_away\"; allowed: off, on",
+            "transitions[1].source[1]: source: unknown state \"nowhere\"; allowed: off, on",
+        ],
+    );
+    refused(
+        &around("timeouts:\n  - {state: on, threshold: 5, target: of}"),
+        &["timeouts[0].target: target: unknown state \"of\", did you mean \"off\"?"],
+    );
+}
+
+#[test]
+fn an_empty_trigger_is_refused() {
+    refused(
+        &around("  - {trigger: '', source: on, target: off}"),
+        &["transitions[1].trigger: trigger is missing or empty"],
+    );
+    refused(
+        &around("  - {source: on, target: off}"),
+        &["transitions[1].trigger: trigger is missing or empty"],
+    );
+}
+
+#[test]
+fn an_initial_state_must_be_one_of_the_states() {
+    let text = around("").replace("initial: off", "initial: of");
+    refused(&text, &["initial: initial \"of\" is not one of the states, did you mean \"off\"?"]);
+    let text = around("").replace("initial: off\n", "");
+    refused(&text, &["initial: initial is missing or empty"]);
+}
+
+#[test]
+fn a_state_that_cannot_be_reached_is_refused() {
+    let text = around("").replace("[off, on]", "[off, on, broken]");
+    refused(&text, &["states[2]: state \"broken\" cannot be reached: no way leads to it"]);
+    let text = text.replace(
+        "transitions:",
+        "timeouts: [{state: on, threshold: 3, target: broken}]\ntransitions:",
+    );
+    assert!(Chart::from_text(&text).is_ok(), "a timeout leads there too");
+}
+
+#[test]
+fn two_transitions_without_a_guard_need_the_oracle() {
+    let second = "  - {trigger: press, source: off, target: off}\n";
+    refused(
+        &around(second),
+        &["transitions[1]: state \"off\" has two transitions on \"press\" that could both hold, \
+           this one and transitions[0]; give one a guard, or declare both \"oracle: true\""],
+    );
+    let both = around(second).replace("target: on}", "target: on, oracle: true}");
+    let both = both.replace("target: off}", "target: off, oracle: true}");
+    refused(
+        &both,
+        &["oracle_default: oracle_default is missing: transitions[0] is left to the oracle, and \
+           an answer that is of no use needs a state to go to"],
+    );
+    assert!(Chart::from_text(&format!("{both}oracle_default: off\n")).is_ok());
+    let one = around(second).replace("target: on}", "target: on, oracle: true}");
+    assert_eq!(problems(&format!("{one}oracle_default: off\n")).len(), 1, "one is not both");
+}
+
+#[test]
+fn a_wildcard_counts_as_one_of_the_sources() {
+    let text = around("  - {trigger: press, source: '*', target: on}\n");
+    assert_eq!(problems(&text).len(), 1);
+    assert!(Chart::from_text(&around("  - {trigger: reset, source: '*', target: off}")).is_ok());
+}
+
+#[test]
+fn a_transition_that_can_never_be_taken_is_refused() {
+    refused(
+        &around("  - {trigger: press, source: off, target: off, guard: 'draw() < 0.5'}"),
+        &["transitions[1]: this transition can never be taken: in state \"off\" transitions[0] \
+           comes first on \"press\" and has no guard; put this one before it"],
+    );
+}
+
+#[test]
+fn timeouts_have_rules_of_their_own() {
+    for (line, expected) in [
+        (
+            "{state: on, threshold: 0, target: off}",
+            "timeouts[0].threshold: threshold must be above 0, found 0",
+        ),
+        (
+            "{state: on, threshold: -1, target: off}",
+            "timeouts[0].threshold: threshold must be above 0, found -1",
+        ),
+        ("{state: on, target: off}", "timeouts[0].threshold: threshold is missing"),
+        (
+            "{state: on, threshold: soon, target: off}",
+            "timeouts[0].threshold: \"soon\" is not a number of ticks; allowed: a number, agent.FIELD",
+        ),
+        ("{threshold: 1, target: off}", "timeouts[0].state: state is missing or empty"),
+        ("{state: on, threshold: 1}", "timeouts[0].target: target is missing or empty"),
+    ] {
+        refused(&around(&format!("timeouts:\n  - {line}")), &[expected]);
+    }
+    let twice = "timeouts:\n  - {state: on, threshold: 1, target: off}\n  - {state: '*', threshold: 2, target: off}";
+    refused(
+        &around(twice),
+        &["timeouts[1].state: state \"on\" has a timeout already, in timeouts[0]"],
+    );
+    refused(
+        &around("  - {trigger: timeout, source: on, target: off}"),
+        &[
+            "transitions[1].trigger: the trigger \"timeout\" is kept for timeouts; declare it under \"timeouts\"",
+        ],
+    );
+}
+
+#[test]
+fn fields_have_ranges_that_make_sense() {
+    for (fields, expected) in [
+        (
+            "{x: {default: 2, min: 0, max: 1}}",
+            "fields.x.default: default 2 is not between min and max",
+        ),
+        ("{x: {default: 2, min: 3, max: 1}}", "fields.x: min 3 is greater than max 1"),
+        (
+            "{x: {default: calm, min: 3}}",
+            "fields.x: only a number can have min and max, and x is a text",
+        ),
+        ("{x: {min: 3}}", "fields.x.default: default is missing"),
+        ("{x: [1]}", "fields.x: x must be a value or a mapping with its default, found a list"),
+        (
+            "{X: 1}",
+            "fields.X: field \"X\" must begin with a small letter, and have nothing but small letters, digits and _",
+        ),
+    ] {
+        refused(&around(&format!("fields: {fields}")), &[expected]);
+    }
+}
+
+#[test]
+fn guards_are_checked_when_a_chart_is_loaded() {
+    for (guard, expected) in [
+        ("agent.enrgy > 1", "unknown field \"agent.enrgy\", did you mean \"energy\"?"),
+        ("world.likes > 1", "unknown value \"world.likes\"; allowed: alarm"),
+        ("agent.energy / 0 > 1", "it divides by zero"),
+        ("1 / (2 - 2) > agent.energy", "it divides by zero"),
+        ("agent.energy == \"high\"", "\"==\" cannot compare a number with a text"),
+        ("agent.mood < \"high\"", "\"<\" needs numbers and is given a text"),
+        ("agent.energy && true", "\"&&\" needs true or false and is given a number"),
+        ("agent.energy + 1", "it must be true or false, and is a number"),
+        (
+            "energy > 1",
+            "\"energy\" is not known; a name is agent.energy, context.energy or world.energy, and the functions are draw() and chance(p)",
+        ),
+        ("agent.energy > ", "a value is missing at the end"),
+        ("(agent.energy > 1", "\")\" is missing at the end"),
+        ("0 < agent.energy < 1", "comparisons do not chain; join two of them with \"&&\""),
+        ("agent.energy = 1", "\"=\" has no meaning here; equality is \"==\""),
+        ("", "it is empty; leave the field out where there is no guard"),
+        ("agent.mood == 'calm", "the text that begins with ' has no end"),
+        ("agent.energy > 1 # really", "\"#\" has no meaning here"),
+    ] {
+        let source = ChartSource::new("lamp", ["off", "on"], "off")
+            .field("energy", 1.0)
+            .field("mood", "calm")
+            .transition(TransitionSource::new("press", ["off"], "on").guard(guard));
+        let source = ChartSource { world: [("alarm".to_owned(), false.into())].into(), ..source };
+        let errors = Chart::build(&source).unwrap_err();
+        let shown: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, [format!("transitions[0].guard: guard \"{guard}\": {expected}")]);
+    }
+}
+
+#[test]
+fn actions_are_checked_when_a_chart_is_loaded() {
+    for (action, expected) in [
+        ("set agent.enrgy = 1", "unknown field \"agent.enrgy\", did you mean \"energy\"?"),
+        ("set energy = 1", "\"energy\" cannot be changed, did you mean \"agent.energy\"?"),
+        ("set agent.energy = \"high\"", "\"set agent.energy\" needs a number and is given a text"),
+        ("add agent.mood = 1", "agent.mood is not a number, so nothing can be added to it"),
+        ("add agent.energy = 1 / 0", "it divides by zero"),
+        ("pause 0", "turns must be a whole number from 1, found 0"),
+        ("pause 1.5", "turns must be a whole number from 1, found 1.5"),
+        ("remove \"\"", "the name of an agent must not be empty"),
+    ] {
+        let source = ChartSource::new("lamp", ["off", "on"], "off")
+            .field("energy", 1.0)
+            .field("mood", "calm")
+            .transition(TransitionSource::new("press", ["off"], "on").action(action));
+        let errors = Chart::build(&source).unwrap_err();
+        assert_eq!(errors.to_string(), format!("transitions[0].action: {expected}"));
+    }
+    let source = ChartSource::new("lamp", ["off", "on"], "off")
+        .transition(TransitionSource::new("press", ["off"], "on").action("puase 3"));
+    let errors = Chart::build(&source).unwrap_err();
+    assert_eq!(errors.0[0].suggestion.as_deref(), Some("pause"));
+}
+
+#[test]
+fn unknown_fields_and_wrong_types_are_listed_all_at_once() {
+    let text = "name: 7\nstates: [off, on]\ninital: off\ninitial: off\ntransitions:\n  \
+                - {trigger: press, source: off, target: on, guards: x, oracle: maybe}\n  - press\n";
+    refused(
+        text,
+        &[
+            "inital: unknown field \"inital\", did you mean \"initial\"?",
+            "name: name must be a text, found 7",
+            "transitions[0].guards: unknown field \"guards\", did you mean \"guard\"?",
+            "transitions[0].oracle: oracle must be true or false, found \"maybe\"",
+            "transitions[1]: transitions[1] must be a mapping, found \"press\"",
+        ],
+    );
+}
+
+#[test]
+fn a_document_that_is_no_chart_is_refused() {
+    refused("- a list", &["a chart must be a mapping, found a list"]);
+    assert_eq!(problems("name: [unclosed").len(), 1);
+    let empty = problems("{}");
+    assert!(empty.contains(
+        &"states: states is missing or empty: a chart has at least one state".to_owned()
+    ));
+}
+
+#[test]
+fn states_inside_others_have_rules_too() {
+    let chart = |state: &str| {
+        format!(
+            "name: a\nstates: [idle, {state}]\ninitial: idle\ntransitions:\n  \
+             - {{trigger: go, source: idle, target: busy}}\n"
+        )
+    };
+    for (state, expected) in [
+        (
+            "{name: busy, states: [a]}",
+            "states[1]: state \"busy\" has states inside, and no initial; allowed: a",
+        ),
+        (
+            "{name: busy, initial: b, states: [a]}",
+            "states[1].initial: initial \"b\" is not one of the states inside \"busy\"; allowed: a",
+        ),
+        (
+            "{name: busy, initial: b}",
+            "states[1].initial: only a state with states inside has an initial",
+        ),
+        (
+            "{name: busy, history: shallow}",
+            "states[1].history: only a state with states inside has a history",
+        ),
+        (
+            "{name: busy, initial: idle, states: [idle]}",
+            "states[1].states[0]: state \"idle\" is declared twice, first in states[0]",
+        ),
+        (
+            "{name: busy, history: deep, initial: a, states: [a]}",
+            "states[1].history: unknown value \"deep\"; allowed: shallow",
+        ),
+    ] {
+        let problems = problems(&chart(state));
+        assert_eq!(problems[0], expected);
+    }
+}
+
+#[test]
+fn limits_are_named() {
+    let states: Vec<String> = (0..300).map(|index| format!("s{index}")).collect();
+    let source = ChartSource::new("many", states.iter().map(String::as_str), "s0");
+    let errors = Chart::build(&source).unwrap_err();
+    assert!(errors.to_string().contains("there are 300 states, and the limit states is 255"));
+
+    let deep = format!("{}true{}", "(".repeat(40), ")".repeat(40));
+    let guard = Some(GuardSource::Text(deep));
+    let transition = TransitionSource { guard, ..TransitionSource::new("press", ["off"], "on") };
+    let source = ChartSource::new("lamp", ["off", "on"], "off").transition(transition);
+    let errors = Chart::build(&source).unwrap_err();
+    assert!(errors.to_string().contains("the limit expression_depth is 32"));
+
+    let text = around("max_history_depth: 0");
+    refused(&text, &["max_history_depth: max_history_depth must be from 1 to 1000, found 0"]);
+}
+
+#[test]
+fn a_source_of_none_is_refused() {
+    let transition = TransitionSource {
+        source: States::Listed(Vec::new()),
+        ..TransitionSource::new("a", [], "on")
+    };
+    let source = ChartSource::new("lamp", ["on"], "on").transition(transition);
+    let errors = Chart::build(&source).unwrap_err();
+    assert_eq!(errors.to_string(), "transitions[0].source: source is missing or empty");
+}

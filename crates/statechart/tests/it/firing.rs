@@ -1,0 +1,88 @@
+use std::sync::Arc;
+
+use polity_statechart::{Chart, ChartSource, Context, Instance, TransitionSource};
+
+use super::{state, trigger};
+
+fn lamp() -> ChartSource {
+    ChartSource::new("lamp", ["off", "on"], "off")
+        .transition(TransitionSource::new("press", ["off"], "on"))
+        .transition(TransitionSource::new("press", ["on"], "off"))
+        .transition(
+            TransitionSource::new("stay", ["off", "on"], "on").action("add agent.stays = 1"),
+        )
+        .field("stays", 0.0)
+}
+
+#[test]
+fn firing_gives_the_new_state_or_nothing() {
+    let chart = Arc::new(
+        Chart::build(&ChartSource::new("a", ["x", "y"], "x").transition(TransitionSource::new(
+            "go",
+            ["x"],
+            "y",
+        )))
+        .unwrap(),
+    );
+    let mut agent = Instance::new(Arc::clone(&chart));
+    let empty = Context::new(&chart);
+    assert_eq!(agent.fire(trigger(&chart, "go"), &empty), chart.state("y"));
+    assert_eq!(agent.fire(trigger(&chart, "go"), &empty), None);
+    assert_eq!(state(&agent), "y");
+}
+
+#[test]
+fn exactly_the_last_fifty_transitions_are_remembered() {
+    let chart = Arc::new(Chart::build(&lamp()).unwrap());
+    let (press, empty) = (trigger(&chart, "press"), Context::new(&chart));
+    let mut agent = Instance::new(Arc::clone(&chart));
+    for pressed in 1..=120_u64 {
+        agent.begin_tick(&empty);
+        agent.fire(press, &empty);
+        assert_eq!(agent.history().len(), usize::try_from(pressed.min(50)).unwrap());
+    }
+    let ticks: Vec<u64> = agent.history().map(|entry| entry.tick).collect();
+    assert_eq!(ticks, (71..=120).collect::<Vec<_>>());
+    assert!(agent.history().all(|entry| entry.from != entry.to));
+}
+
+#[test]
+fn a_transition_to_the_same_state_is_performed_but_not_recorded() {
+    let chart = Arc::new(Chart::build(&lamp()).unwrap());
+    let empty = Context::new(&chart);
+    let mut agent = Instance::new(Arc::clone(&chart)).in_state(chart.state("on").unwrap());
+    agent.begin_tick(&empty);
+    assert_eq!(agent.fire(trigger(&chart, "stay"), &empty), chart.state("on"));
+    assert_eq!(agent.history().len(), 0);
+    assert_eq!(agent.ticks_in_state(), 1, "the state did not change");
+    let stays = agent.field(chart.field("stays").unwrap());
+    assert_eq!(stays, Some(&1.0.into()));
+}
+
+#[test]
+fn the_first_transition_that_fits_is_taken() {
+    let chart = Arc::new(
+        Chart::build(
+            &ChartSource::new("a", ["x", "y", "z"], "x")
+                .field("n", 5.0)
+                .transition(TransitionSource::new("go", ["x"], "z").guard("agent.n > 7"))
+                .transition(TransitionSource::new("go", ["x"], "y").guard("agent.n > 3"))
+                .transition(TransitionSource::new("go", ["x"], "z")),
+        )
+        .unwrap(),
+    );
+    let mut agent = Instance::new(Arc::clone(&chart));
+    agent.fire(trigger(&chart, "go"), &Context::new(&chart));
+    assert_eq!(state(&agent), "y");
+}
+
+#[test]
+fn json_is_read_as_well_as_yaml() {
+    let chart = Chart::from_text(
+        r#"{"name": "a", "states": ["x", "y"], "initial": "x",
+            "transitions": [{"trigger": "go", "source": "*", "target": "y"}]}"#,
+    )
+    .unwrap();
+    assert_eq!(chart.valid_triggers(chart.initial()).len(), 1);
+    assert!(chart.valid_triggers(chart.state("y").unwrap()).is_empty(), "not from the target");
+}

@@ -1,0 +1,179 @@
+use std::sync::Arc;
+
+use polity_statechart::{
+    Chart, ChartSource, Context, FieldId, Instance, Request, Site, TransitionSource, Value, Who,
+    WorldChange,
+};
+use serde_json::json;
+
+use super::{state, trigger};
+
+fn guarded(guard: &str) -> Arc<Chart> {
+    let source = ChartSource::new("a", ["x", "y"], "x")
+        .field("n", 5.0)
+        .field("mood", "calm")
+        .field("tired", false)
+        .transition(TransitionSource::new("go", ["x"], "y").guard(guard));
+    Arc::new(Chart::build(&source).unwrap_or_else(|errors| panic!("{errors}")))
+}
+
+/// Whether a guard holds, and why not if it could not be evaluated.
+fn holds(guard: &str, context: &serde_json::Value) -> Result<bool, String> {
+    let chart = guarded(guard);
+    let mut agent = Instance::new(Arc::clone(&chart));
+    let context = chart.context(context).with_draws(|index| 0.25 + 0.5 * f64::from(index));
+    let fired = agent.fire(trigger(&chart, "go"), &context).is_some();
+    match agent.take_failures().as_slice() {
+        [] => Ok(fired),
+        [failure] => {
+            assert!(!fired, "a guard that fails counts as false");
+            assert!(matches!(failure.site, Site::Guard(_)));
+            assert_eq!(chart.site(failure.site), (guard.to_owned(), Some("transitions[0]")));
+            Err(chart.describe(&failure.fault))
+        }
+        more => panic!("{more:?}"),
+    }
+}
+
+#[test]
+fn guards_compute_what_they_say() {
+    for (guard, expected) in [
+        ("agent.n < context.score", true),
+        ("agent.n < 5 || agent.n >= 5", true),
+        ("1 + 2 * 3 == 7 && (1 + 2) * 3 == 9", true),
+        ("10 / 4 - 1 > 1.4", true),
+        ("-agent.n < -4", true),
+        ("agent.mood == 'calm' && agent.mood != \"angry\"", true),
+        ("agent.mood == context.post.tone", true),
+        ("!agent.tired", true),
+        ("agent.tired", false),
+        ("!(agent.n > 4 && true)", false),
+        ("draw() < 0.3", true),
+        ("chance(0.2)", false),
+        ("chance(0.3) && draw() > 0.7", true),
+        ("false && 1 / (agent.n - 5) > 0", false),
+        ("true || 1 / (agent.n - 5) > 0", true),
+        ("1e3 == 1000.0", true),
+    ] {
+        let context = json!({"score": 6, "post": {"tone": "calm"}});
+        assert_eq!(holds(guard, &context), Ok(expected), "{guard}");
+    }
+}
+
+#[test]
+fn a_guard_that_fails_counts_as_false_and_says_why() {
+    for (guard, expected) in [
+        ("context.score > 1", "the context has no \"score\""),
+        ("agent.n / (agent.n - 5) > 1", "division by zero"),
+        ("context.word > 1", "\">\" has no meaning for a text and a number"),
+        ("context.word == agent.n", "\"==\" has no meaning for a text and a number"),
+        ("!context.word", "it must be true or false, and is a text"),
+        ("context.word", "it must be true or false, and is a text"),
+        ("world.alarm", "the world has no \"alarm\""),
+        ("1e300 * 1e300 > agent.n", "the result is too large for a number"),
+        ("agent.n > 1 && context.score > 1", "the context has no \"score\""),
+    ] {
+        assert_eq!(holds(guard, &json!({"word": "hello"})), Err(expected.to_owned()), "{guard}");
+    }
+}
+
+#[test]
+fn a_draw_without_a_source_of_random_numbers_is_a_failure() {
+    let chart = guarded("draw() < 2");
+    let mut agent = Instance::new(Arc::clone(&chart));
+    assert_eq!(agent.fire(trigger(&chart, "go"), &Context::new(&chart)), None);
+    assert_eq!(agent.take_failures().len(), 1);
+}
+
+#[test]
+fn fields_that_a_chart_does_not_declare_are_looked_for_when_needed() {
+    let source = ChartSource::new("a", ["x", "y"], "x")
+        .transition(TransitionSource::new("go", ["x"], "y").guard("agent.n > 3"));
+    let chart = Arc::new(Chart::build(&source).unwrap());
+    let mut agent = Instance::new(Arc::clone(&chart));
+    let (go, empty) = (trigger(&chart, "go"), Context::new(&chart));
+    assert_eq!(agent.fire(go, &empty), None);
+    let failures = agent.take_failures();
+    assert_eq!(chart.describe(&failures[0].fault), "the agent has no field \"n\"");
+    agent.set_field(chart.field("n").unwrap(), Value::Number(4.0)).unwrap();
+    assert_eq!(agent.fire(go, &empty), chart.state("y"));
+}
+
+#[test]
+fn guards_may_be_rust() {
+    let source = ChartSource::new("a", ["x", "y"], "x").field("n", 5.0).transition(
+        TransitionSource::new("go", ["x"], "y").guard_with("is_keen", |view| {
+            match view.context("score") {
+                Some(score) => Ok(Some(score) == view.field("n")),
+                None => Err("no score".to_owned()),
+            }
+        }),
+    );
+    let source = ChartSource { context: vec!["score".to_owned()], ..source };
+    let chart = Arc::new(Chart::build(&source).unwrap());
+    let mut agent = Instance::new(Arc::clone(&chart));
+    let go = trigger(&chart, "go");
+    assert_eq!(agent.fire(go, &Context::new(&chart)), None);
+    assert_eq!(chart.describe(&agent.take_failures()[0].fault), "no score");
+    assert_eq!(agent.fire(go, &chart.context(&json!({"score": 4}))), None);
+    assert_eq!(agent.fire(go, &chart.context(&json!({"score": 5}))), chart.state("y"));
+}
+
+fn acting(actions: &[&str]) -> Instance {
+    let mut transition = TransitionSource::new("go", ["x"], "y");
+    transition.action = actions.iter().map(|action| (*action).to_owned()).collect();
+    let source = ChartSource::new("a", ["x", "y"], "x").field("n", 5.0).transition(transition);
+    let mut source = ChartSource { world: [("likes".to_owned(), 2.0.into())].into(), ..source };
+    source.fields.get_mut("n").unwrap().max = Some(10.0);
+    let chart = Arc::new(Chart::build(&source).unwrap());
+    let mut agent = Instance::new(Arc::clone(&chart));
+    agent.fire(trigger(&chart, "go"), &Context::new(&chart));
+    assert_eq!(state(&agent), "y");
+    agent
+}
+
+#[test]
+fn actions_change_the_agent_the_world_and_ask_for_more() {
+    let mut agent = acting(&[
+        "add agent.n = world.likes",
+        "set agent.n = agent.n + 1",
+        "add world.likes = agent.n",
+        "set world.likes = 1",
+        "pause 3",
+        "pause \"bob\"",
+        "resume \"bob\"",
+        "copy",
+        "copy \"twin\"",
+        "remove \"bob\"",
+        "remove",
+    ]);
+    let likes = agent.chart().world("likes").unwrap();
+    assert_eq!(agent.field(FieldId::clone(&agent.chart().field("n").unwrap())), Some(&8.0.into()));
+    let changes = [WorldChange::Add(likes, 8.0), WorldChange::Set(likes, 1.0.into())];
+    assert_eq!(agent.take_changes(), changes);
+    let bob = || Who::Named("bob".into());
+    assert_eq!(
+        agent.take_requests(),
+        [
+            Request::Pause { who: Who::Myself, turns: Some(3) },
+            Request::Pause { who: bob(), turns: None },
+            Request::Resume { name: "bob".into() },
+            Request::Copy { name: None },
+            Request::Copy { name: Some("twin".into()) },
+            Request::Remove { who: bob() },
+            Request::Remove { who: Who::Myself },
+        ]
+    );
+}
+
+#[test]
+fn an_action_that_fails_changes_nothing_and_is_recorded() {
+    let mut agent =
+        acting(&["set agent.n = 20", "add agent.n = 6", "set agent.n = 1 / (agent.n - 5)"]);
+    let chart = Arc::clone(agent.chart());
+    let reasons: Vec<String> =
+        agent.take_failures().iter().map(|failure| chart.describe(&failure.fault)).collect();
+    let range = "the value is not one that \"n\" may have";
+    assert_eq!(reasons, [range, range, "division by zero"]);
+    assert_eq!(agent.field(chart.field("n").unwrap()), Some(&5.0.into()));
+}

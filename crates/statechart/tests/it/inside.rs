@@ -1,0 +1,87 @@
+use std::sync::Arc;
+
+use polity_statechart::{Context, Instance, Value};
+
+use super::{chart, state, trigger};
+
+const CHART: &str = "
+name: nested
+states:
+  - idle
+  - name: engaging
+    initial: like
+    history: shallow
+    entry: set agent.log = agent.log * 10 + 1
+    exit: set agent.log = agent.log * 10 + 2
+    states:
+      - {name: like, entry: set agent.log = agent.log * 10 + 3, exit: set agent.log = agent.log * 10 + 4}
+      - {name: reply, entry: set agent.log = agent.log * 10 + 5}
+      - reshare
+initial: idle
+fields: {log: 0}
+transitions:
+  - {trigger: engage, source: idle, target: engaging, action: set agent.log = agent.log * 10 + 9}
+  - {trigger: next, source: like, target: reply}
+  - {trigger: next, source: engaging, target: reshare}
+  - {trigger: done, source: engaging, target: idle}
+timeouts:
+  - {state: engaging, threshold: 2, target: idle}
+";
+
+fn log(agent: &Instance) -> f64 {
+    match agent.field(agent.chart().field("log").unwrap()) {
+        Some(Value::Number(log)) => *log,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn states_are_left_from_the_inside_and_entered_from_the_outside() {
+    let chart = chart(CHART);
+    let empty = Context::new(&chart);
+    let mut agent = Instance::new(Arc::clone(&chart));
+    agent.fire(trigger(&chart, "engage"), &empty);
+    assert_eq!((state(&agent), log(&agent)), ("like", 913.0));
+    agent.fire(trigger(&chart, "next"), &empty);
+    assert_eq!((state(&agent), log(&agent)), ("reply", 91_345.0), "the one around is not left");
+    agent.fire(trigger(&chart, "done"), &empty);
+    assert_eq!((state(&agent), log(&agent)), ("idle", 913_452.0));
+}
+
+#[test]
+fn what_a_state_says_itself_comes_before_what_the_one_around_it_says() {
+    let chart = chart(CHART);
+    let empty = Context::new(&chart);
+    let mut agent = Instance::new(Arc::clone(&chart));
+    agent.fire(trigger(&chart, "engage"), &empty);
+    agent.fire(trigger(&chart, "next"), &empty);
+    assert_eq!(state(&agent), "reply");
+    agent.fire(trigger(&chart, "next"), &empty);
+    assert_eq!(state(&agent), "reshare", "reply says nothing of its own");
+}
+
+#[test]
+fn a_shallow_history_leads_back_to_where_one_was() {
+    let chart = chart(CHART);
+    let (engage, next, done) =
+        (trigger(&chart, "engage"), trigger(&chart, "next"), trigger(&chart, "done"));
+    let empty = Context::new(&chart);
+    let mut agent = Instance::new(Arc::clone(&chart));
+    for trigger in [engage, next, done, engage] {
+        agent.fire(trigger, &empty);
+    }
+    assert_eq!(state(&agent), "reply");
+    let recorded = agent.history().last().unwrap();
+    assert_eq!(chart.state_name(recorded.from), "idle");
+    assert_eq!(chart.state_name(recorded.to), "reply");
+}
+
+#[test]
+fn a_timeout_of_a_state_is_one_of_all_inside() {
+    let chart = chart(CHART);
+    let empty = Context::new(&chart);
+    let mut agent = Instance::new(Arc::clone(&chart)).in_state(chart.state("reshare").unwrap());
+    assert_eq!(agent.begin_tick(&empty), None);
+    assert_eq!(agent.begin_tick(&empty), None);
+    assert_eq!(agent.begin_tick(&empty), chart.state("idle"));
+}
