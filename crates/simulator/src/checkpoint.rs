@@ -1,0 +1,214 @@
+//! The whole state of a simulation at the end of a turn, as a file.
+//!
+//! There are two forms with the same content. `json` is for people and other programs; `compact`
+//! is for large populations, is written and read agent by agent, and ends with a checksum. The
+//! digest of a simulation is the SHA-256 of its compact form, without the checksum, whichever form
+//! is on disk.
+
+mod codec;
+mod compact;
+mod json;
+
+use std::io;
+use std::num::NonZeroU32;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::SimError;
+use crate::files;
+use crate::folder::{Form, RunFolder};
+use crate::keeper::Keeper;
+use crate::kernel::AgentImage;
+use crate::scenario::Scenario;
+use crate::simulation::Simulation;
+use crate::warning::Warnings;
+
+/// Populations above this are written in the compact form.
+const JSON_AGENTS_MAX: u64 = 10_000;
+
+/// A SHA-256.
+pub(crate) type Digest = [u8; 32];
+
+/// All of a simulation but its agents.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Head {
+    /// The version of the form.
+    pub(crate) format: u32,
+    pub(crate) scenario: String,
+    pub(crate) chart: String,
+    pub(crate) seed: u64,
+    /// The names of the behaviours, in order.
+    pub(crate) behaviours: Vec<String>,
+    /// How many ticks of the kernel are over.
+    pub(crate) tick: u64,
+    /// The serial of the next agent.
+    pub(crate) next_serial: u64,
+    /// The values of the world by name; null for one that was never set.
+    pub(crate) world: serde_json::Map<String, serde_json::Value>,
+    #[serde(flatten)]
+    pub(crate) warnings: Warnings,
+}
+
+/// The version that is written.
+const FORMAT: u32 = 1;
+
+/// One agent.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AgentRow {
+    pub(crate) name: String,
+    /// How many turns a paused agent still skips, if it goes on by itself.
+    pub(crate) auto_resume: Option<NonZeroU32>,
+    pub(crate) image: AgentImage,
+}
+
+/// Takes in a simulation as it is read.
+pub(crate) trait Restore {
+    /// Comes first.
+    fn head(&mut self, turn: u64, head: &Head) -> Result<(), String>;
+    /// Comes once for each agent, in the order of serials.
+    fn agent(&mut self, row: AgentRow) -> Result<(), String>;
+}
+
+impl Head {
+    pub(crate) fn new(simulation: &Simulation) -> Self {
+        let scenario = simulation.scenario();
+        Self {
+            format: FORMAT,
+            scenario: scenario.name.clone(),
+            chart: scenario.chart.name().to_owned(),
+            seed: scenario.seed,
+            behaviours: behaviours(scenario),
+            tick: simulation.tick(),
+            next_serial: simulation.next_serial().0,
+            world: simulation.world(),
+            warnings: simulation.warnings().clone(),
+        }
+    }
+
+    /// Whether a simulation of this scenario can go on from here.
+    fn check(&self, scenario: &Scenario) -> Result<(), String> {
+        if self.format != FORMAT {
+            return Err(format!(
+                "it has the format {}, and this version of Polity reads {FORMAT}",
+                self.format
+            ));
+        }
+        for (what, found, expected) in [
+            ("scenario", self.scenario.as_str(), scenario.name.as_str()),
+            ("chart", self.chart.as_str(), scenario.chart.name()),
+        ] {
+            if found != expected {
+                return Err(format!("it is of the {what} \"{found}\", not of \"{expected}\""));
+            }
+        }
+        if self.behaviours != behaviours(scenario) {
+            return Err("its behaviours have other names than those of the scenario".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn behaviours(scenario: &Scenario) -> Vec<String> {
+    scenario.behaviours.iter().skip(1).map(|behaviour| behaviour.name.clone()).collect()
+}
+
+impl AgentRow {
+    /// The rules that every agent of a checkpoint keeps. Those about its state, its fields and the
+    /// way that it came are the kernel's.
+    fn check(&self, scenario: &Scenario, head: &Head) -> Result<(), String> {
+        if let Some(fault) = crate::names::fault_of(&self.name) {
+            return Err(fault);
+        }
+        let AgentImage { serial, history, fields, memories, ticks_in_state, .. } = &self.image;
+        if serial.0 >= head.next_serial {
+            return Err(format!("its serial {} was never given", serial.0));
+        }
+        if u64::from(*ticks_in_state) > head.tick {
+            return Err(format!(
+                "ticks_in_state is {ticks_in_state}, and there were {}",
+                head.tick
+            ));
+        }
+        let chart = &*scenario.chart;
+        let mut values = chart.fields().iter().zip(fields);
+        if let Some((field, _)) =
+            values.find(|(field, value)| field.default.is_some() && value.is_none())
+        {
+            return Err(format!("its field \"{}\" is missing", field.name));
+        }
+        // Each state with a history remembers one of those inside it.
+        let histories = chart.tree().iter().filter(|node| node.history);
+        let mut remembered = histories.zip(memories);
+        if remembered.any(|(node, memory)| usize::from(*memory) >= node.children.len()) {
+            return Err("it remembers a state that the chart does not have".to_owned());
+        }
+        let depth = chart.max_history_depth();
+        if history.len() > depth {
+            let count = history.len();
+            return Err(format!(
+                "it remembers {count} transitions, and max_history_depth is {depth}"
+            ));
+        }
+        if history.iter().any(|past| past.tick > head.tick) {
+            return Err("it remembers a transition that is still to come".to_owned());
+        }
+        if history.windows(2).any(|pair| pair[0].tick >= pair[1].tick) {
+            return Err("its transitions are not in the order of time".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Writes the checkpoint of the turn that is over, and gives its digest if that is known. A small one is left to the keeper, and the
+/// simulation goes on meanwhile; a large one would take its memory twice.
+pub(crate) fn write(
+    folder: &RunFolder,
+    simulation: &Simulation,
+    keeper: &mut Keeper,
+) -> Result<Option<Digest>, SimError> {
+    let turn = simulation.turn();
+    if simulation.len() > JSON_AGENTS_MAX {
+        keeper.settle()?;
+        let path = folder.checkpoint_path(turn, Form::Compact);
+        let mut digest = None;
+        files::write_whole(&path, |file| {
+            let written = compact::write(simulation, file);
+            digest = Some(written.map_err(SimError::io("write", &path))?);
+            Ok(())
+        })?;
+        return Ok(digest);
+    }
+    let path = folder.checkpoint_path(turn, Form::Json);
+    let mut text = Vec::new();
+    json::write(simulation, &mut text).map_err(SimError::io("write", &path))?;
+    keeper.keep(path, text)?;
+    Ok(None)
+}
+
+/// Reads the checkpoint of a turn, or the newest one.
+pub(crate) fn read(
+    folder: &RunFolder,
+    turn: Option<u64>,
+    scenario: &Scenario,
+    restore: &mut impl Restore,
+) -> Result<(), SimError> {
+    let (path, form) = folder.checkpoint(turn)?;
+    let read = match form {
+        Form::Json => json::read(&files::read_text(&path)?, scenario, restore),
+        Form::Compact => {
+            let file = std::fs::File::open(&path).map_err(SimError::io("read", &path))?;
+            compact::read(io::BufReader::with_capacity(1 << 18, file), scenario, restore)
+        }
+    };
+    read.map_err(|reason| {
+        SimError::damaged(&path, format!("the checkpoint cannot be used: {reason}"))
+    })
+}
+
+/// The digest of a simulation's whole state.
+pub(crate) fn digest(simulation: &Simulation) -> Result<Digest, SimError> {
+    let nowhere = Path::new("nowhere");
+    compact::write(simulation, &mut io::sink()).map_err(SimError::io("write", nowhere))
+}

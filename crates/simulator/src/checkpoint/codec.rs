@@ -1,0 +1,196 @@
+//! Numbers, texts and values as bytes, the same on every machine.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use polity_statechart::Value;
+use sha2::{Digest as _, Sha256};
+
+/// The longest text in a checkpoint, in bytes: a damaged length must not ask for all memory.
+const TEXT_BYTES_MAX: u64 = 1 << 24;
+
+/// How many bytes are hashed at once.
+const HASH_BYTES: usize = 1 << 16;
+
+/// Writes, and remembers a digest of what was written.
+pub(super) struct Encoder<W> {
+    out: W,
+    pending: Vec<u8>,
+    hash: Sha256,
+}
+
+impl<W: Write> Encoder<W> {
+    pub(super) fn new(out: W) -> Self {
+        Self { out, pending: Vec::with_capacity(HASH_BYTES), hash: Sha256::new() }
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.pending.extend_from_slice(bytes);
+        if self.pending.len() >= HASH_BYTES { self.pass_on() } else { Ok(()) }
+    }
+
+    fn pass_on(&mut self) -> io::Result<()> {
+        self.hash.update(&self.pending);
+        self.out.write_all(&self.pending)?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    pub(super) fn byte(&mut self, byte: u8) -> io::Result<()> {
+        self.bytes(&[byte])
+    }
+
+    /// A number in as few bytes as it needs, seven bits in each.
+    pub(super) fn number(&mut self, mut number: u64) -> io::Result<()> {
+        while number >= 0x80 {
+            self.pending.push(number.to_le_bytes()[0] | 0x80);
+            number >>= 7;
+        }
+        self.byte(number.to_le_bytes()[0])
+    }
+
+    pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
+        self.number(text.len() as u64)?;
+        self.bytes(text.as_bytes())
+    }
+
+    pub(super) fn value(&mut self, value: &Value) -> io::Result<()> {
+        match value {
+            Value::Number(number) => {
+                self.byte(0)?;
+                // There is one zero, whatever its sign.
+                self.bytes(&(number + 0.0).to_le_bytes())
+            }
+            Value::Bool(value) => self.byte(if *value { 2 } else { 1 }),
+            Value::Text(text) => {
+                self.byte(3)?;
+                self.text(text)
+            }
+        }
+    }
+
+    /// The digest of all that was written, and where it was written to.
+    pub(super) fn finish(mut self) -> io::Result<([u8; 32], W)> {
+        self.pass_on()?;
+        Ok((self.hash.finalize().into(), self.out))
+    }
+}
+
+/// Reads what an [`Encoder`] wrote.
+pub(super) struct Decoder<R> {
+    input: R,
+    seen: Vec<u8>,
+    hash: Sha256,
+}
+
+impl<R: Read> Decoder<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self { input, seen: Vec::with_capacity(HASH_BYTES), hash: Sha256::new() }
+    }
+
+    pub(super) fn bytes(&mut self, into: &mut [u8]) -> io::Result<()> {
+        self.input.read_exact(into)?;
+        self.seen.extend_from_slice(into);
+        if self.seen.len() >= HASH_BYTES {
+            self.hash.update(&self.seen);
+            self.seen.clear();
+        }
+        Ok(())
+    }
+
+    pub(super) fn byte(&mut self) -> io::Result<u8> {
+        let mut byte = [0];
+        self.bytes(&mut byte)?;
+        Ok(byte[0])
+    }
+
+    pub(super) fn number(&mut self) -> io::Result<u64> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(wrong("a number is too long"))
+    }
+
+    pub(super) fn text(&mut self) -> io::Result<String> {
+        let length = self.number()?;
+        if length > TEXT_BYTES_MAX {
+            return Err(wrong("a text is too long"));
+        }
+        let mut bytes = vec![0; usize::try_from(length).map_err(|_| wrong("a text is too long"))?];
+        self.bytes(&mut bytes)?;
+        String::from_utf8(bytes).map_err(|_| wrong("a text is not UTF-8"))
+    }
+
+    pub(super) fn value(&mut self) -> io::Result<Value> {
+        match self.byte()? {
+            0 => {
+                let mut bytes = [0; 8];
+                self.bytes(&mut bytes)?;
+                Ok(Value::Number(f64::from_le_bytes(bytes)))
+            }
+            1 => Ok(Value::Bool(false)),
+            2 => Ok(Value::Bool(true)),
+            3 => Ok(Value::text(&self.text()?)),
+            other => Err(wrong(&format!("there is no kind of value {other}"))),
+        }
+    }
+
+    /// The digest of all that was read, and the rest of the input.
+    pub(super) fn finish(mut self) -> ([u8; 32], R) {
+        self.hash.update(&self.seen);
+        (self.hash.finalize().into(), self.input)
+    }
+}
+
+/// The bytes do not say what they should.
+pub(super) fn wrong(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_has_one_digest() {
+        let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX];
+        let values = [
+            Value::Number(-0.1),
+            Value::Bool(true),
+            Value::Bool(false),
+            Value::text("ü"),
+            Value::text(&"long ".repeat(20_000)),
+        ];
+        let mut encoder = Encoder::new(Vec::new());
+        for number in numbers {
+            encoder.number(number).unwrap();
+        }
+        for value in &values {
+            encoder.value(value).unwrap();
+        }
+        let (written, bytes) = encoder.finish().unwrap();
+        let mut decoder = Decoder::new(bytes.as_slice());
+        for number in numbers {
+            assert_eq!(decoder.number().unwrap(), number);
+        }
+        for value in &values {
+            assert_eq!(&decoder.value().unwrap(), value);
+        }
+        let (read, rest) = decoder.finish();
+        assert_eq!((read, rest), (written, &[][..]));
+        assert_eq!(read, <[u8; 32]>::from(Sha256::digest(&bytes)));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert!(Decoder::new([0xff; 12].as_slice()).number().is_err());
+        assert!(Decoder::new([9].as_slice()).value().is_err());
+        assert!(Decoder::new([3, 1, 0xff].as_slice()).value().is_err());
+        assert!(Decoder::new([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1].as_slice()).text().is_err());
+        assert!(Decoder::new([5, b'a'].as_slice()).text().is_err());
+    }
+}

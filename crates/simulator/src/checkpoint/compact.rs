@@ -1,0 +1,184 @@
+//! The compact form: bytes, agent by agent, with a checksum at the end.
+//!
+//! ```text
+//! "polity simulation\n"
+//! the turn, the head as JSON, the number of agents
+//! for each agent: serial, name, pause, state, ticks, behaviour, fields, memories, history
+//! the SHA-256 of all that
+//! ```
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::num::NonZeroU32;
+
+use polity_statechart::{Chart, StateTransition};
+
+use super::codec::{Decoder, Encoder, wrong};
+use super::{AgentRow, Digest, Head, Restore};
+use crate::kernel::{AgentImage, AgentSerial, BehaviourId};
+use crate::scenario::Scenario;
+use crate::simulation::Simulation;
+
+const MAGIC: &[u8; 18] = b"polity simulation\n";
+
+/// Before a value: there is none.
+const UNSET: u8 = 0;
+/// Before a value: there is one.
+const SET: u8 = 1;
+
+const ACTIVE: u8 = 0;
+const PAUSED: u8 = 1;
+const PAUSED_FOR: u8 = 2;
+
+/// Writes a simulation and gives the digest of its state.
+pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result<Digest> {
+    let mut encoder = Encoder::new(&mut *out);
+    encoder.bytes(MAGIC)?;
+    encoder.number(simulation.turn())?;
+    encoder.text(&serde_json::to_string(&Head::new(simulation))?)?;
+    encoder.number(simulation.len())?;
+    let chart = &*simulation.scenario().chart;
+    for row in simulation.rows() {
+        write_agent(chart, &row, &mut encoder)?;
+    }
+    let (digest, out) = encoder.finish()?;
+    out.write_all(&digest)?;
+    Ok(digest)
+}
+
+fn write_agent(chart: &Chart, row: &AgentRow, encoder: &mut Encoder<impl Write>) -> io::Result<()> {
+    let AgentRow { name, auto_resume, image } = row;
+    encoder.number(image.serial.0)?;
+    encoder.text(name)?;
+    match (image.paused, auto_resume) {
+        (false, _) => encoder.byte(ACTIVE)?,
+        (true, None) => encoder.byte(PAUSED)?,
+        (true, Some(turns)) => {
+            encoder.byte(PAUSED_FOR)?;
+            encoder.number(turns.get().into())?;
+        }
+    }
+    encoder.byte(image.state.get())?;
+    encoder.number(image.ticks_in_state.into())?;
+    encoder.byte(image.behaviour.0)?;
+    for field in &image.fields {
+        match field {
+            None => encoder.byte(UNSET)?,
+            Some(value) => {
+                encoder.byte(SET)?;
+                encoder.value(value)?;
+            }
+        }
+    }
+    encoder.bytes(&image.memories)?;
+    encoder.number(image.history.len() as u64)?;
+    let mut before = 0;
+    for StateTransition { from, to, trigger, tick, .. } in &image.history {
+        encoder.number(tick - before)?;
+        before = *tick;
+        encoder.byte(to.get())?;
+        let way = chart.code_into(*to, *from, *trigger);
+        encoder.byte(way.ok_or_else(|| wrong("a transition is none of the chart"))?)?;
+    }
+    Ok(())
+}
+
+pub(super) fn read(
+    input: impl Read,
+    scenario: &Scenario,
+    restore: &mut impl Restore,
+) -> Result<(), String> {
+    let mut decoder = Decoder::new(input);
+    let mut magic = [0; MAGIC.len()];
+    decoder.bytes(&mut magic).map_err(|error| in_words(&error, "its first bytes"))?;
+    if &magic != MAGIC {
+        return Err("it is not the checkpoint of a simulation".to_owned());
+    }
+    let of_head = |error: io::Error| in_words(&error, "its head");
+    let turn = decoder.number().map_err(of_head)?;
+    let head: Head = serde_json::from_str(&decoder.text().map_err(of_head)?)
+        .map_err(|error| format!("its head is damaged: {error}"))?;
+    head.check(scenario)?;
+    restore.head(turn, &head)?;
+    let count = decoder.number().map_err(of_head)?;
+    let mut last = None;
+    for number in 1..=count {
+        let row = read_agent(&mut decoder, scenario)
+            .map_err(|error| in_words(&error, &format!("agent {number} of {count}")))?;
+        let broken = |reason: String| format!("agent \"{}\": {reason}", row.name);
+        if last.is_some_and(|last| row.image.serial <= last) {
+            return Err(broken("it stands in the wrong place".to_owned()));
+        }
+        last = Some(row.image.serial);
+        row.check(scenario, &head).map_err(broken)?;
+        let name = row.name.clone();
+        restore.agent(row).map_err(|reason| format!("agent \"{name}\": {reason}"))?;
+    }
+    let (digest, mut rest) = decoder.finish();
+    let mut written = [0; 32];
+    rest.read_exact(&mut written).map_err(|error| in_words(&error, "its checksum"))?;
+    if written != digest {
+        return Err("it is damaged: its checksum is another one".to_owned());
+    }
+    match rest.read(&mut [0]) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err("it is damaged: something stands behind its end".to_owned()),
+        Err(error) => Err(in_words(&error, "its end")),
+    }
+}
+
+fn read_agent(decoder: &mut Decoder<impl Read>, scenario: &Scenario) -> io::Result<AgentRow> {
+    let chart = &*scenario.chart;
+    let serial = AgentSerial(decoder.number()?);
+    let name = decoder.text()?;
+    let (paused, auto_resume) = match decoder.byte()? {
+        ACTIVE => (false, None),
+        PAUSED => (true, None),
+        PAUSED_FOR => {
+            let turns = u32::try_from(decoder.number()?).ok().and_then(NonZeroU32::new);
+            (true, Some(turns.ok_or_else(|| wrong("auto_resume is not a number above 0"))?))
+        }
+        _ => return Err(wrong("it is neither paused nor not paused")),
+    };
+    let state_of = |number: u8| {
+        let state = chart.states().nth(usize::from(number));
+        state.ok_or_else(|| wrong(&format!("the chart has no state {number}")))
+    };
+    let state = state_of(decoder.byte()?)?;
+    let ticks_in_state = u32::try_from(decoder.number()?).unwrap_or(u32::MAX);
+    let behaviour = BehaviourId(decoder.byte()?);
+    let mut fields = Vec::with_capacity(chart.fields().len());
+    for _ in chart.fields() {
+        fields.push(match decoder.byte()? {
+            UNSET => None,
+            SET => Some(decoder.value()?),
+            _ => return Err(wrong("a field is neither set nor not set")),
+        });
+    }
+    let mut memories = vec![0; chart.memories().len()];
+    decoder.bytes(&mut memories)?;
+    let count = decoder.number()?;
+    if count > chart.max_history_depth() as u64 {
+        return Err(wrong("it remembers more than max_history_depth transitions"));
+    }
+    let mut history = Vec::new();
+    let mut tick = 0u64;
+    for _ in 0..count {
+        tick = tick.saturating_add(decoder.number()?);
+        let (to, code) = (state_of(decoder.byte()?)?, decoder.byte()?);
+        let (from, trigger) = chart
+            .way_into(to, code)
+            .ok_or_else(|| wrong("it remembers a transition that the chart does not have"))?;
+        history.push(StateTransition { from, to, trigger, tick, context: None });
+    }
+    let image =
+        AgentImage { serial, behaviour, state, ticks_in_state, paused, fields, memories, history };
+    Ok(AgentRow { name, auto_resume, image })
+}
+
+fn in_words(error: &io::Error, place: &str) -> String {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => format!("it is truncated: it ends within {place}"),
+        ErrorKind::InvalidData => format!("{place} is damaged: {error}"),
+        _ => format!("{place} cannot be read: {error}"),
+    }
+}

@@ -1,0 +1,227 @@
+//! The form for people and other programs.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::num::NonZeroU32;
+
+use polity_statechart::{Chart, StateTransition, Value as FieldValue};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{AgentRow, Head, Restore};
+use crate::kernel::{AgentImage, AgentSerial, BehaviourId};
+use crate::scenario::Scenario;
+use crate::simulation::Simulation;
+
+/// An agent's state as it is written.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StateJson {
+    serial: u64,
+    current_state: String,
+    ticks_in_state: i64,
+    behaviour: Option<String>,
+    fields: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    memories: Vec<u8>,
+    /// Tick, state before, state after, trigger; oldest first.
+    state_history: Vec<(u64, String, String, String)>,
+}
+
+pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result<()> {
+    let scenario = simulation.scenario();
+    let (mut paused_agents, mut auto_resume) = (Vec::new(), BTreeMap::new());
+    writeln!(out, "{{\n\"turn\": {},\n\"agents\": {{", simulation.turn())?;
+    for (place, row) in simulation.rows().enumerate() {
+        if row.image.paused {
+            paused_agents.push(row.name.clone());
+            auto_resume.extend(row.auto_resume.map(|turns| (row.name.clone(), turns)));
+        }
+        if place > 0 {
+            out.write_all(b",\n")?;
+        }
+        serde_json::to_writer(&mut *out, &row.name)?;
+        out.write_all(b": ")?;
+        let agent = json!({"name": row.name, "state": state_json(scenario, &row.image)});
+        serde_json::to_writer(&mut *out, &agent)?;
+    }
+    out.write_all(b"\n},\n\"paused_agents\": ")?;
+    serde_json::to_writer(&mut *out, &paused_agents)?;
+    out.write_all(b",\n\"auto_resume\": ")?;
+    serde_json::to_writer(&mut *out, &auto_resume)?;
+    out.write_all(b",\n\"global_state\": ")?;
+    serde_json::to_writer(&mut *out, &Head::new(simulation))?;
+    out.write_all(b"\n}\n")
+}
+
+fn state_json(scenario: &Scenario, image: &AgentImage) -> StateJson {
+    let chart = &*scenario.chart;
+    let fields = chart.fields().iter().zip(&image.fields);
+    let behaviour = &scenario.behaviours[usize::from(image.behaviour.0)].name;
+    let name = |state| chart.state_name(state).to_owned();
+    let history = image.history.iter().map(|past| {
+        let trigger = chart.trigger_name(past.trigger).to_owned();
+        (past.tick, name(past.from), name(past.to), trigger)
+    });
+    StateJson {
+        serial: image.serial.0,
+        current_state: name(image.state),
+        ticks_in_state: image.ticks_in_state.into(),
+        behaviour: Some(behaviour).filter(|name| !name.is_empty()).cloned(),
+        fields: fields
+            .filter_map(|(field, value)| Some((field.name.clone(), value.as_ref()?.to_json())))
+            .collect(),
+        memories: image.memories.clone(),
+        state_history: history.collect(),
+    }
+}
+
+/// A checkpoint as it is read.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckpointJson {
+    turn: u64,
+    agents: Map<String, Value>,
+    paused_agents: Vec<String>,
+    auto_resume: Map<String, Value>,
+    global_state: Head,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgentJson {
+    name: String,
+    state: StateJson,
+}
+
+pub(super) fn read(
+    text: &str,
+    scenario: &Scenario,
+    restore: &mut impl Restore,
+) -> Result<(), String> {
+    let document: CheckpointJson = serde_json::from_str(text).map_err(|error| {
+        if error.is_eof() {
+            format!("it is truncated: {error}")
+        } else {
+            format!("it is damaged: {error}")
+        }
+    })?;
+    let CheckpointJson { turn, agents, paused_agents, auto_resume, global_state } = document;
+    global_state.check(scenario)?;
+    let pauses = pauses(&agents, paused_agents, &auto_resume)?;
+    let mut rows = Vec::with_capacity(agents.len());
+    for (key, agent) in agents {
+        let row = agent_row(&key, agent, scenario, &pauses)
+            .and_then(|row| row.check(scenario, &global_state).map(|()| row))
+            .map_err(|reason| format!("agent \"{key}\": {reason}"))?;
+        rows.push(row);
+    }
+    rows.sort_by_key(|row| row.image.serial);
+    let alike = |pair: &&[AgentRow]| pair[0].image.serial == pair[1].image.serial;
+    if let Some(pair) = rows.windows(2).find(alike) {
+        return Err(format!(
+            "agent \"{}\": \"{}\" has the same serial",
+            pair[1].name, pair[0].name
+        ));
+    }
+    restore.head(turn, &global_state)?;
+    for row in rows {
+        let name = row.name.clone();
+        restore.agent(row).map_err(|reason| format!("agent \"{name}\": {reason}"))?;
+    }
+    Ok(())
+}
+
+/// The paused, and for how many turns if they go on by themselves.
+type Pauses = BTreeMap<String, Option<NonZeroU32>>;
+
+fn pauses(
+    agents: &Map<String, Value>,
+    paused_agents: Vec<String>,
+    auto_resume: &Map<String, Value>,
+) -> Result<Pauses, String> {
+    let mut pauses = Pauses::new();
+    for name in paused_agents {
+        if !agents.contains_key(&name) {
+            return Err(format!("agent \"{name}\": it is paused, and there is no such agent"));
+        }
+        if pauses.contains_key(&name) {
+            return Err(format!("agent \"{name}\": it stands in paused_agents twice"));
+        }
+        pauses.insert(name, None);
+    }
+    for (name, turns) in auto_resume {
+        let pause = pauses.get_mut(name).ok_or_else(|| {
+            format!("agent \"{name}\": it stands in auto_resume, and it is not paused")
+        })?;
+        let number = turns.as_u64().and_then(|turns| u32::try_from(turns).ok());
+        let number = number.and_then(NonZeroU32::new).ok_or_else(|| {
+            format!("agent \"{name}\": auto_resume must be a whole number above 0, found {turns}")
+        })?;
+        *pause = Some(number);
+    }
+    Ok(pauses)
+}
+
+fn agent_row(
+    key: &str,
+    agent: Value,
+    scenario: &Scenario,
+    pauses: &Pauses,
+) -> Result<AgentRow, String> {
+    let AgentJson { name, state } =
+        serde_json::from_value(agent).map_err(|error| error.to_string())?;
+    if name != key {
+        return Err(format!("its name inside is \"{name}\""));
+    }
+    let chart = &*scenario.chart;
+    let ticks_in_state = u32::try_from(state.ticks_in_state).map_err(|_| {
+        format!("ticks_in_state must be from 0 to {}, found {}", u32::MAX, state.ticks_in_state)
+    })?;
+    let known =
+        |name: &str| chart.state(name).ok_or_else(|| format!("the chart has no state \"{name}\""));
+    let current = known(&state.current_state)?;
+    let behaviour = match &state.behaviour {
+        None => Some(0),
+        Some(name) => scenario.behaviours.iter().position(|behaviour| behaviour.name == *name),
+    };
+    let behaviour =
+        behaviour.and_then(|place| u8::try_from(place).ok()).map(BehaviourId).ok_or_else(|| {
+            format!("the scenario has no behaviour \"{}\"", state.behaviour.unwrap_or_default())
+        })?;
+    if state.memories.len() != chart.memories().len() {
+        return Err("its memories are not those of the chart".to_owned());
+    }
+    let mut history = Vec::with_capacity(state.state_history.len());
+    for (tick, from, to, trigger) in &state.state_history {
+        let trigger = chart
+            .trigger(trigger)
+            .ok_or_else(|| format!("the chart has no trigger \"{trigger}\""))?;
+        let (from, to) = (known(from)?, known(to)?);
+        history.push(StateTransition { from, to, trigger, tick: *tick, context: None });
+    }
+    let image = AgentImage {
+        serial: AgentSerial(state.serial),
+        behaviour,
+        state: current,
+        ticks_in_state,
+        paused: pauses.contains_key(key),
+        fields: fields(chart, &state.fields)?,
+        memories: state.memories,
+        history,
+    };
+    Ok(AgentRow { name, auto_resume: pauses.get(key).copied().flatten(), image })
+}
+
+fn fields(chart: &Chart, written: &Map<String, Value>) -> Result<Vec<Option<FieldValue>>, String> {
+    if let Some(unknown) = written.keys().find(|name| chart.field(name).is_none()) {
+        return Err(format!("the chart has no field \"{unknown}\""));
+    }
+    let fields = chart.fields().iter().map(|field| match written.get(&field.name) {
+        None => Ok(None),
+        Some(value) => FieldValue::from_json(value)
+            .map(Some)
+            .ok_or_else(|| format!("{} must be a number, a text, true or false", field.name)),
+    });
+    fields.collect()
+}

@@ -1,0 +1,291 @@
+//! The folder of a run: what it was begun with, how far it has come, what was asked of it.
+//!
+//! ```text
+//! run.json          what the run is, and how it stands
+//! scenario.json     the scenario as the run began with it
+//! chart.json        the chart as the run began with it
+//! checkpoints/      turn_000042.json, or turn_000042.sim for a large population
+//! requests.jsonl    requests from outside, and what became of them
+//! owner.lock        held by the process that runs it
+//! ```
+
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::error::SimError;
+use crate::files;
+use crate::lifecycle::LifecycleAction;
+use crate::requests::{self, Answer, RequestLog};
+use crate::run::Summary;
+
+const RECORD: &str = "run.json";
+const SCENARIO: &str = "scenario.json";
+const CHART: &str = "chart.json";
+const CHECKPOINTS: &str = "checkpoints";
+const REQUESTS: &str = "requests.jsonl";
+const LOCK: &str = "owner.lock";
+
+/// How often, and how long apart, the lock is tried before someone else counts as its owner.
+const OWN_TRIES: u32 = 10;
+const OWN_WAIT: Duration = Duration::from_millis(20);
+
+/// The folder of one run.
+#[derive(Debug, Clone)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// A process runs it, or did until it died.
+    Running,
+    /// It was stopped on request, and can be resumed.
+    Stopped,
+    /// All its turns are over.
+    Ended,
+}
+
+impl RunStatus {
+    /// The status as files name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// What a run is, and how it stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// The run's id.
+    pub run_id: String,
+    /// The name of its scenario.
+    pub scenario: String,
+    /// When it was begun, by the clock of the machine.
+    pub created_at: Timestamp,
+    /// The run and the turn that it was forked from.
+    pub forked_from: Option<Fork>,
+    /// Whether one request that cannot be done takes all others of its turn with it.
+    pub strict: bool,
+    /// How many turns it is to have.
+    pub turns: u64,
+    /// How it stands.
+    pub status: RunStatus,
+    /// What came of it so far, when it was last stopped or ended.
+    pub summary: Option<Summary>,
+}
+
+/// Where a run was forked from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fork {
+    /// The other run.
+    pub run_id: String,
+    /// The turn after which they part.
+    pub turn: u64,
+}
+
+/// How a checkpoint is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For people and programs.
+    Json,
+    /// For large populations.
+    Compact,
+}
+
+impl Form {
+    const ALL: [Self; 2] = [Self::Json, Self::Compact];
+
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Compact => "sim",
+        }
+    }
+}
+
+/// The right to run a simulation, for as long as this is held.
+#[derive(Debug)]
+pub struct Owner {
+    _lock: File,
+}
+
+impl RunFolder {
+    /// Makes the folder of a new run, and takes it. What marks it as a run comes last, so that one
+    /// that could not be finished is not taken for a run.
+    pub fn create(
+        path: &Path,
+        record: &RunRecord,
+        scenario: &str,
+        chart: &str,
+    ) -> Result<(Self, Owner), SimError> {
+        let folder = Self { path: path.to_owned() };
+        if path.exists() {
+            let exists = std::io::Error::from(ErrorKind::AlreadyExists);
+            return Err(SimError::io("make", path)(exists));
+        }
+        let checkpoints = path.join(CHECKPOINTS);
+        fs::create_dir_all(&checkpoints).map_err(SimError::io("make", &checkpoints))?;
+        let owner = folder.own()?;
+        files::write_text(&path.join(SCENARIO), scenario)?;
+        files::write_text(&path.join(CHART), chart)?;
+        folder.write_record(record)?;
+        files::keep_name(path)?;
+        Ok((folder, owner))
+    }
+
+    /// The folder of a run that is there; none if it is not one.
+    pub fn open(path: &Path) -> Option<Self> {
+        path.join(RECORD).is_file().then(|| Self { path: path.to_owned() })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the right to run it, unless another process has it.
+    pub fn own(&self) -> Result<Owner, SimError> {
+        let path = self.path.join(LOCK);
+        let lock = File::create(&path).map_err(SimError::io("write", &path))?;
+        for try_again in (0..OWN_TRIES).rev() {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Owner { _lock: lock }),
+                // Someone may only be asking whether there is an owner.
+                Err(TryLockError::WouldBlock) if try_again > 0 => std::thread::sleep(OWN_WAIT),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(SimError::io("lock", &path)(error)),
+            }
+        }
+        Err(SimError::InUse)
+    }
+
+    /// Whether a process runs it. A shared lock is tried, so that two who ask at the same moment
+    /// do not take each other for the owner.
+    pub fn is_owned(&self) -> Result<bool, SimError> {
+        let path = self.path.join(LOCK);
+        let lock = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            lock => lock.map_err(SimError::io("read", &path))?,
+        };
+        match lock.try_lock_shared() {
+            Ok(()) => Ok(false),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(SimError::io("lock", &path)(error)),
+        }
+    }
+
+    /// What the run is, and how it stands.
+    pub fn record(&self) -> Result<RunRecord, SimError> {
+        let path = self.path.join(RECORD);
+        let text = files::read_text(&path)?;
+        serde_json::from_str(&text).map_err(|error| SimError::damaged(&path, error.to_string()))
+    }
+
+    pub(crate) fn write_record(&self, record: &RunRecord) -> Result<(), SimError> {
+        let path = self.path.join(RECORD);
+        let text = serde_json::to_string_pretty(record)
+            .map_err(|error| SimError::damaged(&path, error.to_string()))?;
+        files::write_text(&path, &text)
+    }
+
+    /// The scenario as the run began with it: the file's path and its text.
+    pub fn scenario(&self) -> Result<(PathBuf, String), SimError> {
+        let path = self.path.join(SCENARIO);
+        files::read_text(&path).map(|text| (path, text))
+    }
+
+    /// The chart as the run began with it: the file's path and its text.
+    pub fn chart(&self) -> Result<(PathBuf, String), SimError> {
+        let path = self.path.join(CHART);
+        files::read_text(&path).map(|text| (path, text))
+    }
+
+    /// The turns of which there are checkpoints, in order.
+    pub fn checkpoints(&self) -> Result<Vec<u64>, SimError> {
+        let folder = self.path.join(CHECKPOINTS);
+        let mut turns = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(SimError::io("read", &folder))? {
+            let path = entry.map_err(SimError::io("read", &folder))?.path();
+            turns.extend(turn_of(&path));
+        }
+        turns.sort_unstable();
+        turns.dedup();
+        Ok(turns)
+    }
+
+    /// Removes the checkpoints of later turns, which are done again, and what a process that died
+    /// did not finish.
+    pub(crate) fn forget_after(&self, turn: u64) -> Result<(), SimError> {
+        let folder = self.path.join(CHECKPOINTS);
+        for entry in fs::read_dir(&folder).map_err(SimError::io("read", &folder))? {
+            let path = entry.map_err(SimError::io("read", &folder))?.path();
+            let is_later = turn_of(&path).is_some_and(|its| its > turn);
+            if is_later || files::is_aside(&path) {
+                fs::remove_file(&path).map_err(SimError::io("remove", &path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The checkpoint of a turn, or the newest one.
+    pub(crate) fn checkpoint(&self, turn: Option<u64>) -> Result<(PathBuf, Form), SimError> {
+        let known = self.checkpoints()?;
+        let turn = match turn {
+            Some(turn) if known.contains(&turn) => turn,
+            Some(turn) => return Err(SimError::NoCheckpoint { turn, known }),
+            None => *known.last().ok_or(SimError::NoCheckpoint { turn: 0, known: Vec::new() })?,
+        };
+        let found = Form::ALL
+            .into_iter()
+            .map(|form| (self.checkpoint_path(turn, form), form))
+            .find(|(path, _)| path.exists());
+        found.ok_or(SimError::NoCheckpoint { turn, known })
+    }
+
+    pub(crate) fn checkpoint_path(&self, turn: u64, form: Form) -> PathBuf {
+        self.path.join(CHECKPOINTS).join(format!("turn_{turn:06}.{}", form.extension()))
+    }
+
+    pub(crate) fn requests(&self) -> PathBuf {
+        self.path.join(REQUESTS)
+    }
+
+    /// Asks the process that runs it, or will, for a change of the population.
+    pub fn ask(&self, request_id: &str, action: LifecycleAction) -> Result<(), SimError> {
+        requests::ask(&self.requests(), request_id, action)
+    }
+
+    /// What became of such a request, if it was looked at.
+    pub fn answer(&self, request_id: &str) -> Result<Option<Answer>, SimError> {
+        requests::answer_to(&self.requests(), request_id)
+    }
+
+    /// The requests that wait to be looked at after a turn.
+    pub(crate) fn waiting(&self, turn: u64) -> Result<Vec<LifecycleAction>, SimError> {
+        let waiting = RequestLog::open(&self.requests(), turn)?.take(turn + 1)?;
+        Ok(waiting.into_iter().filter_map(|request| request.action.ok()).collect())
+    }
+
+    /// Takes back a request that no one looks at any more.
+    pub fn withdraw(&self, request_id: &str, reason: &str) -> Result<(), SimError> {
+        requests::withdraw(&self.requests(), request_id, reason)
+    }
+}
+
+/// The turn that a file is the checkpoint of, if it is one.
+fn turn_of(path: &Path) -> Option<u64> {
+    let extension = path.extension()?;
+    let is_one = Form::ALL.iter().any(|form| extension == form.extension());
+    is_one.then_some(())?;
+    path.file_stem()?.to_str()?.strip_prefix("turn_")?.parse().ok()
+}

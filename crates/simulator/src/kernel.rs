@@ -1,0 +1,292 @@
+//! The population in columns, and its ticks.
+//!
+//! A [`Kernel`] holds the agents of one simulation: for each its state, the ticks in that state,
+//! its fields and its last transitions. It knows agents by [`Slot`], which is their order, and by
+//! [`AgentSerial`], which is theirs for ever; names, turns and rules about who may be added are not
+//! its business.
+//!
+//! ```text
+//! let mut kernel = Kernel::new(chart, rates, Seed(42));
+//! let slot = kernel.add(AgentSerial(0), BehaviourId(0), chart.initial(), &[(field, value)])?;
+//! kernel.tick(1, &pool);                  // one tick
+//! kernel.ticks(2, 10, &pool);             // ten ticks, the same as ten times one
+//! kernel.fire_all(round_ends, 11, &pool); // one trigger for everyone, guards and actions as ever
+//! kernel.pause(slot); kernel.resume(slot); kernel.remove(slot);
+//! kernel.state(slot); kernel.ticks_in_state(slot); kernel.field(slot, field); kernel.history(slot);
+//! kernel.counts(); kernel.take_warnings(); kernel.take_requests();
+//! kernel.world(id); kernel.set_world(id, value);
+//! let image = kernel.image(slot);         // one agent, whole, for a checkpoint
+//! other.resume_at(tick); other.restore(image)?;
+//! let moved = kernel.compact();           // closes the gaps that removed agents left
+//! ```
+//!
+//! In a tick every agent that acts takes its timeout if that is due, or else draws a trigger by the
+//! [`Rates`] of its behaviour and fires it. That is at most one transition. Agents see the world as
+//! it was when the tick began; what they do to it takes effect in their order.
+//!
+//! Random numbers are a pure function of seed, serial, tick and purpose. So the same agents have the
+//! same fate with one thread or many, whoever else is there, and in whatever pieces ticks are run.
+//!
+//! There are two paths through a tick with the same result: many agents at once (`many`), by a `plan`
+//! that is made of the chart, and agent by agent (`single`), for charts that are too large for one.
+
+mod block;
+mod fields;
+mod history;
+mod image;
+mod many;
+mod masks;
+mod outbox;
+mod philox;
+mod plan;
+mod population;
+mod rates;
+mod single;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polity_statechart::{Chart, Fault, Request, Site, TriggerId, Value, WorldChange, WorldId};
+use rayon::ThreadPool;
+use rayon::prelude::*;
+
+use self::block::Block;
+use self::history::Calendar;
+use self::outbox::{Asked, Failed};
+use self::philox::{DRAWS_PER_BLOCK, Philox};
+use self::plan::Plan;
+use self::single::Single;
+
+pub use self::image::AgentImage;
+pub use self::philox::Seed;
+pub use self::population::{AgentSerial, KernelError, Slot};
+pub use self::rates::{BEHAVIOURS_MAX, Behaviour, BehaviourId, Rate, Rates, RatesError};
+
+/// How many agents stand together. Threads share work by the block.
+const BLOCK: usize = 1024;
+
+/// How many agents are looked at together.
+const LANES: usize = 256;
+
+/// A guard or action that could not be evaluated, for however many agents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The guard or action, as written.
+    pub text: String,
+    /// The transition that it belongs to, such as `transitions[3]`, if it is one's.
+    pub place: Option<String>,
+    /// Why it has no value.
+    pub reason: String,
+    /// How often.
+    pub count: u64,
+    /// The first agent.
+    pub serial: AgentSerial,
+    /// The first tick.
+    pub tick: u32,
+}
+
+/// What the agents of a simulation are and do.
+#[derive(Debug)]
+pub struct Kernel {
+    chart: Arc<Chart>,
+    rates: Rates,
+    philox: Philox,
+    plan: Option<Plan>,
+    single: Single,
+    /// How many counters the draws of guards need at most.
+    counters: usize,
+    draws_triggers: bool,
+    world: Vec<Option<Value>>,
+    blocks: Vec<Block>,
+    live: usize,
+    calendar: Calendar,
+    requests: Vec<Asked>,
+    failures: BTreeMap<(Site, Fault), Failed>,
+}
+
+/// What is the same for all agents in a tick.
+struct Setting<'a> {
+    rates: &'a Rates,
+    philox: Philox,
+    world: &'a [Option<Value>],
+    blocks: usize,
+    draws_triggers: bool,
+}
+
+impl Kernel {
+    /// A population without agents.
+    pub fn new(chart: Arc<Chart>, rates: Rates, seed: Seed) -> Self {
+        let draws_triggers = (0..rates.behaviours()).any(|behaviour| {
+            let behaviour = u8::try_from(behaviour).unwrap_or(u8::MAX);
+            chart.states().any(|state| !Rates::certain(rates.limits(behaviour, state)))
+        });
+        Self {
+            plan: Plan::new(&chart, &rates),
+            single: Single::new(&chart),
+            counters: (chart.guard_draws_max() as usize).div_ceil(DRAWS_PER_BLOCK),
+            draws_triggers,
+            philox: Philox::new(seed),
+            world: chart.worlds().iter().map(|world| world.default.clone()).collect(),
+            blocks: Vec::new(),
+            live: 0,
+            calendar: Calendar::new(chart.max_history_depth()),
+            requests: Vec::new(),
+            failures: BTreeMap::new(),
+            rates,
+            chart,
+        }
+    }
+
+    /// The chart.
+    pub fn chart(&self) -> &Arc<Chart> {
+        &self.chart
+    }
+
+    /// One tick. Ticks must grow from call to call.
+    pub fn tick(&mut self, tick: u32, pool: &ThreadPool) {
+        self.ticks(tick, 1, pool);
+    }
+
+    /// Several ticks, from `first` on. The same as one at a time, but faster.
+    pub fn ticks(&mut self, first: u32, count: u32, pool: &ThreadPool) {
+        let mut open: Vec<u32> = (first..first.saturating_add(count)).collect();
+        while !open.is_empty() {
+            self.make_room(pool);
+            // Where there is a world, each tick may see what the one before did to it.
+            let most = if self.world.is_empty() { self.calendar.room() } else { 1 };
+            let later = open.split_off(most.min(open.len()));
+            self.run(&open, pool);
+            open = later;
+        }
+    }
+
+    fn run(&mut self, ticks: &[u32], pool: &ThreadPool) {
+        let (single, plan) = (&self.single, self.plan.as_ref());
+        let setting = Setting {
+            rates: &self.rates,
+            philox: self.philox,
+            world: &self.world,
+            blocks: self.counters,
+            draws_triggers: self.draws_triggers,
+        };
+        each_block(&mut self.blocks, pool, |first_slot, block| match plan {
+            Some(plan) => many::ticks(plan, single, block, &setting, first_slot, ticks),
+            None => ticks.iter().for_each(|tick| single.tick(block, &setting, first_slot, *tick)),
+        });
+        self.calendar.ticks.extend(ticks);
+        self.collect();
+    }
+
+    /// Fires a trigger for every agent that acts. It counts as a tick of its own for the draws of
+    /// guards and actions, and no ticks in a state are counted.
+    pub fn fire_all(&mut self, trigger: TriggerId, tick: u32, pool: &ThreadPool) {
+        self.make_room(pool);
+        let single = &self.single;
+        let setting = Setting {
+            rates: &self.rates,
+            philox: self.philox,
+            world: &self.world,
+            blocks: self.counters,
+            draws_triggers: false,
+        };
+        each_block(&mut self.blocks, pool, |first_slot, block| {
+            single.fire_all(block, &setting, first_slot, tick, trigger);
+        });
+        self.calendar.ticks.push(tick);
+        self.collect();
+    }
+
+    /// Folds the history where there is no room for another column.
+    fn make_room(&mut self, pool: &ThreadPool) {
+        if self.calendar.room() > 0 {
+            return;
+        }
+        let calendar = &self.calendar;
+        each_block(&mut self.blocks, pool, |_, block| block.history.fold(block.length, calendar));
+        let folded = self.blocks.iter().map(|block| block.history.folded_bytes()).sum();
+        self.calendar.advance(self.live, folded);
+    }
+
+    /// Puts what agents did to others in order, and the world in its new state.
+    fn collect(&mut self) {
+        let first_request = self.requests.len();
+        for block in &mut self.blocks {
+            // Agents that took the same way were looked at together.
+            block.outbox.changes.sort_by_key(|(slot, _)| *slot);
+            for (_, change) in block.outbox.changes.drain(..) {
+                apply(&mut self.world, change);
+            }
+            self.requests.append(&mut block.outbox.requests);
+            for (what, failed) in std::mem::take(&mut block.outbox.failures) {
+                self.failures.entry(what).and_modify(|known| known.merge(failed)).or_insert(failed);
+            }
+        }
+        self.requests[first_request..].sort_by_key(|asked| (asked.tick, asked.slot));
+    }
+
+    /// The guards and actions that could not be evaluated since this was last asked.
+    pub fn take_warnings(&mut self) -> Vec<Warning> {
+        let failures = std::mem::take(&mut self.failures).into_iter();
+        let warnings = failures.map(|((site, fault), failed)| {
+            let (text, place) = self.chart.site(site);
+            Warning {
+                text,
+                place: place.map(str::to_owned),
+                reason: self.chart.describe(&fault),
+                count: failed.count,
+                serial: AgentSerial(failed.serial),
+                tick: failed.tick,
+            }
+        });
+        warnings.collect()
+    }
+
+    /// What agents have asked for since this was last asked, by tick and in the order of agents.
+    pub fn take_requests(&mut self) -> Vec<(Slot, Request)> {
+        let requests = std::mem::take(&mut self.requests).into_iter();
+        requests.map(|asked| (Slot(asked.slot), asked.request)).collect()
+    }
+
+    /// A value of the world.
+    pub fn world(&self, world: WorldId) -> Option<&Value> {
+        self.world[world.index()].as_ref()
+    }
+
+    /// Changes a value of the world.
+    pub fn set_world(&mut self, world: WorldId, value: Value) {
+        self.world[world.index()] = Some(value);
+    }
+}
+
+/// Does something with every block, on the threads of the pool if there are several.
+fn each_block(blocks: &mut [Block], pool: &ThreadPool, work: impl Fn(u32, &mut Block) + Sync) {
+    #[expect(clippy::cast_possible_truncation, reason = "slots have 32 bits")]
+    let first_slot = |number: usize| (number * BLOCK) as u32;
+    if blocks.len() <= 1 || pool.current_num_threads() == 1 {
+        blocks.iter_mut().enumerate().for_each(|(number, block)| work(first_slot(number), block));
+    } else {
+        pool.install(|| {
+            let blocks = blocks.par_iter_mut().enumerate();
+            blocks.for_each(|(number, block)| work(first_slot(number), block));
+        });
+    }
+}
+
+/// A value that is added to and is no number counts from 0. Numbers stay finite.
+fn apply(world: &mut [Option<Value>], change: WorldChange) {
+    match change {
+        WorldChange::Set(id, value) => world[id.index()] = Some(value),
+        WorldChange::Add(id, more) => {
+            let value = &mut world[id.index()];
+            let now = match value {
+                Some(Value::Number(number)) => *number,
+                Some(Value::Bool(_) | Value::Text(_)) | None => 0.0,
+            };
+            *value = Some(Value::Number((now + more).clamp(f64::MIN, f64::MAX)));
+        }
+    }
+}

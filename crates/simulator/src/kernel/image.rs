@@ -1,0 +1,100 @@
+//! One agent, whole: how populations are written to checkpoints and read back, agent by agent.
+
+use polity_statechart::{Chart, StateId, StateTransition, Value};
+
+use super::Kernel;
+use super::block::{ACTING, PAUSED, Row};
+use super::population::{AgentSerial, KernelError, Slot};
+use super::rates::BehaviourId;
+
+/// All there is to know about an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentImage {
+    /// Its number.
+    pub serial: AgentSerial,
+    /// How it behaves.
+    pub behaviour: BehaviourId,
+    /// The state that it is in.
+    pub state: StateId,
+    /// For how many ticks it has been there.
+    pub ticks_in_state: u32,
+    /// Whether it rests.
+    pub paused: bool,
+    /// Its fields, in the order of the chart.
+    pub fields: Vec<Option<Value>>,
+    /// Which states inside others it left last, by the chart's histories.
+    pub memories: Vec<u8>,
+    /// Its last transitions, the newest last.
+    pub history: Vec<StateTransition>,
+}
+
+impl Kernel {
+    /// An agent, whole.
+    pub fn image(&self, slot: Slot) -> AgentImage {
+        let (block, index) = (slot.0 as usize / super::BLOCK, slot.0 as usize % super::BLOCK);
+        let row = self.blocks[block].row(index, &self.calendar);
+        AgentImage {
+            serial: AgentSerial(row.serial),
+            behaviour: BehaviourId(row.behaviour),
+            state: self.single.state(row.state),
+            ticks_in_state: row.held,
+            paused: row.status == PAUSED,
+            history: self.transitions(row.state, &row.history),
+            fields: row.fields,
+            memories: row.memories,
+        }
+    }
+
+    /// Says that the agents to be restored have lived until this tick. Only for a population that
+    /// has not had a tick yet.
+    pub fn resume_at(&mut self, tick: u32) {
+        self.calendar.begin_at(tick);
+    }
+
+    /// Adds an agent behind all others, just as it was.
+    pub fn restore(&mut self, image: AgentImage) -> Result<Slot, KernelError> {
+        let history = codes(&self.chart, &image)?;
+        for (field, value) in image.fields.iter().enumerate() {
+            let Some(value) = value else { continue };
+            let name = &self.chart.fields()[field].name;
+            if let Some(id) = self.chart.field(name) {
+                self.chart.check_field(id, value).map_err(KernelError::Field)?;
+            }
+        }
+        self.push(Row {
+            serial: image.serial.0,
+            state: image.state.get(),
+            held: image.ticks_in_state,
+            status: if image.paused { PAUSED } else { ACTING },
+            behaviour: image.behaviour.0,
+            fields: image.fields,
+            memories: image.memories,
+            history,
+        })
+    }
+}
+
+/// A history as codes and ticks, the newest first.
+fn codes(chart: &Chart, image: &AgentImage) -> Result<Vec<(u8, u32)>, KernelError> {
+    let mut to = image.state;
+    let mut codes = Vec::with_capacity(image.history.len());
+    for transition in image.history.iter().rev() {
+        if transition.to != to {
+            let state = chart.state_name(image.state).to_owned();
+            return Err(KernelError::BrokenHistory { state });
+        }
+        let way = chart.code_into(to, transition.from, transition.trigger);
+        let tick = u32::try_from(transition.tick).ok();
+        let (Some(code), Some(tick)) = (way, tick) else {
+            return Err(KernelError::History {
+                from: chart.state_name(transition.from).to_owned(),
+                to: chart.state_name(to).to_owned(),
+                trigger: chart.trigger_name(transition.trigger).to_owned(),
+                tick: transition.tick,
+            });
+        };
+        codes.push((code, tick));
+        to = transition.from;
+    }
+    Ok(codes)
+}

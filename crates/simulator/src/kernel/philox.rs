@@ -1,0 +1,192 @@
+//! Random numbers that are a pure function of seed, agent, tick and purpose.
+//!
+//! The generator is Philox4x32 with seven rounds, by Salmon, Moraes, Dror and Shaw: the smallest
+//! number of rounds at which it passes every test of `BigCrush`. It is a function of a counter and
+//! a key with no state, so an agent's numbers do not depend on who else is there or who asks first.
+
+use super::LANES;
+
+/// What a simulation's randomness begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seed(pub u64);
+
+/// What random numbers are for. Each purpose of an agent and tick has numbers of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Which trigger an agent draws.
+    Trigger,
+    /// The draws of guards and actions in a tick.
+    Guard,
+    /// The draws of guards and actions when a trigger is fired for everyone.
+    Round,
+}
+
+const ROUNDS: usize = 7;
+const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
+const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+const LOW: u64 = 0xFFFF_FFFF;
+
+/// How many numbers one counter gives.
+pub(super) const DRAWS_PER_BLOCK: usize = 4;
+
+/// Two to the power of -32: takes 32 random bits to a number below 1.
+const SCALE: f64 = 1.0 / 4_294_967_296.0;
+
+/// The random numbers of a simulation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Philox {
+    key: [u32; 2],
+}
+
+/// The numbers of one purpose and counter for some agents, side by side.
+pub(super) type Draws = [[u32; LANES]; DRAWS_PER_BLOCK];
+
+impl Philox {
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves of the seed")]
+    pub(super) fn new(seed: Seed) -> Self {
+        Self { key: [seed.0 as u32, (seed.0 >> 32) as u32] }
+    }
+
+    /// The number of this index for one agent, tick and purpose.
+    #[expect(clippy::cast_possible_truncation, reason = "the low half of each word is what counts")]
+    pub(super) fn draw(self, serial: u64, tick: u32, purpose: Purpose, index: u32) -> u32 {
+        let mut words = counter(serial, tick, purpose, index / 4);
+        let mut key = self.key;
+        for _ in 0..ROUNDS {
+            words = round(words, key);
+            key = next(key);
+        }
+        words[(index % 4) as usize] as u32
+    }
+
+    /// The numbers of a counter for many agents at once. Each word is kept in 64 bits, because
+    /// that is how processors multiply many words of 32 bits.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half of each word is what counts")]
+    pub(super) fn fill(
+        self,
+        serials: &[u64; LANES],
+        tick: u32,
+        purpose: Purpose,
+        block: u32,
+        out: &mut Draws,
+    ) {
+        const STEP: usize = 16;
+        for base in (0..LANES).step_by(STEP) {
+            let [mut a, mut b, mut c, mut d] = [[0_u64; STEP]; 4];
+            for lane in 0..STEP {
+                [a[lane], b[lane], c[lane], d[lane]] =
+                    counter(serials[base + lane], tick, purpose, block);
+            }
+            let mut key = self.key;
+            for _ in 0..ROUNDS {
+                for lane in 0..STEP {
+                    [a[lane], b[lane], c[lane], d[lane]] =
+                        round([a[lane], b[lane], c[lane], d[lane]], key);
+                }
+                key = next(key);
+            }
+            for (out, words) in out.iter_mut().zip([a, b, c, d]) {
+                for lane in 0..STEP {
+                    out[base + lane] = words[lane] as u32;
+                }
+            }
+        }
+    }
+}
+
+/// A draw as a number from 0 up to but not including 1.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
+pub(super) fn unit(draw: u32) -> f64 {
+    f64::from(draw) * SCALE
+}
+
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
+fn counter(serial: u64, tick: u32, purpose: Purpose, block: u32) -> [u64; 4] {
+    let purpose: u32 = match purpose {
+        Purpose::Trigger => 0,
+        Purpose::Guard => 1,
+        Purpose::Round => 2,
+    };
+    [serial & LOW, serial >> 32, u64::from(tick), u64::from(purpose << 24 | block)]
+}
+
+/// The upper halves of the words may hold anything on the way.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
+fn round([a, b, c, d]: [u64; 4], key: [u32; 2]) -> [u64; 4] {
+    let left = (a & LOW).wrapping_mul(MULTIPLIERS[0]);
+    let right = (c & LOW).wrapping_mul(MULTIPLIERS[1]);
+    [(right >> 32) ^ b ^ u64::from(key[0]), right, (left >> 32) ^ d ^ u64::from(key[1]), left]
+}
+
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
+fn next(key: [u32; 2]) -> [u32; 2] {
+    [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The vectors that the authors of Philox publish for `philox4x32` with seven rounds.
+    #[test]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half of each word is what counts")]
+    fn the_published_vectors_are_met() {
+        for (counter, key, expected) in [
+            ([0; 4], [0; 2], [0x5f6f_b709, 0x0d89_3f64, 0x4f12_1f81, 0x4f73_0a48]),
+            (
+                [0xffff_ffff; 4],
+                [0xffff_ffff; 2],
+                [0x5207_ddc2, 0x4516_5e59, 0x4d8e_e751, 0x8c52_f662],
+            ),
+            (
+                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+                [0xa409_3822, 0x299f_31d0],
+                [0x4dfc_caba, 0x190a_87f0, 0xc473_62ba, 0xb6b5_242a],
+            ),
+        ] {
+            let mut words: [u64; 4] = counter;
+            let mut key: [u32; 2] = key;
+            for _ in 0..ROUNDS {
+                words = round(words, key);
+                key = super::next(key);
+            }
+            assert_eq!(words.map(|word| word as u32), expected);
+        }
+    }
+
+    /// These stay the same for ever: runs are repeated from their seeds.
+    #[test]
+    fn draws_of_a_seed_never_change() {
+        let philox = Philox::new(Seed(42));
+        let draws: Vec<u32> =
+            (0..5).map(|index| philox.draw(7, 3, Purpose::Guard, index)).collect();
+        assert_eq!(
+            draws,
+            [1_907_521_900, 107_464_826, 1_586_252_031, 4_107_232_089, 2_234_140_702]
+        );
+        assert_eq!(philox.draw(7, 3, Purpose::Trigger, 0), 3_207_086_612);
+        assert_eq!(philox.draw(7, 3, Purpose::Round, 0), 2_525_299_280);
+        assert_eq!(philox.draw(1 << 40, 3, Purpose::Guard, 0), 4_243_938_067);
+    }
+
+    #[test]
+    fn many_at_once_get_what_each_alone_gets() {
+        let philox = Philox::new(Seed(0x0123_4567_89ab_cdef));
+        let mut serials = [0; LANES];
+        for (serial, number) in serials.iter_mut().zip(0_u64..) {
+            *serial = number << (number % 40);
+        }
+        let mut out = [[0; LANES]; DRAWS_PER_BLOCK];
+        philox.fill(&serials, 9, Purpose::Guard, 2, &mut out);
+        for (lane, serial) in serials.into_iter().enumerate() {
+            for (index, draws) in (8..12).zip(out) {
+                assert_eq!(draws[lane], philox.draw(serial, 9, Purpose::Guard, index));
+            }
+        }
+    }
+}

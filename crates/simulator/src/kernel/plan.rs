@@ -1,0 +1,419 @@
+//! How charts are gone through for many agents at once.
+//!
+//! A plan is a list of tests, each of which gives a yes or no for every agent of a group, and for
+//! every state the ways out of it with the tests that must hold. What cannot be told so is a check,
+//! which looks at those agents that come that far, one by one. Whatever a plan says, going through
+//! the chart agent by agent says the same.
+
+use polity_statechart::{
+    Chart, Compare, Comparison, Destination, FieldId, GuardShape, Kind, Operand, RowId, StateId,
+    Threshold, TriggerId, Value,
+};
+
+use super::philox::DRAWS_PER_BLOCK;
+use super::rates::{ALL_DRAWS, Limit, Rates, below};
+
+/// The most tests of a plan, with two that every plan has.
+pub(super) const TESTS_MAX: usize = 64;
+/// The test that always says yes.
+pub(super) const ALWAYS: usize = TESTS_MAX - 1;
+/// The test whether an agent acts at all.
+pub(super) const ACTS: usize = TESTS_MAX - 2;
+/// The most ways of a plan; one byte tells them apart.
+const WAYS_MAX: usize = 254;
+/// The most random numbers that the guards of a state and trigger may use.
+pub(super) const BLOCKS_MAX: usize = 4;
+
+/// A yes or no for each agent of a group.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Test {
+    /// The draw that decides on the trigger is at most this.
+    Trigger { at_most: u32 },
+    /// A draw of the guards is at most this.
+    Draw { draw: usize, at_most: u32 },
+    /// A field compares so with a number.
+    FieldNumber { field: usize, operator: Compare, number: f64 },
+    /// A field compares so with a draw.
+    FieldDraw { field: usize, operator: Compare, draw: usize },
+    /// A field compares so with another one.
+    FieldField { left: usize, operator: Compare, right: usize },
+    /// The agent has been in its state for at least so many ticks.
+    Overdue { ticks: u32 },
+    /// The agent has been in its state for longer than a field says.
+    OverdueField { field: usize },
+    /// The agent behaves so.
+    Behaviour { behaviour: u8 },
+    /// An expression holds; which of them is the number.
+    Tree { tree: usize },
+}
+
+/// A test, and what its answer must be: 0 for yes, 0xFF for no.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Condition {
+    pub(super) test: usize,
+    pub(super) unless: u8,
+}
+
+/// One way out of a state.
+#[derive(Debug, Clone)]
+pub(super) struct PlannedWay {
+    /// Nearly every way has one.
+    pub(super) first: Condition,
+    pub(super) more: Vec<Condition>,
+    /// What else must be looked at.
+    pub(super) check: Option<Check>,
+    pub(super) to: u8,
+    pub(super) code: u8,
+    /// Which of the effects it has, from 1; 0 for none.
+    pub(super) effect: u8,
+}
+
+/// What takes a closer look at those agents that come to a way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Check {
+    /// The guard of this candidate must hold, for those about whom its expression left a doubt.
+    Doubt(RowId, usize),
+    /// The guard of this candidate must hold.
+    Guard(RowId),
+    /// The trigger is fired for each of them; what follows is up to the chart.
+    Fire(TriggerId),
+}
+
+/// A state and its ways out, in the order in which they are tried.
+#[derive(Debug, Clone)]
+pub(super) struct PlannedState {
+    pub(super) state: u8,
+    pub(super) ways: Vec<PlannedWay>,
+}
+
+/// What to do with many agents at once.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) states: Vec<PlannedState>,
+    pub(super) tests: Vec<Test>,
+    /// The candidates whose ways have effects; see [`PlannedWay::effect`].
+    pub(super) effects: Vec<RowId>,
+    /// How many counters the draws of tests need.
+    pub(super) blocks: usize,
+    /// Guards that are expressions: the test of each, and a candidate that has it.
+    pub(super) trees: Vec<(usize, RowId)>,
+    /// Whether there are checks.
+    pub(super) checks: bool,
+    pub(super) draws_triggers: bool,
+}
+
+impl Plan {
+    /// A plan for a chart, if it is simple enough.
+    pub(super) fn new(chart: &Chart, rates: &Rates) -> Option<Self> {
+        let mut planner = Planner {
+            chart,
+            plan: Self {
+                states: Vec::new(),
+                tests: Vec::new(),
+                effects: Vec::new(),
+                blocks: 0,
+                trees: Vec::new(),
+                checks: false,
+                draws_triggers: false,
+            },
+            ways: 0,
+        };
+        for state in chart.states() {
+            planner.state(state, rates)?;
+        }
+        Some(planner.plan)
+    }
+}
+
+struct Planner<'c> {
+    chart: &'c Chart,
+    plan: Plan,
+    ways: usize,
+}
+
+impl Planner<'_> {
+    fn state(&mut self, state: StateId, rates: &Rates) -> Option<()> {
+        let mut ways = Vec::new();
+        if let (Some(threshold), Some(timeout)) =
+            (self.chart.threshold(state), self.chart.timeout())
+        {
+            let overdue = self.overdue(threshold)?;
+            let overdue = Condition { test: self.test(overdue)?, unless: 0 };
+            self.candidates(state, timeout, &[overdue], &mut ways)?;
+        }
+        for behaviour in 0..rates.behaviours() {
+            let behaviour = u8::try_from(behaviour).ok()?;
+            let mut given = Vec::new();
+            if rates.behaviours() > 1 {
+                let test = self.test(Test::Behaviour { behaviour })?;
+                given.push(Condition { test, unless: 0 });
+            }
+            self.triggers(state, rates.limits(behaviour, state), &given, &mut ways)?;
+        }
+        if !ways.is_empty() {
+            self.plan.states.push(PlannedState { state: state.get(), ways });
+        }
+        Some(())
+    }
+
+    /// The ways of all triggers that can be drawn.
+    fn triggers(
+        &mut self,
+        state: StateId,
+        limits: &[Limit],
+        given: &[Condition],
+        ways: &mut Vec<PlannedWay>,
+    ) -> Option<()> {
+        let mut before = 0;
+        for Limit { trigger, below } in limits {
+            if !self.chart.candidates(state, *trigger).is_empty() {
+                let mut conditions = given.to_vec();
+                if before > 0 {
+                    conditions.push(self.drawn_trigger(before, 0xFF)?);
+                }
+                if *below < ALL_DRAWS {
+                    conditions.push(self.drawn_trigger(*below, 0)?);
+                }
+                self.candidates(state, *trigger, &conditions, ways)?;
+            }
+            before = *below;
+        }
+        Some(())
+    }
+
+    /// The draw of a trigger is below a limit, or is not.
+    fn drawn_trigger(&mut self, below: u64, unless: u8) -> Option<Condition> {
+        self.plan.draws_triggers = true;
+        let at_most = u32::try_from(below.checked_sub(1)?).ok()?;
+        Some(Condition { test: self.test(Test::Trigger { at_most })?, unless })
+    }
+
+    fn candidates(
+        &mut self,
+        state: StateId,
+        trigger: TriggerId,
+        given: &[Condition],
+        ways: &mut Vec<PlannedWay>,
+    ) -> Option<()> {
+        let rows = self.chart.candidates(state, trigger);
+        let is_open =
+            |row: &RowId| self.chart.is_oracle(*row) || self.chart.destination(*row).is_none();
+        if rows.iter().any(is_open) {
+            let fired = Destination { to: state, code: 0, has_effects: false };
+            ways.push(self.way(given.to_vec(), Some(Check::Fire(trigger)), fired, None)?);
+            return Some(());
+        }
+        for row in rows {
+            let destination = self.chart.destination(row)?;
+            let mut conditions = given.to_vec();
+            let check = match self.guard(row) {
+                Guarded::Never => continue,
+                Guarded::By(more) => {
+                    conditions.extend(more);
+                    None
+                }
+                Guarded::Tree(condition, tree) => {
+                    conditions.push(condition);
+                    Some(Check::Doubt(row, tree))
+                }
+                Guarded::Checked => Some(Check::Guard(row)),
+            };
+            ways.push(self.way(conditions, check, destination, Some(row))?);
+        }
+        Some(())
+    }
+
+    /// What a candidate's guard comes to.
+    fn guard(&mut self, row: RowId) -> Guarded {
+        match self.chart.guard_shape(row) {
+            GuardShape::Always => Guarded::By(Vec::new()),
+            GuardShape::All { comparisons, first_draw } => {
+                let mut conditions = Vec::new();
+                for comparison in comparisons {
+                    match self.comparison(comparison, first_draw) {
+                        Some(Known::Always) => {}
+                        Some(Known::Never) => return Guarded::Never,
+                        Some(Known::If(condition)) => conditions.push(condition),
+                        None => return self.tree(row),
+                    }
+                }
+                Guarded::By(conditions)
+            }
+            GuardShape::Expression(_) => self.tree(row),
+            GuardShape::Rust => Guarded::Checked,
+        }
+    }
+
+    /// A guard as an expression. The same one is evaluated once, whoever has it.
+    fn tree(&mut self, row: RowId) -> Guarded {
+        let same = |other: &RowId| {
+            let (one, other) = (self.chart.guard_tree(row), self.chart.guard_tree(*other));
+            one.zip(other).is_some_and(|(one, other)| {
+                one.nodes == other.nodes && one.first_draw == other.first_draw
+            })
+        };
+        let known = self.plan.trees.iter().position(|(_, other)| same(other));
+        let tree = known.unwrap_or(self.plan.trees.len());
+        let Some(test) = self.test(Test::Tree { tree }) else { return Guarded::Checked };
+        if known.is_none() {
+            self.plan.trees.push((test, row));
+        }
+        Guarded::Tree(Condition { test, unless: 0 }, tree)
+    }
+
+    fn way(
+        &mut self,
+        conditions: Vec<Condition>,
+        check: Option<Check>,
+        destination: Destination,
+        row: Option<RowId>,
+    ) -> Option<PlannedWay> {
+        self.ways += 1;
+        if self.ways > WAYS_MAX {
+            return None;
+        }
+        self.plan.checks |= check.is_some();
+        let mut effect = 0;
+        if let Some(row) = row.filter(|_| destination.has_effects) {
+            self.plan.effects.push(row);
+            effect = u8::try_from(self.plan.effects.len()).ok()?;
+        }
+        let mut conditions = conditions.into_iter();
+        Some(PlannedWay {
+            first: conditions.next().unwrap_or(Condition { test: ALWAYS, unless: 0 }),
+            more: conditions.collect(),
+            check,
+            to: destination.to.get(),
+            code: destination.code,
+            effect,
+        })
+    }
+
+    fn overdue(&self, threshold: Threshold) -> Option<Test> {
+        match threshold {
+            // With the tick that begins, the ticks are one more than were counted so far.
+            Threshold::Ticks(ticks) => {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "clamped first"
+                )]
+                let ticks = ticks.floor().clamp(0.0, f64::from(u32::MAX)) as u32;
+                Some(Test::Overdue { ticks })
+            }
+            Threshold::Field(field) => Some(Test::OverdueField { field: self.number(field)? }),
+        }
+    }
+
+    /// A field that the chart declares to be a number.
+    fn number(&self, field: FieldId) -> Option<usize> {
+        let default = self.chart.fields()[field.index()].default.as_ref();
+        (default.map(Value::kind) == Some(Kind::Number)).then_some(field.index())
+    }
+
+    fn comparison(&mut self, comparison: &Comparison, first_draw: u32) -> Option<Known> {
+        let Comparison { left, operator, right } = comparison;
+        let (left, right) = (self.side(left, first_draw)?, self.side(right, first_draw)?);
+        let test = match (left, right) {
+            (Side::Number(left), Side::Number(right)) => {
+                return Some(Known::of(operator.holds(left, right)));
+            }
+            (Side::Draw(draw), Side::Number(number)) => {
+                return self.draw(draw, *operator, number);
+            }
+            (Side::Number(number), Side::Draw(draw)) => {
+                return self.draw(draw, operator.mirrored(), number);
+            }
+            // Two draws in one comparison are too rare to have a test of their own.
+            (Side::Draw(_), Side::Draw(_)) => return None,
+            (Side::Field(field), Side::Number(number)) => {
+                Test::FieldNumber { field, operator: *operator, number }
+            }
+            (Side::Number(number), Side::Field(field)) => {
+                Test::FieldNumber { field, operator: operator.mirrored(), number }
+            }
+            (Side::Field(field), Side::Draw(draw)) => {
+                Test::FieldDraw { field, operator: *operator, draw }
+            }
+            (Side::Draw(draw), Side::Field(field)) => {
+                Test::FieldDraw { field, operator: operator.mirrored(), draw }
+            }
+            (Side::Field(left), Side::Field(right)) => {
+                Test::FieldField { left, operator: *operator, right }
+            }
+        };
+        Some(Known::If(Condition { test: self.test(test)?, unless: 0 }))
+    }
+
+    /// A draw against a number: of all draws, those up to some limit pass, or those beyond it.
+    fn draw(&mut self, draw: usize, operator: Compare, number: f64) -> Option<Known> {
+        let (count, unless) = match operator {
+            Compare::Less => (below(number), 0),
+            Compare::LessOrEqual => (below(number.next_up()), 0),
+            Compare::Greater => (below(number.next_up()), 0xFF),
+            Compare::GreaterOrEqual => (below(number), 0xFF),
+            Compare::Equal | Compare::NotEqual => return None,
+        };
+        let Some(at_most) = count.checked_sub(1) else {
+            return Some(Known::of(unless != 0));
+        };
+        if count == ALL_DRAWS {
+            return Some(Known::of(unless == 0));
+        }
+        let test = Test::Draw { draw, at_most: u32::try_from(at_most).ok()? };
+        Some(Known::If(Condition { test: self.test(test)?, unless }))
+    }
+
+    fn side(&mut self, operand: &Operand, first_draw: u32) -> Option<Side> {
+        match operand {
+            Operand::Number(number) => Some(Side::Number(*number)),
+            Operand::Field(field) => self.number(*field).map(Side::Field),
+            Operand::Draw(draw) => {
+                let draw = first_draw as usize + usize::from(*draw);
+                let blocks = draw / DRAWS_PER_BLOCK + 1;
+                if blocks > BLOCKS_MAX {
+                    return None;
+                }
+                self.plan.blocks = self.plan.blocks.max(blocks);
+                Some(Side::Draw(draw))
+            }
+            Operand::Bool(_) | Operand::Text(_) | Operand::Context(_) | Operand::World(_) => None,
+        }
+    }
+
+    /// The number of a test, which is the same for the same test.
+    fn test(&mut self, test: Test) -> Option<usize> {
+        let tests = &mut self.plan.tests;
+        if let Some(known) = tests.iter().position(|known| *known == test) {
+            return Some(known);
+        }
+        tests.push(test);
+        (tests.len() <= ACTS).then_some(tests.len() - 1)
+    }
+}
+
+/// What a guard comes to in a plan.
+enum Guarded {
+    Never,
+    By(Vec<Condition>),
+    Tree(Condition, usize),
+    Checked,
+}
+
+enum Side {
+    Number(f64),
+    Field(usize),
+    Draw(usize),
+}
+
+enum Known {
+    Always,
+    Never,
+    If(Condition),
+}
+
+impl Known {
+    fn of(holds: bool) -> Self {
+        if holds { Self::Always } else { Self::Never }
+    }
+}

@@ -1,0 +1,411 @@
+//! A population is what its agents are one by one.
+
+mod charts;
+mod reference;
+
+use std::sync::Arc;
+
+use polity_statechart::{Chart, ChartSource, Request, Scalar, TransitionSource, Value, Who};
+use proptest::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use self::charts::random_chart;
+use self::reference::Reference;
+use super::*;
+
+fn pool(threads: usize) -> ThreadPool {
+    ThreadPoolBuilder::new().num_threads(threads).build().unwrap()
+}
+
+fn chart(text: &str) -> Arc<Chart> {
+    Arc::new(Chart::from_text(text).unwrap_or_else(|errors| panic!("{errors}\n{text}")))
+}
+
+fn rates(chart: &Chart, rates: &[(&str, f64)]) -> Rates {
+    let rates = rates
+        .iter()
+        .map(|(name, rate)| Rate { trigger: chart.trigger(name).unwrap(), rate: *rate });
+    Rates::uniform(chart, &rates.collect::<Vec<_>>()).unwrap()
+}
+
+fn images(kernel: &Kernel) -> Vec<AgentImage> {
+    kernel.slots().map(|slot| kernel.image(slot)).collect()
+}
+
+fn fill(kernel: &mut Kernel, agents: u64) {
+    let initial = kernel.chart().initial();
+    for serial in 0..agents {
+        kernel.add(AgentSerial(serial), BehaviourId(0), initial, &[]).unwrap();
+    }
+}
+
+#[test]
+fn charts_at_random_go_every_way() {
+    let plans: Vec<Plan> = (0..60)
+        .map(|shape| {
+            let (text, rates) = random_chart(shape * 7_919);
+            let chart = chart(&text);
+            Plan::new(&chart, &rates.table(&chart)).unwrap()
+        })
+        .collect();
+    let count = |is_so: fn(&Plan) -> bool| plans.iter().filter(|plan| is_so(plan)).count();
+    assert!(count(|plan| !plan.checks && plan.effects.is_empty()) > 10);
+    assert!(count(|plan| !plan.checks && !plan.effects.is_empty()) > 5);
+    assert!(count(|plan| plan.checks) > 10);
+    assert!(count(|plan| plan.draws_triggers) > 10);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_population_is_what_its_agents_are_one_by_one(
+        shape in any::<u64>(),
+        seed in any::<u64>(),
+        agents in 1..150_u64,
+        ticks in 1..260_u32,
+    ) {
+        let (text, rates) = random_chart(shape);
+        let chart = chart(&text);
+        let mut reference = Reference::new(&chart, &rates, Seed(seed), agents);
+        reference.run(ticks);
+        let pool = pool(1);
+        for plan in [true, false] {
+            let mut kernel = Kernel::new(Arc::clone(&chart), rates.table(&chart), Seed(seed));
+            if !plan {
+                kernel.plan = None;
+            }
+            fill(&mut kernel, agents);
+            kernel.ticks(1, ticks, &pool);
+            prop_assert_eq!(&images(&kernel), &reference.images(), "{}", text);
+            prop_assert_eq!(&kernel.world, &reference.world);
+            let requests: Vec<Request> =
+                kernel.take_requests().into_iter().map(|(_, request)| request).collect();
+            prop_assert_eq!(&requests, &reference.requests);
+            let failures: u64 = kernel.take_warnings().iter().map(|warning| warning.count).sum();
+            prop_assert_eq!(failures, reference.failures);
+        }
+    }
+
+    #[test]
+    fn threads_and_pieces_make_no_difference(shape in any::<u64>(), seed in any::<u64>()) {
+        let (text, rates) = random_chart(shape);
+        let chart = chart(&text);
+        let mut ends = Vec::new();
+        for (threads, piece) in [(1, 60), (2, 7), (4, 1)] {
+            let pool = pool(threads);
+            let mut kernel = Kernel::new(Arc::clone(&chart), rates.table(&chart), Seed(seed));
+            fill(&mut kernel, 2500);
+            for first in (1..=60).step_by(piece) {
+                let count = (61 - first).min(u32::try_from(piece).unwrap());
+                kernel.ticks(first, count, &pool);
+            }
+            let requests = kernel.take_requests();
+            ends.push((images(&kernel), kernel.world.clone(), requests, kernel.take_warnings()));
+        }
+        prop_assert!(ends.windows(2).all(|pair| pair[0] == pair[1]), "{}", text);
+    }
+}
+
+/// Agents that are different from each other after a few ticks.
+const RESTLESS: &str = "
+name: restless
+states: [a, b, c]
+initial: a
+transitions:
+  - {trigger: go, source: a, target: b, guard: chance(0.4)}
+  - {trigger: go, source: b, target: c, guard: chance(0.6)}
+  - {trigger: go, source: c, target: a}
+  - {trigger: round_ends, source: '*', target: a}
+timeouts:
+  - {state: [a, b], threshold: 3, target: c}
+";
+
+#[test]
+fn adding_pausing_or_removing_one_leaves_the_others_alone() {
+    let chart = chart(RESTLESS);
+    let pool = pool(1);
+    let start = || {
+        let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), Seed(3));
+        fill(&mut kernel, 40);
+        kernel.ticks(1, 20, &pool);
+        kernel
+    };
+    let mut plain = start();
+    plain.ticks(21, 20, &pool);
+    let mut eventful = start();
+    eventful.pause(Slot(3));
+    eventful.remove(Slot(7));
+    eventful.add(AgentSerial(100), BehaviourId(0), chart.initial(), &[]).unwrap();
+    eventful.ticks(21, 20, &pool);
+    for slot in eventful.slots().filter(|slot| slot.0 != 3 && slot.0 < 40) {
+        assert_eq!(eventful.image(slot), plain.image(slot));
+    }
+    assert_ne!(eventful.image(Slot(3)), plain.image(Slot(3)));
+}
+
+#[test]
+fn a_paused_agent_keeps_all_that_it_has() {
+    let chart = chart(RESTLESS);
+    let pool = pool(1);
+    for plan in [true, false] {
+        let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), Seed(3));
+        if !plan {
+            kernel.plan = None;
+        }
+        fill(&mut kernel, 5);
+        kernel.ticks(1, 20, &pool);
+        kernel.pause(Slot(2));
+        let before = kernel.image(Slot(2));
+        assert!(before.paused);
+        kernel.ticks(21, 200, &pool);
+        kernel.fire_all(chart.trigger("round_ends").unwrap(), 220, &pool);
+        assert_eq!(kernel.image(Slot(2)), before);
+        kernel.resume(Slot(2));
+        kernel.ticks(221, 20, &pool);
+        assert_ne!(kernel.image(Slot(2)), before);
+    }
+}
+
+#[test]
+fn a_restored_population_goes_on_as_if_nothing_had_been() {
+    let chart = chart(RESTLESS);
+    let pool = pool(1);
+    let new = || Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), Seed(3));
+    let mut whole = new();
+    fill(&mut whole, 1100);
+    for stop in [1, 30, 97, 300] {
+        let mut first = new();
+        fill(&mut first, 1100);
+        first.ticks(1, stop, &pool);
+        let mut second = new();
+        second.resume_at(stop);
+        for image in images(&first) {
+            second.restore(image).unwrap();
+        }
+        assert_eq!(images(&second), images(&first));
+        second.ticks(stop + 1, 150, &pool);
+        first.ticks(stop + 1, 150, &pool);
+        assert_eq!(images(&second), images(&first));
+    }
+}
+
+#[test]
+fn ticks_may_be_far_apart() {
+    let chart = chart(RESTLESS);
+    let pool = pool(1);
+    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    fill(&mut kernel, 70);
+    let ticks: Vec<u32> = (1..400).map(|number| number * 100_003).collect();
+    let mut expected = vec![Vec::new(); 70];
+    for tick in ticks {
+        let before: Vec<_> = kernel.slots().map(|slot| kernel.state(slot)).collect();
+        kernel.tick(tick, &pool);
+        for (slot, before) in kernel.slots().zip(before) {
+            if kernel.state(slot) != before {
+                expected[slot.0 as usize].push((before, kernel.state(slot), u64::from(tick)));
+            }
+        }
+    }
+    for (slot, expected) in kernel.slots().zip(expected) {
+        let history = kernel.history(slot);
+        let history: Vec<_> = history.iter().map(|one| (one.from, one.to, one.tick)).collect();
+        assert_eq!(history, expected[expected.len() - 50..]);
+    }
+}
+
+#[test]
+fn guards_in_rust_work_in_populations() {
+    let source = ChartSource::new("a", ["x", "y"], "x").field("n", 5.0).transition(
+        TransitionSource::new("go", ["x"], "y").guard_with("is_seven", |view| {
+            match view.field("n") {
+                Some(Scalar::Number(8.0)) => Err("eight is too much".to_owned()),
+                n => Ok(n == Some(Scalar::Number(7.0))),
+            }
+        }),
+    );
+    let chart = Arc::new(Chart::build(&source).unwrap());
+    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    let n = chart.field("n").unwrap();
+    for (serial, number) in (0..).zip([5.0, 7.0, 8.0]) {
+        let given = [(n, Value::Number(number))];
+        kernel.add(AgentSerial(serial), BehaviourId(0), chart.initial(), &given).unwrap();
+    }
+    kernel.ticks(1, 3, &pool(1));
+    assert_eq!(kernel.counts(), [2, 1]);
+    let warnings = kernel.take_warnings();
+    assert_eq!((warnings.len(), warnings[0].count), (1, 3));
+    assert_eq!(
+        (warnings[0].text.as_str(), warnings[0].reason.as_str()),
+        ("is_seven", "eight is too much")
+    );
+}
+
+#[test]
+fn agents_behave_in_different_ways() {
+    let chart = chart(RESTLESS);
+    let rate = |name: &str, rate: f64| Rate { trigger: chart.trigger(name).unwrap(), rate };
+    let lively = Behaviour { rates: vec![rate("go", 1.0)], by_state: Vec::new() };
+    let stuck = Behaviour {
+        rates: vec![rate("go", 1.0)],
+        by_state: vec![(chart.state("c").unwrap(), Vec::new())],
+    };
+    let rates = Rates::new(&chart, &[lively, stuck]).unwrap();
+    for plan in [true, false] {
+        let mut kernel = Kernel::new(Arc::clone(&chart), rates.clone(), Seed(3));
+        if !plan {
+            kernel.plan = None;
+        }
+        for serial in 0..100 {
+            let behaviour = BehaviourId(u8::from(serial % 2 == 1));
+            kernel.add(AgentSerial(serial), behaviour, chart.initial(), &[]).unwrap();
+        }
+        kernel.ticks(1, 100, &pool(1));
+        for slot in kernel.slots() {
+            let is_stuck = kernel.behaviour(slot) == BehaviourId(1);
+            assert_eq!(kernel.history(slot).len() <= 2, is_stuck, "c is where the stuck end");
+        }
+    }
+}
+
+#[test]
+fn closing_gaps_keeps_order_and_history() {
+    let chart = chart(RESTLESS);
+    let pool = pool(2);
+    let new = || {
+        let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), Seed(3));
+        fill(&mut kernel, 3000);
+        kernel.ticks(1, 150, &pool);
+        kernel
+    };
+    let (mut kernel, mut untouched) = (new(), new());
+    assert_eq!(kernel.compact(), None);
+    for slot in (0..3000).filter(|slot| slot % 3 != 0) {
+        kernel.remove(Slot(slot));
+    }
+    assert_eq!(kernel.len(), 1000);
+    let moved = kernel.compact().unwrap();
+    assert_eq!(moved[0], Some(Slot(0)));
+    assert_eq!(moved[1], None);
+    assert_eq!(moved[2997], Some(Slot(999)));
+    kernel.ticks(151, 150, &pool);
+    untouched.ticks(151, 150, &pool);
+    for slot in 0..1000 {
+        assert_eq!(kernel.image(Slot(slot)), untouched.image(Slot(slot * 3)));
+    }
+}
+
+#[test]
+fn a_trigger_for_everyone_is_fired_once_for_each() {
+    let chart = chart(RESTLESS);
+    let pool = pool(1);
+    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    fill(&mut kernel, 100);
+    kernel.ticks(1, 9, &pool);
+    let before: Vec<_> = kernel.slots().map(|slot| kernel.history(slot).len()).collect();
+    let away: Vec<_> = kernel.slots().map(|slot| kernel.state(slot) != chart.initial()).collect();
+    kernel.fire_all(chart.trigger("round_ends").unwrap(), 10, &pool);
+    assert_eq!(kernel.counts(), [100, 0, 0]);
+    for ((slot, before), away) in kernel.slots().zip(before).zip(away) {
+        let history = kernel.history(slot);
+        assert_eq!(history.len(), before + usize::from(away));
+        assert!(!away || history.last().unwrap().tick == 10);
+    }
+}
+
+#[test]
+fn what_agents_ask_for_comes_in_their_order() {
+    let chart = chart(
+        "name: asking\nstates: [a, b]\ninitial: a\ntransitions:\n  \
+         - {trigger: go, source: a, target: b, guard: chance(0.5), action: pause 2}\n  \
+         - {trigger: go, source: b, target: a, action: [copy, remove]}\n",
+    );
+    let pool = pool(4);
+    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    fill(&mut kernel, 3000);
+    kernel.ticks(1, 1, &pool);
+    let first = kernel.take_requests();
+    assert!(first.is_sorted_by_key(|(slot, _)| *slot));
+    assert!((1300..1700).contains(&first.len()));
+    let pause = Request::Pause { who: Who::Myself, turns: Some(2) };
+    assert!(first.iter().all(|(_, request)| *request == pause));
+    kernel.ticks(2, 1, &pool);
+    let second = kernel.take_requests();
+    let copies = second.iter().filter(|(_, request)| *request == Request::Copy { name: None });
+    assert_eq!(copies.count(), first.len());
+    assert!(kernel.take_requests().is_empty());
+}
+
+#[test]
+fn guards_that_fail_are_counted_and_explained() {
+    let chart = chart(
+        "name: failing\nstates: [a, b]\ninitial: a\nfields: {n: 5}\ntransitions:\n  \
+         - {trigger: go, source: a, target: b, guard: context.score > 1}\n  \
+         - {trigger: go, source: a, target: b, guard: 1 / (agent.n - 5) > 1}\n",
+    );
+    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    fill(&mut kernel, 2000);
+    kernel.ticks(1, 10, &pool(2));
+    let warnings = kernel.take_warnings();
+    let told: Vec<_> = warnings
+        .iter()
+        .map(|warning| (warning.place.as_deref(), warning.reason.as_str(), warning.count))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (Some("transitions[0]"), "the context has no \"score\"", 20_000),
+            (Some("transitions[1]"), "division by zero", 20_000),
+        ]
+    );
+    assert_eq!((warnings[0].serial, warnings[0].tick), (AgentSerial(0), 1));
+    assert_eq!(kernel.counts(), [2000, 0]);
+    assert!(kernel.take_warnings().is_empty());
+}
+
+#[test]
+fn agents_see_the_world_as_it_was_when_the_tick_began() {
+    let chart = chart(
+        "name: queue\nstates: [out, inside]\ninitial: out\nworld: {guests: 0, last: none}\n\
+         transitions:\n  - trigger: enter\n    source: out\n    target: inside\n    \
+         guard: world.guests < 3\n    action: [add world.guests = 1, set world.last = 'in']\n",
+    );
+    let pool = pool(1);
+    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("enter", 1.0)]), Seed(3));
+    let guests = chart.world("guests").unwrap();
+    fill(&mut kernel, 5);
+    kernel.ticks(1, 5, &pool);
+    assert_eq!(kernel.counts(), [0, 5], "all came in at once: none saw another come");
+    assert_eq!(kernel.world(guests), Some(&Value::Number(5.0)));
+    assert_eq!(kernel.world(chart.world("last").unwrap()), Some(&Value::text("in")));
+    let late = kernel.add(AgentSerial(9), BehaviourId(0), chart.initial(), &[]).unwrap();
+    kernel.ticks(6, 5, &pool);
+    assert_eq!(kernel.state(late), chart.initial(), "it is full");
+    kernel.set_world(guests, Value::Number(0.0));
+    kernel.ticks(11, 1, &pool);
+    assert_ne!(kernel.state(late), chart.initial());
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let chart = chart(
+        "name: a\nstates: [x]\ninitial: x\nfields: {n: {default: 1, max: 2}}\ntransitions:\n  - {trigger: go, source: x, target: x}\n",
+    );
+    let go = chart.trigger("go").unwrap();
+    let refused = |rates: &[f64]| {
+        let rates: Vec<Rate> = rates.iter().map(|rate| Rate { trigger: go, rate: *rate }).collect();
+        Rates::uniform(&chart, &rates).unwrap_err().to_string()
+    };
+    assert_eq!(refused(&[1.5]), "the rate of \"go\" must be from 0 to 1, found 1.5");
+    assert_eq!(refused(&[0.75, 0.75]), "the rates in state \"x\" add up to 1.5, and 1 is the most");
+    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    let field = chart.field("n").unwrap();
+    let wrong = [(field, Value::Number(3.0))];
+    let error = kernel.add(AgentSerial(0), BehaviourId(0), chart.initial(), &wrong).unwrap_err();
+    assert_eq!(error.to_string(), "n must be at most 2, found 3");
+    let error = kernel.add(AgentSerial(0), BehaviourId(7), chart.initial(), &[]).unwrap_err();
+    assert_eq!(error.to_string(), "there is no behaviour 7");
+    assert!(kernel.is_empty());
+    kernel.ticks(1, 300, &pool(1));
+    assert_eq!(kernel.counts(), [0], "nobody is no problem");
+}

@@ -1,0 +1,170 @@
+//! Charts at random, from plain ones to those with everything.
+
+use std::fmt::Write;
+
+use polity_statechart::Chart;
+
+use crate::kernel::rates::{Behaviour, Rate, Rates};
+
+/// A sequence of numbers that looks random and is always the same.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[usize::try_from(self.below(from.len() as u64)).unwrap()]
+    }
+}
+
+/// Rates by the names of triggers, and those of some states of their own.
+pub(super) struct RandomRates {
+    rates: Vec<(String, f64)>,
+    of_first_state: Option<Vec<(String, f64)>>,
+}
+
+impl RandomRates {
+    pub(super) fn table(&self, chart: &Chart) -> Rates {
+        let of = |rates: &[(String, f64)]| {
+            let known = rates.iter().filter_map(|(name, rate)| {
+                Some(Rate { trigger: chart.trigger(name)?, rate: *rate })
+            });
+            known.collect::<Vec<_>>()
+        };
+        let first = self.of_first_state.iter().map(|rates| (chart.initial(), of(rates)));
+        let behaviour = Behaviour { rates: of(&self.rates), by_state: first.collect() };
+        Rates::new(chart, &[behaviour]).unwrap()
+    }
+}
+
+/// Guards that are simple enough for a plan.
+const SIMPLE: [&str; 9] = [
+    "draw() < 0.5",
+    "chance(0.9)",
+    "0.25 <= draw()",
+    "draw() > 0.8 && draw() < 0.7",
+    "agent.energy > 3",
+    "agent.energy < agent.limit",
+    "agent.share < draw()",
+    "draw() >= agent.share && agent.energy != 4",
+    "1 < 2",
+];
+
+/// Guards that are not.
+const OTHER: [&str; 7] = [
+    "draw() < 0.2 || agent.energy > 5",
+    "agent.mood == 'glad'",
+    "1 / (agent.energy - 3) > 0.1",
+    "context.score > 1",
+    "!agent.flag",
+    "agent.energy * draw() > 2",
+    "world.count < 20",
+];
+
+const ACTIONS: [&str; 6] = [
+    "add agent.energy = 1",
+    "set agent.energy = draw() * 6",
+    "set agent.share = draw()",
+    "add agent.energy = 0 - agent.energy",
+    "pause 2",
+    "copy 'twin'",
+];
+
+const OTHER_ACTIONS: [&str; 4] = [
+    "set agent.mood = 'glad'",
+    "set agent.flag = agent.energy > 2",
+    "add world.count = 1",
+    "set world.count = 0",
+];
+
+/// A chart and rates for it.
+pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
+    let mut numbers = Numbers(shape);
+    let (other, acts, nested) = (numbers.chance(40), numbers.chance(40), numbers.chance(25));
+    let states = 2 + numbers.below(6);
+    let mut text = String::from("name: any\ninitial: s0\n");
+    let declared: Vec<String> = (0..states)
+        .map(|state| {
+            if nested && state == 1 {
+                return "{name: s1, initial: inner, history: shallow, states: [inner, second], \
+                        entry: add agent.energy = 1, exit: set agent.energy = 1}"
+                    .to_owned();
+            }
+            format!("s{state}")
+        })
+        .collect();
+    let _ = writeln!(text, "states: [{}]", declared.join(", "));
+    text.push_str("fields: {energy: {default: 4, max: 9}, limit: 5, share: 0.3, mood: sad, flag: false, patience: 3}\n");
+    if other {
+        text.push_str("world: {count: 0}\n");
+    }
+    let _ = writeln!(
+        text,
+        "max_history_depth: {}",
+        [1, 3, 50, 50, 200][usize::try_from(numbers.below(5)).unwrap()]
+    );
+    text.push_str("oracle_default: s0\ntransitions:\n");
+    // Every state can be reached.
+    for state in 0..states {
+        let _ = writeln!(
+            text,
+            "  - {{trigger: next, source: s{state}, target: s{}}}",
+            (state + 1) % states
+        );
+    }
+    if nested {
+        text.push_str("  - {trigger: swap, source: inner, target: second}\n");
+    }
+    for _ in 0..numbers.below(14) {
+        let guard =
+            if other && numbers.chance(50) { numbers.pick(&OTHER) } else { numbers.pick(&SIMPLE) };
+        let (trigger, source, target) =
+            (numbers.pick(&["go", "swap", "jump"]), numbers.below(states), numbers.below(states));
+        let _ = write!(
+            text,
+            "  - {{trigger: {trigger}, source: s{source}, target: s{target}, guard: \"{guard}\""
+        );
+        if other && numbers.chance(20) {
+            text.push_str(", oracle: true");
+        }
+        if acts && numbers.chance(50) {
+            let action = if other && numbers.chance(50) {
+                numbers.pick(&OTHER_ACTIONS)
+            } else {
+                numbers.pick(&ACTIONS)
+            };
+            let _ = write!(text, ", action: \"{action}\"");
+        }
+        text.push_str("}\n");
+    }
+    text.push_str("timeouts:\n");
+    for state in 0..states {
+        if numbers.chance(60) {
+            let threshold = numbers.pick(&["1", "2.5", "5", "agent.patience"]);
+            let _ = writeln!(
+                text,
+                "  - {{state: s{state}, threshold: {threshold}, target: s{}}}",
+                numbers.below(states)
+            );
+        }
+    }
+    if text.ends_with("timeouts:\n") {
+        text.push_str("  []\n");
+    }
+    let rates = |numbers: &mut Numbers| match numbers.below(3) {
+        0 => vec![("go".to_owned(), 1.0)],
+        1 => vec![("go".to_owned(), 0.5), ("swap".to_owned(), 0.2), ("next".to_owned(), 0.1)],
+        _ => vec![("next".to_owned(), 0.02), ("jump".to_owned(), 0.0), ("swap".to_owned(), 0.98)],
+    };
+    let general = rates(&mut numbers);
+    let of_first_state = numbers.chance(30).then(|| rates(&mut numbers));
+    (text, RandomRates { rates: general, of_first_state })
+}

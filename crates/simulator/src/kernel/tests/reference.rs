@@ -1,0 +1,84 @@
+//! The plainest way to run a population: one [`Instance`] for each agent.
+
+use std::sync::Arc;
+
+use polity_statechart::{Chart, Context, Instance, Request, Value, WorldChange};
+
+use super::charts::RandomRates;
+use crate::kernel::philox::{Philox, Purpose, Seed, unit};
+use crate::kernel::rates::Rates;
+use crate::kernel::{AgentImage, AgentSerial, BehaviourId, apply};
+
+pub(super) struct Reference {
+    agents: Vec<Instance>,
+    rates: Rates,
+    philox: Philox,
+    pub(super) world: Vec<Option<Value>>,
+    pub(super) requests: Vec<Request>,
+    pub(super) failures: u64,
+}
+
+impl Reference {
+    pub(super) fn new(chart: &Arc<Chart>, rates: &RandomRates, seed: Seed, agents: u64) -> Self {
+        Self {
+            agents: (0..agents).map(|_| Instance::new(Arc::clone(chart))).collect(),
+            rates: rates.table(chart),
+            philox: Philox::new(seed),
+            world: chart.worlds().iter().map(|world| world.default.clone()).collect(),
+            requests: Vec::new(),
+            failures: 0,
+        }
+    }
+
+    pub(super) fn run(&mut self, ticks: u32) {
+        for tick in 1..=ticks {
+            let mut changes: Vec<WorldChange> = Vec::new();
+            for (agent, serial) in self.agents.iter_mut().zip(0..) {
+                let philox = self.philox;
+                let draws = move |index| unit(philox.draw(serial, tick, Purpose::Guard, index));
+                let mut context = Context::new(agent.chart()).with_draws(draws);
+                for (world, value) in agent.chart().worlds().iter().zip(&self.world) {
+                    if let (Some(id), Some(value)) = (agent.chart().world(&world.name), value) {
+                        context = context.with_world(id, value.clone());
+                    }
+                }
+                if agent.begin_tick(&context).is_none() {
+                    let draw = u64::from(philox.draw(serial, tick, Purpose::Trigger, 0));
+                    let limits = self.rates.limits(0, agent.state());
+                    if let Some(limit) = limits.iter().find(|limit| draw < limit.below) {
+                        agent.fire(limit.trigger, &context);
+                    }
+                }
+                changes.extend(agent.take_changes());
+                self.requests.extend(agent.take_requests());
+                self.failures += agent.take_failures().len() as u64;
+            }
+            for change in changes {
+                apply(&mut self.world, change);
+            }
+        }
+    }
+
+    pub(super) fn images(&self) -> Vec<AgentImage> {
+        let agents = self.agents.iter().zip(0..);
+        agents
+            .map(|(agent, serial)| {
+                let chart = agent.chart();
+                let fields = chart
+                    .fields()
+                    .iter()
+                    .map(|field| chart.field(&field.name).and_then(|id| agent.field(id).cloned()));
+                AgentImage {
+                    serial: AgentSerial(serial),
+                    behaviour: BehaviourId(0),
+                    state: agent.state(),
+                    ticks_in_state: agent.ticks_in_state(),
+                    paused: false,
+                    fields: fields.collect(),
+                    memories: agent.memories().to_vec(),
+                    history: agent.history().collect(),
+                }
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,228 @@
+//! Which requests of a turn can be done.
+//!
+//! All requests are looked at in order before any is done, each against the population as it will
+//! be when those before it are done.
+
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
+
+use serde_json::{Map, Value};
+
+use super::{LifecycleAction, Operation, Opinion, ValidationResult};
+use crate::kernel::AgentSerial;
+use crate::names;
+use crate::population::Population;
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;
+
+/// How a new agent begins, or what is wrong with what was asked for.
+pub(crate) type Opening<'a, S> = &'a dyn Fn(&Map<String, Value>) -> Result<S, String>;
+
+/// What is decided about one request.
+#[derive(Debug, Clone)]
+pub(crate) struct Ruling<S> {
+    pub(crate) result: ValidationResult,
+    /// The agent that it is about, by the name that it has or will have.
+    pub(crate) name: Option<String>,
+    /// What to do, if it is to be done.
+    pub(crate) change: Option<Change<S>>,
+}
+
+impl<S> Ruling<S> {
+    /// What is told about it.
+    pub(crate) fn into_opinion(self) -> Opinion {
+        Opinion { result: self.result, name: self.name }
+    }
+}
+
+/// What is to be done to the population.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Change<S> {
+    Add { serial: AgentSerial, name: String, start: S },
+    Remove(AgentSerial),
+    Pause { serial: AgentSerial, turns: Option<NonZeroU32> },
+    Resume(AgentSerial),
+}
+
+/// The population as it will be.
+pub(crate) struct Stage<'a> {
+    population: &'a mut Population,
+    added: HashMap<String, AgentSerial>,
+    gone: HashSet<AgentSerial>,
+    paused: HashMap<AgentSerial, bool>,
+    count: u64,
+    next: u64,
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn new(population: &'a mut Population) -> Self {
+        let (count, next) = (population.len(), population.next_serial().0);
+        Self {
+            population,
+            added: HashMap::new(),
+            gone: HashSet::new(),
+            paused: HashMap::new(),
+            count,
+            next,
+        }
+    }
+
+    /// Decides about all requests of a turn. When `strict`, one that cannot be done takes all the
+    /// others with it.
+    pub(crate) fn rule<S>(
+        mut self,
+        requests: &[LifecycleAction],
+        opening: Opening<'_, S>,
+        strict: bool,
+    ) -> Vec<Ruling<S>> {
+        let mut rulings: Vec<Ruling<S>> =
+            requests.iter().map(|request| self.rule_one(request, opening)).collect();
+        let refused = rulings.iter().position(|ruling| !ruling.result.valid);
+        if let (true, Some(refused)) = (strict, refused) {
+            let LifecycleAction { operation, target_agent_name, .. } = &requests[refused];
+            let reason = format!(
+                "another request of this turn cannot be done ({} of \"{target_agent_name}\"), and \
+                 the run is strict",
+                operation.as_str()
+            );
+            for ruling in &mut rulings {
+                ruling.change = None;
+                if ruling.result.valid {
+                    ruling.result = ValidationResult::refused(reason.clone());
+                }
+            }
+            self.population.forget_free_names();
+        }
+        rulings
+    }
+
+    fn rule_one<S>(&mut self, request: &LifecycleAction, opening: Opening<'_, S>) -> Ruling<S> {
+        let target = request.target_agent_name.as_str();
+        let ruled = match names::fault_of(target) {
+            Some(fault) => Err(fault),
+            None => match request.operation {
+                Operation::AddAgent => self.add(target, request.initial_state.as_ref(), opening),
+                Operation::RemoveAgent => self.remove(target),
+                Operation::PauseAgent => self.pause(target, request.auto_resume_turns),
+                Operation::ResumeAgent => self.resume(target),
+            },
+        };
+        match ruled {
+            Err(reason) => {
+                Ruling { result: ValidationResult::refused(reason), name: None, change: None }
+            }
+            Ok((name, change, mut warnings)) => {
+                warnings.extend(self.pointless(request));
+                let result = ValidationResult { valid: true, reason: None, warnings };
+                Ruling { result, name: Some(name), change: Some(change) }
+            }
+        }
+    }
+
+    fn add<S>(
+        &mut self,
+        wanted: &str,
+        initial: Option<&Map<String, Value>>,
+        opening: Opening<'_, S>,
+    ) -> Ruled<S> {
+        let Some(initial) = initial else {
+            return Err("initial_state is missing: a new agent needs one, {} will do".to_owned());
+        };
+        let most = self.population.max_agents();
+        if self.count >= most {
+            return Err(format!("there are {} agents, and max_agents is {most}", self.count));
+        }
+        let start = opening(initial)?;
+        let mut free = self.population.take_free_names();
+        let name = free.find(wanted, |name| self.find(name).is_some());
+        self.population.put_free_names(free);
+        if let Some(fault) = names::fault_of(&name) {
+            return Err(format!(
+                "the name \"{wanted}\" is taken, and with a number behind it {fault}"
+            ));
+        }
+        let serial = AgentSerial(self.next);
+        self.next += 1;
+        self.count += 1;
+        self.added.insert(name.clone(), serial);
+        let renamed = (name != wanted)
+            .then(|| format!("the name \"{wanted}\" is taken, the new agent is \"{name}\""));
+        let change = Change::Add { serial, name: name.clone(), start };
+        Ok((name, change, renamed.into_iter().collect()))
+    }
+
+    fn remove<S>(&mut self, target: &str) -> Ruled<S> {
+        let serial = self.must_exist(target)?;
+        self.gone.insert(serial);
+        self.added.remove(target);
+        self.count -= 1;
+        self.population.freed(target);
+        let last = (self.count == 0).then(|| "no agents are left".to_owned());
+        Ok((target.to_owned(), Change::Remove(serial), last.into_iter().collect()))
+    }
+
+    fn pause<S>(&mut self, target: &str, turns: Option<i64>) -> Ruled<S> {
+        let serial = self.must_exist(target)?;
+        if self.is_paused(serial) {
+            return Err(format!("\"{target}\" is paused already"));
+        }
+        let turns = turns.map(number_of_turns).transpose()?;
+        self.paused.insert(serial, true);
+        Ok((target.to_owned(), Change::Pause { serial, turns }, Vec::new()))
+    }
+
+    fn resume<S>(&mut self, target: &str) -> Ruled<S> {
+        let serial = self.must_exist(target)?;
+        if !self.is_paused(serial) {
+            return Err(format!("\"{target}\" is not paused"));
+        }
+        self.paused.insert(serial, false);
+        Ok((target.to_owned(), Change::Resume(serial), Vec::new()))
+    }
+
+    /// What a request says and what has no meaning for it.
+    fn pointless(&self, request: &LifecycleAction) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let only = |field: &str, operation: Operation| {
+            format!("{field} has a meaning only for {}, and is passed over", operation.as_str())
+        };
+        if request.initial_state.is_some() && request.operation != Operation::AddAgent {
+            warnings.push(only("initial_state", Operation::AddAgent));
+        }
+        if request.auto_resume_turns.is_some() && request.operation != Operation::PauseAgent {
+            warnings.push(only("auto_resume_turns", Operation::PauseAgent));
+        }
+        if let Some(initiator) = &request.initiating_agent
+            && initiator != &request.target_agent_name
+            && self.find(initiator).is_none()
+        {
+            warnings.push(format!("initiating_agent: there is no agent \"{initiator}\""));
+        }
+        warnings
+    }
+
+    fn must_exist(&self, name: &str) -> Result<AgentSerial, String> {
+        self.find(name).ok_or_else(|| format!("there is no agent \"{name}\""))
+    }
+
+    fn find(&self, name: &str) -> Option<AgentSerial> {
+        let added = self.added.get(name).copied();
+        added.or_else(|| self.population.find(name).filter(|serial| !self.gone.contains(serial)))
+    }
+
+    fn is_paused(&self, serial: AgentSerial) -> bool {
+        let changed = self.paused.get(&serial).copied();
+        changed.unwrap_or_else(|| self.population.is_paused(serial))
+    }
+}
+
+/// What can be done, to whom, and what is worth knowing; or why not.
+type Ruled<S> = Result<(String, Change<S>, Vec<String>), String>;
+
+fn number_of_turns(turns: i64) -> Result<NonZeroU32, String> {
+    u32::try_from(turns).ok().and_then(NonZeroU32::new).ok_or_else(|| {
+        format!("auto_resume_turns must be a whole number from 1 to {}, found {turns}", u32::MAX)
+    })
+}

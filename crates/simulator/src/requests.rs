@@ -1,0 +1,295 @@
+//! Requests from outside, and what became of them.
+//!
+//! Whoever wants something appends a line to `requests.jsonl`; the process that runs the
+//! simulation reads new lines at the end of each turn and appends its answers. An answer says in
+//! which turn the request was looked at, and is on disk before the next checkpoint: a run that is
+//! resumed looks at it in the same turn again, and so ends as it would have.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::SimError;
+use crate::lifecycle::{LifecycleAction, Opinion};
+
+/// One line of the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Request {
+        request_id: String,
+        #[serde(flatten)]
+        action: LifecycleAction,
+    },
+    Answer(Answer),
+    /// A request that makes no sense. It is never written.
+    #[serde(skip)]
+    Unreadable {
+        request_id: String,
+        reason: String,
+    },
+}
+
+/// What became of a request from outside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The request.
+    pub request_id: String,
+    /// The turn at whose end it was looked at, and done if it could be.
+    pub turn: u64,
+    /// What was said about it.
+    #[serde(flatten)]
+    pub opinion: Opinion,
+}
+
+/// A request from outside.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Request {
+    pub(crate) id: String,
+    /// What is asked for; or why no one can tell.
+    pub(crate) action: Result<LifecycleAction, String>,
+    /// The turn in which it was answered before the run was resumed.
+    pub(crate) answered_in: Option<u64>,
+}
+
+/// The file of requests, as far as it was read.
+#[derive(Debug)]
+pub(crate) struct RequestLog {
+    path: PathBuf,
+    /// How much of it was read, in whole lines.
+    read_bytes: u64,
+    /// Requests that were answered in turns that are still to come.
+    planned: BTreeMap<u64, Vec<Request>>,
+    /// Requests that no one has answered.
+    new: Vec<Request>,
+}
+
+impl RequestLog {
+    /// Reads the file of a run that goes on after `turn`.
+    pub(crate) fn open(path: &Path, turn: u64) -> Result<Self, SimError> {
+        let mut log = Self {
+            path: path.to_owned(),
+            read_bytes: 0,
+            planned: BTreeMap::new(),
+            new: Vec::new(),
+        };
+        let mut requests = Vec::new();
+        let mut answers: HashMap<String, u64> = HashMap::new();
+        for line in log.read_new()? {
+            match line {
+                Line::Request { request_id, action } => requests.push((request_id, Ok(action))),
+                Line::Unreadable { request_id, reason } => requests.push((request_id, Err(reason))),
+                // Of a run that was resumed, only the first answer was ever told.
+                Line::Answer(answer) => {
+                    answers.entry(answer.request_id).or_insert(answer.turn);
+                }
+            }
+        }
+        for (request_id, action) in requests {
+            let answered_in = answers.get(&request_id).copied();
+            let request = Request { id: request_id, action, answered_in };
+            match answered_in {
+                Some(answered) if answered > turn => {
+                    log.planned.entry(answered).or_default().push(request);
+                }
+                Some(_) => {}
+                None => log.new.push(request),
+            }
+        }
+        Ok(log)
+    }
+
+    /// The requests to look at in this turn, in the order in which they were made.
+    pub(crate) fn take(&mut self, turn: u64) -> Result<Vec<Request>, SimError> {
+        for line in self.read_new()? {
+            match line {
+                Line::Request { request_id, action } => {
+                    self.new.push(Request {
+                        id: request_id,
+                        action: Ok(action),
+                        answered_in: None,
+                    });
+                }
+                Line::Unreadable { request_id, reason } => {
+                    let action = Err(reason);
+                    self.new.push(Request { id: request_id, action, answered_in: None });
+                }
+                Line::Answer(_) => {}
+            }
+        }
+        let mut requests = self.planned.remove(&turn).unwrap_or_default();
+        requests.append(&mut self.new);
+        Ok(requests)
+    }
+
+    /// Makes answers durable.
+    pub(crate) fn answer(&self, answers: Vec<Answer>) -> Result<(), SimError> {
+        let lines: Vec<Line> = answers.into_iter().map(Line::Answer).collect();
+        append(&self.path, &lines)
+    }
+
+    fn read_new(&mut self) -> Result<Vec<Line>, SimError> {
+        let read = |error| SimError::io("read", &self.path)(error);
+        let length = match std::fs::metadata(&self.path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            metadata => metadata.map_err(read)?.len(),
+        };
+        if length <= self.read_bytes {
+            return Ok(Vec::new());
+        }
+        let mut file = File::open(&self.path).map_err(read)?;
+        file.seek(SeekFrom::Start(self.read_bytes)).map_err(read)?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(read)?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        self.read_bytes += whole as u64;
+        Ok(parse(&text[..whole]))
+    }
+}
+
+/// The lines of the file. What is no line of ours was written by someone else, and must not end a
+/// run: it is passed over, but for a request that can at least be answered.
+fn parse(text: &[u8]) -> Vec<Line> {
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines
+        .filter_map(|line| match serde_json::from_slice(line) {
+            Ok(line) => Some(line),
+            Err(error) => unreadable(line, &error),
+        })
+        .collect()
+}
+
+fn unreadable(line: &[u8], error: &serde_json::Error) -> Option<Line> {
+    let line: serde_json::Value = serde_json::from_slice(line).ok()?;
+    let request_id = line.get("request")?.get("request_id")?.as_str()?.to_owned();
+    Some(Line::Unreadable { request_id, reason: format!("this is no request: {error}") })
+}
+
+/// Asks for something, from any process.
+pub(crate) fn ask(path: &Path, id: &str, action: LifecycleAction) -> Result<(), SimError> {
+    append(path, &[Line::Request { request_id: id.to_owned(), action }])
+}
+
+/// Answers a request in place of the run, which has ended before it was looked at. It counts as
+/// looked at before the first turn, so whoever goes on with the run passes over it.
+pub(crate) fn withdraw(path: &Path, request_id: &str, reason: &str) -> Result<(), SimError> {
+    let opinion = Opinion::refused(reason);
+    append(path, &[Line::Answer(Answer { request_id: request_id.to_owned(), turn: 0, opinion })])
+}
+
+/// What became of a request, if it was looked at.
+pub(crate) fn answer_to(path: &Path, request_id: &str) -> Result<Option<Answer>, SimError> {
+    let text = std::fs::read(path).map_err(SimError::io("read", path))?;
+    let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let answers = parse(&text[..end]).into_iter().filter_map(|line| match line {
+        Line::Answer(answer) => Some(answer),
+        Line::Request { .. } | Line::Unreadable { .. } => None,
+    });
+    Ok(answers.into_iter().find(|answer| answer.request_id == request_id))
+}
+
+/// Appends whole lines. Those who append take turns.
+fn append(path: &Path, lines: &[Line]) -> Result<(), SimError> {
+    let write = |error| SimError::io("write", path)(error);
+    let mut text = Vec::new();
+    for line in lines {
+        serde_json::to_writer(&mut text, line).map_err(|error| write(error.into()))?;
+        text.push(b'\n');
+    }
+    let mut file =
+        OpenOptions::new().read(true).append(true).create(true).open(path).map_err(write)?;
+    file.lock().map_err(write)?;
+    // A line that its writer did not live to finish is ended, so that it does not spoil this one.
+    let length = file.metadata().map_err(write)?.len();
+    if length > 0 {
+        let mut last = [0];
+        file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut last)).map_err(write)?;
+        if last != *b"\n" {
+            let whole = whole_lines(&mut file, length).map_err(write)?;
+            file.set_len(whole).map_err(write)?;
+        }
+    }
+    file.write_all(&text).and_then(|()| file.sync_all()).map_err(write)
+}
+
+/// How much of the file is whole lines.
+fn whole_lines(file: &mut File, length: u64) -> std::io::Result<u64> {
+    let mut text = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.take(length).read_to_end(&mut text)?;
+    Ok(text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end as u64 + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lifecycle::Operation;
+
+    fn action(name: &str) -> LifecycleAction {
+        LifecycleAction::new(Operation::PauseAgent, name)
+    }
+
+    fn names(requests: &[Request]) -> Vec<String> {
+        let name = |request: &Request| request.action.clone().unwrap().target_agent_name;
+        requests.iter().map(name).collect()
+    }
+
+    fn answer(id: &str, turn: u64) -> Answer {
+        Answer { request_id: id.to_owned(), turn, opinion: Opinion::default() }
+    }
+
+    #[test]
+    fn a_request_is_looked_at_once_and_in_the_same_turn_after_a_resume() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.jsonl");
+        let mut log = RequestLog::open(&path, 0).unwrap();
+        assert_eq!(log.take(1).unwrap(), []);
+        ask(&path, "1", action("a")).unwrap();
+        ask(&path, "2", action("b")).unwrap();
+        assert_eq!(names(&log.take(2).unwrap()), ["a", "b"]);
+        log.answer(vec![answer("1", 2), answer("2", 2)]).unwrap();
+        assert_eq!(log.take(3).unwrap(), []);
+        ask(&path, "3", action("c")).unwrap();
+
+        let mut resumed = RequestLog::open(&path, 1).unwrap();
+        assert_eq!(names(&resumed.take(2).unwrap()), ["a", "b", "c"]);
+        let mut resumed = RequestLog::open(&path, 2).unwrap();
+        assert_eq!(names(&resumed.take(3).unwrap()), ["c"]);
+        assert_eq!(answer_to(&path, "2").unwrap(), Some(answer("2", 2)));
+        assert_eq!(answer_to(&path, "3").unwrap(), None);
+    }
+
+    #[test]
+    fn lines_that_make_no_sense_end_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.jsonl");
+        let nonsense = concat!(
+            "hello\n",
+            "{\"request\": {\"request_id\": \"1\", \"operation\": \"dance\"}}\n",
+            "[1, 2]\n",
+        );
+        std::fs::write(&path, nonsense).unwrap();
+        ask(&path, "2", action("a")).unwrap();
+        let taken = RequestLog::open(&path, 0).unwrap().take(1).unwrap();
+        let ids: Vec<&str> = taken.iter().map(|request| request.id.as_str()).collect();
+        assert_eq!(ids, ["1", "2"]);
+        assert!(taken[0].action.clone().unwrap_err().starts_with("this is no request"));
+        assert_eq!(names(&taken[1..]), ["a"]);
+    }
+
+    #[test]
+    fn a_line_that_was_not_finished_spoils_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.jsonl");
+        ask(&path, "1", action("a")).unwrap();
+        let mut text = std::fs::read(&path).unwrap();
+        text.extend_from_slice(b"{\"request\": {\"req");
+        std::fs::write(&path, &text).unwrap();
+        assert_eq!(names(&RequestLog::open(&path, 0).unwrap().take(1).unwrap()), ["a"]);
+        ask(&path, "2", action("b")).unwrap();
+        assert_eq!(names(&RequestLog::open(&path, 0).unwrap().take(1).unwrap()), ["a", "b"]);
+    }
+}

@@ -1,0 +1,297 @@
+//! A run: a simulation that goes on in its folder.
+
+use std::fmt::{self, Write};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::checkpoint::{self, Digest};
+use crate::error::SimError;
+use crate::folder::{Owner, RunFolder, RunRecord, RunStatus};
+use crate::keeper::Keeper;
+use crate::lifecycle::{Opinion, Ruling};
+use crate::requests::{Answer, Request, RequestLog};
+use crate::scenario::Scenario;
+use crate::simulation::Simulation;
+use crate::warning::Warning;
+
+/// A simulation at work in its folder.
+#[derive(Debug)]
+pub struct Run {
+    folder: RunFolder,
+    _owner: Owner,
+    record: RunRecord,
+    simulation: Simulation,
+    requests: RequestLog,
+    keeper: Keeper,
+    /// The newest checkpoint, by its turn, and its digest if that is known.
+    written: Option<(u64, Option<Digest>)>,
+}
+
+/// What a run was begun with.
+#[derive(Debug, Clone)]
+pub struct Beginning<'a> {
+    /// The scenario.
+    pub scenario: Arc<Scenario>,
+    /// The scenario as it is to be kept.
+    pub scenario_text: &'a str,
+    /// The chart as it is to be kept.
+    pub chart_text: &'a str,
+    /// How many threads do the work; as many as the machine has, if none.
+    pub threads: Option<NonZeroUsize>,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The run's id.
+    pub run_id: String,
+    /// The name of its scenario.
+    pub scenario: String,
+    /// What all chance follows from.
+    pub seed: u64,
+    /// The turns that are over.
+    pub turns: u64,
+    /// How many agents there are.
+    pub agents: u64,
+    /// The names of the paused.
+    pub paused: Vec<String>,
+    /// How many agents are in each state.
+    pub states: States,
+    /// What went wrong without ending the run.
+    pub warnings: Vec<Warning>,
+    /// The SHA-256 over the whole state.
+    pub digest: String,
+}
+
+/// How many agents are in each state, in the order of the chart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct States(pub Vec<(String, u64)>);
+
+impl Serialize for States {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, count)| (name, count)))
+    }
+}
+
+impl<'de> Deserialize<'de> for States {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(StatesVisitor)
+    }
+}
+
+struct StatesVisitor;
+
+impl<'de> Visitor<'de> for StatesVisitor {
+    type Value = States;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("numbers of agents by state")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<States, A::Error> {
+        let mut states = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            states.push(entry);
+        }
+        Ok(States(states))
+    }
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// The turns that are over.
+    pub turn: u64,
+    /// The turns there are to be.
+    pub turns: u64,
+    /// How many agents there are.
+    pub agents: u64,
+}
+
+/// Whether a run goes on after a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GoOn {
+    /// It does.
+    Yes,
+    /// It stops here, and can be resumed.
+    Stop,
+}
+
+impl Run {
+    /// Begins a new run in a folder that is not there yet.
+    pub fn begin(
+        path: &Path,
+        record: RunRecord,
+        beginning: &Beginning<'_>,
+    ) -> Result<Self, SimError> {
+        let simulation = Simulation::new(Arc::clone(&beginning.scenario), beginning.threads)?;
+        Self::create(path, record, beginning, simulation)
+    }
+
+    /// Begins a new run with the agents of another one, as they were at the end of a turn.
+    pub fn fork(
+        path: &Path,
+        record: RunRecord,
+        beginning: &Beginning<'_>,
+        other: &RunFolder,
+        turn: u64,
+    ) -> Result<Self, SimError> {
+        let Beginning { scenario, threads, .. } = beginning;
+        let simulation = Simulation::restore(other, Some(turn), scenario, *threads)?;
+        Self::create(path, record, beginning, simulation)
+    }
+
+    fn create(
+        path: &Path,
+        record: RunRecord,
+        beginning: &Beginning<'_>,
+        simulation: Simulation,
+    ) -> Result<Self, SimError> {
+        let (folder, owner) =
+            RunFolder::create(path, &record, beginning.scenario_text, beginning.chart_text)?;
+        let requests = RequestLog::open(&folder.requests(), simulation.turn())?;
+        let (keeper, written) = (Keeper::default(), None);
+        let mut run = Self { folder, _owner: owner, record, simulation, requests, keeper, written };
+        run.keep()?;
+        run.keeper.settle()?;
+        Ok(run)
+    }
+
+    /// Goes on with a run from the end of a turn, or of the newest that has a checkpoint. What came
+    /// after that turn is done again.
+    pub fn resume(
+        folder: RunFolder,
+        turn: Option<u64>,
+        turns: Option<u64>,
+        scenario: &Arc<Scenario>,
+        threads: Option<NonZeroUsize>,
+    ) -> Result<Self, SimError> {
+        let owner = folder.own()?;
+        let mut record = folder.record()?;
+        record.turns = turns.unwrap_or(record.turns);
+        let most = scenario.turns_max();
+        if record.turns > most {
+            return Err(SimError::TooManyTurns { turns: record.turns, most });
+        }
+        // One that died before its first checkpoint has not done anything yet.
+        let is_new =
+            turn.is_none() && record.forked_from.is_none() && folder.checkpoints()?.is_empty();
+        let simulation = if is_new {
+            Simulation::new(Arc::clone(scenario), threads)?
+        } else {
+            Simulation::restore(&folder, turn, scenario, threads)?
+        };
+        if record.turns < simulation.turn() {
+            let (turns, turn) = (record.turns, simulation.turn());
+            return Err(SimError::TooFewTurns { turns, turn });
+        }
+        folder.forget_after(simulation.turn())?;
+        let requests = RequestLog::open(&folder.requests(), simulation.turn())?;
+        record.status = RunStatus::Running;
+        folder.write_record(&record)?;
+        let written = (!is_new).then(|| (simulation.turn(), None));
+        let keeper = Keeper::default();
+        let mut run = Self { folder, _owner: owner, record, simulation, requests, keeper, written };
+        run.keep()?;
+        Ok(run)
+    }
+
+    /// The run's folder.
+    pub fn folder(&self) -> &RunFolder {
+        &self.folder
+    }
+
+    /// What the run is.
+    pub fn record(&self) -> &RunRecord {
+        &self.record
+    }
+
+    /// Runs to the last turn, or until `watch` says to stop, and tells what came of it.
+    pub fn go(&mut self, mut watch: impl FnMut(Progress) -> GoOn) -> Result<Summary, SimError> {
+        let every = self.simulation.scenario().checkpoint_every.get();
+        let mut status = RunStatus::Ended;
+        while self.simulation.turn() < self.record.turns {
+            self.turn()?;
+            if self.simulation.turn().is_multiple_of(every) {
+                self.keep()?;
+            }
+            let (turn, turns) = (self.simulation.turn(), self.record.turns);
+            let progress = Progress { turn, turns, agents: self.simulation.len() };
+            if watch(progress) == GoOn::Stop && turn < turns {
+                status = RunStatus::Stopped;
+                break;
+            }
+        }
+        self.keep()?;
+        self.keeper.settle()?;
+        let summary = self.summary()?;
+        self.record.status = status;
+        self.record.summary = Some(summary.clone());
+        self.folder.write_record(&self.record)?;
+        Ok(summary)
+    }
+
+    /// One turn: actions, then changes of the population. Answers are durable before the
+    /// checkpoint that follows.
+    fn turn(&mut self) -> Result<(), SimError> {
+        self.simulation.act();
+        let turn = self.simulation.turn();
+        let requests = self.requests.take(turn)?;
+        let actions: Vec<_> =
+            requests.iter().filter_map(|request| request.action.clone().ok()).collect();
+        let mut rulings = self.simulation.change(&actions, self.record.strict)?.into_iter();
+        let mut answers = Vec::new();
+        for Request { id, action, answered_in } in requests {
+            let opinion = match action {
+                Ok(_) => rulings.next().map(Ruling::into_opinion).unwrap_or_default(),
+                Err(reason) => Opinion::refused(reason),
+            };
+            if answered_in.is_none() {
+                answers.push(Answer { request_id: id, turn, opinion });
+            }
+        }
+        if answers.is_empty() { Ok(()) } else { self.requests.answer(answers) }
+    }
+
+    /// Writes a checkpoint of the turn that is over, unless there is one.
+    fn keep(&mut self) -> Result<(), SimError> {
+        let turn = self.simulation.turn();
+        if self.written.is_none_or(|(written, _)| written != turn) {
+            let digest = checkpoint::write(&self.folder, &self.simulation, &mut self.keeper)?;
+            self.written = Some((turn, digest));
+        }
+        Ok(())
+    }
+
+    fn summary(&self) -> Result<Summary, SimError> {
+        let digest = match self.written {
+            Some((_, Some(digest))) => digest,
+            Some((_, None)) | None => checkpoint::digest(&self.simulation)?,
+        };
+        let states = self.simulation.states().into_iter();
+        Ok(Summary {
+            run_id: self.record.run_id.clone(),
+            scenario: self.record.scenario.clone(),
+            seed: self.simulation.scenario().seed,
+            turns: self.simulation.turn(),
+            agents: self.simulation.len(),
+            paused: self.simulation.paused(),
+            states: States(states.map(|(name, count)| (name.to_owned(), count)).collect()),
+            warnings: self.simulation.warnings().told(self.simulation.turn()),
+            digest: hexadecimal(digest),
+        })
+    }
+}
+
+fn hexadecimal(digest: Digest) -> String {
+    let mut digits = String::with_capacity(2 * digest.len());
+    for byte in digest {
+        // Writing to a String cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
+}

@@ -1,0 +1,404 @@
+//! The rules of a scenario, held against its chart. All that is wrong is told, not only the first.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use polity_statechart::{Chart, FieldId, StateId, TIMEOUT, TriggerId, Value as FieldValue};
+use serde_json::{Map, Value};
+
+use super::{
+    Behaviour, EventFile, Group, GroupFile, MAX_AGENTS_DEFAULT, MAX_AGENTS_MAX, Rate, RateFile,
+    START_TIME_DEFAULT, Scenario, ScenarioFile, Start, TICKS_PER_TURN_DEFAULT, TURNS_DEFAULT,
+    checkpoint_every_default,
+};
+use crate::kernel::{BEHAVIOURS_MAX, BehaviourId};
+use crate::lifecycle::LifecycleAction;
+use crate::names;
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;
+
+/// The key of an initial state that names the state and not a field.
+const STATE: &str = "state";
+/// The key of an initial state that names the behaviour and not a field.
+const BEHAVIOUR: &str = "behaviour";
+
+/// One thing that is wrong with a scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScenarioError {
+    /// The way to the value, such as `world.rates[2].trigger`.
+    pub place: String,
+    /// What is wrong.
+    pub message: String,
+    /// What stands there, if it is not one of those in `allowed`.
+    pub found: Option<String>,
+    /// What may stand there.
+    pub allowed: Vec<String>,
+    /// Whether the rule is `max_agents`.
+    pub is_max_agents: bool,
+}
+
+/// What is wrong with a value, before it is said where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fault {
+    Unknown { what: &'static str, found: String, allowed: Vec<String> },
+    Other(String),
+}
+
+impl Fault {
+    pub(super) fn in_words(&self, place: &str) -> String {
+        match self {
+            Self::Unknown { what, found, allowed } if allowed.is_empty() => {
+                format!("{place}: there is no {what} \"{found}\"")
+            }
+            Self::Unknown { what, found, allowed } => {
+                format!("{place}: there is no {what} \"{found}\"; allowed: {}", allowed.join(", "))
+            }
+            Self::Other(message) => format!("{place}: {message}"),
+        }
+    }
+}
+
+impl Scenario {
+    /// Holds a file against its chart. What the file does not say is as the defaults have it.
+    pub fn new(file: &ScenarioFile, chart: Arc<Chart>) -> Result<Self, Vec<ScenarioError>> {
+        let mut check = Check { chart: &chart, errors: Vec::new() };
+        check.refuse_reserved();
+        let behaviours = check.behaviours(file);
+        let groups = check.groups(file.population.as_deref().unwrap_or_default(), &behaviours);
+        let agents = groups.iter().fold(0u64, |sum, group| sum.saturating_add(group.count));
+        let max_agents = check.max_agents(file.max_agents, agents);
+        let events = check.events(file.lifecycle.as_deref().unwrap_or_default());
+        let start_time = check.start_time(file.start_time.as_deref());
+        let tick_seconds = check.tick_seconds(file.tick_seconds);
+        let name = check.required("name", file.name.as_deref()).unwrap_or_default().to_owned();
+        let errors = check.errors;
+        let scenario = Self {
+            name,
+            groups,
+            behaviours,
+            turns: file.turns.unwrap_or(TURNS_DEFAULT),
+            ticks_per_turn: file.ticks_per_turn.map_or(TICKS_PER_TURN_DEFAULT, u32::from),
+            seed: file.seed.unwrap_or_default(),
+            start_time,
+            tick_seconds,
+            max_agents,
+            checkpoint_every: file
+                .checkpoint_every
+                .unwrap_or_else(|| checkpoint_every_default(agents)),
+            events,
+            chart,
+        };
+        scenario.with(errors)
+    }
+
+    /// The scenario, unless something is wrong with it.
+    fn with(self, mut errors: Vec<ScenarioError>) -> Result<Self, Vec<ScenarioError>> {
+        let most = self.turns_max();
+        if self.turns > most {
+            let message = format!("turns must be at most {most}, found {}", self.turns);
+            errors.push(ScenarioError::new("turns", message));
+        }
+        if errors.is_empty() { Ok(self) } else { Err(errors) }
+    }
+}
+
+impl ScenarioError {
+    fn new(place: &str, message: impl Into<String>) -> Self {
+        Self {
+            place: place.to_owned(),
+            message: message.into(),
+            found: None,
+            allowed: Vec::new(),
+            is_max_agents: false,
+        }
+    }
+}
+
+struct Check<'a> {
+    chart: &'a Chart,
+    errors: Vec<ScenarioError>,
+}
+
+impl Check<'_> {
+    fn report(&mut self, place: &str, message: impl Into<String>) {
+        self.errors.push(ScenarioError::new(place, message));
+    }
+
+    fn fault(&mut self, place: &str, fault: Fault) {
+        match fault {
+            Fault::Unknown { what, found, allowed } => {
+                let message = format!("{place}: there is no {what} \"{found}\"");
+                self.report(place, message);
+                if let Some(error) = self.errors.last_mut() {
+                    (error.found, error.allowed) = (Some(found), allowed);
+                }
+            }
+            Fault::Other(message) => self.report(place, format!("{place}: {message}")),
+        }
+    }
+
+    /// An initial state could not name these fields.
+    fn refuse_reserved(&mut self) {
+        for name in [STATE, BEHAVIOUR] {
+            if self.chart.field(name).is_some() {
+                let chart = self.chart.name();
+                let message = format!(
+                    "the chart \"{chart}\" has a field \"{name}\", which means something else in a scenario: rename it"
+                );
+                self.report("chart", message);
+            }
+        }
+    }
+
+    fn required<T>(&mut self, place: &str, value: Option<T>) -> Option<T> {
+        if value.is_none() {
+            self.report(place, format!("missing field \"{place}\""));
+        }
+        value
+    }
+
+    fn behaviours(&mut self, file: &ScenarioFile) -> Vec<Behaviour> {
+        let world = file.world.clone().unwrap_or_default();
+        let rates = self.rates("world.rates", world.rates.as_deref().unwrap_or_default());
+        let mut all = vec![Behaviour { name: String::new(), rates }];
+        for (name, rates) in world.behaviours.unwrap_or_default() {
+            if name.trim().is_empty() {
+                self.report("world.behaviours", "world.behaviours: a name must not be empty");
+            }
+            let rates = self.rates(&format!("world.behaviours.{name}"), &rates);
+            all.push(Behaviour { name, rates });
+        }
+        if all.len() > BEHAVIOURS_MAX {
+            let message = format!("world.behaviours: {} are too many", all.len() - 1);
+            self.report(
+                "world.behaviours",
+                format!("{message}, {} is the most", BEHAVIOURS_MAX - 1),
+            );
+        }
+        all
+    }
+
+    fn rates(&mut self, place: &str, files: &[RateFile]) -> Vec<Rate> {
+        let files = files.iter().enumerate();
+        files.filter_map(|(index, file)| self.rate(&format!("{place}[{index}]"), file)).collect()
+    }
+
+    fn rate(&mut self, place: &str, file: &RateFile) -> Option<Rate> {
+        let at = |field: &str| format!("{place}.{field}");
+        let trigger = self.required(&at("trigger"), file.trigger.as_deref());
+        let trigger = trigger.and_then(|name| match trigger_of(self.chart, name) {
+            Ok(trigger) => Some(trigger),
+            Err(fault) => {
+                self.fault(&at("trigger"), fault);
+                None
+            }
+        });
+        let state = match file.state.as_deref().map(|name| state_of(self.chart, name)).transpose() {
+            Ok(state) => state,
+            Err(fault) => {
+                self.fault(&at("state"), fault);
+                return None;
+            }
+        };
+        let rate = self.required(&at("rate"), file.rate)?;
+        if !(0.0..=1.0).contains(&rate) {
+            self.report(&at("rate"), format!("{} must be from 0 to 1, found {rate}", at("rate")));
+        }
+        let trigger = trigger?;
+        if let Some(state) = state
+            && !self.chart.valid_triggers(state).contains(&trigger)
+        {
+            let (state, trigger) = (self.chart.state_name(state), self.chart.trigger_name(trigger));
+            let message = format!("nothing follows on \"{trigger}\" in the state \"{state}\"");
+            self.report(&at(STATE), format!("{}: {message}", at(STATE)));
+        }
+        Some(Rate { trigger, state, rate })
+    }
+
+    fn groups(&mut self, files: &[GroupFile], behaviours: &[Behaviour]) -> Vec<Group> {
+        let mut groups: Vec<(usize, Group)> = Vec::new();
+        let mut names = HashSet::new();
+        for (index, file) in files.iter().enumerate() {
+            let place = format!("population[{index}]");
+            let at = |field: &str| format!("{place}.{field}");
+            let Some(name) = self.required(&at("name"), file.name.clone()) else { continue };
+            if let Some(fault) = names::fault_of(&name) {
+                self.report(&at("name"), format!("{}: {fault}", at("name")));
+            }
+            if !names.insert(name.clone()) {
+                let message = format!("{}: two groups have the name \"{name}\"", at("name"));
+                self.report(&at("name"), message);
+            }
+            let count = file.count.unwrap_or(1);
+            if count > 1 && names::fault_of(&format!("{name}_{count}")).is_some() {
+                let message =
+                    format!("{}: with numbers behind it the name is too long", at("name"));
+                self.report(&at("name"), message);
+            }
+            let mut initial = file.fields.clone().unwrap_or_default();
+            if let Some(behaviour) = &file.behaviour {
+                initial.insert(BEHAVIOUR.to_owned(), behaviour.as_str().into());
+            }
+            if initial.contains_key(STATE) {
+                let message = "all agents begin in the chart's initial state";
+                self.report(&at("fields.state"), format!("{}: {message}", at("fields.state")));
+                continue;
+            }
+            match start(self.chart, behaviours, &initial) {
+                Ok(start) => groups.push((index, Group { name, count, start })),
+                Err((key, fault)) if key == BEHAVIOUR => self.fault(&at(BEHAVIOUR), fault),
+                Err((key, fault)) => self.fault(&at(&format!("fields.{key}")), fault),
+            }
+        }
+        self.refuse_numbered(&groups);
+        groups.into_iter().map(|(_, group)| group).collect()
+    }
+
+    /// A group of one may not have the name of an agent of another group.
+    fn refuse_numbered(&mut self, groups: &[(usize, Group)]) {
+        let many: BTreeMap<&str, u64> = groups
+            .iter()
+            .filter(|(_, group)| group.count > 1)
+            .map(|(_, group)| (group.name.as_str(), group.count))
+            .collect();
+        for (index, group) in groups.iter().filter(|(_, group)| group.count == 1) {
+            let taken = names::numbered(&group.name)
+                .and_then(|(stem, number)| Some((stem, number, *many.get(stem)?)))
+                .filter(|(_, number, count)| number <= count);
+            if let Some((stem, _, _)) = taken {
+                let place = format!("population[{index}].name");
+                let name = &group.name;
+                let message = format!("{place}: \"{name}\" is an agent of the group \"{stem}\"");
+                self.report(&place, message);
+            }
+        }
+    }
+
+    fn max_agents(&mut self, max_agents: Option<u64>, agents: u64) -> u64 {
+        let most = max_agents.unwrap_or(MAX_AGENTS_DEFAULT);
+        if most > MAX_AGENTS_MAX {
+            let message = format!("max_agents must be at most {MAX_AGENTS_MAX}, found {most}");
+            self.report("max_agents", message);
+        } else if agents > most {
+            let place = if max_agents.is_some() { "max_agents" } else { "population" };
+            let message =
+                format!("the population has {agents} agents, and max_agents is {most}: raise it");
+            self.report(place, message);
+            if let Some(error) = self.errors.last_mut() {
+                error.is_max_agents = true;
+            }
+        }
+        most
+    }
+
+    fn start_time(&mut self, text: Option<&str>) -> Timestamp {
+        let text = text.unwrap_or(START_TIME_DEFAULT);
+        text.parse().unwrap_or_else(|_| {
+            let message =
+                format!("start_time must be a time such as {START_TIME_DEFAULT}, found \"{text}\"");
+            self.report("start_time", message);
+            Timestamp::UNIX_EPOCH
+        })
+    }
+
+    fn tick_seconds(&mut self, seconds: Option<f64>) -> f64 {
+        let seconds = seconds.unwrap_or(1.0);
+        if !(seconds > 0.0 && seconds.is_finite()) {
+            self.report("tick_seconds", format!("tick_seconds must be above 0, found {seconds}"));
+        }
+        seconds
+    }
+
+    fn events(&mut self, files: &[EventFile]) -> BTreeMap<u64, Vec<LifecycleAction>> {
+        let mut events: BTreeMap<u64, Vec<LifecycleAction>> = BTreeMap::new();
+        for (index, file) in files.iter().enumerate() {
+            let at = |field: &str| format!("lifecycle[{index}].{field}");
+            let turn = self.required(&at("turn"), file.turn);
+            let operation = self.required(&at("operation"), file.operation);
+            let target = self.required(&at("target_agent_name"), file.target_agent_name.clone());
+            let (Some(turn), Some(operation), Some(target_agent_name)) = (turn, operation, target)
+            else {
+                continue;
+            };
+            if let Some(fault) = names::fault_of(&target_agent_name) {
+                let place = at("target_agent_name");
+                self.report(&place, format!("{place}: {fault}"));
+            }
+            events.entry(turn.get()).or_default().push(LifecycleAction {
+                operation,
+                target_agent_name,
+                initiating_agent: file.initiating_agent.clone(),
+                initial_state: file.initial_state.clone(),
+                auto_resume_turns: file.auto_resume_turns,
+            });
+        }
+        events
+    }
+}
+
+/// How an agent begins; or what is wrong, and with which key.
+pub(super) fn start(
+    chart: &Chart,
+    behaviours: &[Behaviour],
+    initial: &Map<String, Value>,
+) -> Result<Start, (String, Fault)> {
+    let mut start = Start { state: chart.initial(), fields: Vec::new(), behaviour: BehaviourId(0) };
+    for (key, value) in initial {
+        let wrong = |fault: Fault| (key.clone(), fault);
+        match (key.as_str(), value) {
+            (STATE, Value::String(name)) => start.state = state_of(chart, name).map_err(wrong)?,
+            (BEHAVIOUR, Value::String(name)) => {
+                start.behaviour = behaviour_of(behaviours, name).map_err(wrong)?;
+            }
+            (STATE | BEHAVIOUR, _) => {
+                return Err(wrong(Fault::Other("must be a text".to_owned())));
+            }
+            (name, value) => {
+                start.fields.push(field_of(chart, name, value).map_err(wrong)?);
+            }
+        }
+    }
+    Ok(start)
+}
+
+/// The field of a name, with the value as the chart has it.
+fn field_of(chart: &Chart, name: &str, value: &Value) -> Result<(FieldId, FieldValue), Fault> {
+    let field = chart.field(name).ok_or_else(|| {
+        let fields = chart.fields().iter().map(|field| field.name.clone());
+        Fault::Unknown { what: "field", found: name.to_owned(), allowed: fields.collect() }
+    })?;
+    let value = FieldValue::from_json(value)
+        .ok_or_else(|| Fault::Other("must be a number, a text, true or false".to_owned()))?;
+    chart.check_field(field, &value).map_err(Fault::Other)?;
+    Ok((field, value))
+}
+
+fn state_of(chart: &Chart, name: &str) -> Result<StateId, Fault> {
+    chart.state(name).ok_or_else(|| {
+        let states = chart.states().map(|state| chart.state_name(state).to_owned());
+        Fault::Unknown { what: "state", found: name.to_owned(), allowed: states.collect() }
+    })
+}
+
+/// A trigger that the world can bring.
+fn trigger_of(chart: &Chart, name: &str) -> Result<TriggerId, Fault> {
+    if name == TIMEOUT {
+        return Err(Fault::Other("timeouts come by themselves and have no rate".to_owned()));
+    }
+    chart.trigger(name).ok_or_else(|| {
+        let triggers = chart.triggers().map(|trigger| chart.trigger_name(trigger).to_owned());
+        let allowed = triggers.filter(|trigger| trigger != TIMEOUT).collect();
+        Fault::Unknown { what: "trigger", found: name.to_owned(), allowed }
+    })
+}
+
+fn behaviour_of(behaviours: &[Behaviour], name: &str) -> Result<BehaviourId, Fault> {
+    let place = behaviours.iter().skip(1).position(|behaviour| behaviour.name == name);
+    place.and_then(|place| u8::try_from(place + 1).ok()).map(BehaviourId).ok_or_else(|| {
+        let allowed = behaviours.iter().skip(1).map(|behaviour| behaviour.name.clone()).collect();
+        Fault::Unknown { what: "behaviour", found: name.to_owned(), allowed }
+    })
+}

@@ -1,0 +1,249 @@
+use serde_json::json;
+
+use super::*;
+
+const CHART: &str = "
+name: day
+states: [asleep, awake, busy]
+initial: asleep
+fields: {energy: {default: 0.5, min: 0, max: 1}, mood: calm}
+transitions:
+  - {trigger: dawn, source: asleep, target: awake}
+  - {trigger: work, source: awake, target: busy}
+  - {trigger: rest, source: busy, target: awake}
+  - {trigger: dusk, source: [awake, busy], target: asleep}
+timeouts: [{state: busy, threshold: 3, target: awake}]
+";
+
+fn chart() -> Arc<Chart> {
+    Arc::new(Chart::from_text(CHART).unwrap())
+}
+
+fn read(mut document: Value) -> Result<Scenario, Vec<ScenarioError>> {
+    document["name"] = "town".into();
+    document["chart"] = "day".into();
+    Scenario::new(&serde_json::from_value(document).unwrap(), chart())
+}
+
+/// What is wrong with a scenario, each with its place.
+fn problems(document: Value) -> Vec<(String, String)> {
+    let errors = read(document).unwrap_err();
+    errors.into_iter().map(|error| (error.place, error.message)).collect()
+}
+
+fn told_at_their_places<const N: usize>(cases: [(Value, &str, &str); N]) {
+    for (document, place, message) in cases {
+        let problems = problems(document);
+        let told = |(at, told): &(String, String)| at == place && told.contains(message);
+        assert!(problems.iter().any(told), "{place}: {message}\n{problems:#?}");
+    }
+}
+
+#[test]
+fn a_scenario_of_two_words_has_defaults() {
+    let scenario = read(json!({})).unwrap();
+    assert_eq!((scenario.agents(), scenario.max_agents), (0, 25));
+    assert_eq!((scenario.turns, scenario.ticks_per_turn, scenario.seed), (100, 10, 0));
+    assert_eq!(scenario.time_of(1).to_string(), "2026-01-01T00:00:00Z");
+    assert_eq!(scenario.checkpoint_every.get(), 1);
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_population_is_told_with_its_place() {
+    told_at_their_places([
+        (json!({"population": [{}]}), "population[0].name", "missing field"),
+        (json!({"population": [{"name": ""}]}), "population[0].name", "must not be empty"),
+        (
+            json!({"population": [{"name": "a"}, {"name": "a"}]}),
+            "population[1].name",
+            "two groups have the name \"a\"",
+        ),
+        (
+            json!({"population": [{"name": "a", "count": 3}, {"name": "a_2"}]}),
+            "population[1].name",
+            "\"a_2\" is an agent of the group \"a\"",
+        ),
+        (
+            json!({"population": [{"name": "a", "fields": {"energy": 2}}]}),
+            "population[0].fields.energy",
+            "from 0 to 1, found 2",
+        ),
+        (
+            json!({"population": [{"name": "a", "fields": {"mood": 2}}]}),
+            "population[0].fields.mood",
+            "must be a text",
+        ),
+        (
+            json!({"population": [{"name": "a", "fields": {"energy": [1]}}]}),
+            "population[0].fields.energy",
+            "must be a number, a text, true or false",
+        ),
+        (
+            json!({"population": [{"name": "a", "fields": {"state": "awake"}}]}),
+            "population[0].fields.state",
+            "initial state",
+        ),
+        (
+            json!({"population": [{"name": "a", "behaviour": "lazy"}]}),
+            "population[0].behaviour",
+            "there is no behaviour \"lazy\"",
+        ),
+        (
+            json!({"population": [{"name": "n".repeat(99), "count": 2}]}),
+            "population[0].name",
+            "with numbers behind it the name is too long",
+        ),
+        (
+            json!({"population": [{"name": "b", "fields": {"x": 1}}, {"name": "a", "count": 3},
+                {"name": "a_2"}]}),
+            "population[2].name",
+            "\"a_2\" is an agent of the group \"a\"",
+        ),
+        (
+            json!({"world": {"behaviours": {"": []}}}),
+            "world.behaviours",
+            "a name must not be empty",
+        ),
+        (json!({"population": [{"name": "a", "count": 26}]}), "population", "max_agents is 25"),
+        (
+            json!({"population": [{"name": "a", "count": 6}], "max_agents": 5}),
+            "max_agents",
+            "has 6 agents, and max_agents is 5",
+        ),
+        (json!({"max_agents": 1_000_000_000}), "max_agents", "at most 100000000"),
+    ]);
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_world_and_its_time_is_told_with_its_place() {
+    told_at_their_places([
+        (json!({"world": {"rates": [{"rate": 1}]}}), "world.rates[0].trigger", "missing field"),
+        (json!({"world": {"rates": [{"trigger": "dawn"}]}}), "world.rates[0].rate", "missing"),
+        (
+            json!({"world": {"rates": [{"trigger": "noon", "rate": 1}]}}),
+            "world.rates[0].trigger",
+            "there is no trigger \"noon\"",
+        ),
+        (
+            json!({"world": {"rates": [{"trigger": "timeout", "rate": 1}]}}),
+            "world.rates[0].trigger",
+            "timeouts come by themselves",
+        ),
+        (
+            json!({"world": {"rates": [{"trigger": "dawn", "rate": -0.1}]}}),
+            "world.rates[0].rate",
+            "from 0 to 1, found -0.1",
+        ),
+        (
+            json!({"world": {"rates": [{"trigger": "dawn", "rate": 1, "state": "ill"}]}}),
+            "world.rates[0].state",
+            "there is no state \"ill\"",
+        ),
+        (
+            json!({"world": {"rates": [{"trigger": "dawn", "rate": 1, "state": "busy"}]}}),
+            "world.rates[0].state",
+            "nothing follows on \"dawn\" in the state \"busy\"",
+        ),
+        (
+            json!({"world": {"behaviours": {"lazy": [{"trigger": "x", "rate": 1}]}}}),
+            "world.behaviours.lazy[0].trigger",
+            "there is no trigger \"x\"",
+        ),
+        (json!({"start_time": "noon"}), "start_time", "must be a time such as"),
+        (json!({"tick_seconds": 0}), "tick_seconds", "above 0"),
+        (json!({"turns": 1_000_000_000_000_u64}), "turns", "must be at most"),
+        (json!({"lifecycle": [{}]}), "lifecycle[0].turn", "missing field"),
+        (
+            json!({"lifecycle": [
+                {"turn": 1, "operation": "add_agent", "target_agent_name": ""}
+            ]}),
+            "lifecycle[0].target_agent_name",
+            "must not be empty",
+        ),
+    ]);
+    assert_eq!(
+        problems(json!({"tick_seconds": 0, "start_time": "", "max_agents": 1,
+        "population": [{"name": "a", "count": 2}]}))
+        .len(),
+        3
+    );
+}
+
+#[test]
+fn triggers_are_tried_in_order_and_only_where_they_are_known() {
+    let scenario = read(json!({"world": {"rates": [
+        {"trigger": "work", "rate": 0.5},
+        {"trigger": "dusk", "rate": 0.5},
+        {"trigger": "rest", "rate": 1, "state": "busy"},
+    ]}}))
+    .unwrap();
+    let expected = [("asleep", vec![]), ("awake", vec![0.5, 0.25]), ("busy", vec![0.5, 0.5])];
+    let chart = chart();
+    for (state, shares) in expected {
+        let state = chart.state(state).unwrap();
+        let found: Vec<f64> =
+            scenario.shares(&scenario.behaviours[0], state).iter().map(|rate| rate.rate).collect();
+        assert_eq!(found, shares, "{}", chart.state_name(state));
+    }
+    assert!(scenario.rates().is_ok());
+}
+
+#[test]
+fn an_initial_state_is_held_against_the_chart() {
+    let scenario =
+        read(json!({"world": {"behaviours": {"lazy": [{"trigger": "dusk", "rate": 1}]}}})).unwrap();
+    let start = |initial: Value| scenario.start(initial.as_object().unwrap());
+    let given = start(json!({"state": "awake", "energy": 1, "behaviour": "lazy"})).unwrap();
+    assert_eq!(given.state, chart().state("awake").unwrap());
+    assert_eq!(given.behaviour, BehaviourId(1));
+    assert_eq!(given.fields, [(chart().field("energy").unwrap(), FieldValue::Number(1.0))]);
+    for (initial, reason) in [
+        (
+            json!({"state": "ill"}),
+            "initial_state.state: there is no state \"ill\"; allowed: asleep",
+        ),
+        (json!({"state": 1}), "initial_state.state: must be a text"),
+        (json!({"energy": 7}), "initial_state.energy: energy must be from 0 to 1, found 7"),
+        (json!({"speed": 7}), "initial_state.speed: there is no field \"speed\""),
+        (json!({"behaviour": "x"}), "initial_state.behaviour: there is no behaviour \"x\""),
+    ] {
+        let told = start(initial).unwrap_err();
+        assert!(told.starts_with(reason), "{told}");
+    }
+}
+
+#[test]
+fn simulated_time_follows_the_ticks_and_a_round_ends_with_its_last_one() {
+    let scenario = read(json!({
+        "ticks_per_turn": 10, "tick_seconds": 0.5, "start_time": "2026-03-01T12:00:00Z"
+    }))
+    .unwrap();
+    for (kernel_tick, time) in [
+        (1, "2026-03-01T12:00:00Z"),
+        (2, "2026-03-01T12:00:00.5Z"),
+        (10, "2026-03-01T12:00:04.5Z"),
+        (11, "2026-03-01T12:00:05Z"),
+        (12, "2026-03-01T12:00:05Z"),
+        (22, "2026-03-01T12:00:10Z"),
+    ] {
+        assert_eq!(scenario.time_of(kernel_tick).to_string(), time, "{kernel_tick}");
+    }
+}
+
+#[test]
+fn large_populations_have_fewer_checkpoints() {
+    for (agents, every) in [(0, 1), (25, 1), (1000, 1), (1001, 2), (50_000, 50), (1_000_000, 100)] {
+        assert_eq!(checkpoint_every_default(agents).get(), every, "{agents}");
+    }
+}
+
+#[test]
+fn fields_that_an_initial_state_could_not_name_are_refused() {
+    let chart = "{name: odd, states: [a, b], initial: a, fields: {state: 1, behaviour: 2}, \
+        transitions: [{trigger: go, source: a, target: b}]}";
+    let chart = Arc::new(Chart::from_text(chart).unwrap());
+    let file = serde_json::from_value(json!({"name": "x", "chart": "odd"})).unwrap();
+    let errors = Scenario::new(&file, chart).unwrap_err();
+    assert_eq!(errors.len(), 2);
+    assert!(errors[0].message.contains("has a field \"state\""), "{errors:?}");
+}

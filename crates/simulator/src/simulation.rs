@@ -1,0 +1,402 @@
+//! A population that lives: turns of ticks, and what changes between them.
+
+use std::collections::HashSet;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use polity_statechart::{AgentRecord, Request as Wish, Value as FieldValue, Who};
+use serde_json::{Map, Value};
+
+use crate::checkpoint::{self, AgentRow, Head, Restore};
+use crate::error::SimError;
+use crate::folder::RunFolder;
+use crate::kernel::{self, AgentSerial, Kernel, Seed, Slot};
+use crate::lifecycle::{Change, LifecycleAction, Operation, Opinion, Ruling, Stage};
+use crate::population::Population;
+use crate::scenario::{Scenario, Start};
+use crate::warning::{Warning, Warnings};
+
+/// The trigger that comes to all at the end of a turn.
+const ROUND_ENDS: &str = "round_ends";
+
+/// So few gaps do no harm.
+const GAPS_MIN: u64 = 1024;
+
+/// A simulation between two turns.
+#[derive(Debug)]
+pub struct Simulation {
+    scenario: Arc<Scenario>,
+    kernel: Kernel,
+    population: Population,
+    warnings: Warnings,
+    /// The turns that are over.
+    turn: u64,
+    /// How many agents were removed since the kernel last closed its gaps.
+    gaps: u64,
+    pool: rayon::ThreadPool,
+}
+
+impl Simulation {
+    /// The population of a scenario before its first turn. Without a number of threads there are
+    /// as many as the machine has; the number changes no result.
+    pub fn new(scenario: Arc<Scenario>, threads: Option<NonZeroUsize>) -> Result<Self, SimError> {
+        let mut simulation = Self::empty(scenario, threads)?;
+        let scenario = Arc::clone(&simulation.scenario);
+        for group in &scenario.groups {
+            for _ in 0..group.count {
+                let serial = simulation.population.next_serial();
+                simulation.enter(serial, &group.start)?;
+            }
+        }
+        Ok(simulation)
+    }
+
+    /// A simulation without agents, in which the groups of the scenario have their names.
+    fn empty(scenario: Arc<Scenario>, threads: Option<NonZeroUsize>) -> Result<Self, SimError> {
+        let (agents, max_agents) = (scenario.agents(), scenario.max_agents);
+        if agents > max_agents {
+            return Err(SimError::TooManyAgents { agents, max_agents });
+        }
+        let mut population = Population::new(max_agents, agents);
+        let mut first = 0;
+        for group in &scenario.groups {
+            population.declare_group(&group.name, AgentSerial(first), group.count);
+            first += group.count;
+        }
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads.map_or(0, NonZeroUsize::get))
+            .thread_name(|number| format!("simulation-{number}"))
+            .build()?;
+        let chart = Arc::clone(&scenario.chart);
+        let kernel = Kernel::new(chart, scenario.rates()?, Seed(scenario.seed));
+        let warnings = Warnings::default();
+        Ok(Self { scenario, kernel, population, warnings, turn: 0, gaps: 0, pool })
+    }
+
+    /// The scenario.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// The turns that are over.
+    pub fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// How many agents there are.
+    pub fn len(&self) -> u64 {
+        self.population.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many agents are in each state, in the order of the chart.
+    pub fn states(&self) -> Vec<(&str, u64)> {
+        let chart = &*self.scenario.chart;
+        let names = chart.states().map(|state| chart.state_name(state));
+        names.zip(self.kernel.counts()).collect()
+    }
+
+    /// The names of the paused, in the order of the agents.
+    pub fn paused(&self) -> Vec<String> {
+        let paused = self.population.paused();
+        paused.into_iter().map(|serial| self.population.name(serial)).collect()
+    }
+
+    /// What went wrong so far without ending the run.
+    pub(crate) fn warnings(&self) -> &Warnings {
+        &self.warnings
+    }
+
+    /// The ticks of the kernel that are over.
+    pub(crate) fn tick(&self) -> u64 {
+        self.turn * self.scenario.kernel_ticks()
+    }
+
+    pub(crate) fn next_serial(&self) -> AgentSerial {
+        self.population.next_serial()
+    }
+
+    /// Lets all agents act for a turn. What changes of the population is for
+    /// [`change`](Self::change) to say.
+    pub(crate) fn act(&mut self) {
+        // A run that would have more ticks than can be counted is refused before it begins.
+        let first = u32::try_from(self.tick() + 1).unwrap_or(u32::MAX);
+        let count = self.scenario.ticks_per_turn;
+        self.turn += 1;
+        self.kernel.ticks(first, count, &self.pool);
+        if let Some(round_ends) = self.scenario.chart.trigger(ROUND_ENDS) {
+            self.kernel.fire_all(round_ends, first.saturating_add(count), &self.pool);
+        }
+        self.take_failures();
+    }
+
+    /// Changes the population at the end of a turn: pauses that are over end, then the requests of
+    /// agents, of the scenario and from outside are looked at in this order, and done. The answers
+    /// are to those from outside.
+    pub(crate) fn change(
+        &mut self,
+        outside: &[LifecycleAction],
+        strict: bool,
+    ) -> Result<Vec<Ruling<Start>>, SimError> {
+        for serial in self.population.take_due(self.turn) {
+            self.with_slot(serial, Kernel::resume);
+        }
+        let mut requests = self.wishes();
+        requests.extend(self.scenario.events.get(&self.turn).into_iter().flatten().cloned());
+        let first_outside = requests.len();
+        requests.extend_from_slice(outside);
+        if requests.is_empty() {
+            return Ok(Vec::new());
+        }
+        let scenario = Arc::clone(&self.scenario);
+        let mut rulings = Stage::new(&mut self.population).rule(
+            &requests,
+            &|initial| scenario.start(initial),
+            strict,
+        );
+        for (request, ruling) in requests.iter().zip(&mut rulings) {
+            self.settle(request, ruling)?;
+        }
+        self.close_gaps();
+        Ok(rulings.split_off(first_outside))
+    }
+
+    /// What would be said about a request if it came now, behind those that wait in the folder.
+    pub fn consider(
+        &mut self,
+        folder: &RunFolder,
+        request: &LifecycleAction,
+    ) -> Result<Opinion, SimError> {
+        let mut requests = folder.waiting(self.turn)?;
+        requests.push(request.clone());
+        let scenario = Arc::clone(&self.scenario);
+        let opening = |initial: &Map<String, Value>| scenario.start(initial);
+        let mut rulings = Stage::new(&mut self.population).rule(&requests, &opening, false);
+        self.population.forget_free_names();
+        Ok(rulings.pop().map(Ruling::into_opinion).unwrap_or_default())
+    }
+
+    /// Does what was decided about a request, or takes note of why not.
+    fn settle(
+        &mut self,
+        request: &LifecycleAction,
+        ruling: &mut Ruling<Start>,
+    ) -> Result<(), SimError> {
+        match ruling.change.take() {
+            Some(Change::Add { serial, name, start }) => {
+                self.population.declare(&name, serial);
+                self.enter(serial, &start)?;
+            }
+            Some(Change::Remove(serial)) => {
+                if let Some(slot) = self.population.leave(serial) {
+                    self.kernel.remove(slot);
+                    self.gaps += 1;
+                }
+            }
+            Some(Change::Pause { serial, turns }) => {
+                self.population.pause(serial, self.turn, turns);
+                self.with_slot(serial, Kernel::pause);
+            }
+            Some(Change::Resume(serial)) => {
+                self.population.resume(serial);
+                self.with_slot(serial, Kernel::resume);
+            }
+            None => self.warnings.add(Warning {
+                turn: self.turn,
+                operation: Some(request.operation),
+                target_agent_name: Some(request.target_agent_name.clone()),
+                reason: ruling.result.reason.clone().unwrap_or_default(),
+            }),
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, serial: AgentSerial, start: &Start) -> Result<(), SimError> {
+        let Start { state, fields, behaviour } = start;
+        let slot = self.kernel.add(serial, *behaviour, *state, fields)?;
+        self.population.enter(serial, slot);
+        Ok(())
+    }
+
+    /// Closes the gaps that removed agents left, when there are so many that it pays.
+    fn close_gaps(&mut self) {
+        if self.gaps > GAPS_MIN && self.gaps > self.len() / 2 {
+            if let Some(moved) = self.kernel.compact() {
+                self.population.follow(&moved);
+            }
+            self.gaps = 0;
+        }
+    }
+
+    fn with_slot(&mut self, serial: AgentSerial, act: impl FnOnce(&mut Kernel, Slot)) {
+        if let Some(slot) = self.population.slot(serial) {
+            act(&mut self.kernel, slot);
+        }
+    }
+
+    /// What agents have asked for by their actions.
+    fn wishes(&mut self) -> Vec<LifecycleAction> {
+        let mut seen = HashSet::new();
+        let mut wishes = self.kernel.take_requests();
+        // To ask for the same thing in several ticks is to ask once, but for copies.
+        wishes.retain(|(slot, wish)| match wish {
+            Wish::Copy { .. } => true,
+            Wish::Pause { .. } | Wish::Resume { .. } | Wish::Remove { .. } => {
+                seen.insert((*slot, wish.clone()))
+            }
+        });
+        wishes.into_iter().map(|(slot, wish)| self.wish(slot, wish)).collect()
+    }
+
+    fn wish(&self, slot: Slot, wish: Wish) -> LifecycleAction {
+        let myself = self.population.name(self.kernel.serial(slot));
+        let target = |who: Who| match who {
+            Who::Myself => myself.clone(),
+            Who::Named(name) => name.as_ref().to_owned(),
+        };
+        let mut action = match wish {
+            Wish::Pause { who, turns } => LifecycleAction {
+                auto_resume_turns: turns.map(i64::from),
+                ..LifecycleAction::new(Operation::PauseAgent, target(who))
+            },
+            Wish::Resume { name } => LifecycleAction::new(Operation::ResumeAgent, &*name),
+            Wish::Remove { who } => LifecycleAction::new(Operation::RemoveAgent, target(who)),
+            Wish::Copy { name } => LifecycleAction {
+                initial_state: Some(self.initial_state(slot)),
+                ..LifecycleAction::new(
+                    Operation::AddAgent,
+                    name.map_or_else(|| myself.clone(), |name| name.as_ref().to_owned()),
+                )
+            },
+        };
+        action.initiating_agent = Some(myself.clone());
+        action
+    }
+
+    /// An agent as one that begins like it.
+    fn initial_state(&self, slot: Slot) -> Map<String, Value> {
+        let scenario = &*self.scenario;
+        let chart = &*scenario.chart;
+        let image = self.kernel.image(slot);
+        let mut initial: Map<String, Value> = chart
+            .fields()
+            .iter()
+            .zip(&image.fields)
+            .filter_map(|(field, value)| Some((field.name.clone(), value.as_ref()?.to_json())))
+            .collect();
+        initial.insert("state".to_owned(), chart.state_name(image.state).into());
+        let behaviour = &scenario.behaviours[usize::from(image.behaviour.0)].name;
+        if !behaviour.is_empty() {
+            initial.insert("behaviour".to_owned(), behaviour.as_str().into());
+        }
+        initial
+    }
+
+    /// Takes note of guards and actions that could not be evaluated, once for each kind and turn.
+    fn take_failures(&mut self) {
+        for failure in self.kernel.take_warnings() {
+            let kernel::Warning { text, place, reason, count, serial, tick: _ } = failure;
+            let what = match place {
+                Some(place) => format!("{place}: guard \"{text}\""),
+                None => format!("action \"{text}\""),
+            };
+            let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
+            self.warnings.add(Warning {
+                turn: self.turn,
+                operation: None,
+                target_agent_name: Some(self.population.name(serial)),
+                reason: format!("{what}: {reason}{times}"),
+            });
+        }
+    }
+
+    /// The values of the world by name.
+    pub(crate) fn world(&self) -> Map<String, Value> {
+        let chart = &*self.scenario.chart;
+        let value = |name: &str| {
+            let value = chart.world(name).and_then(|world| self.kernel.world(world));
+            value.map_or(Value::Null, FieldValue::to_json)
+        };
+        chart.worlds().iter().map(|world| (world.name.clone(), value(&world.name))).collect()
+    }
+
+    /// All agents in their order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = AgentRow> + '_ {
+        self.population.agents().map(|(serial, slot)| AgentRow {
+            name: self.population.name(serial),
+            auto_resume: self.population.auto_resume(serial, self.turn),
+            image: self.kernel.image(slot),
+        })
+    }
+}
+
+impl Simulation {
+    /// A simulation that goes on from a checkpoint: of that turn, or of the newest.
+    pub fn restore(
+        folder: &RunFolder,
+        turn: Option<u64>,
+        scenario: &Arc<Scenario>,
+        threads: Option<NonZeroUsize>,
+    ) -> Result<Self, SimError> {
+        let mut simulation = Self::empty(Arc::clone(scenario), threads)?;
+        checkpoint::read(folder, turn, scenario, &mut simulation)?;
+        Ok(simulation)
+    }
+
+    /// An agent with the way that it came, in simulated time.
+    pub fn export(&self, name: &str) -> Option<AgentRecord> {
+        let serial = self.population.find(name)?;
+        let slot = self.population.slot(serial)?;
+        let now = (self.kernel.state(slot), self.kernel.ticks_in_state(slot));
+        let history = self.kernel.history(slot);
+        let time = |tick| self.scenario.time_of(tick).to_string();
+        Some(AgentRecord::new(&self.scenario.chart, name, now, history, time))
+    }
+
+    /// The names of all agents, in their order.
+    pub fn names(&self) -> impl Iterator<Item = String> + '_ {
+        self.population.agents().map(|(serial, _)| self.population.name(serial))
+    }
+}
+
+impl Restore for Simulation {
+    fn head(&mut self, turn: u64, head: &Head) -> Result<(), String> {
+        self.turn = turn;
+        let tick = self.tick();
+        if tick != head.tick || turn > self.scenario.turns_max() {
+            return Err(format!("tick {} is not the end of turn {turn}", head.tick));
+        }
+        self.kernel.resume_at(u32::try_from(tick).unwrap_or(u32::MAX));
+        self.warnings = head.warnings.clone();
+        self.population.reserve_serials(head.next_serial)?;
+        let chart = Arc::clone(&self.scenario.chart);
+        for (name, value) in head.world.iter().filter(|(_, value)| !value.is_null()) {
+            let world =
+                chart.world(name).ok_or_else(|| format!("the chart has no world.{name}"))?;
+            let value = FieldValue::from_json(value);
+            self.kernel.set_world(world, value.ok_or_else(|| format!("world.{name} is no value"))?);
+        }
+        Ok(())
+    }
+
+    fn agent(&mut self, row: AgentRow) -> Result<(), String> {
+        let AgentRow { name, auto_resume, image } = row;
+        let (serial, paused) = (image.serial, image.paused);
+        if self.population.find(&name).is_some() {
+            return Err("another agent has the same name".to_owned());
+        }
+        if self.population.name(serial) != name {
+            self.population.declare(&name, serial);
+        }
+        let slot = self.kernel.restore(image).map_err(|error| error.to_string())?;
+        self.population.enter(serial, slot);
+        if paused {
+            self.population.pause(serial, self.turn, auto_resume);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! Checkpoints that cannot be used are refused, with the reason.
+
+use std::fs;
+
+use polity_simulator::error::SimError;
+use polity_simulator::run::{GoOn, Run};
+use polity_simulator::simulation::Simulation;
+use serde_json::{Value, json};
+
+use crate::stage::Theatre;
+
+/// What is said about a checkpoint after it was changed.
+fn refusal(change: impl FnOnce(&mut Value)) -> String {
+    let theatre = Theatre::society();
+    theatre.run_until("run", 6);
+    let mut checkpoint = theatre.checkpoint("run", 6);
+    change(&mut checkpoint);
+    fs::write(theatre.checkpoint_path("run", 6), checkpoint.to_string()).unwrap();
+    restored(&theatre).unwrap_err().to_string()
+}
+
+fn restored(theatre: &Theatre) -> Result<Simulation, SimError> {
+    Simulation::restore(&theatre.open("run"), Some(6), &theatre.scenario(), None)
+}
+
+#[test]
+fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
+    type Case = (&'static str, fn(&mut Value));
+    let cases: [Case; 17] = [
+        ("agent \"ada\": its name inside is \"eve\"", |c| {
+            c["agents"]["ada"]["name"] = "eve".into();
+        }),
+        ("agent \"ghost\": it is paused, and there is no such agent", |c| {
+            c["paused_agents"] = json!(["ghost"]);
+        }),
+        ("agent \"reader_1\": it stands in auto_resume, and it is not paused", |c| {
+            c["auto_resume"] = json!({"reader_1": 2});
+        }),
+        ("agent \"ada\": auto_resume must be a whole number above 0, found -3", |c| {
+            c["auto_resume"]["ada"] = json!(-3);
+        }),
+        ("agent \"ada\": auto_resume must be a whole number above 0, found 0", |c| {
+            c["auto_resume"]["ada"] = json!(0);
+        }),
+        ("agent \"reader_2\": ticks_in_state must be from 0 to 4294967295, found -1", |c| {
+            c["agents"]["reader_2"]["state"]["ticks_in_state"] = json!(-1);
+        }),
+        ("agent \"reader_2\": the chart has no state \"asleep\"", |c| {
+            c["agents"]["reader_2"]["state"]["current_state"] = "asleep".into();
+        }),
+        ("agent \"reader_2\": engagement_threshold must be from 0 to 1, found 1.5", |c| {
+            c["agents"]["reader_2"]["state"]["fields"]["engagement_threshold"] = json!(1.5);
+        }),
+        ("agent \"reader_2\": timeout_threshold must be at least 1, found 0", |c| {
+            c["agents"]["reader_2"]["state"]["fields"]["timeout_threshold"] = json!(0);
+        }),
+        ("agent \"reader_2\": the chart has no field \"mood\"", |c| {
+            c["agents"]["reader_2"]["state"]["fields"]["mood"] = json!(0);
+        }),
+        (
+            "agent \"reader_2\": the history has a transition that the chart does not have: idle to idle",
+            |c| {
+                c["agents"]["reader_2"]["state"]["state_history"] =
+                    json!([[1, "idle", "idle", "feed_ready"]]);
+            },
+        ),
+        ("agent \"reader_2\": it remembers 51 transitions, and max_history_depth is 50", |c| {
+            let past = json!([1, "idle", "scrolling", "feed_ready"]);
+            c["agents"]["reader_2"]["state"]["state_history"] = json!(vec![past; 51]);
+        }),
+        ("agent \"reader_2\": its field \"timeout_threshold\" is missing", |c| {
+            let fields = &mut c["agents"]["reader_2"]["state"]["fields"];
+            fields.as_object_mut().unwrap().remove("timeout_threshold");
+        }),
+        ("agent \"reader_2\": ticks_in_state is 187, and there were 186", |c| {
+            c["agents"]["reader_2"]["state"]["ticks_in_state"] = json!(187);
+        }),
+        ("agent \"ada\": it stands in paused_agents twice", |c| {
+            c["paused_agents"] = json!(["ada", "ada"]);
+        }),
+        ("next_serial is 281474976710657, and 281474976710656 is the most", |c| {
+            c["global_state"]["next_serial"] = json!(281_474_976_710_657_u64);
+        }),
+        ("it is of the chart \"other\", not of \"social\"", |c| {
+            c["global_state"]["chart"] = "other".into();
+        }),
+    ];
+    for (expected, change) in cases {
+        let told = refusal(change);
+        assert!(told.contains("turn_000006.json: the checkpoint cannot be used"), "{told}");
+        assert!(told.contains(expected), "{told}\nand not\n{expected}");
+    }
+}
+
+#[test]
+fn two_agents_with_one_serial_are_refused() {
+    let told = refusal(|checkpoint| {
+        checkpoint["agents"]["reader_2"]["state"]["serial"] = json!(0);
+    });
+    assert!(told.contains("agent \"reader_2\": \"reader_1\" has the same serial"), "{told}");
+}
+
+#[test]
+fn a_truncated_checkpoint_is_refused_and_an_older_one_still_serves() {
+    let theatre = Theatre::society();
+    let straight = theatre.run("straight", 1);
+    theatre.run_until("run", 6);
+    let path = theatre.checkpoint_path("run", 6);
+    let text = fs::read(&path).unwrap();
+    for length in [0, 1, text.len() / 2, text.len() - 3] {
+        fs::write(&path, &text[..length]).unwrap();
+        let told = restored(&theatre).unwrap_err().to_string();
+        assert!(told.contains("it is truncated"), "{told}");
+    }
+    assert_eq!(theatre.resume("run", Some(5)).digest, straight.digest);
+}
+
+#[test]
+fn a_turn_without_a_checkpoint_is_named_with_those_that_have_one() {
+    let theatre = Theatre::society();
+    theatre.run_until("run", 3);
+    let scenario = theatre.scenario();
+    let error = Simulation::restore(&theatre.open("run"), Some(9), &scenario, None).unwrap_err();
+    let expected =
+        "the run has no checkpoint of turn 9; there are checkpoints of the turns 0, 1, 2, 3";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn a_run_is_run_by_one_process_at_a_time() {
+    let theatre = Theatre::society();
+    let run = theatre.begin("run", 1);
+    assert!(run.folder().is_owned().unwrap());
+    let second = Run::resume(theatre.open("run"), None, None, &theatre.scenario(), None);
+    assert!(matches!(second, Err(SimError::InUse)));
+    drop(run);
+    assert!(!theatre.open("run").is_owned().unwrap());
+    assert_eq!(theatre.resume("run", None).turns, 20);
+}
+
+#[test]
+fn a_large_population_has_compact_checkpoints_every_few_turns() {
+    let mut theatre = Theatre::society();
+    let population = theatre.file.population.as_mut().unwrap();
+    population[0].count = Some(12_000);
+    theatre.file.max_agents = Some(20_000);
+    theatre.file.turns = Some(30);
+    theatre.file.ticks_per_turn = 2.try_into().ok();
+    let straight = theatre.run("straight", 2);
+    let folder = theatre.open("straight");
+    assert_eq!(folder.checkpoints().unwrap(), [0, 13, 26, 30]);
+    let path = theatre.checkpoint_path("straight", 13).with_extension("sim");
+    assert_eq!(theatre.resume("straight", Some(13)), straight);
+    assert_eq!(theatre.resume("straight", Some(0)), straight);
+
+    let bytes = fs::read(&path).unwrap();
+    let told = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        let scenario = theatre.scenario();
+        let error = Simulation::restore(&folder, Some(13), &scenario, None).unwrap_err();
+        error.to_string()
+    };
+    assert!(told(&bytes[..bytes.len() / 2]).contains("it is truncated: it ends within agent "));
+    assert!(told(&bytes[..bytes.len() - 1]).contains("it ends within its checksum"));
+    assert!(told(b"something else altogether").contains("not the checkpoint of a simulation"));
+    let mut changed = bytes.clone();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    assert!(told(&changed).contains("the checkpoint cannot be used"));
+    let mut longer = bytes.clone();
+    longer.push(0);
+    assert!(told(&longer).contains("something stands behind its end"));
+}
+
+#[test]
+fn the_digest_does_not_depend_on_the_form_of_the_checkpoints() {
+    let mut theatre = Theatre::society();
+    let every = theatre.run("every", 1);
+    theatre.file.checkpoint_every = 7.try_into().ok();
+    let some = theatre.begin("some", 1).go(|_| GoOn::Yes).unwrap();
+    assert_eq!(some.digest, every.digest);
+    assert_eq!(theatre.open("some").checkpoints().unwrap(), [0, 7, 14, 20]);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_ends_the_run() {
+    let theatre = Theatre::society();
+    let mut run = theatre.begin("run", 1);
+    fs::remove_dir_all(theatre.path("run").join("checkpoints")).unwrap();
+    let error = run.go(|_| GoOn::Yes).unwrap_err();
+    assert!(matches!(error, SimError::Io { doing: "write", .. }), "{error}");
+}
+
+#[test]
+fn a_memory_of_a_state_that_is_not_there_is_refused() {
+    let chart = "
+name: mind
+states: [out, {name: in, initial: a, history: shallow, states: [a, b]}]
+initial: out
+transitions:
+  - {trigger: go, source: out, target: in}
+  - {trigger: go, source: a, target: b}
+  - {trigger: go, source: b, target: out}
+";
+    let scenario = "{name: minds, chart: mind, turns: 3, ticks_per_turn: 2, \
+        population: [{name: m}], world: {rates: [{trigger: go, rate: 1}]}}";
+    let theatre = Theatre::new(chart, scenario);
+    let straight = theatre.run("run", 1);
+    assert_eq!(theatre.resume("run", Some(1)), straight);
+    let mut checkpoint = theatre.checkpoint("run", 2);
+    assert_eq!(checkpoint["agents"]["m"]["state"]["memories"].as_array().unwrap().len(), 1);
+    checkpoint["agents"]["m"]["state"]["memories"] = json!([9]);
+    fs::write(theatre.checkpoint_path("run", 2), checkpoint.to_string()).unwrap();
+    let refused = Simulation::restore(&theatre.open("run"), Some(2), &theatre.scenario(), None);
+    let told = refused.unwrap_err().to_string();
+    assert!(told.contains("agent \"m\": it remembers a state that the chart"), "{told}");
+}

@@ -1,0 +1,265 @@
+//! Populations that change while they run.
+
+use polity_simulator::lifecycle::{LifecycleAction, Operation};
+use polity_simulator::run::GoOn;
+use serde_json::{Value, json};
+
+use crate::stage::Theatre;
+
+const CHART: &str = "
+name: clock
+states: [tick, tock]
+initial: tick
+fields: {swings: 0}
+transitions:
+  - {trigger: swing, source: tick, target: tock, action: add agent.swings = 1}
+  - {trigger: swing, source: tock, target: tick, action: add agent.swings = 1}
+";
+
+/// Three clocks that swing in every tick.
+fn clocks(lifecycle: &str) -> Theatre {
+    let scenario = format!(
+        "{{name: clocks, chart: clock, turns: 10, ticks_per_turn: 4, max_agents: 4, \
+         population: [{{name: clock, count: 3}}], \
+         world: {{rates: [{{trigger: swing, rate: 1}}]}}, lifecycle: [{lifecycle}]}}"
+    );
+    Theatre::new(CHART, &scenario)
+}
+
+fn swings(checkpoint: &Value, agent: &str) -> Option<u64> {
+    checkpoint["agents"].get(agent)?["state"]["fields"]["swings"].as_u64()
+}
+
+#[test]
+fn a_paused_agent_never_acts_and_keeps_all_that_it_has() {
+    let theatre = clocks("{turn: 3, operation: pause_agent, target_agent_name: clock_2}");
+    let summary = theatre.run("run", 1);
+    assert_eq!(summary.paused, ["clock_2"]);
+    let then = theatre.checkpoint("run", 3)["agents"]["clock_2"].clone();
+    for turn in 4..=10 {
+        let checkpoint = theatre.checkpoint("run", turn);
+        assert_eq!(checkpoint["agents"]["clock_2"], then, "turn {turn}");
+        assert_eq!(checkpoint["paused_agents"], json!(["clock_2"]));
+        assert_eq!(checkpoint["auto_resume"], json!({}));
+        assert_eq!(swings(&checkpoint, "clock_1"), Some(4 * turn));
+    }
+}
+
+#[test]
+fn a_pause_with_auto_resume_skips_exactly_its_turns() {
+    let theatre = clocks(
+        "{turn: 3, operation: pause_agent, target_agent_name: clock_2, auto_resume_turns: 2}",
+    );
+    theatre.run("run", 1);
+    let expected = [
+        (2, 8, json!([]), json!({})),
+        (3, 12, json!(["clock_2"]), json!({"clock_2": 2})),
+        (4, 12, json!(["clock_2"]), json!({"clock_2": 1})),
+        (5, 12, json!([]), json!({})),
+        (6, 16, json!([]), json!({})),
+        (7, 20, json!([]), json!({})),
+    ];
+    for (turn, number, paused, auto_resume) in expected {
+        let checkpoint = theatre.checkpoint("run", turn);
+        assert_eq!(swings(&checkpoint, "clock_2"), Some(number), "turn {turn}");
+        assert_eq!(checkpoint["paused_agents"], paused, "turn {turn}");
+        assert_eq!(checkpoint["auto_resume"], auto_resume, "turn {turn}");
+    }
+}
+
+#[test]
+fn a_paused_agent_that_is_removed_takes_its_pause_with_it() {
+    let theatre = clocks(
+        "{turn: 2, operation: pause_agent, target_agent_name: clock_2, auto_resume_turns: 5}, \
+         {turn: 3, operation: remove_agent, target_agent_name: clock_2}",
+    );
+    let summary = theatre.run("run", 1);
+    let checkpoint = theatre.checkpoint("run", 3);
+    assert_eq!(checkpoint["agents"].get("clock_2"), None);
+    assert_eq!(
+        (&checkpoint["paused_agents"], &checkpoint["auto_resume"]),
+        (&json!([]), &json!({}))
+    );
+    assert_eq!(summary.agents, 2);
+}
+
+#[test]
+fn a_new_agent_acts_from_the_next_turn_on_and_gets_a_free_name() {
+    let theatre = clocks(
+        "{turn: 2, operation: add_agent, target_agent_name: clock_2, \
+         initial_state: {swings: 100, state: tock}}",
+    );
+    theatre.run("run", 1);
+    let name = "clock_2_1";
+    assert_eq!(swings(&theatre.checkpoint("run", 1), name), None);
+    let entered = theatre.checkpoint("run", 2);
+    assert_eq!(swings(&entered, name), Some(100));
+    assert_eq!(entered["agents"][name]["state"]["current_state"], "tock");
+    assert_eq!(swings(&theatre.checkpoint("run", 3), name), Some(104));
+}
+
+#[test]
+fn what_cannot_be_done_is_a_warning_and_the_turn_goes_on() {
+    let theatre = clocks(
+        "{turn: 1, operation: resume_agent, target_agent_name: clock_1}, \
+         {turn: 1, operation: pause_agent, target_agent_name: clock_1, auto_resume_turns: 0}, \
+         {turn: 1, operation: add_agent, target_agent_name: d, initial_state: {}}, \
+         {turn: 1, operation: add_agent, target_agent_name: e, initial_state: {}}, \
+         {turn: 1, operation: add_agent, target_agent_name: f}, \
+         {turn: 2, operation: remove_agent, target_agent_name: nobody}",
+    );
+    let summary = theatre.run("run", 1);
+    assert_eq!(summary.agents, 4);
+    let warnings: Vec<_> = summary
+        .warnings
+        .iter()
+        .map(|warning| (warning.turn, warning.operation.unwrap(), warning.reason.as_str()))
+        .collect();
+    assert_eq!(
+        warnings,
+        [
+            (1, Operation::ResumeAgent, "\"clock_1\" is not paused"),
+            (
+                1,
+                Operation::PauseAgent,
+                "auto_resume_turns must be a whole number from 1 to 4294967295, found 0"
+            ),
+            (1, Operation::AddAgent, "there are 4 agents, and max_agents is 4"),
+            (1, Operation::AddAgent, "initial_state is missing: a new agent needs one, {} will do"),
+            (2, Operation::RemoveAgent, "there is no agent \"nobody\""),
+        ]
+    );
+}
+
+#[test]
+fn in_a_strict_run_nothing_of_a_turn_is_done_if_one_request_cannot_be() {
+    let theatre = clocks(
+        "{turn: 1, operation: remove_agent, target_agent_name: clock_1}, \
+         {turn: 1, operation: remove_agent, target_agent_name: nobody}, \
+         {turn: 2, operation: remove_agent, target_agent_name: clock_2}",
+    );
+    let summary = theatre.begin_strict("run").go(|_| GoOn::Yes).unwrap();
+    assert_eq!(summary.agents, 2);
+    assert_eq!(summary.warnings.len(), 2);
+    assert!(theatre.checkpoint("run", 10)["agents"].get("clock_1").is_some());
+}
+
+#[test]
+fn the_last_agent_may_go_and_the_run_goes_on() {
+    let removals: Vec<String> = (1..=3)
+        .map(|n| format!("{{turn: 2, operation: remove_agent, target_agent_name: clock_{n}}}"))
+        .collect();
+    let summary = clocks(&removals.join(", ")).run("run", 1);
+    assert_eq!((summary.agents, summary.turns), (0, 10));
+}
+
+#[test]
+fn agents_ask_for_changes_by_their_actions() {
+    let chart = "
+name: cell
+states: [young, old, tired]
+initial: young
+transitions:
+  - {trigger: grow, source: young, target: old, action: [copy, pause 2]}
+  - {trigger: grow, source: old, target: tired, action: remove}
+";
+    let scenario = "{name: cells, chart: cell, turns: 6, ticks_per_turn: 1, max_agents: 3, \
+        population: [{name: cell}], world: {rates: [{trigger: grow, rate: 1}]}}";
+    let theatre = Theatre::new(chart, scenario);
+    let summary = theatre.run("run", 1);
+    let agents = |turn| {
+        let checkpoint = theatre.checkpoint("run", turn);
+        let names = checkpoint["agents"].as_object().unwrap().keys().cloned();
+        names.collect::<Vec<_>>()
+    };
+    // The copy begins as the cell is at the end of the turn: old. Both go when they have grown.
+    assert_eq!(agents(1), ["cell", "cell_1"]);
+    assert_eq!(theatre.checkpoint("run", 1)["auto_resume"], json!({"cell": 2}));
+    assert_eq!(agents(2), ["cell"]);
+    assert_eq!(agents(3), ["cell"]);
+    assert_eq!(agents(4), Vec::<String>::new());
+    assert_eq!((summary.agents, summary.warnings.len()), (0, 0));
+}
+
+#[test]
+fn a_request_is_considered_without_being_done() {
+    let theatre = clocks("");
+    theatre.run("run", 1);
+    let folder = theatre.open("run");
+    let mut simulation = polity_simulator::simulation::Simulation::restore(
+        &folder,
+        Some(3),
+        &theatre.scenario(),
+        None,
+    )
+    .unwrap();
+    let pause = LifecycleAction::new(Operation::PauseAgent, "clock_1");
+    let mut reason =
+        |request: &LifecycleAction| simulation.consider(&folder, request).unwrap().result.reason;
+    assert_eq!(reason(&pause), None);
+    assert_eq!(reason(&pause), None);
+    let nobody = LifecycleAction::new(Operation::PauseAgent, "nobody");
+    assert_eq!(reason(&nobody).as_deref(), Some("there is no agent \"nobody\""));
+    // One that waits already counts.
+    folder.ask("one", pause.clone()).unwrap();
+    assert_eq!(reason(&pause).as_deref(), Some("\"clock_1\" is paused already"));
+}
+
+#[test]
+fn when_most_agents_have_gone_the_others_keep_their_names_and_their_fate() {
+    let chart = "
+name: plague
+states: [well, ill]
+initial: well
+fields: {days: 0}
+transitions:
+  - {trigger: dawn, source: well, target: ill, guard: 'chance(0.5)', action: remove}
+  - {trigger: dawn, source: ill, target: well, action: add agent.days = 1}
+  - {trigger: noon, source: '*', target: well, action: add agent.days = 1}
+";
+    let scenario = "{name: town, chart: plague, turns: 5, ticks_per_turn: 2, max_agents: 5000, \
+        checkpoint_every: 1, population: [{name: first, count: 2}, {name: other, count: 4000}], \
+        world: {rates: [{trigger: dawn, rate: 0.6}]}}";
+    let theatre = Theatre::new(chart, scenario);
+    let straight = theatre.run("run", 2);
+    assert!(straight.agents < 1000, "{}", straight.agents);
+    assert_eq!(straight.warnings, []);
+    for turn in 0..5 {
+        assert_eq!(theatre.resume("run", Some(turn)), straight, "from turn {turn}");
+    }
+    let checkpoint = theatre.checkpoint("run", 5);
+    for (name, agent) in checkpoint["agents"].as_object().unwrap() {
+        let serial = agent["state"]["serial"].as_u64().unwrap();
+        let (stem, number) = name.rsplit_once('_').unwrap();
+        let first = if stem == "first" { 0 } else { 2 };
+        assert_eq!(number.parse::<u64>().unwrap(), serial - first + 1, "{name}");
+    }
+}
+
+#[test]
+fn a_line_that_is_no_request_ends_nothing_and_is_answered() {
+    let theatre = clocks("");
+    let mut run = theatre.begin("run", 1);
+    let line = "{\"request\": {\"request_id\": \"x\", \"operation\": \"dance\"}}\nnonsense\n";
+    std::fs::write(theatre.path("run").join("requests.jsonl"), line).unwrap();
+    assert_eq!(run.go(|_| GoOn::Yes).unwrap().turns, 10);
+    let answer = theatre.open("run").answer("x").unwrap().unwrap();
+    assert!(!answer.opinion.result.valid);
+    assert!(answer.opinion.result.reason.unwrap().starts_with("this is no request"));
+}
+
+#[test]
+fn to_ask_for_the_same_in_every_tick_is_to_ask_once() {
+    let chart = "
+name: lazy
+states: [up, down]
+initial: up
+transitions:
+  - {trigger: step, source: up, target: down, action: pause 2}
+  - {trigger: step, source: down, target: up, action: pause 2}
+";
+    let scenario = "{name: nap, chart: lazy, turns: 4, ticks_per_turn: 6, \
+        population: [{name: cat}], world: {rates: [{trigger: step, rate: 1}]}}";
+    let summary = Theatre::new(chart, scenario).run("run", 1);
+    assert_eq!(summary.warnings, []);
+}

@@ -1,0 +1,7 @@
+//! Simulations from the outside: whole runs in folders of their own.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod checkpoints;
+mod lifecycle;
+mod repeatable;
+mod stage;

@@ -1,0 +1,116 @@
+//! A small society to run.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use polity_simulator::folder::{RunFolder, RunRecord, RunStatus};
+use polity_simulator::run::{Beginning, GoOn, Progress, Run, Summary};
+use polity_simulator::scenario::{Scenario, ScenarioFile};
+use polity_statechart::Chart;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Where runs are, and what they run.
+pub(crate) struct Theatre {
+    folder: TempDir,
+    chart: Arc<Chart>,
+    pub(crate) file: ScenarioFile,
+}
+
+fn example(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/11-society");
+    fs::read_to_string(root.join(path)).unwrap()
+}
+
+impl Theatre {
+    /// The society of the examples.
+    pub(crate) fn society() -> Self {
+        Self::new(&example("charts/social.yaml"), &example("scenarios/society.yaml"))
+    }
+
+    pub(crate) fn new(chart: &str, scenario: &str) -> Self {
+        let chart = Arc::new(Chart::from_text(chart).unwrap());
+        let file = serde_saphyr::from_str(scenario).unwrap();
+        Self { folder: tempfile::tempdir().unwrap(), chart, file }
+    }
+
+    pub(crate) fn scenario(&self) -> Arc<Scenario> {
+        Arc::new(Scenario::new(&self.file, Arc::clone(&self.chart)).unwrap())
+    }
+
+    pub(crate) fn path(&self, run: &str) -> PathBuf {
+        self.folder.path().join(run)
+    }
+
+    pub(crate) fn open(&self, run: &str) -> RunFolder {
+        RunFolder::open(&self.path(run)).unwrap()
+    }
+
+    fn record(&self, run: &str) -> RunRecord {
+        RunRecord {
+            run_id: run.to_owned(),
+            scenario: self.scenario().name.clone(),
+            created_at: Timestamp::UNIX_EPOCH,
+            forked_from: None,
+            strict: false,
+            turns: self.scenario().turns,
+            status: RunStatus::Running,
+            summary: None,
+        }
+    }
+
+    fn beginning(&self, threads: usize) -> Beginning<'static> {
+        Beginning {
+            scenario: self.scenario(),
+            scenario_text: "{}",
+            chart_text: "{}",
+            threads: NonZeroUsize::new(threads),
+        }
+    }
+
+    pub(crate) fn begin(&self, run: &str, threads: usize) -> Run {
+        Run::begin(&self.path(run), self.record(run), &self.beginning(threads)).unwrap()
+    }
+
+    pub(crate) fn begin_strict(&self, run: &str) -> Run {
+        let record = RunRecord { strict: true, ..self.record(run) };
+        Run::begin(&self.path(run), record, &self.beginning(1)).unwrap()
+    }
+
+    /// Runs to the last turn.
+    pub(crate) fn run(&self, run: &str, threads: usize) -> Summary {
+        self.begin(run, threads).go(|_| GoOn::Yes).unwrap()
+    }
+
+    /// Runs to the end of a turn.
+    pub(crate) fn run_until(&self, run: &str, turn: u64) -> Summary {
+        self.begin(run, 1).go(stop_after(turn)).unwrap()
+    }
+
+    pub(crate) fn resume(&self, run: &str, from: Option<u64>) -> Summary {
+        let resumed = Run::resume(self.open(run), from, None, &self.scenario(), None);
+        resumed.unwrap().go(|_| GoOn::Yes).unwrap()
+    }
+
+    pub(crate) fn fork(&self, run: &str, at: u64, new: &str) -> Summary {
+        let beginning = self.beginning(1);
+        let run = Run::fork(&self.path(new), self.record(new), &beginning, &self.open(run), at);
+        run.unwrap().go(|_| GoOn::Yes).unwrap()
+    }
+
+    pub(crate) fn checkpoint_path(&self, run: &str, turn: u64) -> PathBuf {
+        self.path(run).join(format!("checkpoints/turn_{turn:06}.json"))
+    }
+
+    pub(crate) fn checkpoint(&self, run: &str, turn: u64) -> Value {
+        let text = fs::read_to_string(self.checkpoint_path(run, turn)).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+}
+
+pub(crate) fn stop_after(turn: u64) -> impl FnMut(Progress) -> GoOn {
+    move |progress| if progress.turn >= turn { GoOn::Stop } else { GoOn::Yes }
+}
