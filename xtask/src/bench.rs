@@ -15,13 +15,16 @@ use crate::peers;
 use crate::run::{cargo, output, step};
 
 /// The benches, by package and name.
-const BENCHES: [(&str, &str); 6] = [
+const BENCHES: [(&str, &str); 9] = [
     ("polity-model", "transitions"),
     ("polity-store", "journal"),
     ("polity-drivers", "tool_rounds"),
     ("polity-drivers", "masking"),
     ("polity-drivers", "runs"),
     ("polity-engine", "workflows"),
+    ("polity-statechart", "fires"),
+    ("polity-simulator", "ticks"),
+    ("polity-simulator", "runs"),
 ];
 
 /// Tells benches which Python has the programs of others that ours are held against.

@@ -6,7 +6,6 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 use clap::Command;
-use polity_model::definition::{Kind, schema};
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::node::NodeState;
@@ -24,9 +23,9 @@ pub(crate) fn generate(check: bool) -> Result<()> {
     let mut files = Files::new();
     files.insert("docs/reference/state-machines.md".into(), state_machines());
     files.insert("docs/reference/cli.md".into(), command_line());
-    for kind in Kind::ALL {
-        let path = format!("docs/reference/schemas/{}.json", kind.as_str());
-        files.insert(path, format!("{}\n", serde_json::to_string_pretty(&schema(kind))?));
+    for (kind, schema) in polity::schemas() {
+        let path = format!("docs/reference/schemas/{kind}.json");
+        files.insert(path, format!("{}\n", serde_json::to_string_pretty(&schema)?));
     }
     let mut stale = Vec::new();
     for (path, content) in &files {

@@ -1,6 +1,7 @@
 //! The command line as it is typed.
 
 mod agent;
+mod sim;
 mod steer;
 
 use std::num::NonZeroU64;
@@ -8,11 +9,18 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use polity_model::definition::{Kind, UsdLimit};
+use polity_model::definition::UsdLimit;
 use polity_model::ids::CheckpointId;
 use polity_model::machine::task::TaskStatus;
 
+use crate::schemas::SchemaKind;
+
 pub(crate) use agent::{AgentAddArgs, AgentArgs, AgentCommand, AgentStatusArgs, KindArg};
+pub(crate) use sim::{
+    ChartArgs, ChartCheckArgs, ChartCommand, ChartFireArgs, ChartFormat, ChartGraphArgs,
+    LifecycleCommand, SimCommand, SimExportArgs, SimForkArgs, SimLifecycleArgs, SimResumeArgs,
+    SimRunArgs, SimStatusArgs, ThreadArgs,
+};
 pub(crate) use steer::{DiffArgs, ForkArgs, TaskShowArgs};
 
 /// Runs, supervises and simulates AI agents.
@@ -98,6 +106,12 @@ pub(crate) enum Command {
     /// Look at workflows
     #[command(subcommand)]
     Workflow(WorkflowCommand),
+    /// Look at charts, and try them by hand
+    #[command(subcommand)]
+    Chart(ChartCommand),
+    /// Simulate populations of agents whose behaviour is a chart
+    #[command(subcommand)]
+    Sim(SimCommand),
     /// Look at the conversations of sub-agents
     #[command(subcommand)]
     Session(SessionCommand),
@@ -137,13 +151,15 @@ pub(crate) enum Example {
     Newsroom,
     /// Command-line programs
     Workshop,
+    /// A simulation
+    Society,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SchemaArgs {
     /// The kind of definition
     #[arg(value_parser = kinds())]
-    pub(crate) kind: Kind,
+    pub(crate) kind: SchemaKind,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -504,8 +520,9 @@ fn usd_limit(text: &str) -> Result<UsdLimit, String> {
 }
 
 /// The kinds by name, so that help lists them and a near miss is suggested.
-fn kinds() -> impl TypedValueParser<Value = Kind> {
-    PossibleValuesParser::new(Kind::ALL.map(Kind::as_str)).try_map(|name| name.parse::<Kind>())
+fn kinds() -> impl TypedValueParser<Value = SchemaKind> {
+    PossibleValuesParser::new(SchemaKind::all().map(SchemaKind::as_str))
+        .try_map(|name| name.parse::<SchemaKind>())
 }
 
 fn parse_status(text: &str) -> Result<TaskStatus, String> {

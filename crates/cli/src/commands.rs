@@ -2,6 +2,7 @@
 
 mod agent;
 mod backup;
+mod chart;
 mod check;
 mod completions;
 mod cost;
@@ -14,6 +15,7 @@ mod run;
 mod schema;
 mod session;
 mod set;
+mod sim;
 mod task;
 mod tool;
 mod workflow;
@@ -39,6 +41,8 @@ pub(crate) fn run(args: Args) -> CliResult {
         Command::Agent(command) => agent::agent(&App::new(options)?, &command),
         Command::Execution(command) => execution::execution(&App::new(options)?, &command),
         Command::Workflow(command) => workflow::workflow(&App::new(options)?, &command),
+        Command::Chart(command) => chart::chart(&App::new(options)?, &command),
+        Command::Sim(command) => sim::sim(&App::new(options)?, command),
         Command::Review(command) => review::review(&App::new(options)?, command),
         Command::Session(command) => session::session(&App::new(options)?, command),
         Command::Tool(command) => tool::tool(&App::new(options)?, command),

@@ -61,6 +61,26 @@ impl CliError {
         Self::new("unknown_agent", Exit::Usage, message)
     }
 
+    /// There is no such definition.
+    pub(crate) fn unknown_definition(message: impl Display) -> Self {
+        Self::new("not_found", Exit::Usage, message)
+    }
+
+    /// A file of a run is not what it should be.
+    pub(crate) fn damaged(message: impl Display) -> Self {
+        Self::new("damaged", Exit::Failed, message)
+    }
+
+    /// The problems of definitions that it tells.
+    pub(crate) fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// More than a limit allows.
+    pub(crate) fn over_limit(code: &'static str, message: impl Display) -> Self {
+        Self::new(code, Exit::OverLimit, message)
+    }
+
     /// The thing is not in a state in which this can be done.
     pub(crate) fn conflict(message: impl Display) -> Self {
         Self::new("conflict", Exit::Failed, message)

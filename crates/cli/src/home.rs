@@ -8,6 +8,7 @@ use polity_model::definition::{DEFINITION_BYTES_MAX, EXTENSIONS, Home, SourceFil
 use polity_model::ids::ExecutionId;
 
 use crate::error::CliError;
+use crate::simulations::{CHARTS, SCENARIOS, Simulations};
 
 /// The file that marks a home, as `init` writes it.
 pub(crate) const SETTINGS_FILE: &str = "polity.yaml";
@@ -72,6 +73,11 @@ impl HomeFolder {
         self.root.join("data").join("instances")
     }
 
+    /// Where the runs of simulations are.
+    pub(crate) fn runs(&self) -> PathBuf {
+        self.root.join("data").join("simulations")
+    }
+
     /// Where an execution's output is, if it left any.
     pub(crate) fn output(&self, execution: ExecutionId) -> PathBuf {
         self.root.join("data").join("output").join(execution.to_string())
@@ -88,25 +94,36 @@ impl HomeFolder {
 
     /// Reads every definition. What cannot be read is a problem of that file alone.
     pub(crate) fn read(&self) -> Result<Home, CliError> {
-        Ok(Home::parse(self.sources()?))
+        Ok(Home::parse(self.definitions()?))
     }
 
     /// Reads every definition as if this one were there too.
     pub(crate) fn read_with(&self, another: SourceFile) -> Result<Home, CliError> {
-        let mut sources = self.sources()?;
+        let mut sources = self.definitions()?;
         sources.push(another);
         Ok(Home::parse(sources))
     }
 
-    fn sources(&self) -> Result<Vec<SourceFile>, CliError> {
+    fn definitions(&self) -> Result<Vec<SourceFile>, CliError> {
         self.must_exist()?;
-        let mut sources = Vec::new();
-        let mut add =
-            |file: &Path, path: String| sources.push(SourceFile { path, text: text(file) });
+        let mut sources = self.sources(&FOLDERS)?;
         for settings in settings_of(&self.root) {
-            add(&self.root.join(&settings), settings);
+            let file = self.root.join(&settings);
+            sources.push(SourceFile { path: settings, text: text(&file) });
         }
-        for folder in FOLDERS {
+        Ok(sources)
+    }
+
+    /// Reads every chart and scenario.
+    pub(crate) fn simulations(&self) -> Result<Simulations, CliError> {
+        self.must_exist()?;
+        Ok(Simulations::read(&self.sources(&[CHARTS, SCENARIOS])?))
+    }
+
+    /// The files in some folders that may be definitions.
+    fn sources(&self, folders: &[&str]) -> Result<Vec<SourceFile>, CliError> {
+        let mut sources = Vec::new();
+        for folder in folders {
             let path = self.root.join(folder);
             let entries = match fs::read_dir(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -115,7 +132,8 @@ impl HomeFolder {
             for entry in entries {
                 let file = entry.map_err(|error| CliError::io("read", &path, &error))?.path();
                 if let (true, Some(name)) = (is_definition(&file), file.file_name()) {
-                    add(&file, format!("{folder}/{}", name.to_string_lossy()));
+                    let path = format!("{folder}/{}", name.to_string_lossy());
+                    sources.push(SourceFile { path, text: text(&file) });
                 }
             }
         }

@@ -10,7 +10,9 @@ mod exit;
 mod home;
 mod logging;
 mod notices;
+mod schemas;
 mod signals;
+mod simulations;
 mod tape;
 mod telemetry;
 mod view;
@@ -68,6 +70,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
     // Where even that cannot be printed there is no one to tell.
     let _ = error.print();
     if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() }
+}
+
+/// The JSON Schemas of all kinds of definition files, by kind.
+pub fn schemas() -> impl Iterator<Item = (&'static str, serde_json::Value)> {
+    schemas::SchemaKind::all().map(|kind| (kind.as_str(), kind.schema()))
 }
 
 /// The command line as it is declared, from which the reference is written.

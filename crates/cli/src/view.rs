@@ -3,6 +3,7 @@
 pub(crate) mod comparison;
 pub(crate) mod live;
 pub(crate) mod message;
+pub(crate) mod simulation;
 pub(crate) mod steps;
 pub(crate) mod style;
 pub(crate) mod task;

@@ -14,6 +14,7 @@ mod checker;
 mod command_line;
 mod decode;
 mod digest;
+mod document;
 mod expression;
 mod graph;
 mod home;
@@ -51,6 +52,7 @@ pub use self::agent::{
 pub use self::command_line::CommandLine;
 pub use self::decode::PROBLEMS_PER_FILE_MAX;
 pub use self::digest::{Digest, InvalidDigest};
+pub use self::document::{Complaint, Document};
 pub use self::expression::Expression;
 pub use self::home::{
     EXTENSIONS, Home, Lookup, SourceFile, is_retention_policy, is_servers, is_settings,
@@ -75,9 +77,10 @@ pub use self::value::{
     TOOL_CHARACTERS_MAX, Text, ToolName, ToolPattern, UrlTemplate,
 };
 pub use self::workflow::{
-    ArgumentTemplates, Edge, EdgeTarget, Expanded, GraphFormat, Join, Link, NodeKind, NodeMark,
-    NodeMarks, PLAN_STEPS_MAX, Plan, PlanEdge, PlanNode, PlanTarget, REFLECTION_ROUNDS,
-    REFLECTION_ROUNDS_MAX, ReviewAction, WorkflowDefinition, WorkflowNode, WorkflowPattern,
+    ArgumentTemplates, DrawnArrow, DrawnState, Edge, EdgeTarget, Expanded, GraphFormat, Join, Link,
+    NodeKind, NodeMark, NodeMarks, PLAN_STEPS_MAX, Plan, PlanEdge, PlanNode, PlanTarget,
+    REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, ReviewAction, StatePicture, WorkflowDefinition,
+    WorkflowNode, WorkflowPattern,
 };
 
 use self::checker::Checker;

@@ -67,6 +67,11 @@ macro_rules! typed_id {
 }
 
 typed_id!(
+    /// Identifies a run of a simulation.
+    RunId,
+    "run"
+);
+typed_id!(
     /// One unit of work.
     TaskId,
     "task"

@@ -5,28 +5,38 @@ use serde_json::json;
 use crate::app::App;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
+use crate::simulations::Simulations;
 use crate::view::{count, print_json, say};
 
 pub(crate) fn check(app: &App) -> CliResult {
     app.folder.must_exist()?;
     let root = app.folder.root();
     let home = app.folder.read()?;
-    let valid = home.problems.is_empty();
+    let simulations = app.folder.simulations()?;
+    let mut problems = home.problems;
+    problems.extend_from_slice(&simulations.problems);
+    problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+    let valid = problems.is_empty();
     if app.json() {
-        print_json(&json!({"valid": valid, "errors": home.problems}))?;
+        print_json(&json!({"valid": valid, "errors": problems}))?;
         return Ok(if valid { Exit::Done } else { Exit::Usage });
     }
     if !valid {
-        let message = count(home.problems.len(), "problem");
-        return Err(CliError::invalid(message, home.problems));
+        let message = count(problems.len(), "problem");
+        return Err(CliError::invalid(message, problems));
     }
-    let parts = [
+    let mut parts = vec![
         count(home.agents.len(), "agent"),
         count(home.workflows.len(), "workflow"),
         count(home.schedules.len(), "schedule"),
         count(home.scripts.len(), "script"),
         count(home.mcp_servers.len(), "MCP server"),
     ];
+    // Most homes simulate nothing.
+    let Simulations { charts, scenarios, .. } = simulations;
+    if !charts.is_empty() || !scenarios.is_empty() {
+        parts.extend([count(charts.len(), "chart"), count(scenarios.len(), "scenario")]);
+    }
     say!("{} is valid: {}", root.display(), parts.join(", "))?;
     Ok(Exit::Done)
 }

@@ -78,6 +78,19 @@ pub(super) const WORKSHOP: Files = &[
 const WORKSHOP_SETTINGS: (&str, &str) =
     ("polity.yaml", include_str!("../../../../examples/10-workshop/polity.yaml"));
 
+/// What all but the settings of the society's home is.
+const SOCIETY: Files = &[
+    ("charts/social.yaml", include_str!("../../../../examples/11-society/charts/social.yaml")),
+    (
+        "scenarios/society.yaml",
+        include_str!("../../../../examples/11-society/scenarios/society.yaml"),
+    ),
+];
+
+/// The file that marks the society's folder as a home.
+const SOCIETY_SETTINGS: (&str, &str) =
+    ("polity.yaml", include_str!("../../../../examples/11-society/polity.yaml"));
+
 /// What every new home has besides its own files.
 const IGNORED: (&str, &str) = (".gitignore", "/data/\n");
 
@@ -88,6 +101,7 @@ impl Example {
             Self::Supervisor => (Some(SUPERVISOR_SETTINGS), SUPERVISOR),
             Self::Newsroom => (Some(NEWSROOM_SETTINGS), NEWSROOM),
             Self::Workshop => (Some(WORKSHOP_SETTINGS), WORKSHOP),
+            Self::Society => (Some(SOCIETY_SETTINGS), SOCIETY),
         };
         settings.into_iter().chain(files.iter().copied()).chain([IGNORED]).collect()
     }
@@ -98,6 +112,7 @@ impl Example {
             Self::Supervisor => "polity run supervisor \"A report on rain and snow\"",
             Self::Newsroom => "polity run newsroom \"rain\"",
             Self::Workshop => "polity run words \"one two three\"",
+            Self::Society => "polity sim run society",
         }
     }
 
@@ -113,6 +128,11 @@ impl Example {
                     "each change of state, what it used, where its output is",
                 ),
                 ("polity agent status", "what runs and what waits"),
+            ],
+            Self::Society => &[
+                ("polity sim export last --agent ada", "what one of them did"),
+                ("polity sim fork last --at 10 --set seed=8", "another future of the same past"),
+                ("polity chart graph social --format svg", "how they behave, as a picture"),
             ],
             Self::Newsroom => &[
                 ("", "it waits for a person, and ends with exit code 3; that person is you"),

@@ -17,7 +17,7 @@ const WAIT_WIDTH: usize = 16;
 const SAYING_CHARACTERS_MAX: usize = 44;
 
 /// Takes what stands on the line from the screen.
-const CLEAR_LINE: &str = "\r\x1b[2K";
+pub(crate) const CLEAR_LINE: &str = "\r\x1b[2K";
 
 /// Tells something that is no step of a task, while steps may be shown.
 pub(crate) fn interject(app: &App, line: &str) {

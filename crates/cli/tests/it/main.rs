@@ -5,6 +5,7 @@
 mod agents;
 mod archive;
 mod cassettes;
+mod charts;
 mod console;
 mod definitions;
 mod diffs;
@@ -24,6 +25,7 @@ mod retention;
 mod reviews;
 mod run;
 mod sandbox;
+mod simulations;
 mod store;
 mod sub_agents;
 mod supervise;

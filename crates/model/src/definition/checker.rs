@@ -136,6 +136,18 @@ impl Checker {
         node.kind != NodeKind::Null
     }
 
+    /// Whether the value at `path`, or one around it, was found to be wrong already.
+    pub(crate) fn is_pruned(&self, path: &Path) -> bool {
+        let mut node = &self.tree;
+        for segment in &path.0 {
+            match step(node, segment) {
+                Some(next) => node = next.node,
+                None => break,
+            }
+        }
+        node.kind == NodeKind::Pruned
+    }
+
     /// Whether the file has an empty list or mapping at `path`, not even with wrong entries.
     pub(crate) fn is_empty(&self, path: &Path) -> bool {
         match self.node(path).map(|node| &node.kind) {

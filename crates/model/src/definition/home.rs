@@ -292,7 +292,7 @@ impl Entry {
 }
 
 /// A definition is found by its file, so the name inside must be the same.
-fn refuse_other_name(path: &str, stem: &str, checker: &mut Checker) -> Option<Name> {
+pub(super) fn refuse_other_name(path: &str, stem: &str, checker: &mut Checker) -> Option<Name> {
     let field = Path::root().field("name");
     let written: Name = checker.text(&field)?.parse().ok()?;
     if written.as_str() == stem {
@@ -310,15 +310,8 @@ fn classify(path: &str) -> Option<(Kind, &str)> {
     if is_settings(path) {
         return Some((Kind::Settings, SETTINGS_STEM));
     }
-    let (folder, file) = path.split_once('/')?;
-    let (stem, extension) = file.rsplit_once('.')?;
-    if stem.is_empty()
-        || stem.starts_with('.')
-        || stem.contains('/')
-        || !EXTENSIONS.contains(&extension)
-    {
-        return None;
-    }
+    let (folder, _) = path.split_once('/')?;
+    let stem = definition_in(folder, path)?;
     match (folder, stem) {
         ("agents", _) => Some((Kind::Agent, stem)),
         ("workflows", _) => Some((Kind::Workflow, stem)),
@@ -328,6 +321,17 @@ fn classify(path: &str) -> Option<(Kind, &str)> {
         ("config", "retention_policy") => Some((Kind::RetentionPolicy, stem)),
         _ => None,
     }
+}
+
+/// The name, without its extension, of a file that stands in this folder and may be a definition.
+pub(super) fn definition_in<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
+    let file = path.strip_prefix(folder)?.strip_prefix('/')?;
+    let (stem, extension) = file.rsplit_once('.')?;
+    let is_one = !stem.is_empty()
+        && !stem.starts_with('.')
+        && !stem.contains('/')
+        && EXTENSIONS.contains(&extension);
+    is_one.then_some(stem)
 }
 
 /// Two files may not claim one name. Of two of the same kind nobody could say which is meant, so

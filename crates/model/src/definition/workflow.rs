@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::arguments::ArgumentTemplates;
 pub(crate) use self::file::WorkflowFile;
-pub use self::graph::{GraphFormat, NodeMark, NodeMarks};
+pub use self::graph::{DrawnArrow, DrawnState, GraphFormat, NodeMark, NodeMarks, StatePicture};
 use self::patterns::PatternGraph;
 pub use self::patterns::{Expanded, PLAN_STEPS_MAX, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX};
 pub use self::plan::{Link, Plan, PlanEdge, PlanNode, PlanTarget};

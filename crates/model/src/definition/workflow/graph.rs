@@ -6,6 +6,7 @@
 mod dot;
 mod layout;
 mod mermaid;
+mod states;
 mod svg;
 mod text;
 
@@ -14,6 +15,8 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+
+pub use self::states::{DrawnArrow, DrawnState, StatePicture};
 
 use self::layout::ranks;
 use self::text::one_line;
@@ -117,7 +120,9 @@ struct Colours {
 
 /// What is to be seen, in whatever format.
 struct Picture<'a> {
-    workflow: &'a str,
+    /// `Workflow` or `Chart`.
+    what: &'static str,
+    name: &'a str,
     nodes: Vec<PictureNode<'a>>,
     edges: Vec<PictureEdge>,
     /// The node that runs first.
@@ -143,6 +148,7 @@ enum Shape {
     Human,
     Parallel,
     Workflow,
+    State,
 }
 
 /// One arrow. An edge that maps routing keys to nodes has an arrow for each key.
@@ -173,6 +179,7 @@ impl Shape {
             Self::Human => "human",
             Self::Parallel => "parallel",
             Self::Workflow => "workflow",
+            Self::State => "state",
         }
     }
 }
@@ -186,7 +193,12 @@ impl PictureNode<'_> {
             }
             (
                 None,
-                Shape::Agent | Shape::Tool | Shape::Condition | Shape::Human | Shape::Workflow,
+                Shape::Agent
+                | Shape::Tool
+                | Shape::Condition
+                | Shape::Human
+                | Shape::Workflow
+                | Shape::State,
             ) => Colours { fill: "#f6f8fa", line: "#59636e", text: DARK_TEXT },
         }
     }
@@ -266,7 +278,7 @@ impl WorkflowDefinition {
             }
         }
         let is_marked = nodes.iter().any(|node| node.mark.is_some());
-        Picture { workflow: self.name.as_str(), nodes, edges, entry, is_marked }
+        Picture { what: "Workflow", name: self.name.as_str(), nodes, edges, entry, is_marked }
     }
 
     fn picture_node<'a>(&self, node: &'a WorkflowNode, marks: &NodeMarks) -> PictureNode<'a> {

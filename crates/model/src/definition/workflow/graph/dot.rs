@@ -12,12 +12,12 @@ use super::{
 const CHARACTERS_MAX: usize = 48;
 
 pub(super) fn write(picture: &Picture<'_>) -> String {
-    let mut text = format!("digraph \"{}\" {{\n", picture.workflow);
+    let mut text = format!("digraph \"{}\" {{\n", picture.name);
     let mut line = |content: &str| {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "    {content}");
     };
-    let title = format!("Workflow {}", picture.workflow);
+    let title = format!("{} {}", picture.what, picture.name);
     line(&format!(
         "graph [rankdir=TB, label=\"{title}\", labelloc=t, fontname=\"Helvetica\", \
          fontcolor=\"{EDGE_LINE}\", bgcolor=transparent]"
@@ -55,14 +55,23 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
 
 fn node_line(node: &PictureNode<'_>) -> String {
     let shape = match node.shape {
-        Shape::Agent => "shape=box, style=\"filled,rounded\"",
+        Shape::Agent | Shape::State => "shape=box, style=\"filled,rounded\"",
         Shape::Tool | Shape::Parallel => "shape=box, style=filled",
         Shape::Condition => "shape=diamond, style=filled",
         Shape::Human => "shape=box, style=filled, peripheries=2",
         Shape::Workflow => "shape=component, style=filled",
     };
     let kind = node.kind();
-    let mut lines = vec![node.name, &kind, &node.uses];
+    let mut lines = match node.shape {
+        Shape::State if node.uses.is_empty() => vec![node.name],
+        Shape::State => vec![node.name, &node.uses],
+        Shape::Agent
+        | Shape::Tool
+        | Shape::Condition
+        | Shape::Human
+        | Shape::Parallel
+        | Shape::Workflow => vec![node.name, &kind, &node.uses],
+    };
     if node.is_checkpoint {
         lines.push("checkpoint");
     }

@@ -11,12 +11,12 @@ use super::{
 const CHARACTERS_MAX: usize = 48;
 
 pub(super) fn write(picture: &Picture<'_>) -> String {
-    let mut text = format!("---\ntitle: Workflow {}\n---\nflowchart TD\n", picture.workflow);
+    let mut text = format!("---\ntitle: {} {}\n---\nflowchart TD\n", picture.what, picture.name);
     let mut line = |content: &str| {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "    {content}");
     };
-    line(&format!("accTitle: Workflow {}", picture.workflow));
+    line(&format!("accTitle: {} {}", picture.what, picture.name));
     for node in &picture.nodes {
         line(&node_line(node));
     }
@@ -31,7 +31,12 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
             (false, Shape::Human) => format!("stroke:{stroke},stroke-width:3px"),
             (
                 false,
-                Shape::Agent | Shape::Tool | Shape::Condition | Shape::Parallel | Shape::Workflow,
+                Shape::Agent
+                | Shape::Tool
+                | Shape::Condition
+                | Shape::Parallel
+                | Shape::Workflow
+                | Shape::State,
             ) => format!("stroke:{stroke}"),
         };
         line(&format!("style {} fill:{fill},{border},color:{text}", id(node)));
@@ -58,7 +63,7 @@ fn id(node: &PictureNode<'_>) -> String {
 
 fn node_line(node: &PictureNode<'_>) -> String {
     let (open, close) = match node.shape {
-        Shape::Agent => ("(", ")"),
+        Shape::Agent | Shape::State => ("(", ")"),
         Shape::Tool | Shape::Parallel => ("[", "]"),
         Shape::Condition => ("{", "}"),
         Shape::Human => ("{{", "}}"),

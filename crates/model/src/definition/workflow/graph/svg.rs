@@ -75,10 +75,17 @@ fn lines(node: &PictureNode<'_>) -> Vec<(String, f64, f64)> {
     let name = shorten(node.name, NAME_MAX);
     let uses_max = match node.shape {
         Shape::Condition => USES_IN_DIAMOND_MAX,
-        Shape::Agent | Shape::Tool | Shape::Human | Shape::Parallel | Shape::Workflow => USES_MAX,
+        Shape::Agent
+        | Shape::Tool
+        | Shape::Human
+        | Shape::Parallel
+        | Shape::Workflow
+        | Shape::State => USES_MAX,
     };
     let uses = shorten(&node.uses, uses_max);
     match node.shape {
+        Shape::State if uses.is_empty() => vec![(name, NAME_SIZE, 5.0)],
+        Shape::State => vec![(name, NAME_SIZE, -2.0), (uses, SMALL_SIZE, 13.0)],
         Shape::Parallel => {
             let about = format!("{}, {uses}", node.kind());
             vec![(name, NAME_SIZE, -2.0), (about, SMALL_SIZE, 13.0)]
@@ -98,6 +105,7 @@ fn body(picture: &Picture<'_>, number: usize) -> Body {
         Shape::Agent | Shape::Tool | Shape::Human | Shape::Workflow => {
             (widest + 36.0, 68.0, Outline::Box)
         }
+        Shape::State => (widest + 36.0, 44.0, Outline::Box),
         Shape::Parallel => (widest.max(150.0) + 48.0, 44.0, Outline::Box),
         Shape::Condition => {
             // A diamond is less wide where a line is farther from its middle.
@@ -144,7 +152,7 @@ struct Canvas {
 
 impl Canvas {
     fn new(picture: &Picture<'_>, layout: &Layout) -> Self {
-        let title = format!("Workflow {}", picture.workflow);
+        let title = format!("{} {}", picture.what, picture.name);
         let legend = if picture.is_marked { LEGEND_HEIGHT } else { 0.0 };
         let title_width =
             width(&title, NAME_SIZE).max(if picture.is_marked { LEGEND_WIDTH } else { 0.0 });
@@ -324,7 +332,7 @@ impl Canvas {
             )
         };
         let drawn = match shape {
-            Shape::Agent => rect(0.0, 16.0),
+            Shape::Agent | Shape::State => rect(0.0, 16.0),
             Shape::Tool | Shape::Parallel => rect(0.0, 2.0),
             Shape::Human => rect(0.0, 6.0) + &rect(4.0, 3.0),
             Shape::Condition => {

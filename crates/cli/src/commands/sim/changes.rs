@@ -1,0 +1,231 @@
+//! What is different from the scenario's file in one run.
+
+use std::sync::Arc;
+
+use polity_model::definition::{Document, nearest};
+use polity_simulator::scenario::{Scenario, ScenarioFile};
+use serde_json::{Map, Value};
+
+use super::super::set;
+use crate::error::CliError;
+use crate::simulations::{ReadScenario, complaint};
+
+/// What someone wants to be different.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Changes<'a> {
+    pub(super) turns: Option<u64>,
+    pub(super) agents: Option<u64>,
+    pub(super) seed: Option<u64>,
+    pub(super) set: &'a [String],
+}
+
+/// What cannot be different in a fork: its agents are there already, and so is their past.
+const FIXED_IN_FORK: [&str; 6] =
+    ["name", "chart", "population", "ticks_per_turn", "start_time", "tick_seconds"];
+
+/// A scenario with some changes.
+pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadScenario, CliError> {
+    let mut document = document_of(&read.file)?;
+    for change in changes.set {
+        let (path, value) = set::change(change)?;
+        put(&mut document, path, value)?;
+    }
+    for (field, value) in [("turns", changes.turns), ("seed", changes.seed)] {
+        if let (Some(value), Some(fields)) = (value, document.as_object_mut()) {
+            fields.insert(field.to_owned(), value.into());
+        }
+    }
+    let called = format!("the scenario \"{}\" with these changes", read.scenario.name);
+    let mut document = Document::<ScenarioFile>::from_text(&called, &document.to_string());
+    let invalid = |document: Document<ScenarioFile>| {
+        CliError::invalid(format!("{called} is not valid"), document.into_problems())
+    };
+    let Some(mut file) = document.content.take().filter(|_| document.is_clean()) else {
+        return Err(invalid(document));
+    };
+    if let Some(agents) = changes.agents {
+        share(&mut file, agents)?;
+    }
+    match Scenario::new(&file, Arc::clone(&read.chart.chart)) {
+        Ok(scenario) => Ok(ReadScenario { scenario, file, chart: read.chart.clone() }),
+        Err(errors) => {
+            if let Some(error) = errors.iter().find(|error| error.is_max_agents) {
+                return Err(CliError::over_limit("limit_max_agents", &error.message)
+                    .hint("raise it with --set max_agents=N, or in the scenario"));
+            }
+            for error in errors {
+                document.complain(complaint(error));
+            }
+            Err(invalid(document))
+        }
+    }
+}
+
+/// Refuses changes that make no sense after the first turn.
+pub(super) fn refuse_fixed(changes: &[String]) -> Result<(), CliError> {
+    for change in changes {
+        let (path, _) = set::change(change)?;
+        let first = steps(path).next().unwrap_or_default().to_owned();
+        if FIXED_IN_FORK.contains(&first.as_str()) {
+            let message = format!("\"{first}\" cannot be different in a fork");
+            return Err(CliError::usage(message).hint(
+                "its agents and their past are those of the other run; `polity sim lifecycle` changes who \
+                 is there",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The scenario as a run keeps it.
+pub(super) fn text_of(file: &ScenarioFile) -> Result<String, CliError> {
+    serde_json::to_string_pretty(&document_of(file)?).map_err(|error| unwritable(&error))
+}
+
+fn document_of(file: &ScenarioFile) -> Result<Value, CliError> {
+    serde_json::to_value(file).map(without_nulls).map_err(|error| unwritable(&error))
+}
+
+fn unwritable(error: &serde_json::Error) -> CliError {
+    CliError::usage(format!("the scenario cannot be written: {error}"))
+}
+
+/// What a file does not say need not be said.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name, without_nulls(value)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        value @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => value,
+    }
+}
+
+/// The steps of a path such as `world.rates.0.rate` or `world.rates[0].rate`.
+fn steps(path: &str) -> impl Iterator<Item = &str> {
+    path.split(['.', '[', ']']).filter(|step| !step.is_empty())
+}
+
+/// Puts a value where a path leads. What is missing on the way is made.
+fn put(document: &mut Value, path: &str, value: Value) -> Result<(), CliError> {
+    let mut here = document;
+    for step in steps(path) {
+        if here.is_null() {
+            *here = Value::Object(Map::new());
+        }
+        here = match here {
+            Value::Object(fields) => fields.entry(step).or_insert(Value::Null),
+            Value::Array(items) => {
+                let (count, known) = (items.len(), named(items));
+                let index = step
+                    .parse()
+                    .ok()
+                    .or_else(|| known.iter().position(|name| name.as_deref() == Some(step)));
+                index.and_then(|index: usize| items.get_mut(index)).ok_or_else(|| {
+                    let message = format!("\"{path}\": there is no item {step}, there are {count}");
+                    let names = known.iter().flatten().map(String::as_str);
+                    CliError::usage(message).hint(match nearest(step, names) {
+                        Some(near) => format!("did you mean \"{near}\"?"),
+                        None => "the first item is 0".to_owned(),
+                    })
+                })?
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                let message = format!("\"{path}\": nothing can be inside of what stands there");
+                return Err(CliError::usage(message));
+            }
+        };
+    }
+    *here = value;
+    Ok(())
+}
+
+/// Items that have a name or a trigger can be called by it.
+fn named(items: &[Value]) -> Vec<Option<String>> {
+    let name = |item: &Value| {
+        let name = item.get("name").or_else(|| item.get("trigger"))?;
+        name.as_str().map(str::to_owned)
+    };
+    items.iter().map(name).collect()
+}
+
+/// Gives the population this many agents, in the shares that its groups have.
+fn share(file: &mut ScenarioFile, agents: u64) -> Result<(), CliError> {
+    let groups = file.population.get_or_insert_default();
+    let counts: Vec<u64> = groups.iter().map(|group| group.count.unwrap_or(1)).collect();
+    let total: u128 = counts.iter().map(|count| u128::from(*count)).sum();
+    if total == 0 {
+        return if agents == 0 {
+            Ok(())
+        } else {
+            Err(CliError::usage("the scenario has no agents to have more or fewer of")
+                .hint("give it a population"))
+        };
+    }
+    // The agents up to the end of each group are what its share of all is, rounded; so the groups
+    // add up to all of them.
+    let (mut before, mut given) = (0u128, 0u128);
+    for (group, count) in groups.iter_mut().zip(counts) {
+        before += u128::from(count);
+        let upto = (before * u128::from(agents) + total / 2) / total;
+        group.count = Some(u64::try_from(upto - given).unwrap_or(u64::MAX));
+        given = upto;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_put_where_its_path_leads() {
+        let mut document = json!({"world": {"rates": [{"trigger": "a"}, {"trigger": "b"}]}});
+        for (path, value) in [
+            ("seed", json!(3)),
+            ("world.rates.0.rate", json!(0.1)),
+            ("world.rates[1].rate", json!(0.2)),
+            ("world.rates.b.state", json!("idle")),
+            ("world.other.deep", json!(true)),
+        ] {
+            put(&mut document, path, value).unwrap();
+        }
+        let expected = json!({"seed": 3, "world": {"other": {"deep": true}, "rates": [
+            {"trigger": "a", "rate": 0.1}, {"trigger": "b", "rate": 0.2, "state": "idle"}
+        ]}});
+        assert_eq!(document, expected);
+        for wrong in ["world.rates.2.rate", "world.rates.c.rate", "seed.inside"] {
+            assert!(put(&mut document, wrong, json!(1)).is_err(), "{wrong}");
+        }
+        assert_eq!(document, expected);
+    }
+
+    #[test]
+    fn groups_keep_their_shares() {
+        let counts = |file: &ScenarioFile| -> Vec<u64> {
+            file.population.as_ref().unwrap().iter().map(|group| group.count.unwrap()).collect()
+        };
+        let file: ScenarioFile = serde_json::from_value(json!({
+            "population": [{"name": "a", "count": 18}, {"name": "b", "count": 6}, {"name": "c"}]
+        }))
+        .unwrap();
+        for (agents, expected) in [
+            (25, [18, 6, 1]),
+            (50, [36, 12, 2]),
+            (1_000_000, [720_000, 240_000, 40_000]),
+            (3, [2, 1, 0]),
+            (0, [0, 0, 0]),
+        ] {
+            let mut file = file.clone();
+            share(&mut file, agents).unwrap();
+            assert_eq!(counts(&file), expected, "{agents}");
+        }
+        assert!(share(&mut ScenarioFile::default(), 5).is_err());
+        assert!(share(&mut ScenarioFile::default(), 0).is_ok());
+    }
+}

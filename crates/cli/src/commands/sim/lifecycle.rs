@@ -1,0 +1,119 @@
+//! `polity sim lifecycle`: a population is changed from outside.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_model::ids::RunId;
+use polity_simulator::folder::{RunFolder, RunRecord, RunStatus};
+use polity_simulator::lifecycle::{LifecycleAction, Operation, Opinion};
+use polity_simulator::simulation::Simulation;
+
+use super::{find, pinned};
+use crate::app::App;
+use crate::args::{LifecycleCommand, SimLifecycleArgs};
+use crate::error::{CliError, CliResult};
+use crate::exit::Exit;
+use crate::view::{note, print_json, say, style};
+
+/// How often the answer is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
+    let (folder, record) = find(app, &args.run)?;
+    let action = action_of(args.operation)?;
+    if record.status == RunStatus::Ended {
+        return Err(ended(&record));
+    }
+    if !folder.is_owned()? {
+        return later(app, &folder, &action);
+    }
+    let request_id = RunId::from_random_bytes(SystemEntropy.seed()).to_string();
+    folder.ask(&request_id, action.clone())?;
+    loop {
+        // Whether someone is at work is asked first: whoever has gone has answered before.
+        let at_work = folder.is_owned()?;
+        if let Some(answer) = folder.answer(&request_id)? {
+            return tell(app, &action, &answer.opinion, &format!("in turn {}", answer.turn));
+        }
+        if !at_work {
+            let record = folder.record()?;
+            return match record.status {
+                RunStatus::Ended => {
+                    folder.withdraw(&request_id, "the run had ended")?;
+                    Err(ended(&record))
+                }
+                // It is asked for anew, of whoever goes on, if it can be done as things are.
+                RunStatus::Running | RunStatus::Stopped => {
+                    folder.withdraw(&request_id, "the run was stopped")?;
+                    later(app, &folder, &action)
+                }
+            };
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+const WHEN_RESUMED: &str = "when the run is resumed";
+
+/// Leaves a request to whoever resumes the run, if it can be done as things are.
+fn later(app: &App, folder: &RunFolder, action: &LifecycleAction) -> CliResult {
+    let opinion = opinion(folder, action)?;
+    if opinion.result.valid {
+        let request_id = RunId::from_random_bytes(SystemEntropy.seed()).to_string();
+        folder.ask(&request_id, action.clone())?;
+    }
+    tell(app, action, &opinion, WHEN_RESUMED)
+}
+
+/// What is to be said about a request as the run stands at its newest checkpoint.
+fn opinion(folder: &RunFolder, action: &LifecycleAction) -> Result<Opinion, CliError> {
+    let scenario = Arc::new(pinned(folder)?.scenario);
+    let mut simulation = Simulation::restore(folder, None, &scenario, Some(NonZeroUsize::MIN))?;
+    Ok(simulation.consider(folder, action)?)
+}
+
+fn ended(record: &RunRecord) -> CliError {
+    let RunRecord { run_id, .. } = record;
+    CliError::conflict(format!("the run {run_id} has ended, nothing can be asked of it"))
+        .hint(format!("begin another future of it: `polity sim fork {run_id} --at TURN`"))
+}
+
+fn action_of(command: LifecycleCommand) -> Result<LifecycleAction, CliError> {
+    Ok(match command {
+        LifecycleCommand::Add(args) => {
+            let initial = serde_json::from_str(&args.initial_state).map_err(|error| {
+                CliError::usage(format!("--initial-state is not a JSON object: {error}"))
+            })?;
+            LifecycleAction {
+                initial_state: Some(initial),
+                ..LifecycleAction::new(Operation::AddAgent, args.name)
+            }
+        }
+        LifecycleCommand::Remove(args) => LifecycleAction::new(Operation::RemoveAgent, args.name),
+        LifecycleCommand::Pause(args) => LifecycleAction {
+            auto_resume_turns: args.auto_resume_turns,
+            ..LifecycleAction::new(Operation::PauseAgent, args.name)
+        },
+        LifecycleCommand::Resume(args) => LifecycleAction::new(Operation::ResumeAgent, args.name),
+    })
+}
+
+fn tell(app: &App, action: &LifecycleAction, opinion: &Opinion, when: &str) -> CliResult {
+    if app.json() {
+        print_json(opinion)?;
+        return Ok(if opinion.result.valid { Exit::Done } else { Exit::Failed });
+    }
+    let operation = action.operation.as_str();
+    if !opinion.result.valid {
+        let reason = opinion.result.reason.clone().unwrap_or_default();
+        return Err(CliError::conflict(format!("{operation}: {reason}")));
+    }
+    for warning in &opinion.result.warnings {
+        note!("{}: {warning}", style::warning("warning"));
+    }
+    let name = opinion.name.as_deref().unwrap_or(&action.target_agent_name);
+    say!("{operation} \"{name}\": done {when}")?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,132 @@
+//! `polity sim run`, `resume` and `fork`: simulations at work.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use polity_engine::clock::{Clock, SystemClock};
+use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_model::ids::RunId;
+use polity_simulator::folder::{Fork, RunRecord, RunStatus};
+use polity_simulator::run::{Beginning, GoOn, Run};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use super::changes::{Changes, changed, refuse_fixed, text_of};
+use super::{find, pinned};
+use crate::app::App;
+use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs, ThreadArgs};
+use crate::error::{CliError, CliResult};
+use crate::exit::Exit;
+use crate::simulations::ReadScenario;
+use crate::view::simulation::{Bar, print_summary};
+use crate::view::{note, print_json, style};
+
+pub(super) fn run(app: &App, args: &SimRunArgs) -> CliResult {
+    let simulations = app.folder.simulations()?;
+    let SimRunArgs { turns, agents, seed, set, .. } = args;
+    let changes = Changes { turns: *turns, agents: *agents, seed: *seed, set };
+    let read = changed(simulations.scenario(&args.scenario)?, changes)?;
+    let record = record(&read, args.strict, None);
+    let path = place(app, args.out.as_deref(), &record);
+    let texts = texts(&read)?;
+    let beginning = beginning(read, &texts, args.threads);
+    perform(app, || Ok(Run::begin(&path, record, &beginning)?))
+}
+
+pub(super) fn resume(app: &App, args: &SimResumeArgs) -> CliResult {
+    let (folder, _) = find(app, &args.run)?;
+    let scenario = Arc::new(pinned(&folder)?.scenario);
+    let threads = args.threads.threads;
+    perform(app, || Ok(Run::resume(folder, args.from, args.turns, &scenario, threads)?))
+}
+
+pub(super) fn fork(app: &App, args: &SimForkArgs) -> CliResult {
+    let (other, before) = find(app, &args.run)?;
+    refuse_fixed(&args.set)?;
+    let turns = args.turns.unwrap_or(before.turns);
+    let changes = Changes { turns: Some(turns), set: &args.set, ..Changes::default() };
+    let read = changed(&pinned(&other)?, changes)?;
+    let forked_from = Fork { run_id: before.run_id, turn: args.at };
+    let record = record(&read, before.strict, Some(forked_from));
+    let path = place(app, args.out.as_deref(), &record);
+    let texts = texts(&read)?;
+    let beginning = beginning(read, &texts, args.threads);
+    perform(app, || Ok(Run::fork(&path, record, &beginning, &other, args.at)?))
+}
+
+fn record(read: &ReadScenario, strict: bool, forked_from: Option<Fork>) -> RunRecord {
+    RunRecord {
+        run_id: RunId::from_random_bytes(SystemEntropy.seed()).to_string(),
+        scenario: read.scenario.name.clone(),
+        created_at: SystemClock.now(),
+        forked_from,
+        strict,
+        turns: read.scenario.turns,
+        status: RunStatus::Running,
+        summary: None,
+    }
+}
+
+fn place(app: &App, out: Option<&Path>, record: &RunRecord) -> PathBuf {
+    out.map_or_else(|| app.folder.runs().join(&record.run_id), Path::to_owned)
+}
+
+/// The scenario and the chart as the run keeps them.
+fn texts(read: &ReadScenario) -> Result<(String, String), CliError> {
+    let chart = serde_json::to_string_pretty(&read.chart.document)
+        .map_err(|error| CliError::usage(format!("the chart cannot be written: {error}")))?;
+    Ok((text_of(&read.file)?, chart))
+}
+
+fn beginning(read: ReadScenario, texts: &(String, String), threads: ThreadArgs) -> Beginning<'_> {
+    let (scenario_text, chart_text) = texts;
+    let scenario = Arc::new(read.scenario);
+    Beginning { scenario, scenario_text, chart_text, threads: threads.threads }
+}
+
+/// Runs to the end, or to the end of the turn in which someone asks to stop.
+fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResult {
+    let stop = listen()?;
+    let mut run = begin()?;
+    let mut bar = Bar::new(app);
+    let summary = run.go(|progress| {
+        bar.show(progress);
+        if stop.load(Ordering::Relaxed) { GoOn::Stop } else { GoOn::Yes }
+    });
+    bar.clear();
+    let summary = summary?;
+    if app.json() {
+        print_json(&summary)?;
+    } else {
+        print_summary(app, &summary)?;
+    }
+    let RunRecord { run_id, status, turns, .. } = run.record();
+    match status {
+        RunStatus::Running | RunStatus::Ended => Ok(Exit::Done),
+        RunStatus::Stopped => {
+            if app.shows_progress() {
+                let stopped = format!("stopped after turn {} of {turns}", summary.turns);
+                let run = if app.folder.runs().join(run_id).is_dir() {
+                    run_id.clone()
+                } else {
+                    run.folder().path().display().to_string()
+                };
+                note!("{}: go on with `polity sim resume {run}`", style::warning(&stopped));
+            }
+            Ok(Exit::Cancelled)
+        }
+    }
+}
+
+/// Whether someone has asked to stop. Whoever asks twice does not want to wait for the turn's end.
+fn listen() -> Result<Arc<AtomicBool>, CliError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let io = |error| CliError::io("listen to", Path::new("signals"), &error);
+    for signal in [SIGINT, SIGTERM] {
+        let code = i32::from(Exit::Cancelled.code());
+        flag::register_conditional_shutdown(signal, code, Arc::clone(&stop)).map_err(io)?;
+        flag::register(signal, Arc::clone(&stop)).map_err(io)?;
+    }
+    Ok(stop)
+}

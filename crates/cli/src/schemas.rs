@@ -1,0 +1,53 @@
+//! The kinds of definition files that there are JSON Schemas of, whichever crate knows them.
+
+use std::str::FromStr;
+
+use polity_model::definition::{Kind, UnknownKind, schema};
+use serde_json::Value;
+
+/// A kind of definition file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SchemaKind {
+    /// One that tasks are made of.
+    Task(Kind),
+    /// `charts/NAME.yaml`
+    Chart,
+    /// `scenarios/NAME.yaml`
+    Scenario,
+}
+
+impl SchemaKind {
+    /// Every kind.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Kind::ALL.into_iter().map(Self::Task).chain([Self::Chart, Self::Scenario])
+    }
+
+    /// The kind in one word.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Task(kind) => kind.as_str(),
+            Self::Chart => "chart",
+            Self::Scenario => "scenario",
+        }
+    }
+
+    /// The JSON Schema of such files.
+    pub(crate) fn schema(self) -> Value {
+        match self {
+            Self::Task(kind) => schema(kind),
+            Self::Chart => polity_statechart::schema(),
+            Self::Scenario => polity_simulator::scenario::schema(),
+        }
+    }
+}
+
+impl FromStr for SchemaKind {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+        match Self::all().find(|kind| kind.as_str() == text) {
+            Some(kind) => Ok(kind),
+            None => text.parse().map(Self::Task),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The charts and scenarios of a home, read as all its other files are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use polity_model::definition::{Complaint, Document, Problem, SourceFile, nearest};
+use polity_model::name::Name;
+use polity_simulator::scenario::{Scenario, ScenarioError, ScenarioFile};
+use polity_statechart::{Chart, ChartErrors};
+use serde_json::Value;
+
+use crate::error::CliError;
+
+/// The folder of charts.
+pub(crate) const CHARTS: &str = "charts";
+/// The folder of scenarios.
+pub(crate) const SCENARIOS: &str = "scenarios";
+
+/// Every valid chart and scenario of a home, and every problem of the others.
+#[derive(Debug, Default)]
+pub(crate) struct Simulations {
+    /// The valid charts.
+    pub(crate) charts: BTreeMap<Name, ReadChart>,
+    /// The valid scenarios.
+    pub(crate) scenarios: BTreeMap<Name, ReadScenario>,
+    /// All problems of all files, by file and place.
+    pub(crate) problems: Vec<Problem>,
+    broken_charts: BTreeSet<Name>,
+    broken_scenarios: BTreeSet<Name>,
+}
+
+/// A chart, and what it was read from.
+#[derive(Debug, Clone)]
+pub(crate) struct ReadChart {
+    pub(crate) chart: Arc<Chart>,
+    pub(crate) document: Value,
+}
+
+/// A scenario, and what it was read from.
+#[derive(Debug, Clone)]
+pub(crate) struct ReadScenario {
+    pub(crate) scenario: Scenario,
+    pub(crate) file: ScenarioFile,
+    pub(crate) chart: ReadChart,
+}
+
+impl Simulations {
+    /// Reads what stands in the folders of charts and scenarios.
+    pub(crate) fn read(files: &[SourceFile]) -> Self {
+        let mut read = Self::default();
+        for document in Document::read_all(CHARTS, files) {
+            read.add_chart(document);
+        }
+        for document in Document::read_all(SCENARIOS, files) {
+            read.add_scenario(document);
+        }
+        read.problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+        read
+    }
+
+    fn add_chart(&mut self, document: Document<Value>) {
+        let name = document.name.clone();
+        match (chart_of(document), name) {
+            (Ok(chart), Some(name)) => {
+                self.charts.insert(name, chart);
+            }
+            (Ok(_), None) => {}
+            (Err(problems), name) => {
+                self.problems.extend(problems);
+                self.broken_charts.extend(name);
+            }
+        }
+    }
+
+    fn add_scenario(&mut self, mut document: Document<ScenarioFile>) {
+        let name = document.name.clone();
+        let scenario = document.content.take().and_then(|file| {
+            let chart = self.chart_for(&file, &mut document)?;
+            scenario_of(file, chart, &mut document)
+        });
+        match (scenario, name) {
+            (Some(scenario), Some(name)) if document.is_clean() => {
+                self.scenarios.insert(name, scenario);
+            }
+            (_, name) => self.broken_scenarios.extend(name),
+        }
+        self.problems.extend(document.into_problems());
+    }
+
+    /// The chart that a scenario names. One that is there but not valid is complained about
+    /// elsewhere.
+    fn chart_for(
+        &self,
+        file: &ScenarioFile,
+        document: &mut Document<ScenarioFile>,
+    ) -> Option<ReadChart> {
+        let place = "chart".to_owned();
+        let Some(name) = file.chart.as_deref() else {
+            let message = "missing field \"chart\"".to_owned();
+            document.complain(Complaint { place, message, allowed: None, suggestion: None });
+            return None;
+        };
+        if let Some(chart) = self.charts.get(name) {
+            return Some(chart.clone());
+        }
+        if !self.broken_charts.contains(name) {
+            let names = || self.charts.keys().chain(&self.broken_charts).map(Name::as_str);
+            let allowed: Vec<&str> = names().collect();
+            document.complain(Complaint {
+                place,
+                message: format!("chart: there is no chart \"{name}\" in {CHARTS}/"),
+                allowed: (!allowed.is_empty()).then(|| allowed.join(", ")),
+                suggestion: nearest(name, names()).map(str::to_owned),
+            });
+        }
+        None
+    }
+
+    /// The chart of a name, or why there is none.
+    pub(crate) fn chart(&self, name: &str) -> Result<&ReadChart, CliError> {
+        self.charts.get(name).ok_or_else(|| {
+            let known = self.charts.keys().map(Name::as_str);
+            self.missing("chart", CHARTS, name, self.broken_charts.contains(name), known)
+        })
+    }
+
+    /// The scenario of a name, or why there is none.
+    pub(crate) fn scenario(&self, name: &str) -> Result<&ReadScenario, CliError> {
+        self.scenarios.get(name).ok_or_else(|| {
+            let known = self.scenarios.keys().map(Name::as_str);
+            self.missing("scenario", SCENARIOS, name, self.broken_scenarios.contains(name), known)
+        })
+    }
+
+    fn missing<'a>(
+        &self,
+        what: &str,
+        folder: &str,
+        name: &str,
+        is_broken: bool,
+        known: impl Iterator<Item = &'a str>,
+    ) -> CliError {
+        if is_broken {
+            let is_its = |problem: &&Problem| {
+                problem.file.strip_prefix(folder).is_some_and(|file| {
+                    file.trim_start_matches('/').rsplit_once('.').is_some_and(|(s, _)| s == name)
+                })
+            };
+            let mut problems: Vec<_> = self.problems.iter().filter(is_its).cloned().collect();
+            // Nothing is wrong with the file itself, so it is the chart that it names.
+            if problems.is_empty() {
+                let of_charts = |problem: &&Problem| problem.file.starts_with(CHARTS);
+                problems = self.problems.iter().filter(of_charts).cloned().collect();
+            }
+            return CliError::invalid(format!("the {what} \"{name}\" is not valid"), problems);
+        }
+        let error = CliError::unknown_definition(format!("there is no {what} \"{name}\""));
+        error.hint(match nearest(name, known) {
+            Some(near) => format!("did you mean \"{near}\"?"),
+            None => format!("{what}s are files in {folder}/ of the home"),
+        })
+    }
+}
+
+/// The chart of a document, or all that is wrong with it.
+pub(crate) fn chart_of(mut document: Document<Value>) -> Result<ReadChart, Vec<Problem>> {
+    let chart = document.content.take().and_then(|content| match Chart::from_document(&content) {
+        Ok(chart) => Some(ReadChart { chart: Arc::new(chart), document: content }),
+        Err(ChartErrors(errors)) => {
+            for error in errors {
+                document.complain(Complaint {
+                    place: error.place,
+                    message: error.message,
+                    allowed: error.allowed,
+                    suggestion: error.suggestion,
+                });
+            }
+            None
+        }
+    });
+    chart.filter(|_| document.is_clean()).ok_or_else(|| document.into_problems())
+}
+
+/// The scenario of a file, for its chart. What is wrong with it is added to the document.
+pub(crate) fn scenario_of(
+    file: ScenarioFile,
+    chart: ReadChart,
+    document: &mut Document<ScenarioFile>,
+) -> Option<ReadScenario> {
+    match Scenario::new(&file, Arc::clone(&chart.chart)) {
+        Ok(scenario) => Some(ReadScenario { scenario, file, chart }),
+        Err(errors) => {
+            for error in errors {
+                document.complain(complaint(error));
+            }
+            None
+        }
+    }
+}
+
+/// What is wrong with a scenario, as the document is told.
+pub(crate) fn complaint(error: ScenarioError) -> Complaint {
+    let ScenarioError { place, message, found, allowed, is_max_agents: _ } = error;
+    let near = |found: &String| nearest(found, allowed.iter().map(String::as_str));
+    let suggestion = found.as_ref().and_then(near).map(str::to_owned);
+    let allowed = (!allowed.is_empty()).then(|| allowed.join(", "));
+    Complaint { place, message, allowed, suggestion }
+}

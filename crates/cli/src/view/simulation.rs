@@ -1,0 +1,123 @@
+//! Simulations: how far they have come, and what came of them.
+
+use std::time::{Duration, Instant};
+
+use polity_simulator::run::{Progress, Summary};
+
+use super::live::CLEAR_LINE;
+use super::{count, duration, say, style, table, tell};
+use crate::app::App;
+use crate::error::CliError;
+
+/// How many warnings are shown; the others are counted.
+const WARNINGS_SHOWN_MAX: usize = 10;
+
+/// How wide the bar is, in characters.
+const BAR_WIDTH: u64 = 24;
+
+/// How often the line is rewritten.
+const SHOW_EVERY: Duration = Duration::from_millis(100);
+
+/// A line on a terminal that shows how far a run has come.
+pub(crate) struct Bar {
+    live: bool,
+    began: Instant,
+    /// The turn that was over when the run began here.
+    first: Option<u64>,
+    shown: Option<Instant>,
+}
+
+impl Bar {
+    /// A bar where a terminal shows it, else nothing.
+    pub(crate) fn new(app: &App) -> Self {
+        Self { live: app.is_live(), began: Instant::now(), first: None, shown: None }
+    }
+
+    /// Shows how far the run has come. May be called as often as one likes.
+    pub(crate) fn show(&mut self, progress: Progress) {
+        let first = *self.first.get_or_insert(progress.turn.saturating_sub(1));
+        if !self.live || self.shown.is_some_and(|shown| shown.elapsed() < SHOW_EVERY) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let line = line(progress, progress.turn - first, self.began.elapsed());
+        tell(&format!("{CLEAR_LINE}  {line}"));
+    }
+
+    /// Takes the line from the screen.
+    pub(crate) fn clear(&mut self) {
+        if self.shown.take().is_some() {
+            tell(CLEAR_LINE);
+        }
+    }
+}
+
+/// `turn 120/1000 [===         ] 25 agents, 340 turns/s, 2.5 s left`
+fn line(progress: Progress, done: u64, took: Duration) -> String {
+    let Progress { turn, turns, agents } = progress;
+    let filled = turn.saturating_mul(BAR_WIDTH).checked_div(turns).unwrap_or(BAR_WIDTH);
+    let width = |cells: u64| usize::try_from(cells).unwrap_or_default();
+    let bar = format!(
+        "{}{}",
+        "=".repeat(width(filled)),
+        " ".repeat(width(BAR_WIDTH.saturating_sub(filled)))
+    );
+    #[expect(clippy::cast_precision_loss, reason = "it is shown with a few digits")]
+    let rate = done as f64 / took.as_secs_f64().max(1e-6);
+    #[expect(clippy::cast_precision_loss, reason = "it is shown with a few digits")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+    let left = (turns.saturating_sub(turn) as f64 / rate * 1000.0) as u64;
+    let shown = if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") };
+    let agents = count(usize::try_from(agents).unwrap_or(usize::MAX), "agent");
+    format!("turn {turn}/{turns} [{bar}] {agents}, {shown} turns/s, {} left", duration(left))
+}
+
+/// Shows what came of a run.
+pub(crate) fn print_summary(app: &App, summary: &Summary) -> Result<(), CliError> {
+    let agents = count(usize::try_from(summary.agents).unwrap_or(usize::MAX), "agent");
+    let turns = count(usize::try_from(summary.turns).unwrap_or(usize::MAX), "turn");
+    let paused = match summary.paused.as_slice() {
+        [] => String::new(),
+        few if few.len() <= 5 => format!(", paused: {}", few.join(", ")),
+        many => format!(", {} paused", many.len()),
+    };
+    say!("{}: {turns}, {agents}{paused}", summary.scenario)?;
+    let rows = summary.states.0.iter().map(|(state, count)| [state.clone(), count.to_string()]);
+    say!("{}", table(["STATE", "AGENTS"], rows))?;
+    for warning in summary.warnings.iter().take(WARNINGS_SHOWN_MAX) {
+        let about = match (warning.operation, &warning.target_agent_name) {
+            (Some(operation), Some(name)) => format!("{} \"{name}\"", operation.as_str()),
+            (Some(operation), None) => operation.as_str().to_owned(),
+            (None, Some(name)) => format!("agent \"{name}\""),
+            (None, None) => String::new(),
+        };
+        let turn = warning.turn;
+        say!("{} turn {turn}: {about}: {}", style::warning("warning:"), warning.reason)?;
+    }
+    if let Some(more @ 1..) = summary.warnings.len().checked_sub(WARNINGS_SHOWN_MAX) {
+        say!("and {}, which --json shows", count(more, "more warning"))?;
+    }
+    if app.shows_progress() {
+        say!("{} {}", style::label("run:"), summary.run_id)?;
+    }
+    say!("{} {}", style::label("digest:"), summary.digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_tells_the_rate_and_the_time_left() {
+        let progress = Progress { turn: 250, turns: 1000, agents: 25 };
+        assert_eq!(
+            line(progress, 200, Duration::from_secs(2)),
+            "turn 250/1000 [======                  ] 25 agents, 100 turns/s, 7.5 s left"
+        );
+        let slow = Progress { turn: 1, turns: 3, agents: 1 };
+        assert_eq!(
+            line(slow, 1, Duration::from_secs(4)),
+            "turn 1/3 [========                ] 1 agent, 0.2 turns/s, 8.0 s left"
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! `polity chart`, and charts and scenarios as files of a home.
+
+use serde_json::{Value, json};
+
+use crate::sandbox::Sandbox;
+
+fn society() -> Sandbox {
+    let sandbox = Sandbox::empty();
+    assert_eq!(sandbox.polity(&["init", ".", "--example", "society"]).code, 0);
+    sandbox
+}
+
+#[test]
+fn charts_are_listed_shown_and_checked() {
+    let sandbox = society();
+    let (list, code) = sandbox.json(&["chart", "list"]);
+    assert_eq!(code, 0);
+    let expected = json!([{"name": "social", "states": 8, "transitions": 15, "initial": "idle"}]);
+    assert_eq!(list, expected);
+    assert_eq!(sandbox.json(&["chart", "show", "social"]).0["initial"], "idle");
+    let shown = sandbox.polity(&["chart", "show", "social"]).out;
+    assert!(shown.contains("field engagement_threshold: 0.5, from 0 to 1"), "{shown}");
+    assert_eq!(sandbox.json(&["chart", "check"]).0, json!({"valid": true, "errors": []}));
+    assert_eq!(sandbox.polity(&["chart", "check", "social"]).code, 0);
+    let unknown = sandbox.polity(&["chart", "show", "socail", "--json"]);
+    assert_eq!((unknown.code, &unknown.error()["hint"]), (2, &json!("did you mean \"social\"?")));
+}
+
+#[test]
+fn a_trigger_is_tried_by_hand() {
+    let sandbox = society();
+    let fire = |args: &[&str]| sandbox.json(&[&["chart", "fire", "social"], args].concat()).0;
+    let to = |from: &str, to: Value| json!({"from": from, "to": to});
+    assert_eq!(fire(&["--trigger", "feed_ready"]), to("idle", json!("scrolling")));
+    assert_eq!(fire(&["--trigger", "sees_post"]), to("idle", Value::Null));
+    let composing = ["--state", "composing", "--trigger", "compose_done"];
+    assert_eq!(fire(&composing), to("composing", Value::Null));
+    let reply = [&composing[..], &["--set", "pending_action=reply"]].concat();
+    assert_eq!(fire(&reply), to("composing", json!("engaging_reply")));
+    for (args, message) in [
+        (vec!["--trigger", "sleep"], "has no trigger \"sleep\""),
+        (vec!["--trigger", "decides", "--state", "asleep"], "has no state \"asleep\""),
+        (vec!["--trigger", "decides", "--context", "[1]"], "not a JSON object"),
+        (vec!["--trigger", "decides", "--set", "mood=1"], "has no field \"mood\""),
+        (vec!["--trigger", "decides", "--set", "engagement_threshold=2"], "from 0 to 1"),
+    ] {
+        let said = sandbox.polity(&[&["chart", "fire", "social", "--json"], &args[..]].concat());
+        assert_eq!(said.code, 2, "{said:?}");
+        assert!(said.error()["message"].as_str().unwrap().contains(message), "{said:?}");
+    }
+}
+
+#[test]
+fn guards_read_the_context_and_say_what_they_miss() {
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "");
+    let chart = "
+name: taste
+states: [cold, warm]
+initial: cold
+fields: {threshold: 0.5}
+transitions:
+  - {trigger: look, source: cold, target: warm, guard: 'agent.threshold < context.post.score'}
+";
+    sandbox.write("charts/taste.yaml", chart);
+    let fire = |context: &str| {
+        sandbox.polity(&["chart", "fire", "taste", "--trigger", "look", "--context", context])
+    };
+    assert_eq!(fire(r#"{"post": {"score": 0.9}}"#).out.trim(), "cold -> warm");
+    assert_eq!(fire(r#"{"post": {"score": 0.1}}"#).out.trim(), "cold: nothing follows on look");
+    let missing = fire("{}");
+    assert_eq!(missing.out.trim(), "cold: nothing follows on look");
+    assert!(missing.err.contains("the context has no \"post.score\""), "{missing:?}");
+}
+
+#[test]
+fn charts_are_drawn_in_four_formats() {
+    let sandbox = society();
+    for (format, begin) in
+        [("mermaid", "stateDiagram-v2"), ("dot", "digraph"), ("svg", "<svg"), ("scxml", "<?xml")]
+    {
+        let said = sandbox.polity(&["chart", "graph", "social", "--format", format]);
+        assert_eq!(said.code, 0);
+        assert!(said.out.contains(begin), "{format}: {}", said.out);
+        for state in ["idle", "scrolling", "engaging_reshare"] {
+            assert!(said.out.contains(state), "{format} without {state}");
+        }
+    }
+}
+
+#[test]
+fn everything_wrong_with_charts_and_scenarios_is_told_at_its_place() {
+    let sandbox = society();
+    let chart = "name: bad
+states: [a, b, lost]
+initial: d
+transitions:
+  - {trigger: '', source: a, target: bb}
+  - {trigger: go, source: a, target: b, guard: 'agent.mood > 1'}
+  - {trigger: go, source: a, target: b, guard: '1 / 0 > 1'}
+  - {trigger: stay, source: a, target: b}
+  - {trigger: stay, source: a, target: lost}
+fields: {x: 1}
+";
+    sandbox.write("charts/bad.yaml", chart);
+    let scenario = "name: wrong
+chart: social
+turns: -1
+max_agents: 5
+population:
+  - {name: a, count: 6, fields: {engagement_threshold: 2}}
+  - {name: b, fields: {engagment_threshold: 0.5}}
+  - {nme: c}
+world:
+  rates:
+    - {trigger: sees_pst, rate: 0.1}
+    - {trigger: decides, rate: 1.5}
+lifecycle:
+  - {turn: 0, operation: add_agent, target_agent_name: x}
+  - {turn: 1, operation: ad_agent, target_agent_name: x}
+";
+    sandbox.write("scenarios/wrong.yaml", scenario);
+    let (answer, code) = sandbox.json(&["check"]);
+    assert_eq!((code, &answer["valid"]), (2, &json!(false)));
+    let told: Vec<String> = answer["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|error| {
+            let (file, line) = (error["file"].as_str().unwrap(), &error["line"]);
+            format!("{file}:{line}: {}", error["message"].as_str().unwrap())
+        })
+        .collect();
+    for expected in [
+        "charts/bad.yaml:3: initial \"d\" is not one of the states",
+        "charts/bad.yaml:5: trigger is missing or empty",
+        "charts/bad.yaml:5: target: unknown state \"bb\"",
+        "charts/bad.yaml:6: guard \"agent.mood > 1\"",
+        "charts/bad.yaml:7: guard \"1 / 0 > 1\": it divides by zero",
+        "scenarios/wrong.yaml:3: turns must be a whole number",
+        "scenarios/wrong.yaml:6: population[0].fields.engagement_threshold",
+        "scenarios/wrong.yaml:7: population[1].fields.engagment_threshold: there is no field",
+        "scenarios/wrong.yaml:8: unknown field \"nme\" in population[2]",
+        "scenarios/wrong.yaml:11: world.rates[0].trigger: there is no trigger \"sees_pst\"",
+        "scenarios/wrong.yaml:12: world.rates[1].rate must be from 0 to 1, found 1.5",
+        "scenarios/wrong.yaml:14: lifecycle[0].turn must be a whole number above 0",
+        "scenarios/wrong.yaml:15: lifecycle[1].operation: unknown value \"ad_agent\"",
+    ] {
+        assert!(told.iter().any(|told| told.starts_with(expected)), "{expected}\n{told:#?}");
+    }
+    let near = answer["errors"].as_array().unwrap().iter();
+    let near: Vec<&Value> = near.map(|error| &error["suggestion"]).collect();
+    for suggestion in ["b", "name", "engagement_threshold", "sees_post", "add_agent"] {
+        assert!(near.contains(&&json!(suggestion)), "{suggestion}\n{near:?}");
+    }
+    let refused = sandbox.polity(&["sim", "run", "wrong", "--json"]);
+    assert_eq!((refused.code, &refused.error()["code"]), (2, &json!("invalid_definition")));
+    let (one, code) = sandbox.json(&["chart", "check", "bad"]);
+    assert_eq!((code, &one["valid"]), (2, &json!(false)));
+}
+
+#[test]
+fn the_schemas_take_what_is_valid_and_refuse_what_is_not() {
+    let sandbox = society();
+    for (kind, path, wrong) in [
+        ("chart", "charts/social.yaml", r#"{"name": "x", "states": [], "initial": "a"}"#),
+        ("scenario", "scenarios/society.yaml", r#"{"name": "x", "chart": "y", "turn": 3}"#),
+    ] {
+        let schema = sandbox.json(&["schema", kind]).0;
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        let text = std::fs::read_to_string(sandbox.file(path)).unwrap();
+        let document: Value = serde_saphyr::from_str(&text).unwrap();
+        let errors: Vec<_> = validator.iter_errors(&document).map(|e| e.to_string()).collect();
+        assert_eq!(errors, Vec::<String>::new());
+        assert!(!validator.is_valid(&serde_json::from_str(wrong).unwrap()), "{kind}");
+    }
+}

@@ -1,0 +1,349 @@
+//! `polity sim`: populations that are run, stopped, resumed, forked and changed while they run.
+
+use std::fs;
+use std::process::Child;
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{Said, Sandbox, said};
+
+/// Turns that no test waits for.
+const FOREVER: &str = "10000000";
+
+fn society() -> Sandbox {
+    let sandbox = Sandbox::empty();
+    let made = sandbox.polity(&["init", ".", "--example", "society"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    sandbox
+}
+
+fn done(sandbox: &Sandbox, args: &[&str]) -> Value {
+    let (answer, code) = sandbox.json(args);
+    assert_eq!(code, 0, "{answer}");
+    answer
+}
+
+/// A run that goes on until it is ended, with its id.
+fn at_work(sandbox: &Sandbox) -> (Child, String) {
+    let every = "checkpoint_every=5";
+    let child =
+        sandbox.start(&["sim", "run", "society", "--turns", FOREVER, "--set", every, "--json"]);
+    let id = sandbox.wait_until("a run has made ten turns", || {
+        let runs = sandbox.json(&["sim", "status"]).0;
+        let run = runs.as_array()?.first()?.clone();
+        (run["turn"].as_u64()? >= 10).then(|| run["run_id"].as_str().unwrap().to_owned())
+    });
+    (child, id)
+}
+
+fn interrupt(child: Child) -> Said {
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    said(&child.wait_with_output().unwrap())
+}
+
+#[test]
+fn a_run_answers_with_all_that_came_of_it() {
+    let sandbox = society();
+    let answer = done(&sandbox, &["sim", "run", "society"]);
+    let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
+    let expected =
+        ["agents", "digest", "paused", "run_id", "scenario", "seed", "states", "turns", "warnings"];
+    assert_eq!(keys, expected);
+    assert_eq!(answer["agents"], 25);
+    assert_eq!((&answer["turns"], &answer["seed"]), (&json!(20), &json!(7)));
+    assert_eq!(answer["warnings"], json!([]));
+    assert_eq!(answer["states"].as_object().unwrap().len(), 8);
+    let digest = answer["digest"].as_str().unwrap();
+    assert!(digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit()), "{digest}");
+}
+
+#[test]
+fn threads_change_nothing_and_seeds_change_everything() {
+    let sandbox = society();
+    let digest = |args: &[&str]| {
+        let args = [&["sim", "run", "society"], args].concat();
+        done(&sandbox, &args)["digest"].as_str().unwrap().to_owned()
+    };
+    let one = digest(&["--threads", "1"]);
+    assert_eq!(digest(&["--threads", "4"]), one);
+    assert_eq!(digest(&["--seed", "7"]), one);
+    assert_eq!(digest(&["--set", "seed=7"]), one);
+    assert_ne!(digest(&["--seed", "8"]), one);
+}
+
+#[test]
+fn a_run_resumed_from_any_turn_ends_as_it_did() {
+    let sandbox = society();
+    let straight = done(&sandbox, &["sim", "run", "society"]);
+    for turn in ["0", "4", "8", "19", "20"] {
+        let resumed = done(&sandbox, &["sim", "resume", "last", "--from", turn]);
+        assert_eq!(resumed, straight, "from turn {turn}");
+    }
+    let longer = done(&sandbox, &["sim", "resume", "last", "--turns", "23"]);
+    let same = done(&sandbox, &["sim", "run", "society", "--turns", "23"]);
+    assert_eq!(longer["turns"], 23);
+    assert_eq!(longer["digest"], same["digest"]);
+}
+
+#[test]
+fn a_killed_run_is_recognised_and_ends_as_if_nothing_had_happened() {
+    let sandbox = society();
+    let (mut child, id) = at_work(&sandbox);
+    let turn = || done(&sandbox, &["sim", "status", &id])["turn"].as_u64().unwrap();
+    for _ in 0..3 {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let before = turn();
+        child = sandbox.start(&["sim", "resume", &id]);
+        sandbox.wait_until("it goes on", || (turn() >= before + 10).then_some(()));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let standing = done(&sandbox, &["sim", "status", &id]);
+    assert_eq!((&standing["status"], &standing["interrupted"]), (&json!("running"), &json!(true)));
+    let turns = (standing["turn"].as_u64().unwrap() + 7).to_string();
+    let resumed = done(&sandbox, &["sim", "resume", &id[..8], "--turns", &turns]);
+    let straight = done(&sandbox, &["sim", "run", "society", "--turns", &turns]);
+    assert_eq!(resumed["digest"], straight["digest"]);
+    assert_eq!(done(&sandbox, &["sim", "status", &id])["status"], "ended");
+}
+
+#[test]
+fn a_population_is_changed_from_outside_while_it_runs() {
+    let sandbox = society();
+    let (child, id) = at_work(&sandbox);
+    let ask = |args: &[&str]| sandbox.json(&[&["sim", "lifecycle", &id], args].concat());
+    let (added, code) = ask(&["add", "ada", "--initial-state", r#"{"engagement_threshold": 0.1}"#]);
+    assert_eq!(code, 0);
+    let expected = json!({
+        "valid": true,
+        "reason": null,
+        "warnings": ["the name \"ada\" is taken, the new agent is \"ada_2\""],
+        "name": "ada_2",
+    });
+    assert_eq!(added, expected);
+    assert_eq!(ask(&["remove", "reader_1"]).1, 0);
+    assert_eq!(ask(&["pause", "reader_2"]).1, 0);
+    for (args, reason) in [
+        (vec!["pause", "reader_2"], "\"reader_2\" is paused already"),
+        (vec!["resume", "reader_4"], "\"reader_4\" is not paused"),
+        (vec!["remove", "reader_1"], "there is no agent \"reader_1\""),
+        (
+            vec!["pause", "reader_5", "--auto-resume-turns", "0"],
+            "auto_resume_turns must be a whole number from 1 to 4294967295, found 0",
+        ),
+    ] {
+        let (refused, code) = ask(&args);
+        assert_eq!((&refused["valid"], code), (&json!(false), 1), "{refused}");
+        assert_eq!(refused["reason"], reason);
+        assert_eq!(refused["name"], Value::Null);
+    }
+    let other = sandbox.polity(&["sim", "resume", &id, "--json"]);
+    assert_eq!((other.code, &other.error()["code"]), (1, &json!("conflict")));
+
+    let stopped = interrupt(child);
+    assert_eq!(stopped.code, 4, "{stopped:?}");
+    let summary: Value = serde_json::from_str(&stopped.out).unwrap();
+    assert_eq!(summary["paused"], json!(["reader_2"]));
+    assert_eq!(summary["agents"], 25);
+
+    // A run that is stopped takes requests for when it goes on.
+    let (later, code) = ask(&["resume", "reader_2"]);
+    assert_eq!((&later["valid"], code), (&json!(true), 0));
+    let turns = (summary["turns"].as_u64().unwrap() + 2).to_string();
+    let ended = done(&sandbox, &["sim", "resume", &id, "--turns", &turns]);
+    assert_eq!(ended["paused"], json!([]));
+    let again = done(&sandbox, &["sim", "resume", &id, "--from", "0"]);
+    assert_eq!(again, ended);
+
+    let late = sandbox.polity(&["sim", "lifecycle", &id, "remove", "ada", "--json"]);
+    assert_eq!((late.code, &late.error()["code"]), (1, &json!("conflict")));
+    assert!(late.error()["message"].as_str().unwrap().contains("has ended"), "{late:?}");
+}
+
+#[test]
+fn a_run_that_is_interrupted_says_how_to_go_on() {
+    let sandbox = society();
+    let child = sandbox.start(&["sim", "run", "society", "--turns", FOREVER]);
+    sandbox.wait_until("a run has made a turn", || {
+        let runs = sandbox.json(&["sim", "status"]).0;
+        (runs.as_array()?.first()?["turn"].as_u64()? >= 1).then_some(())
+    });
+    let stopped = interrupt(child);
+    assert_eq!(stopped.code, 4);
+    let id = sandbox.json(&["sim", "status", "last"]).0["run_id"].as_str().unwrap().to_owned();
+    let hint = format!("go on with `polity sim resume {id}`");
+    assert!(stopped.err.contains(&hint), "{stopped:?}");
+    assert!(!stopped.err.contains("turns/s"), "no bar without a terminal: {stopped:?}");
+}
+
+#[test]
+fn a_fork_has_the_same_past_and_a_future_of_its_own() {
+    let sandbox = society();
+    let straight = done(&sandbox, &["sim", "run", "society"]);
+    let id = straight["run_id"].as_str().unwrap();
+    let same = done(&sandbox, &["sim", "fork", id, "--at", "10"]);
+    assert_eq!(same["digest"], straight["digest"]);
+    assert_ne!(same["run_id"], straight["run_id"]);
+    let sets = ["--set", "world.rates.decides.rate=1", "--set", "turns=15"];
+    let other = done(&sandbox, &[&["sim", "fork", id, "--at", "10"], &sets[..]].concat());
+    assert_ne!(other["digest"], straight["digest"]);
+    assert_eq!(other["turns"], 20, "a fork has the turns of its run unless --turns says otherwise");
+    let short = done(&sandbox, &["sim", "fork", id, "--at", "10", "--turns", "12"]);
+    let standing = done(&sandbox, &["sim", "status", short["run_id"].as_str().unwrap()]);
+    assert_eq!(standing["forked_from"], json!({"run_id": id, "turn": 10}));
+    assert_eq!(standing["checkpoints"], json!([10, 11, 12]));
+
+    for (args, code, message) in [
+        (vec!["--at", "99"], 1, "no checkpoint of turn 99"),
+        (vec!["--at", "3", "--set", "population.0.count=1"], 2, "cannot be different in a fork"),
+        (vec!["--at", "3", "--set", "world.rates.9.rate=1"], 2, "there is no item 9"),
+        (vec!["--at", "3", "--set", "world.rates.0.rate=2"], 2, "is not valid"),
+    ] {
+        let refused = sandbox.polity(&[&["sim", "fork", id], &args[..], &["--json"]].concat());
+        assert_eq!(refused.code, code, "{refused:?}");
+        assert!(refused.error()["message"].as_str().unwrap().contains(message), "{refused:?}");
+    }
+}
+
+#[test]
+fn an_agent_is_exported_with_the_way_that_it_came() {
+    let sandbox = society();
+    done(&sandbox, &["sim", "run", "society"]);
+    let agent = done(&sandbox, &["sim", "export", "last", "--agent", "author_2"]);
+    let keys: Vec<&String> = agent.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["agent_id", "current_state", "state_history", "ticks_in_state"]);
+    assert_eq!(agent["agent_id"], "author_2");
+    let history = agent["state_history"].as_array().unwrap();
+    assert_eq!(history.len(), 50);
+    for past in history {
+        assert_ne!(past["from_state"], past["to_state"]);
+        assert!(past["timestamp"].as_str().unwrap().starts_with("2026-01-01T00:"));
+        assert_eq!(past["context"], Value::Null);
+    }
+    let missing = sandbox.polity(&["sim", "export", "last", "--agent", "reader_3", "--json"]);
+    assert_eq!((missing.code, &missing.error()["code"]), (1, &json!("not_found")));
+    let earlier = ["sim", "export", "last", "--agent", "reader_3", "--at", "7"];
+    assert_eq!(done(&sandbox, &earlier)["agent_id"], "reader_3");
+}
+
+#[test]
+fn limits_are_named_and_no_agents_are_no_error() {
+    let sandbox = society();
+    let many = sandbox.polity(&["sim", "run", "society", "--agents", "31", "--json"]);
+    assert_eq!((many.code, &many.error()["code"]), (6, &json!("limit_max_agents")));
+    assert!(many.error()["message"].as_str().unwrap().contains("max_agents is 30"), "{many:?}");
+    let raised =
+        ["sim", "run", "society", "--agents", "50", "--set", "max_agents=60", "--turns", "2"];
+    assert_eq!(done(&sandbox, &raised)["agents"], 50);
+    let none = ["sim", "run", "society", "--agents", "0", "--set", "lifecycle=[]"];
+    let none = done(&sandbox, &none);
+    assert_eq!((&none["agents"], &none["turns"]), (&json!(0), &json!(20)));
+}
+
+#[test]
+fn a_strict_run_does_nothing_of_a_turn_in_which_one_request_cannot_be_done() {
+    let sandbox = society();
+    let lifecycle = r#"lifecycle=[
+        {"turn": 2, "operation": "remove_agent", "target_agent_name": "ada"},
+        {"turn": 2, "operation": "remove_agent", "target_agent_name": "nobody"}]"#;
+    let args = ["sim", "run", "society", "--turns", "3", "--set", lifecycle];
+    let lenient = done(&sandbox, &args);
+    assert_eq!(lenient["agents"], 24);
+    let warning = json!([{
+        "turn": 2,
+        "operation": "remove_agent",
+        "target_agent_name": "nobody",
+        "reason": "there is no agent \"nobody\"",
+    }]);
+    assert_eq!(lenient["warnings"], warning);
+    let strict = done(&sandbox, &[&args[..], &["--strict"]].concat());
+    assert_eq!(strict["agents"], 25);
+    assert_eq!(strict["warnings"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_damaged_checkpoint_is_refused_and_an_earlier_one_serves() {
+    let sandbox = society();
+    let out = sandbox.file("run");
+    let out = out.to_str().unwrap();
+    let straight = done(&sandbox, &["sim", "run", "society", "--out", out]);
+    let path = sandbox.file("run/checkpoints/turn_000020.json");
+    let text = fs::read_to_string(&path).unwrap();
+    for (changed, reason) in [
+        (text[..text.len() / 2].to_owned(), "it is truncated"),
+        (text.replacen("\"name\":\"ada\"", "\"name\":\"eve\"", 1), "agent \"ada\": its name"),
+        (
+            text.replace("\"paused_agents\": []", "\"paused_agents\": [\"ghost\"]"),
+            "agent \"ghost\": it is paused, and there is no such agent",
+        ),
+        (
+            text.replacen("\"ticks_in_state\":0", "\"ticks_in_state\":-1", 1),
+            "ticks_in_state must be from 0",
+        ),
+    ] {
+        fs::write(&path, changed).unwrap();
+        let refused = sandbox.polity(&["sim", "resume", out, "--turns", "21", "--json"]);
+        assert_eq!((refused.code, &refused.error()["code"]), (1, &json!("damaged")));
+        assert!(refused.error()["message"].as_str().unwrap().contains(reason), "{refused:?}");
+    }
+    let resumed = done(&sandbox, &["sim", "resume", out, "--from", "19"]);
+    assert_eq!(resumed["digest"], straight["digest"]);
+    for taken in [out, sandbox.path().to_str().unwrap()] {
+        let twice = sandbox.polity(&["sim", "run", "society", "--out", taken]);
+        assert_eq!(twice.code, 1, "{twice:?}");
+    }
+}
+
+#[test]
+fn a_guard_that_fails_is_false_and_a_warning() {
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "");
+    let chart = "
+name: ratio
+states: [low, high]
+initial: low
+fields: {part: 1, whole: 0}
+transitions:
+  - {trigger: look, source: low, target: high, guard: 'agent.part / agent.whole > 0.5'}
+";
+    sandbox.write("charts/ratio.yaml", chart);
+    let scenario = "{name: ratios, chart: ratio, turns: 2, ticks_per_turn: 3, \
+        population: [{name: a}, {name: b, fields: {whole: 1}}], \
+        world: {rates: [{trigger: look, rate: 1}]}}";
+    sandbox.write("scenarios/ratios.yaml", scenario);
+    // A state that nothing leads back from is fine, one that nothing leads to is not.
+    let answer = done(&sandbox, &["sim", "run", "ratios"]);
+    assert_eq!(answer["states"], json!({"low": 1, "high": 1}));
+    let warnings = answer["warnings"].as_array().unwrap();
+    assert!(!warnings.is_empty());
+    assert_eq!(warnings[0]["target_agent_name"], "a");
+    let reason = warnings[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("division by zero"), "{reason}");
+    assert!(reason.contains("transitions[0]"), "{reason}");
+}
+
+#[test]
+fn runs_are_listed_and_unknown_ones_are_not_found() {
+    let sandbox = society();
+    assert_eq!(sandbox.json(&["sim", "status"]).0, json!([]));
+    let none = sandbox.polity(&["sim", "resume", "last"]);
+    assert_eq!(none.code, 1);
+    done(&sandbox, &["sim", "run", "society", "--turns", "1"]);
+    let second = done(&sandbox, &["sim", "run", "society", "--turns", "2"]);
+    let runs = done(&sandbox, &["sim", "status"]);
+    assert_eq!(runs.as_array().unwrap().len(), 2);
+    assert_eq!(runs[0]["run_id"], second["run_id"]);
+    let spoilt = sandbox.file("data/simulations/spoilt/run.json");
+    fs::create_dir_all(spoilt.parent().unwrap()).unwrap();
+    fs::write(spoilt, "{").unwrap();
+    assert_eq!(done(&sandbox, &["sim", "status"]), runs, "one that is spoilt hides no other");
+    let fewer = sandbox.polity(&["sim", "resume", "last", "--turns", "1", "--json"]);
+    assert_eq!((fewer.code, &fewer.error()["code"]), (2, &json!("usage")));
+    let unknown = sandbox.polity(&["sim", "status", "zzzz", "--json"]);
+    assert_eq!((unknown.code, &unknown.error()["code"]), (1, &json!("not_found")));
+    let misspelt = sandbox.polity(&["sim", "run", "sosiety", "--json"]);
+    assert_eq!(misspelt.code, 2);
+    assert_eq!(misspelt.error()["hint"], "did you mean \"society\"?");
+}
