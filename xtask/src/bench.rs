@@ -60,10 +60,12 @@ pub(crate) fn bench(quick: bool) -> Result<()> {
     Ok(())
 }
 
-/// The Python that has LangGraph. Without it nothing is held against ours, and the rest goes on.
+/// The Python that has LangGraph and Mesa. Without it nothing is held against ours, and the rest goes on.
 fn python() -> Option<PathBuf> {
     let installed = peers::install_for_bench();
-    installed.inspect_err(|error| eprintln!("── LangGraph is not measured: {error:#}")).ok()
+    installed
+        .inspect_err(|error| eprintln!("── LangGraph and Mesa are not measured: {error:#}"))
+        .ok()
 }
 
 fn figure(line: &str) -> Result<Figure> {

@@ -57,7 +57,7 @@ use rayon::prelude::*;
 use self::block::Block;
 use self::history::Calendar;
 use self::outbox::{Asked, Failed};
-use self::philox::{DRAWS_PER_BLOCK, Philox};
+use self::philox::{DRAWS_PER_BLOCK, Philox, Purpose};
 use self::plan::Plan;
 use self::single::Single;
 
@@ -96,6 +96,8 @@ pub struct Kernel {
     rates: Rates,
     philox: Philox,
     plan: Option<Plan>,
+    /// Plans for triggers that were fired for everyone.
+    fired: BTreeMap<TriggerId, Option<Plan>>,
     single: Single,
     /// How many counters the draws of guards need at most.
     counters: usize,
@@ -115,6 +117,7 @@ struct Setting<'a> {
     world: &'a [Option<Value>],
     blocks: usize,
     draws_triggers: bool,
+    purpose: Purpose,
 }
 
 impl Kernel {
@@ -126,6 +129,7 @@ impl Kernel {
         });
         Self {
             plan: Plan::new(&chart, &rates),
+            fired: BTreeMap::new(),
             single: Single::new(&chart),
             counters: (chart.guard_draws_max() as usize).div_ceil(DRAWS_PER_BLOCK),
             draws_triggers,
@@ -153,14 +157,13 @@ impl Kernel {
 
     /// Several ticks, from `first` on. The same as one at a time, but faster.
     pub fn ticks(&mut self, first: u32, count: u32, pool: &ThreadPool) {
-        let mut open: Vec<u32> = (first..first.saturating_add(count)).collect();
+        let mut open = first..first.saturating_add(count);
         while !open.is_empty() {
             self.make_room(pool);
             // Where there is a world, each tick may see what the one before did to it.
             let most = if self.world.is_empty() { self.calendar.room() } else { 1 };
-            let later = open.split_off(most.min(open.len()));
-            self.run(&open, pool);
-            open = later;
+            let ticks: Vec<u32> = open.by_ref().take(most).collect();
+            self.run(&ticks, pool);
         }
     }
 
@@ -172,6 +175,7 @@ impl Kernel {
             world: &self.world,
             blocks: self.counters,
             draws_triggers: self.draws_triggers,
+            purpose: Purpose::Guard,
         };
         each_block(&mut self.blocks, pool, |first_slot, block| match plan {
             Some(plan) => many::ticks(plan, single, block, &setting, first_slot, ticks),
@@ -185,6 +189,10 @@ impl Kernel {
     /// guards and actions, and no ticks in a state are counted.
     pub fn fire_all(&mut self, trigger: TriggerId, tick: u32, pool: &ThreadPool) {
         self.make_room(pool);
+        let chart = &self.chart;
+        let planned = self.plan.is_some();
+        let plan = self.fired.entry(trigger).or_insert_with(|| Plan::of_trigger(chart, trigger));
+        let plan = plan.as_ref().filter(|_| planned);
         let single = &self.single;
         let setting = Setting {
             rates: &self.rates,
@@ -192,9 +200,11 @@ impl Kernel {
             world: &self.world,
             blocks: self.counters,
             draws_triggers: false,
+            purpose: Purpose::Round,
         };
-        each_block(&mut self.blocks, pool, |first_slot, block| {
-            single.fire_all(block, &setting, first_slot, tick, trigger);
+        each_block(&mut self.blocks, pool, |first_slot, block| match plan {
+            Some(plan) => many::ticks(plan, single, block, &setting, first_slot, &[tick]),
+            None => single.fire_all(block, &setting, first_slot, tick, trigger),
         });
         self.calendar.ticks.push(tick);
         self.collect();
@@ -209,6 +219,7 @@ impl Kernel {
         each_block(&mut self.blocks, pool, |_, block| block.history.fold(block.length, calendar));
         let folded = self.blocks.iter().map(|block| block.history.folded_bytes()).sum();
         self.calendar.advance(self.live, folded);
+        self.blocks.iter_mut().for_each(|block| block.history.fit(&self.calendar));
     }
 
     /// Puts what agents did to others in order, and the world in its new state.

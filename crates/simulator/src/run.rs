@@ -65,6 +65,9 @@ pub struct Summary {
     pub warnings: Vec<Warning>,
     /// The SHA-256 over the whole state.
     pub digest: String,
+    /// The values of the world, for people to see at the end of a run.
+    #[serde(skip)]
+    pub world: Vec<(String, String)>,
 }
 
 /// How many agents are in each state, in the order of the chart.
@@ -283,6 +286,12 @@ impl Run {
             states: States(states.map(|(name, count)| (name.to_owned(), count)).collect()),
             warnings: self.simulation.warnings().told(self.simulation.turn()),
             digest: hexadecimal(digest),
+            world: self
+                .simulation
+                .world()
+                .into_iter()
+                .map(|(name, value)| (name, value.to_string()))
+                .collect(),
         })
     }
 }

@@ -296,7 +296,7 @@ impl Simulation {
         initial
     }
 
-    /// Takes note of guards and actions that could not be evaluated, once for each kind and turn.
+    /// Takes note of guards and actions that could not be evaluated.
     fn take_failures(&mut self) {
         for failure in self.kernel.take_warnings() {
             let kernel::Warning { text, place, reason, count, serial, tick: _ } = failure;
@@ -304,13 +304,8 @@ impl Simulation {
                 Some(place) => format!("{place}: guard \"{text}\""),
                 None => format!("action \"{text}\""),
             };
-            let times = if count == 1 { String::new() } else { format!(" ({count} times)") };
-            self.warnings.add(Warning {
-                turn: self.turn,
-                operation: None,
-                target_agent_name: Some(self.population.name(serial)),
-                reason: format!("{what}: {reason}{times}"),
-            });
+            let agent = self.population.name(serial);
+            self.warnings.fail(self.turn, agent, format!("{what}: {reason}"), count);
         }
     }
 

@@ -23,30 +23,61 @@ pub struct Warning {
 /// The warnings of a run so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Warnings {
-    warnings: Vec<Warning>,
+    #[serde(rename = "warnings")]
+    kept: Vec<Warning>,
     /// How many more there were.
+    #[serde(default, rename = "warnings_left_out")]
+    left_out: u64,
+    /// Guards and actions that could not be evaluated: each once, however often that was. A chart
+    /// has few of them, so they do not grow with the run.
     #[serde(default)]
-    warnings_left_out: u64,
+    failures: Vec<Failure>,
+}
+
+/// A guard or action that could not be evaluated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Failure {
+    /// The first turn.
+    turn: u64,
+    /// The first agent.
+    agent: String,
+    what: String,
+    count: u64,
 }
 
 impl Warnings {
     pub(crate) fn add(&mut self, warning: Warning) {
-        if self.warnings.len() < WARNINGS_MAX {
-            self.warnings.push(warning);
+        if self.kept.len() < WARNINGS_MAX {
+            self.kept.push(warning);
         } else {
-            self.warnings_left_out += 1;
+            self.left_out += 1;
         }
     }
 
-    /// All that were kept, and how many more there were.
+    /// Takes note of a guard or action that could not be evaluated so many times.
+    pub(crate) fn fail(&mut self, turn: u64, agent: String, what: String, count: u64) {
+        match self.failures.iter_mut().find(|known| known.what == what) {
+            Some(known) => known.count += count,
+            None => self.failures.push(Failure { turn, agent, what, count }),
+        }
+    }
+
+    /// All that were kept, in the order of turns, and how many more there were.
     pub(crate) fn told(&self, turn: u64) -> Vec<Warning> {
-        let mut told = self.warnings.clone();
-        if self.warnings_left_out > 0 {
+        let mut told = self.kept.clone();
+        told.extend(self.failures.iter().map(|Failure { turn, agent, what, count }| Warning {
+            turn: *turn,
+            operation: None,
+            target_agent_name: Some(agent.clone()),
+            reason: if *count == 1 { what.clone() } else { format!("{what} ({count} times)") },
+        }));
+        told.sort_by_key(|warning| warning.turn);
+        if self.left_out > 0 {
             told.push(Warning {
                 turn,
                 operation: None,
                 target_agent_name: None,
-                reason: format!("{} more warnings were left out", self.warnings_left_out),
+                reason: format!("{} more warnings were left out", self.left_out),
             });
         }
         told
@@ -56,6 +87,18 @@ impl Warnings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guard_that_fails_again_and_again_is_one_warning() {
+        let mut warnings = Warnings::default();
+        for turn in 3..10 {
+            warnings.fail(turn, format!("agent_{turn}"), "guard".to_owned(), 2);
+        }
+        warnings.fail(5, "other".to_owned(), "action".to_owned(), 1);
+        let told = warnings.told(10);
+        let told: Vec<_> = told.iter().map(|told| (told.turn, told.reason.as_str())).collect();
+        assert_eq!(told, [(3, "guard (14 times)"), (5, "action")]);
+    }
 
     #[test]
     fn warnings_beyond_the_most_are_counted() {

@@ -1,5 +1,7 @@
 //! A chart, checked and compiled to flat tables. It never changes.
 
+mod candidates;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,13 +10,15 @@ use serde_json::Value as Json;
 use crate::compile;
 use crate::effect::Effect;
 use crate::error::{ChartError, ChartErrors};
-use crate::expression::{Compare, Comparison, Fault, Tree};
+use crate::expression::{Compare, Fault};
 use crate::fire::Step;
-use crate::guard::{Guard, GuardBody};
+use crate::guard::Guard;
 use crate::ids::{ContextId, FieldId, StateId, TriggerId, WorldId};
 use crate::read;
 use crate::source::ChartSource;
 use crate::value::Value;
+
+pub use self::candidates::{Destination, GuardShape, RowId};
 
 /// The most states that agents of one chart can be in.
 pub const STATES_MAX: usize = 255;
@@ -94,7 +98,7 @@ pub struct StateNode {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// What it is at first; nothing if the chart only uses and does not declare it.
+    /// What it is at first.
     pub default: Option<Value>,
     /// The least number it may be.
     pub min: Option<f64>,
@@ -107,7 +111,7 @@ pub struct Field {
 pub struct WorldValue {
     /// Its name.
     pub name: String,
-    /// What it is at first; nothing if the chart only uses and does not declare it.
+    /// What it is at first.
     pub default: Option<Value>,
 }
 
@@ -315,6 +319,12 @@ impl Chart {
         &self.memories
     }
 
+    /// How many states are inside those that have a history, in the order of
+    /// [`memories`](Self::memories).
+    pub fn memory_sizes(&self) -> impl Iterator<Item = usize> {
+        self.tree.iter().filter(|node| node.history).map(|node| node.children.len())
+    }
+
     /// Whether a field may have this value; if not, why.
     pub fn check_field(&self, field: FieldId, value: &Value) -> Result<(), String> {
         let Field { name, default, min, max } = &self.fields[field.index()];
@@ -394,90 +404,6 @@ impl Chart {
     pub(crate) fn group(&self, state: StateId, trigger: TriggerId) -> std::ops::Range<usize> {
         let index = state.index() * self.triggers.len() + trigger.index();
         self.starts[index] as usize..self.starts[index + 1] as usize
-    }
-}
-
-/// A candidate of a state and trigger; see [`Chart::candidates`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RowId(pub(crate) u32);
-
-/// A guard, for those who evaluate many at once.
-#[derive(Debug, Clone, Copy)]
-pub enum GuardShape<'a> {
-    /// There is none: the candidate is always taken.
-    Always,
-    /// All of these must hold. Draws are counted from `first_draw`.
-    All {
-        /// The comparisons.
-        comparisons: &'a [Comparison],
-        /// What to add to the number of each draw.
-        first_draw: u32,
-    },
-    /// It is an expression of another kind.
-    Expression(Tree<'a>),
-    /// It is a function in Rust.
-    Rust,
-}
-
-/// Where a candidate leads, for those who fire many at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Destination {
-    /// The state that it leads to.
-    pub to: StateId,
-    /// The code that [`Chart::way_into`] understands; 0 if the state stays the same.
-    pub code: u8,
-    /// Whether anything else happens.
-    pub has_effects: bool,
-}
-
-impl Chart {
-    /// The candidates of a state and trigger, in the order in which they are tried.
-    pub fn candidates(&self, state: StateId, trigger: TriggerId) -> Vec<RowId> {
-        #[expect(clippy::cast_possible_truncation, reason = "the table was built with 32 bits")]
-        self.group(state, trigger).map(|row| RowId(row as u32)).collect()
-    }
-
-    /// A candidate's guard.
-    pub fn guard_shape(&self, row: RowId) -> GuardShape<'_> {
-        let row = &self.rows[row.0 as usize];
-        match row.guard.map(|guard| &self.guards[usize::from(guard)].body) {
-            None => GuardShape::Always,
-            Some(GuardBody::Simple(comparisons, _)) => {
-                GuardShape::All { comparisons, first_draw: row.first_draw }
-            }
-            Some(GuardBody::Code(code)) => GuardShape::Expression(code.tree(row.first_draw)),
-            Some(GuardBody::Rust(_)) => GuardShape::Rust,
-        }
-    }
-
-    /// A candidate's guard as an expression, if it has one that is no function in Rust.
-    pub fn guard_tree(&self, row: RowId) -> Option<Tree<'_>> {
-        let row = &self.rows[row.0 as usize];
-        match &self.guards[usize::from(row.guard?)].body {
-            GuardBody::Simple(_, code) | GuardBody::Code(code) => Some(code.tree(row.first_draw)),
-            GuardBody::Rust(_) => None,
-        }
-    }
-
-    /// Where a candidate leads; nothing if that depends on a history.
-    pub fn destination(&self, row: RowId) -> Option<Destination> {
-        let row = &self.rows[row.0 as usize];
-        let way = &self.ways[row.way as usize];
-        row.memory.is_none().then_some(Destination {
-            to: way.to,
-            code: way.code,
-            has_effects: way.effects.0 < way.effects.1 || way.remembers.0 < way.remembers.1,
-        })
-    }
-
-    /// Whether the oracle has a say in a candidate.
-    pub fn is_oracle(&self, row: RowId) -> bool {
-        self.rows[row.0 as usize].oracle
-    }
-
-    /// The transition that a candidate comes from.
-    pub fn transition(&self, row: RowId) -> &Transition {
-        &self.transitions[usize::from(self.rows[row.0 as usize].transition)]
     }
 
     /// A context for firing, from a mapping. Names that no guard reads are kept for the history.

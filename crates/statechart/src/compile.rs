@@ -22,8 +22,14 @@ use self::transitions::Checked;
 /// The most problems that are listed for one chart.
 pub const PROBLEMS_MAX: usize = 50;
 
-/// The most guards and actions of one chart.
+/// The most guards and the most actions of one chart.
 pub const EXPRESSIONS_MAX: usize = 10_000;
+
+/// The most transitions of one chart, with its timeouts.
+pub const TRANSITIONS_MAX: usize = 10_000;
+
+/// The most states of one chart that have a history.
+pub const HISTORIES_MAX: usize = 255;
 
 /// What is known of a chart while it is compiled.
 struct Draft {
@@ -33,6 +39,8 @@ struct Draft {
     guards: Vec<Guard>,
     effects: Vec<Effect>,
     checked: Vec<Checked>,
+    /// Which of `checked` each trigger sets off.
+    by_trigger: Vec<Vec<usize>>,
     errors: Vec<ChartError>,
 }
 
@@ -46,6 +54,7 @@ pub(crate) fn compile(source: &ChartSource, errors: Vec<ChartError>) -> Result<C
         guards: Vec::new(),
         effects: Vec::new(),
         checked: Vec::new(),
+        by_trigger: Vec::new(),
         errors,
     };
     draft.check_name("name", "name", &source.name);
@@ -55,12 +64,13 @@ pub(crate) fn compile(source: &ChartSource, errors: Vec<ChartError>) -> Result<C
     let initial = draft.check_initial(&source.initial);
     draft.check_transitions(source);
     draft.check_timeouts(source);
+    draft.sort_by_trigger();
     let oracle_default = draft.check_oracle(source);
     draft.check_ambiguity();
     if draft.errors.is_empty()
         && let Some(initial) = initial
     {
-        draft.check_reachable(initial);
+        draft.check_reachable(initial, oracle_default);
         if draft.errors.is_empty() {
             return tables::build(draft, source, initial, oracle_default);
         }

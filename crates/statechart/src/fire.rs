@@ -1,5 +1,7 @@
 //! Firing: which way an agent goes, and what happens on it.
 
+use std::ops::Range;
+
 use crate::chart::{Chart, Quick, Row, RowId, Way};
 use crate::effect::{EffectBody, Request, WorldChange};
 use crate::expression::{Fault, Scope};
@@ -55,8 +57,13 @@ impl Chart {
     /// What a trigger leads to in a state.
     #[inline]
     pub fn decide(&self, state: StateId, trigger: TriggerId, agent: &mut impl Stage) -> Decision {
+        self.decide_among(self.group(state, trigger), agent)
+    }
+
+    #[inline]
+    fn decide_among(&self, rows: Range<usize>, agent: &mut impl Stage) -> Decision {
         let mut asked = Vec::new();
-        for index in self.group(state, trigger) {
+        for index in rows {
             let row = &self.rows[index];
             // Once the oracle is to be asked, only what is left to it can still be chosen.
             if (!asked.is_empty() && !row.oracle) || !self.holds(index, agent) {
@@ -116,10 +123,11 @@ impl Chart {
     /// Decides and goes, with the default where the oracle would have to be asked.
     #[inline]
     pub fn fire(&self, state: StateId, trigger: TriggerId, agent: &mut impl Stage) -> Option<Step> {
-        for index in self.group(state, trigger) {
+        let group = self.group(state, trigger);
+        for index in group.clone() {
             let row = &self.rows[index];
             if row.oracle {
-                return self.fire_with_oracle(state, trigger, agent);
+                return self.fire_with_oracle(state, trigger, index..group.end, agent);
             }
             if self.holds(index, agent) {
                 return Some(self.take_row(row, agent));
@@ -128,14 +136,15 @@ impl Chart {
         None
     }
 
-    /// Firing where the oracle may have a say.
+    /// Firing where the oracle may have a say, among the candidates that are not yet tried.
     fn fire_with_oracle(
         &self,
         state: StateId,
         trigger: TriggerId,
+        open: Range<usize>,
         agent: &mut impl Stage,
     ) -> Option<Step> {
-        match self.decide(state, trigger, agent) {
+        match self.decide_among(open, agent) {
             Decision::Nothing => None,
             Decision::Take(row) => Some(self.take(row, agent)),
             Decision::Ask(rows) => Some(self.take_default(state, trigger, &rows, agent)),

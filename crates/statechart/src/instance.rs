@@ -75,6 +75,10 @@ pub struct StateTransition {
     pub context: Option<Arc<Json>>,
 }
 
+/// The most failures that an agent keeps until it is asked for them. The first ones say what is
+/// wrong; later ones are not kept.
+pub const FAILURES_MAX: usize = 1000;
+
 /// A guard or action that could not be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -181,7 +185,8 @@ impl Instance {
         std::mem::take(&mut self.body.requests)
     }
 
-    /// The guards and actions that could not be evaluated since it was last asked.
+    /// The guards and actions that could not be evaluated since it was last asked, the first
+    /// [`FAILURES_MAX`] of them.
     pub fn take_failures(&mut self) -> Vec<Failure> {
         std::mem::take(&mut self.body.failures)
     }
@@ -278,7 +283,9 @@ impl Stage for OnStage<'_> {
     }
 
     fn failed(&mut self, site: Site, fault: Fault) {
-        self.body.failures.push(Failure { site, fault, tick: self.body.tick });
+        if self.body.failures.len() < FAILURES_MAX {
+            self.body.failures.push(Failure { site, fault, tick: self.body.tick });
+        }
     }
 
     fn recall(&self, memory: u8) -> u8 {

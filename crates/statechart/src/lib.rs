@@ -22,8 +22,8 @@
 //! ```
 //!
 //! - `source` is a state, a list of them, or `*`: every state but the target. A transition of a
-//!   state with others inside is one of each of those, after their own. The first transition that
-//!   fits is taken. Of those without a guard there may be only one for a state and trigger, unless
+//!   state with others inside is one of each of those, after their own; one of `*` counts as one of
+//!   the outermost states. The first transition that fits is taken. Of those without a guard there may be only one for a state and trigger, unless
 //!   all are declared `oracle: true`; then the oracle is asked ([`Decision::Ask`]), and
 //!   `oracle_default` is gone to where it does not help.
 //! - Guards are in the language of [`expression`], actions in that of [`effect`]; guards may be Rust
@@ -66,7 +66,7 @@ pub use self::chart::{
     STATES_MAX, StateNode, TIMEOUT, TRIGGERS_MAX, Threshold, Transition, WAYS_INTO_STATE_MAX,
     WorldValue,
 };
-pub use self::compile::{EXPRESSIONS_MAX, PROBLEMS_MAX};
+pub use self::compile::{EXPRESSIONS_MAX, HISTORIES_MAX, PROBLEMS_MAX, TRANSITIONS_MAX};
 pub use self::effect::{Request, Who, WorldChange};
 pub use self::error::{ChartError, ChartErrors};
 pub use self::export::Arrow;
@@ -75,8 +75,8 @@ pub use self::fire::{Decision, Site, Stage, Step};
 pub use self::guard::{GuardView, RustGuard};
 pub use self::ids::{ContextId, FieldId, StateId, TriggerId, WorldId};
 pub use self::instance::{
-    AgentRecord, Context, Failure, Instance, StateTransition, TransitionRecord, agents_in_state,
-    state_distribution,
+    AgentRecord, Context, FAILURES_MAX, Failure, Instance, StateTransition, TransitionRecord,
+    agents_in_state, state_distribution,
 };
 pub use self::read::STATE_DEPTH_MAX;
 pub use self::schema::schema;

@@ -221,6 +221,10 @@ impl Reader {
 
     fn some_states(&mut self, place: &str, json: Option<&Json>) -> States {
         let states = self.texts(place, json);
+        if states.len() > 1 && states.iter().any(|state| state == "*") {
+            self.errors
+                .push(ChartError::new(place, "\"*\" stands for every state, so it stands alone"));
+        }
         if states.iter().any(|state| state == "*") { States::Any } else { States::Listed(states) }
     }
 

@@ -1,11 +1,13 @@
 //! The form for people and other programs.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write};
 use std::num::NonZeroU32;
 
 use polity_statechart::{Chart, StateTransition, Value as FieldValue};
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{AgentRow, Head, Restore};
@@ -81,10 +83,41 @@ fn state_json(scenario: &Scenario, image: &AgentImage) -> StateJson {
 #[serde(deny_unknown_fields)]
 struct CheckpointJson {
     turn: u64,
+    #[serde(deserialize_with = "without_repeats")]
     agents: Map<String, Value>,
     paused_agents: Vec<String>,
     auto_resume: Map<String, Value>,
     global_state: Head,
+}
+
+/// A mapping in which no name stands twice: the last of two would silently be taken.
+fn without_repeats<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Map<String, Value>, D::Error> {
+    deserializer.deserialize_map(WithoutRepeats)
+}
+
+struct WithoutRepeats;
+
+impl<'de> Visitor<'de> for WithoutRepeats {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("agents by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut map = Map::new();
+        while let Some((name, value)) = entries.next_entry::<String, Value>()? {
+            if map.contains_key(&name) {
+                return Err(serde::de::Error::custom(format!(
+                    "agent \"{name}\" stands there twice"
+                )));
+            }
+            map.insert(name, value);
+        }
+        Ok(map)
+    }
 }
 
 #[derive(Debug, Deserialize)]

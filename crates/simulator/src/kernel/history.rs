@@ -43,7 +43,9 @@ impl Calendar {
 
     /// Begins after a tick, with nothing written yet.
     pub(super) fn begin_at(&mut self, tick: u32) {
-        self.folded = tick;
+        if self.ticks.is_empty() {
+            self.folded = tick;
+        }
     }
 
     /// How many more columns there can be before some must be folded.
@@ -98,6 +100,13 @@ impl History {
         }
         self.columns.resize(wanted, 0);
         length / BLOCK
+    }
+
+    /// Has room for the columns that there will be, and no more.
+    pub(super) fn fit(&mut self, calendar: &Calendar) {
+        let wanted = calendar.columns * BLOCK;
+        self.columns.shrink_to(wanted);
+        self.columns.reserve_exact(wanted.saturating_sub(self.columns.len()));
     }
 
     #[inline]

@@ -31,7 +31,7 @@ pub struct AgentImage {
 impl Kernel {
     /// An agent, whole.
     pub fn image(&self, slot: Slot) -> AgentImage {
-        let (block, index) = (slot.0 as usize / super::BLOCK, slot.0 as usize % super::BLOCK);
+        let (block, index) = slot.place();
         let row = self.blocks[block].row(index, &self.calendar);
         AgentImage {
             serial: AgentSerial(row.serial),
@@ -51,15 +51,24 @@ impl Kernel {
         self.calendar.begin_at(tick);
     }
 
-    /// Adds an agent behind all others, just as it was.
+    /// Adds an agent behind all others, just as it was. A field that is missing is what the chart
+    /// says.
     pub fn restore(&mut self, image: AgentImage) -> Result<Slot, KernelError> {
         let history = codes(&self.chart, &image)?;
-        for (field, value) in image.fields.iter().enumerate() {
-            let Some(value) = value else { continue };
-            let name = &self.chart.fields()[field].name;
-            if let Some(id) = self.chart.field(name) {
+        let (fields, memories) = (self.chart.fields(), self.chart.memories());
+        if image.fields.len() != fields.len() || image.memories.len() != memories.len() {
+            return Err(KernelError::Shape);
+        }
+        let sizes = self.chart.memory_sizes();
+        if sizes.zip(&image.memories).any(|(size, child)| usize::from(*child) >= size) {
+            return Err(KernelError::Shape);
+        }
+        let mut values = Vec::with_capacity(fields.len());
+        for (field, value) in fields.iter().zip(image.fields) {
+            if let (Some(id), Some(value)) = (self.chart.field(&field.name), &value) {
                 self.chart.check_field(id, value).map_err(KernelError::Field)?;
             }
+            values.push(value.or_else(|| field.default.clone()));
         }
         self.push(Row {
             serial: image.serial.0,
@@ -67,7 +76,7 @@ impl Kernel {
             held: image.ticks_in_state,
             status: if image.paused { PAUSED } else { ACTING },
             behaviour: image.behaviour.0,
-            fields: image.fields,
+            fields: values,
             memories: image.memories,
             history,
         })
@@ -77,11 +86,17 @@ impl Kernel {
 /// A history as codes and ticks, the newest first.
 fn codes(chart: &Chart, image: &AgentImage) -> Result<Vec<(u8, u32)>, KernelError> {
     let mut to = image.state;
+    let broken = || {
+        let state = chart.state_name(image.state).to_owned();
+        KernelError::BrokenHistory { state }
+    };
+    if !image.history.is_sorted_by_key(|transition| transition.tick) {
+        return Err(broken());
+    }
     let mut codes = Vec::with_capacity(image.history.len());
     for transition in image.history.iter().rev() {
         if transition.to != to {
-            let state = chart.state_name(image.state).to_owned();
-            return Err(KernelError::BrokenHistory { state });
+            return Err(broken());
         }
         let way = chart.code_into(to, transition.from, transition.trigger);
         let tick = u32::try_from(transition.tick).ok();

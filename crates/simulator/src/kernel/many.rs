@@ -21,7 +21,7 @@ use super::{BLOCK, LANES, Setting};
 pub(super) fn fill(
     philox: Philox,
     serials: &[u64; LANES],
-    tick: u32,
+    (tick, purpose): (u32, Purpose),
     trigger: Option<&mut Draws>,
     guards: &mut [Draws],
 ) {
@@ -29,7 +29,7 @@ pub(super) fn fill(
         philox.fill(serials, tick, Purpose::Trigger, 0, trigger);
     }
     for (block, draws) in (0..).zip(guards) {
-        philox.fill(serials, tick, Purpose::Guard, block, draws);
+        philox.fill(serials, tick, purpose, block, draws);
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) fn ticks(
     let first = block.history.extend(ticks.len());
     if plan.effects.is_empty() && !plan.checks {
         for base in (0..block.length).step_by(LANES) {
-            run(plan, setting.philox, block, base, ticks, first);
+            run(plan, setting.philox, setting.purpose, block, base, ticks, first);
         }
         return;
     }
@@ -113,7 +113,7 @@ impl Group<'_> {
         let counters = self.setting.blocks.min(BLOCKS_MAX);
         let trigger = self.plan.draws_triggers.then_some(&mut drawn.trigger);
         let guards = &mut drawn.guards[..counters];
-        fill(self.setting.philox, serials, self.tick, trigger, guards);
+        fill(self.setting.philox, serials, (self.tick, self.setting.purpose), trigger, guards);
         test(self.plan, &mut tested.0, &drawn.trigger, &drawn.guards, block, self.base);
         let draws = &drawn.guards[..counters];
         workings.begin();
@@ -147,7 +147,8 @@ impl Group<'_> {
                 self.single.perform(self.plan.effects[effect], &mut agent);
             }
         }
-        arrive(block, self.base, &tested.0[ACTS], &chosen);
+        let counted = counted(self.setting.purpose);
+        arrive(block, self.base, counted, &tested.0[ACTS], &chosen);
         block.history.column(column)[self.base..self.base + LANES].copy_from_slice(&chosen.codes);
     }
 
@@ -194,7 +195,7 @@ impl Group<'_> {
             index: self.base + lane,
             first_slot: self.first_slot,
             tick: self.tick,
-            purpose: Purpose::Guard,
+            purpose: self.setting.purpose,
             philox: self.setting.philox,
             world: self.setting.world,
             ahead: draws,
@@ -203,13 +204,23 @@ impl Group<'_> {
     }
 }
 
+/// How many ticks in a state something counts for.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
+fn counted(purpose: Purpose) -> u8 {
+    match purpose {
+        Purpose::Trigger | Purpose::Guard => 1,
+        Purpose::Round => 0,
+    }
+}
+
 /// Counts the ticks in states, and goes to new ones.
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn arrive(block: &mut Block, base: usize, acts: &Mask, chosen: &Chosen) {
+fn arrive(block: &mut Block, base: usize, counted: u8, acts: &Mask, chosen: &Chosen) {
     let Some(held) = block.held[base..].first_chunk_mut::<LANES>() else { return };
     for lane in 0..LANES {
         let stays = u32::from(chosen.codes[lane] == 0);
-        held[lane] = held[lane].saturating_add(u32::from(acts[lane] & 1)) * stays;
+        held[lane] = held[lane].saturating_add(u32::from(acts[lane] & counted)) * stays;
     }
     block.states[base..base + LANES].copy_from_slice(&chosen.next);
 }
@@ -263,6 +274,7 @@ fn choose_with(
 fn run(
     plan: &Plan,
     philox: Philox,
+    purpose: Purpose,
     block: &mut Block,
     base: usize,
     ticks: &[u32],
@@ -280,6 +292,7 @@ fn run(
     let mut tested = [NO; TESTS_MAX];
     tested[ALWAYS] = YES;
     tested[ACTS] = status.map(|status| yes(status == ACTING));
+    let counted = counted(purpose);
     let mut draws = [[[0; LANES]; DRAWS_PER_BLOCK]; BLOCKS_MAX];
     let mut trigger = [[0; LANES]; DRAWS_PER_BLOCK];
     for (number, tick) in ticks.iter().enumerate() {
@@ -287,7 +300,7 @@ fn run(
             philox.fill(serials, *tick, Purpose::Trigger, 0, &mut trigger);
         }
         for (counter, draws) in (0..).zip(&mut draws[..plan.blocks]) {
-            philox.fill(serials, *tick, Purpose::Guard, counter, draws);
+            philox.fill(serials, *tick, purpose, counter, draws);
         }
         for (test, mask) in plan.tests.iter().zip(&mut tested) {
             evaluate(*test, mask, &trigger[0], &draws, held, behaviours, &block.fields, base);
@@ -297,7 +310,7 @@ fn run(
         *states = chosen.next;
         for lane in 0..LANES {
             let stays = u32::from(chosen.codes[lane] == 0);
-            let acts = u32::from(tested[ACTS][lane] & 1);
+            let acts = u32::from(tested[ACTS][lane] & counted);
             held[lane] = held[lane].saturating_add(acts) * stays;
         }
         let column = block.history.column(first_column + number);
@@ -327,9 +340,7 @@ fn choose(
             for condition in &way.more {
                 narrow(&mut taken, *condition, tested);
             }
-            if let Some(check) = way.check
-                && taken != NO
-            {
+            if let Some(check) = way.check {
                 look(check, &mut taken, chosen);
             }
             for lane in 0..LANES {

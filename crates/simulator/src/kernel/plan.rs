@@ -103,23 +103,22 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// A plan for a chart, if it is simple enough.
+    /// A plan for the ticks of a chart, if it is not too large.
     pub(super) fn new(chart: &Chart, rates: &Rates) -> Option<Self> {
-        let mut planner = Planner {
-            chart,
-            plan: Self {
-                states: Vec::new(),
-                tests: Vec::new(),
-                effects: Vec::new(),
-                blocks: 0,
-                trees: Vec::new(),
-                checks: false,
-                draws_triggers: false,
-            },
-            ways: 0,
-        };
+        let mut planner = Planner::new(chart);
         for state in chart.states() {
             planner.state(state, rates)?;
+        }
+        Some(planner.plan)
+    }
+
+    /// A plan for one trigger that is fired for everyone.
+    pub(super) fn of_trigger(chart: &Chart, trigger: TriggerId) -> Option<Self> {
+        let mut planner = Planner::new(chart);
+        for state in chart.states() {
+            let mut ways = Vec::new();
+            planner.candidates(state, trigger, &[], &mut ways)?;
+            planner.leave(state, ways);
         }
         Some(planner.plan)
     }
@@ -131,7 +130,27 @@ struct Planner<'c> {
     ways: usize,
 }
 
-impl Planner<'_> {
+impl<'c> Planner<'c> {
+    fn new(chart: &'c Chart) -> Self {
+        let plan = Plan {
+            states: Vec::new(),
+            tests: Vec::new(),
+            effects: Vec::new(),
+            blocks: 0,
+            trees: Vec::new(),
+            checks: false,
+            draws_triggers: false,
+        };
+        Self { chart, plan, ways: 0 }
+    }
+
+    /// The ways that leave a state.
+    fn leave(&mut self, state: StateId, ways: Vec<PlannedWay>) {
+        if !ways.is_empty() {
+            self.plan.states.push(PlannedState { state: state.get(), ways });
+        }
+    }
+
     fn state(&mut self, state: StateId, rates: &Rates) -> Option<()> {
         let mut ways = Vec::new();
         if let (Some(threshold), Some(timeout)) =
@@ -150,9 +169,7 @@ impl Planner<'_> {
             }
             self.triggers(state, rates.limits(behaviour, state), &given, &mut ways)?;
         }
-        if !ways.is_empty() {
-            self.plan.states.push(PlannedState { state: state.get(), ways });
-        }
+        self.leave(state, ways);
         Some(())
     }
 
@@ -239,7 +256,7 @@ impl Planner<'_> {
                 }
                 Guarded::By(conditions)
             }
-            GuardShape::Expression(_) => self.tree(row),
+            GuardShape::Expression => self.tree(row),
             GuardShape::Rust => Guarded::Checked,
         }
     }
@@ -387,8 +404,12 @@ impl Planner<'_> {
         if let Some(known) = tests.iter().position(|known| *known == test) {
             return Some(known);
         }
+        // What every plan has stands behind the others.
+        if tests.len() == ACTS {
+            return None;
+        }
         tests.push(test);
-        (tests.len() <= ACTS).then_some(tests.len() - 1)
+        Some(tests.len() - 1)
     }
 }
 

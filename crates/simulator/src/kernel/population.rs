@@ -40,19 +40,22 @@ pub enum KernelError {
         /// The tick.
         tick: u64,
     },
-    /// The agent's history does not end in its state, or has a gap.
-    #[error("the history does not lead to the state \"{state}\"")]
+    /// The agent's history does not end in its state, has a gap or goes back in time.
+    #[error("the history does not lead step by step to the state \"{state}\"")]
     BrokenHistory {
         /// The state's name.
         state: String,
     },
+    /// The agent was one of another chart.
+    #[error("its fields, or the states it last left, are not those of the chart")]
+    Shape,
     /// There are as many agents as there are slots.
     #[error("there is no slot for another agent")]
     Full,
 }
 
 impl Slot {
-    fn place(self) -> (usize, usize) {
+    pub(super) fn place(self) -> (usize, usize) {
         (self.0 as usize / BLOCK, self.0 as usize % BLOCK)
     }
 }

@@ -158,7 +158,7 @@ impl Single {
             index,
             first_slot,
             tick,
-            purpose: Purpose::Guard,
+            purpose: setting.purpose,
             philox: setting.philox,
             world: setting.world,
             ahead: &draws.guards,
@@ -218,7 +218,7 @@ impl Single {
                 index,
                 first_slot,
                 tick,
-                purpose: Purpose::Round,
+                purpose: setting.purpose,
                 philox: setting.philox,
                 world: setting.world,
                 ahead: &[],
@@ -285,6 +285,12 @@ impl Ahead {
         let guards = setting.blocks.min(BLOCKS_AHEAD);
         self.guards.resize(guards, [[0; LANES]; DRAWS_PER_BLOCK]);
         let trigger = setting.draws_triggers.then_some(&mut self.trigger);
-        super::many::fill(setting.philox, serials, tick, trigger, &mut self.guards);
+        super::many::fill(
+            setting.philox,
+            serials,
+            (tick, setting.purpose),
+            trigger,
+            &mut self.guards,
+        );
     }
 }

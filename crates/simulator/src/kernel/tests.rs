@@ -88,6 +88,34 @@ proptest! {
     }
 
     #[test]
+    fn a_trigger_for_everyone_is_the_same_both_ways(
+        shape in any::<u64>(),
+        seed in any::<u64>(),
+        name in prop::sample::select(vec!["go", "swap", "jump", "next"]),
+    ) {
+        let (text, rates) = random_chart(shape);
+        let chart = chart(&text);
+        let Some(trigger) = chart.trigger(name) else { return Ok(()) };
+        let pool = pool(1);
+        let mut ends = Vec::new();
+        for plan in [true, false] {
+            let mut kernel = Kernel::new(Arc::clone(&chart), rates.table(&chart), Seed(seed));
+            if !plan {
+                kernel.plan = None;
+            }
+            fill(&mut kernel, 300);
+            kernel.pause(Slot(5));
+            for tick in 1..40 {
+                kernel.tick(tick, &pool);
+                kernel.fire_all(trigger, tick, &pool);
+            }
+            let requests = kernel.take_requests();
+            ends.push((images(&kernel), kernel.world.clone(), requests, kernel.take_warnings()));
+        }
+        prop_assert!(ends[0] == ends[1], "{}", text);
+    }
+
+    #[test]
     fn threads_and_pieces_make_no_difference(shape in any::<u64>(), seed in any::<u64>()) {
         let (text, rates) = random_chart(shape);
         let chart = chart(&text);
@@ -188,6 +216,84 @@ fn a_restored_population_goes_on_as_if_nothing_had_been() {
         first.ticks(stop + 1, 150, &pool);
         assert_eq!(images(&second), images(&first));
     }
+}
+
+/// A ring of so many states, each of which is left by two guards of its own.
+fn large_ring(states: usize) -> Arc<Chart> {
+    let names: Vec<String> = (0..states).map(|state| format!("s{state}")).collect();
+    let mut source = ChartSource::new("ring", names.iter().map(String::as_str), "s0");
+    for state in 0..states {
+        for (step, guard) in [(1, "draw() < 0.2"), (2, "draw() * 2 > 0.9")] {
+            let target = &names[(state + step) % states];
+            let guard = format!("{guard}{state}");
+            let transition = TransitionSource::new("go", [names[state].as_str()], target);
+            source = source.transition(transition.guard(&guard));
+        }
+    }
+    Arc::new(Chart::build(&source).unwrap())
+}
+
+#[test]
+fn large_charts_are_no_different() {
+    let pool = pool(1);
+    for (states, has_plan) in [(20, true), (50, true), (200, false)] {
+        let chart = large_ring(states);
+        let mut ends = Vec::new();
+        for plan in [true, false] {
+            let go = rates(&chart, &[("go", 1.0)]);
+            let mut kernel = Kernel::new(Arc::clone(&chart), go, Seed(3));
+            assert_eq!(kernel.plan.is_some(), has_plan, "{states}");
+            if !plan {
+                kernel.plan = None;
+            }
+            fill(&mut kernel, 500);
+            kernel.pause(Slot(7));
+            kernel.ticks(1, 150, &pool);
+            assert_eq!(kernel.state(Slot(7)), chart.initial(), "it rests");
+            ends.push(images(&kernel));
+        }
+        assert!(ends[0] == ends[1], "{states}");
+    }
+}
+
+#[test]
+fn an_image_that_cannot_be_is_not_restored() {
+    let text = "name: n\nstates: [a, {name: b, initial: c, history: shallow, states: [c, d]}]\n\
+                initial: a\nfields: {n: {default: 1, max: 2}}\ntransitions:\n  \
+                - {trigger: go, source: a, target: b}\n  - {trigger: go, source: c, target: d}\n  \
+                - {trigger: go, source: d, target: a}\n";
+    let chart = chart(text);
+    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+    fill(&mut kernel, 1);
+    kernel.ticks(1, 4, &pool(1));
+    let image = kernel.image(Slot(0));
+    assert_eq!(image.memories, [1]);
+    let change = |change: fn(&mut AgentImage)| {
+        let mut image = image.clone();
+        change(&mut image);
+        image
+    };
+    let shape = "its fields, or the states it last left, are not those of the chart";
+    let broken = "the history does not lead step by step to the state \"d\"";
+    for (image, expected) in [
+        (change(|image| image.memories[0] = 2), shape),
+        (change(|image| image.memories.clear()), shape),
+        (change(|image| image.fields.push(None)), shape),
+        (
+            change(|image| image.fields[0] = Some(Value::Number(3.0))),
+            "n must be at most 2, found 3",
+        ),
+        (change(|image| drop(image.history.remove(1))), broken),
+        (change(|image| image.history[0].tick = 9), broken),
+        (change(|image| image.behaviour = BehaviourId(1)), "there is no behaviour 1"),
+    ] {
+        let mut other = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
+        assert_eq!(other.restore(image).unwrap_err().to_string(), expected);
+        assert!(other.is_empty());
+    }
+    kernel.remove(Slot(0));
+    let back = kernel.restore(change(|image| image.fields[0] = None)).unwrap();
+    assert_eq!(kernel.image(back), image, "a missing field is what the chart says");
 }
 
 #[test]
@@ -408,4 +514,17 @@ fn what_cannot_be_is_refused() {
     assert!(kernel.is_empty());
     kernel.ticks(1, 300, &pool(1));
     assert_eq!(kernel.counts(), [0], "nobody is no problem");
+}
+
+#[test]
+fn the_history_of_quiet_agents_takes_little_room() {
+    let chart = chart(
+        "name: quiet\nstates: [x, y]\ninitial: x\ntransitions:\n  \
+         - {trigger: go, source: x, target: y}\n  - {trigger: go, source: y, target: x}\n",
+    );
+    let rates = rates(&chart, &[("go", 0.03)]);
+    let mut kernel = Kernel::new(chart, rates, Seed(3));
+    fill(&mut kernel, 1024);
+    kernel.ticks(1, 1_100, &pool(1));
+    assert!(kernel.bytes() <= 150 * 1024, "{} bytes for an agent", kernel.bytes() / 1024);
 }

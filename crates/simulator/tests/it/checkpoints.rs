@@ -215,3 +215,14 @@ transitions:
     let told = refused.unwrap_err().to_string();
     assert!(told.contains("agent \"m\": it remembers a state that the chart"), "{told}");
 }
+
+#[test]
+fn an_agent_that_stands_twice_in_a_checkpoint_is_refused() {
+    let theatre = Theatre::society();
+    theatre.run_until("run", 6);
+    let path = theatre.checkpoint_path("run", 6);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"reader_2\": {", "\"reader_1\": {", 1)).unwrap();
+    let told = restored(&theatre).unwrap_err().to_string();
+    assert!(told.contains("agent \"reader_1\" stands there twice"), "{told}");
+}

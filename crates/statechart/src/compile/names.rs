@@ -8,12 +8,11 @@ use crate::ids::{ContextId, FieldId, WorldId};
 use crate::source::ChartSource;
 use crate::value::{Kind, Value};
 
-/// The names of a chart. Where it declares none, those that it uses are taken up one by one.
+/// The names of a chart. Fields and values of the world are declared; names of the context are taken
+/// up as they are used.
 pub(super) struct Vocabulary {
     pub(super) fields: Vec<Field>,
-    fields_are_declared: bool,
     pub(super) worlds: Vec<WorldValue>,
-    worlds_are_declared: bool,
     pub(super) contexts: Vec<String>,
 }
 
@@ -30,9 +29,7 @@ impl Vocabulary {
             .map(|(name, value)| WorldValue { name: name.clone(), default: Some(value.clone()) });
         Self {
             fields: fields.collect(),
-            fields_are_declared: !source.fields.is_empty(),
             worlds: worlds.collect(),
-            worlds_are_declared: !source.world.is_empty(),
             contexts: source.context.clone(),
         }
     }
@@ -40,19 +37,8 @@ impl Vocabulary {
 
 impl Names for Vocabulary {
     fn field(&mut self, name: &str) -> Result<(FieldId, Option<Kind>), ChartError> {
-        let known = self.fields.iter().position(|field| field.name == name);
-        let index = match known {
-            Some(index) => index,
-            None if self.fields_are_declared => {
-                let error = ChartError::from(format!("unknown field \"agent.{name}\""));
-                return Err(error.one_of(name, self.fields.iter().map(|field| field.name.as_str())));
-            }
-            None => {
-                let name = name.to_owned();
-                self.fields.push(Field { name, default: None, min: None, max: None });
-                self.fields.len() - 1
-            }
-        };
+        let names = self.fields.iter().map(|field| field.name.as_str());
+        let index = declared("field \"agent.", "fields", name, names)?;
         let kind = self.fields[index].default.as_ref().map(Value::kind);
         Ok((FieldId(number(index)?), kind))
     }
@@ -67,21 +53,28 @@ impl Names for Vocabulary {
     }
 
     fn world(&mut self, name: &str) -> Result<(WorldId, Option<Kind>), ChartError> {
-        let known = self.worlds.iter().position(|world| world.name == name);
-        let index = match known {
-            Some(index) => index,
-            None if self.worlds_are_declared => {
-                let error = ChartError::from(format!("unknown value \"world.{name}\""));
-                return Err(error.one_of(name, self.worlds.iter().map(|world| world.name.as_str())));
-            }
-            None => {
-                self.worlds.push(WorldValue { name: name.to_owned(), default: None });
-                self.worlds.len() - 1
-            }
-        };
+        let names = self.worlds.iter().map(|world| world.name.as_str());
+        let index = declared("value \"world.", "world", name, names)?;
         let kind = self.worlds[index].default.as_ref().map(Value::kind);
         Ok((WorldId(number(index)?), kind))
     }
+}
+
+/// The place of a name among those that stand under `section`.
+fn declared<'a>(
+    what: &str,
+    section: &str,
+    name: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<usize, ChartError> {
+    let names: Vec<&str> = names.collect();
+    names.iter().position(|known| *known == name).ok_or_else(|| {
+        let unknown = format!("unknown {what}{name}\"");
+        if names.is_empty() {
+            return format!("{unknown}: declare it under \"{section}\"").into();
+        }
+        ChartError::from(unknown).one_of(name, names)
+    })
 }
 
 fn number(index: usize) -> Result<u16, ChartError> {

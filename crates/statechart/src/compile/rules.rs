@@ -15,13 +15,22 @@ pub(super) struct Candidate {
 
 impl Draft {
     /// The candidates of a state and trigger in the order in which they are tried: those of the
-    /// state itself in the order of the file, then those of the states around it.
+    /// state itself in the order of the file, then those of the states around it. What was
+    /// declared for `*` stands with those of the outermost one.
     pub(super) fn candidates(&self, state: StateId, trigger: usize) -> Vec<Candidate> {
         let mut candidates = Vec::new();
-        for (level, node) in self.tree.path(self.tree.leaves[state.index()]).enumerate() {
-            for (transition, checked) in self.checked.iter().enumerate() {
-                if checked.trigger == trigger && checked.sources.contains(&node) {
-                    candidates.push(Candidate { transition, level });
+        let leaf = self.tree.leaves[state.index()];
+        for (level, node) in self.tree.path(leaf).enumerate() {
+            let is_outermost = self.tree.nodes[node].parent.is_none();
+            for transition in &self.by_trigger[trigger] {
+                let Checked { sources, from_any, .. } = &self.checked[*transition];
+                let is_here = if *from_any {
+                    is_outermost && sources.contains(&leaf)
+                } else {
+                    sources.contains(&node)
+                };
+                if is_here {
+                    candidates.push(Candidate { transition: *transition, level });
                 }
             }
             // What a state says without a condition is not asked of those around it.
@@ -84,7 +93,9 @@ impl Draft {
     pub(super) fn check_oracle(&mut self, source: &ChartSource) -> Option<StateId> {
         if let Some(name) = &source.oracle_default {
             let node = self.find_state("oracle_default", "oracle_default", name)?;
-            return self.tree.entered(node);
+            let default = self.tree.entered(node)?;
+            self.check_oracle_default(name, default);
+            return Some(default);
         }
         let first = self.checked.iter().find(|checked| checked.oracle);
         if let Some(place) = first.map(|checked| checked.place.clone()) {
@@ -97,18 +108,45 @@ impl Draft {
         None
     }
 
+    /// The oracle must be able to choose the default at least once; elsewhere it may lead away from
+    /// what was asked.
+    fn check_oracle_default(&mut self, name: &str, default: StateId) {
+        let mut chosen = Vec::new();
+        for checked in self.checked.iter().filter(|checked| checked.oracle) {
+            chosen.extend(self.targets(checked));
+        }
+        if chosen.is_empty() || chosen.contains(&default) {
+            return;
+        }
+        let message = format!(
+            "oracle_default \"{name}\" is not a state that the oracle can choose: no transition with \
+             \"oracle: true\" leads there"
+        );
+        let error = ChartError::new("oracle_default", message);
+        chosen.sort_unstable();
+        chosen.dedup();
+        let names = chosen.iter().map(|state| self.tree.state_name(*state));
+        self.errors.push(error.one_of(name, names));
+    }
+
+    /// Whether the oracle may have to choose among candidates.
+    pub(super) fn asks(&self, candidates: &[Candidate]) -> bool {
+        candidates.iter().filter(|one| self.checked[one.transition].oracle).count() > 1
+    }
+
     /// Every state can be reached from the first one, if guards allow it.
-    pub(super) fn check_reachable(&mut self, initial: StateId) {
+    pub(super) fn check_reachable(&mut self, initial: StateId, oracle_default: Option<StateId>) {
         let mut reached = vec![false; self.tree.leaves.len()];
         let mut open = vec![initial];
         reached[initial.index()] = true;
         while let Some(state) = open.pop() {
             for trigger in 0..self.triggers.len() {
-                for candidate in self.candidates(state, trigger) {
-                    for to in self.targets(&self.checked[candidate.transition]) {
-                        if !std::mem::replace(&mut reached[to.index()], true) {
-                            open.push(to);
-                        }
+                let candidates = self.candidates(state, trigger);
+                let ways = candidates.iter().map(|one| &self.checked[one.transition]);
+                let default = oracle_default.filter(|_| self.asks(&candidates));
+                for to in ways.flat_map(|checked| self.targets(checked)).chain(default) {
+                    if !std::mem::replace(&mut reached[to.index()], true) {
+                        open.push(to);
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Draft, item};
+use super::{Draft, HISTORIES_MAX, item};
 use crate::chart::STATES_MAX;
 use crate::effect::Effect;
 use crate::error::ChartError;
@@ -116,7 +116,7 @@ impl Draft {
                 format!("there are {count} states, and the limit states is {STATES_MAX}"),
             );
         }
-        let mut memories = 0_u8;
+        let mut memories = 0_usize;
         for node in 0..self.tree.nodes.len() {
             self.check_state(node);
             let Node { source, place, children, .. } = &self.tree.nodes[node];
@@ -124,9 +124,15 @@ impl Draft {
                 let place = format!("{place}.history");
                 self.error(place, "only a state with states inside has a history");
             } else if source.history {
-                self.tree.nodes[node].memory = Some(memories);
-                memories = memories.saturating_add(1);
+                self.tree.nodes[node].memory = Some(u8::try_from(memories).unwrap_or(u8::MAX));
+                memories += 1;
             }
+        }
+        if memories > HISTORIES_MAX {
+            let message = format!(
+                "{memories} states have a history, and the limit histories is {HISTORIES_MAX}"
+            );
+            self.error("states", message);
         }
     }
 

@@ -126,8 +126,7 @@ impl<'d> Tables<'d> {
             });
             first_draw += draws(candidate.transition);
         }
-        let asks = candidates.iter().filter(|one| draft.checked[one.transition].oracle).count() > 1;
-        if let Some(default) = oracle_default.filter(|_| asks) {
+        if let Some(default) = oracle_default.filter(|_| draft.asks(&candidates)) {
             let way = count(self.ways.len());
             self.way(state, draft.tree.leaves[default.index()], trigger, &[]);
             self.defaults.insert((state, trigger_id(trigger)), way);

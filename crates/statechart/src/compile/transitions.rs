@@ -1,12 +1,12 @@
 //! One transition or timeout at a time.
 
-use super::{Draft, item};
+use super::{Draft, TRANSITIONS_MAX, item};
 use crate::chart::{TIMEOUT, TRIGGERS_MAX, Threshold};
 use crate::error::ChartError;
 use crate::expression::{Code, Names, parse, tokens};
 use crate::guard::{Guard, GuardBody};
 use crate::source::{ChartSource, GuardSource, States, ThresholdSource, TransitionSource};
-use crate::value::Kind;
+use crate::value::{Kind, Value};
 
 /// A transition or timeout without mistakes of its own.
 pub(super) struct Checked {
@@ -14,6 +14,8 @@ pub(super) struct Checked {
     pub(super) trigger: usize,
     /// Nodes of the tree. For `*` they are the states that agents can be in.
     pub(super) sources: Vec<usize>,
+    /// Whether it was declared for `*`.
+    pub(super) from_any: bool,
     pub(super) target: usize,
     pub(super) guard: Option<u16>,
     pub(super) effects: Vec<u16>,
@@ -22,7 +24,21 @@ pub(super) struct Checked {
 }
 
 impl Draft {
+    pub(super) fn sort_by_trigger(&mut self) {
+        self.by_trigger = vec![Vec::new(); self.triggers.len()];
+        for (transition, checked) in self.checked.iter().enumerate() {
+            self.by_trigger[checked.trigger].push(transition);
+        }
+    }
+
     pub(super) fn check_transitions(&mut self, source: &ChartSource) {
+        let count = source.transitions.len() + source.timeouts.len();
+        if count > TRANSITIONS_MAX {
+            let message = format!(
+                "there are {count} transitions, and the limit transitions is {TRANSITIONS_MAX}"
+            );
+            self.error("transitions", message);
+        }
         for (index, transition) in source.transitions.iter().enumerate() {
             self.check_transition(&format!("transitions[{index}]"), transition);
         }
@@ -53,6 +69,7 @@ impl Draft {
             place: place.to_owned(),
             trigger,
             sources,
+            from_any: matches!(source, States::Any),
             target,
             guard,
             effects,
@@ -86,6 +103,7 @@ impl Draft {
                 place,
                 trigger,
                 sources,
+                from_any: matches!(timeout.state, States::Any),
                 target,
                 guard: None,
                 effects,
@@ -105,7 +123,17 @@ impl Draft {
                 None
             }
             ThresholdSource::Field(name) => match self.vocabulary.field(name) {
-                Ok((field, None | Some(Kind::Number))) => Some(Threshold::Field(field)),
+                Ok((field, None | Some(Kind::Number))) => {
+                    let default = &self.vocabulary.fields[field.index()].default;
+                    if let Some(Value::Number(ticks)) = default.as_ref()
+                        && *ticks <= 0.0
+                    {
+                        let message =
+                            format!("agent.{name} must be above 0 as a threshold, and is {ticks}");
+                        self.error(place, message);
+                    }
+                    Some(Threshold::Field(field))
+                }
                 Ok((_, Some(kind @ (Kind::Bool | Kind::Text)))) => {
                     let kind = kind.in_words();
                     self.error(place, format!("agent.{name} must be a number and is {kind}"));

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value as Json};
 
 use crate::chart::{Chart, StateNode, Transition};
+use crate::ids::StateId;
 use crate::value::Value;
 
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
@@ -79,8 +80,8 @@ impl Chart {
                  target=\"{first}\"/></history>"
             );
         }
-        for transition in self.transitions.iter().filter(|one| one.sources.contains(&number)) {
-            self.scxml_transition(transition, depth + 1, text);
+        for transition in self.scxml_order(number) {
+            self.scxml_transition(number, transition, depth + 1, text);
         }
         for child in &node.children {
             self.scxml_state(*child, depth + 1, text);
@@ -88,10 +89,59 @@ impl Chart {
         let _ = writeln!(text, "{indent}</state>");
     }
 
-    fn scxml_transition(&self, transition: &Transition, depth: usize, text: &mut String) {
+    /// The transitions of a state. There is no oracle elsewhere, so of those that are left to it the
+    /// one to its default comes first.
+    fn scxml_order(&self, number: usize) -> Vec<&Transition> {
+        let own = self.transitions.iter().filter(|one| one.sources.contains(&number));
+        let mut ordered: Vec<&Transition> = own.collect();
+        for late in 0..ordered.len() {
+            let Transition { trigger, target, oracle, .. } = ordered[late];
+            if !oracle || self.scxml_entered(*target) != self.oracle_default {
+                continue;
+            }
+            let rival = |one: &&Transition| one.oracle && one.trigger == *trigger;
+            if let Some(first) = ordered[..late].iter().position(rival) {
+                ordered[first..=late].rotate_right(1);
+            }
+        }
+        ordered
+    }
+
+    fn scxml_entered(&self, mut node: usize) -> Option<StateId> {
+        while let Some(initial) = self.tree[node].initial {
+            node = initial;
+        }
+        self.tree[node].state
+    }
+
+    /// Where a transition of a state leads. What is around both ends is not left: a state that goes
+    /// to itself has no target, and one that has others inside goes there without leaving itself.
+    fn scxml_target(&self, source: usize, target: usize) -> String {
+        let around =
+            |node: usize| std::iter::successors(Some(node), |node| self.tree[*node].parent);
+        let node = &self.tree[target];
+        let name = match node.initial {
+            None if source == target => return String::new(),
+            Some(_) if node.history => history_id(node),
+            Some(initial) if around(source).any(|outer| outer == target) => {
+                self.tree[initial].name.clone()
+            }
+            Some(_) | None => node.name.clone(),
+        };
+        let stays = around(target).any(|outer| outer == source);
+        let kind = if stays { " type=\"internal\"" } else { "" };
+        format!(" target=\"{name}\"{kind}")
+    }
+
+    fn scxml_transition(
+        &self,
+        source: usize,
+        transition: &Transition,
+        depth: usize,
+        text: &mut String,
+    ) {
         let indent = "  ".repeat(depth);
-        let target = &self.tree[transition.target];
-        let target = if target.history { history_id(target) } else { target.name.clone() };
+        let target = self.scxml_target(source, transition.target);
         let guard = transition.guard.as_ref();
         let guard = guard.map_or(String::new(), |guard| format!(" cond=\"{}\"", escaped(guard)));
         if let Some(threshold) = &transition.threshold {
@@ -102,7 +152,7 @@ impl Chart {
             let _ = writeln!(text, "{indent}<!-- the oracle decides -->");
         }
         let event = self.trigger_name(transition.trigger);
-        let _ = write!(text, "{indent}<transition event=\"{event}\" target=\"{target}\"{guard}");
+        let _ = write!(text, "{indent}<transition event=\"{event}\"{target}{guard}");
         if transition.actions.is_empty() {
             text.push_str("/>\n");
             return;

@@ -164,6 +164,11 @@ impl Parser<'_> {
                     self.expect("(")?;
                     let limit = self.deeper(Self::disjunction)?;
                     self.expect(")")?;
+                    if let Expression::Number(chance) = limit
+                        && !(0.0..=1.0).contains(&chance)
+                    {
+                        return Err(format!("chance({chance}) must be from 0 to 1"));
+                    }
                     let draw = self.draw();
                     Ok(Expression::Compare(Compare::Less, Box::new(draw), Box::new(limit)))
                 }

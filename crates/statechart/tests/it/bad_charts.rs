@@ -85,7 +85,29 @@ fn two_transitions_without_a_guard_need_the_oracle() {
     );
     assert!(Chart::from_text(&format!("{both}oracle_default: off\n")).is_ok());
     let one = around(second).replace("target: on}", "target: on, oracle: true}");
-    assert_eq!(problems(&format!("{one}oracle_default: off\n")).len(), 1, "one is not both");
+    assert_eq!(problems(&format!("{one}oracle_default: on\n")).len(), 1, "one is not both");
+}
+
+#[test]
+fn the_default_of_the_oracle_is_one_that_it_can_choose() {
+    let text = "name: a\nstates: [x, y, z]\ninitial: x\noracle_default: x\ntransitions:\n  \
+        - {trigger: go, source: x, target: y, oracle: true}\n  \
+        - {trigger: go, source: x, target: z, oracle: true}\n";
+    refused(
+        text,
+        &["oracle_default: oracle_default \"x\" is not a state that the oracle can choose: no \
+           transition with \"oracle: true\" leads there; allowed: y, z"],
+    );
+    assert!(Chart::from_text(&text.replace("default: x", "default: z")).is_ok());
+}
+
+#[test]
+fn the_default_of_the_oracle_is_a_way_to_a_state() {
+    let text = "name: a\nstates: [x, y, z]\ninitial: x\noracle_default: z\ntransitions:\n  \
+        - {trigger: go, source: x, target: y, oracle: true}\n  \
+        - {trigger: go, source: x, target: x, oracle: true}\n  \
+        - {trigger: go, source: z, target: z, oracle: true}\n";
+    assert!(Chart::from_text(text).is_ok(), "the oracle may have no usable answer in x");
 }
 
 #[test]
@@ -93,6 +115,25 @@ fn a_wildcard_counts_as_one_of_the_sources() {
     let text = around("  - {trigger: press, source: '*', target: on}\n");
     assert_eq!(problems(&text).len(), 1);
     assert!(Chart::from_text(&around("  - {trigger: reset, source: '*', target: off}")).is_ok());
+}
+
+#[test]
+fn a_wildcard_does_not_silence_a_state_with_others_inside() {
+    refused(
+        "name: a\nstates: [x, {name: busy, initial: one, states: [one]}]\ninitial: one\n\
+         transitions:\n  - {trigger: stop, source: '*', target: x}\n  \
+         - {trigger: stop, source: busy, target: one}\n",
+        &["transitions[1]: state \"one\" has two transitions on \"stop\" that could both hold, \
+           this one and transitions[0]; give one a guard, or declare both \"oracle: true\""],
+    );
+}
+
+#[test]
+fn a_wildcard_stands_alone() {
+    refused(
+        &around("  - {trigger: reset, source: ['*', on], target: off}"),
+        &["transitions[1].source: \"*\" stands for every state, so it stands alone"],
+    );
 }
 
 #[test]
@@ -136,6 +177,42 @@ fn timeouts_have_rules_of_their_own() {
             "transitions[1].trigger: the trigger \"timeout\" is kept for timeouts; declare it under \"timeouts\"",
         ],
     );
+}
+
+#[test]
+fn a_field_that_is_a_threshold_begins_above_0() {
+    let timeout = "timeouts:\n  - {state: on, threshold: agent.patience, target: off}\n";
+    refused(
+        &around(&format!("fields: {{patience: -3}}\n{timeout}")),
+        &["timeouts[0].threshold: agent.patience must be above 0 as a threshold, and is -3"],
+    );
+    assert!(Chart::from_text(&around(&format!("fields: {{patience: 0.5}}\n{timeout}"))).is_ok());
+}
+
+#[test]
+fn histories_have_a_limit() {
+    let states = (0..128).map(|number| {
+        format!(
+            "{{name: a{number}, history: shallow, initial: b{number}, states: [{{name: b{number}, \
+             history: shallow, initial: c{number}, states: [c{number}]}}]}}"
+        )
+    });
+    let states = states.collect::<Vec<_>>().join(", ");
+    let text = format!("name: a\nstates: [{states}]\ninitial: a0\n");
+    assert_eq!(
+        problems(&text)[0],
+        "states: 256 states have a history, and the limit histories is 255"
+    );
+}
+
+#[test]
+fn a_chance_is_from_0_to_1() {
+    refused(
+        &around("  - {trigger: press, source: on, target: off, guard: chance(2)}"),
+        &["transitions[1].guard: guard \"chance(2)\": chance(2) must be from 0 to 1"],
+    );
+    let always = around("  - {trigger: press, source: on, target: off, guard: chance(1)}");
+    assert!(Chart::from_text(&always).is_ok());
 }
 
 #[test]
@@ -193,6 +270,22 @@ fn guards_are_checked_when_a_chart_is_loaded() {
         let shown: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
         assert_eq!(shown, [format!("transitions[0].guard: guard \"{guard}\": {expected}")]);
     }
+}
+
+#[test]
+fn what_a_chart_speaks_of_must_be_declared() {
+    refused(
+        &around(
+            "  - {trigger: press, source: on, target: off, guard: agent.n > 1, action: add world.m = 1}\n\
+             timeouts:\n  - {state: on, threshold: agent.patience, target: off}\n",
+        ),
+        &[
+            "transitions[1].guard: guard \"agent.n > 1\": unknown field \"agent.n\": declare it \
+             under \"fields\"",
+            "transitions[1].action: unknown value \"world.m\": declare it under \"world\"",
+            "timeouts[0].threshold: unknown field \"agent.patience\": declare it under \"fields\"",
+        ],
+    );
 }
 
 #[test]
@@ -298,6 +391,15 @@ fn limits_are_named() {
     let source = ChartSource::new("lamp", ["off", "on"], "off").transition(transition);
     let errors = Chart::build(&source).unwrap_err();
     assert!(errors.to_string().contains("the limit expression_depth is 32"));
+
+    let mut source = ChartSource::new("lamp", ["off", "on"], "off");
+    source.transitions = vec![TransitionSource::new("press", ["off"], "on"); 10_001];
+    let errors = Chart::build(&source).unwrap_err();
+    assert!(
+        errors
+            .to_string()
+            .contains("there are 10001 transitions, and the limit transitions is 10000")
+    );
 
     let text = around("max_history_depth: 0");
     refused(&text, &["max_history_depth: max_history_depth must be from 1 to 1000, found 0"]);

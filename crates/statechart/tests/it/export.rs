@@ -27,6 +27,36 @@ fn a_chart_is_scxml() {
 }
 
 #[test]
+fn scxml_leaves_no_state_that_is_not_left_here() {
+    let text = chart(
+        "name: a\nstates: [x, {name: busy, initial: one, states: [one, two]}]\ninitial: x\n\
+         transitions:\n  - {trigger: stay, source: x, target: x}\n  \
+         - {trigger: go, source: x, target: busy}\n  - {trigger: next, source: busy, target: two}\n  \
+         - {trigger: again, source: two, target: busy}\n",
+    )
+    .to_scxml();
+    for line in [
+        "<transition event=\"stay\"/>",
+        "<transition event=\"go\" target=\"busy\"/>",
+        "<transition event=\"next\" target=\"two\" type=\"internal\"/>",
+        "<transition event=\"again\" target=\"one\"/>",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+#[test]
+fn scxml_has_the_default_of_the_oracle_first() {
+    let text = chart(
+        "name: a\nstates: [x, y, z]\ninitial: x\noracle_default: z\ntransitions:\n  \
+         - {trigger: go, source: x, target: y, oracle: true}\n  \
+         - {trigger: go, source: x, target: z, oracle: true}\n",
+    )
+    .to_scxml();
+    assert!(text.find("target=\"z\"").unwrap() < text.find("target=\"y\"").unwrap(), "{text}");
+}
+
+#[test]
 fn arrows_with_the_same_ends_are_one() {
     let chart = chart(
         "name: a\nstates: [x, y]\ninitial: x\ntransitions:\n  \

@@ -85,3 +85,19 @@ fn a_timeout_of_a_state_is_one_of_all_inside() {
     assert_eq!(agent.begin_tick(&empty), None);
     assert_eq!(agent.begin_tick(&empty), chart.state("idle"));
 }
+
+#[test]
+fn what_is_said_for_all_states_does_not_come_before_what_a_state_with_others_inside_says() {
+    let chart = self::chart(
+        "name: a\nstates: [x, y, {name: busy, initial: one, states: [one, {name: deep, initial: \
+         two, states: [two]}]}]\ninitial: one\ntransitions:\n  \
+         - {trigger: stop, source: '*', target: x}\n  \
+         - {trigger: stop, source: deep, target: y}\n  \
+         - {trigger: go, source: one, target: two}\n",
+    );
+    let empty = Context::new(&chart);
+    let mut agent = Instance::new(Arc::clone(&chart));
+    agent.fire(trigger(&chart, "go"), &empty);
+    agent.fire(trigger(&chart, "stop"), &empty);
+    assert_eq!(state(&agent), "y");
+}

@@ -112,6 +112,8 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
         [1, 3, 50, 50, 200][usize::try_from(numbers.below(5)).unwrap()]
     );
     text.push_str("oracle_default: s0\ntransitions:\n");
+    // The default must be one that the oracle can choose.
+    text.push_str("  - {trigger: choose, source: s0, target: s0, oracle: true}\n");
     // Every state can be reached.
     for state in 0..states {
         let _ = writeln!(
