@@ -120,8 +120,16 @@ pub(crate) struct SimRunArgs {
 #[derive(Debug, Clone, Copy, ClapArgs)]
 pub(crate) struct ThreadArgs {
     /// How many threads do the work; as many as the machine has, if none. It changes no result
-    #[arg(long)]
+    #[arg(long, value_parser = threads)]
     pub(crate) threads: Option<NonZeroUsize>,
+}
+
+/// More threads than any machine has use for cost more than they do.
+const THREADS_MAX: usize = 512;
+
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let number = text.parse::<NonZeroUsize>().ok().filter(|number| number.get() <= THREADS_MAX);
+    number.ok_or_else(|| format!("must be a whole number from 1 to {THREADS_MAX}"))
 }
 
 #[derive(Debug, ClapArgs)]

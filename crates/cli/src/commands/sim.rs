@@ -45,8 +45,12 @@ fn runs(app: &App) -> Result<Vec<(RunFolder, RunRecord)>, CliError> {
         if let Some(folder) = RunFolder::open(&folder) {
             match folder.record() {
                 Ok(record) => runs.push((folder, record)),
-                // One that cannot be read does not take the others away.
-                Err(error) => note!("{}: {error}", style::warning("warning")),
+                // One that cannot be read does not take the others away. With `--json` stderr is for
+                // errors alone.
+                Err(error) if app.shows_progress() => {
+                    note!("{}: {error}", style::warning("warning"));
+                }
+                Err(_) => {}
             }
         }
     }
@@ -77,6 +81,15 @@ fn find(app: &App, run: &str) -> Result<(RunFolder, RunRecord), CliError> {
         1 => Ok(runs.remove(0)),
         _ => Err(CliError::usage(format!("several runs begin with \"{id}\""))
             .hint("give more of the id")),
+    }
+}
+
+/// How a run is named on the command line: by its id, or by its folder if that is elsewhere.
+fn called(app: &App, folder: &RunFolder, record: &RunRecord) -> String {
+    if folder.path() == app.folder.runs().join(&record.run_id) {
+        record.run_id.clone()
+    } else {
+        folder.path().display().to_string()
     }
 }
 

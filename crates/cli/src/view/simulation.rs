@@ -84,6 +84,10 @@ pub(crate) fn print_summary(app: &App, summary: &Summary) -> Result<(), CliError
     say!("{}: {turns}, {agents}{paused}", summary.scenario)?;
     let rows = summary.states.0.iter().map(|(state, count)| [state.clone(), count.to_string()]);
     say!("{}", table(["STATE", "AGENTS"], rows))?;
+    if !summary.world.is_empty() {
+        let world = summary.world.iter().map(|(name, value)| format!("{name} {value}"));
+        say!("{} {}", style::label("world:"), world.collect::<Vec<_>>().join(", "))?;
+    }
     for warning in summary.warnings.iter().take(WARNINGS_SHOWN_MAX) {
         let about = match (warning.operation, &warning.target_agent_name) {
             (Some(operation), Some(name)) => format!("{} \"{name}\"", operation.as_str()),

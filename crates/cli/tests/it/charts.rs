@@ -36,7 +36,9 @@ fn a_trigger_is_tried_by_hand() {
     let composing = ["--state", "composing", "--trigger", "compose_done"];
     assert_eq!(fire(&composing), to("composing", Value::Null));
     let reply = [&composing[..], &["--set", "pending_action=reply"]].concat();
-    assert_eq!(fire(&reply), to("composing", json!("engaging_reply")));
+    let mut replied = to("composing", json!("engaging_reply"));
+    replied["world"] = json!([{"name": "replies", "add": 1}]);
+    assert_eq!(fire(&reply), replied);
     for (args, message) in [
         (vec!["--trigger", "sleep"], "has no trigger \"sleep\""),
         (vec!["--trigger", "decides", "--state", "asleep"], "has no state \"asleep\""),
@@ -71,6 +73,108 @@ transitions:
     let missing = fire("{}");
     assert_eq!(missing.out.trim(), "cold: nothing follows on look");
     assert!(missing.err.contains("the context has no \"post.score\""), "{missing:?}");
+}
+
+/// A chart with a state around others, and with actions of every kind.
+const READER: &str = "
+name: reader
+initial: idle
+states:
+  - idle
+  - {name: engaging, initial: like, history: shallow, states: [like, reply],
+     entry: add world.engaged = 1, exit: remove}
+fields: {mood: calm}
+world: {engaged: 0, last: none}
+oracle_default: idle
+transitions:
+  - {trigger: sees, source: idle, target: engaging,
+     action: ['set agent.mood = \"keen\"', 'set world.last = \"sees\"', 'pause \"ann\" 3', copy]}
+  - {trigger: thinks, source: like, target: reply}
+  - {trigger: rests, source: engaging, target: idle, oracle: true}
+  - {trigger: rests, source: engaging, target: reply, oracle: true}
+";
+
+fn reader() -> Sandbox {
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "");
+    sandbox.write("charts/reader.yaml", READER);
+    sandbox
+}
+
+#[test]
+fn all_that_a_chart_says_is_shown() {
+    let sandbox = reader();
+    let shown = sandbox.polity(&["chart", "show", "reader"]).out;
+    let expected = "name: reader
+initial: idle
+oracle_default: idle
+max_history_depth: 50
+states:
+  idle
+  engaging (begins with like, then with the last: history)
+    entry / add world.engaged = 1
+    exit / remove
+    like
+    reply
+field mood: \"calm\"
+world engaged: 0
+world last: \"none\"
+
+";
+    assert!(shown.starts_with(expected), "{shown}");
+    let (json, _) = sandbox.json(&["chart", "show", "reader"]);
+    assert_eq!(json["max_history_depth"], 50);
+    assert_eq!((&json["timeouts"], &json["oracle_default"]), (&json!([]), &json!("idle")));
+    assert_eq!(json["states"][1]["history"], "shallow");
+}
+
+#[test]
+fn firing_says_what_actions_did() {
+    let sandbox = reader();
+    let sees = ["chart", "fire", "reader", "--trigger", "sees"];
+    let said = sandbox.polity(&sees).out;
+    let expected = "idle -> like
+  agent.mood = \"keen\"
+  world.last = \"sees\"
+  world.engaged += 1
+  asks: pause \"ann\" 3
+  asks: copy
+";
+    assert_eq!(said, expected);
+    let expected = json!({
+        "from": "idle",
+        "to": "like",
+        "fields": {"mood": "keen"},
+        "world": [{"name": "last", "set": "sees"}, {"name": "engaged", "add": 1}],
+        "requests": [
+            {"action": "pause", "agent": "ann", "turns": 3},
+            {"action": "copy", "agent": null, "turns": null},
+        ],
+    });
+    assert_eq!(sandbox.json(&sees).0, expected);
+    let rests =
+        sandbox.polity(&["chart", "fire", "reader", "--trigger", "rests", "--state", "like"]);
+    assert_eq!(rests.out, "like -> idle\n  asks: remove\n");
+}
+
+#[test]
+fn a_picture_has_frames_and_whole_labels() {
+    let sandbox = reader();
+    let picture = |chart: &str, format: &str| {
+        sandbox.polity(&["chart", "graph", chart, "--format", format]).out
+    };
+    let svg = picture("reader", "svg");
+    for seen in ["class=\"frame\"", ">entry / add world.engaged = 1<", ">exit / remove<", ">H<"] {
+        assert!(svg.contains(seen), "{seen}\n{svg}");
+    }
+    let dot = picture("reader", "dot");
+    assert!(dot.contains("subgraph cluster_1 {"), "{dot}");
+    assert!(dot.contains("lhead=cluster_1"), "{dot}");
+    let social = society();
+    for format in ["svg", "dot"] {
+        let drawn = social.polity(&["chart", "graph", "social", "--format", format]).out;
+        assert!(!drawn.contains('…'), "{format}: something is cut off");
+    }
 }
 
 #[test]

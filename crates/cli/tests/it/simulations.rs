@@ -70,6 +70,9 @@ fn threads_change_nothing_and_seeds_change_everything() {
     assert_eq!(digest(&["--seed", "7"]), one);
     assert_eq!(digest(&["--set", "seed=7"]), one);
     assert_ne!(digest(&["--seed", "8"]), one);
+    for threads in ["0", "9999"] {
+        assert_eq!(sandbox.polity(&["sim", "run", "society", "--threads", threads]).code, 2);
+    }
 }
 
 #[test]
@@ -319,6 +322,7 @@ transitions:
     let warnings = answer["warnings"].as_array().unwrap();
     assert!(!warnings.is_empty());
     assert_eq!(warnings[0]["target_agent_name"], "a");
+    assert_eq!(warnings.len(), 1, "one that fails again and again is told once");
     let reason = warnings[0]["reason"].as_str().unwrap();
     assert!(reason.contains("division by zero"), "{reason}");
     assert!(reason.contains("transitions[0]"), "{reason}");

@@ -25,7 +25,9 @@ pub(super) fn export(app: &App, args: &SimExportArgs) -> CliResult {
         let error = CliError::not_found(message);
         return Err(match near {
             Some(near) => error.hint(format!("did you mean \"{near}\"?")),
-            None => error,
+            None => {
+                error.hint("one that was removed is in earlier checkpoints: name one with --at")
+            }
         });
     };
     print_json(&agent)?;

@@ -10,7 +10,7 @@ use polity_simulator::folder::{RunFolder, RunRecord, RunStatus};
 use polity_simulator::lifecycle::{LifecycleAction, Operation, Opinion};
 use polity_simulator::simulation::Simulation;
 
-use super::{find, pinned};
+use super::{called, find, pinned};
 use crate::app::App;
 use crate::args::{LifecycleCommand, SimLifecycleArgs};
 use crate::error::{CliError, CliResult};
@@ -24,7 +24,7 @@ pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
     let (folder, record) = find(app, &args.run)?;
     let action = action_of(args.operation)?;
     if record.status == RunStatus::Ended {
-        return Err(ended(&record));
+        return Err(ended(app, &folder, &record));
     }
     if !folder.is_owned()? {
         return later(app, &folder, &action);
@@ -42,7 +42,7 @@ pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
             return match record.status {
                 RunStatus::Ended => {
                     folder.withdraw(&request_id, "the run had ended")?;
-                    Err(ended(&record))
+                    Err(ended(app, &folder, &record))
                 }
                 // It is asked for anew, of whoever goes on, if it can be done as things are.
                 RunStatus::Running | RunStatus::Stopped => {
@@ -74,10 +74,10 @@ fn opinion(folder: &RunFolder, action: &LifecycleAction) -> Result<Opinion, CliE
     Ok(simulation.consider(folder, action)?)
 }
 
-fn ended(record: &RunRecord) -> CliError {
-    let RunRecord { run_id, .. } = record;
-    CliError::conflict(format!("the run {run_id} has ended, nothing can be asked of it"))
-        .hint(format!("begin another future of it: `polity sim fork {run_id} --at TURN`"))
+fn ended(app: &App, folder: &RunFolder, record: &RunRecord) -> CliError {
+    let run = called(app, folder, record);
+    CliError::conflict(format!("the run {run} has ended, nothing can be asked of it"))
+        .hint(format!("begin another future of it: `polity sim fork {run} --at TURN`"))
 }
 
 fn action_of(command: LifecycleCommand) -> Result<LifecycleAction, CliError> {

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use super::changes::{Changes, changed, refuse_fixed, text_of};
-use super::{find, pinned};
+use super::{called, find, pinned};
 use crate::app::App;
 use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs, ThreadArgs};
 use crate::error::{CliError, CliResult};
@@ -101,17 +101,13 @@ fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResul
     } else {
         print_summary(app, &summary)?;
     }
-    let RunRecord { run_id, status, turns, .. } = run.record();
+    let RunRecord { status, turns, .. } = run.record();
     match status {
         RunStatus::Running | RunStatus::Ended => Ok(Exit::Done),
         RunStatus::Stopped => {
             if app.shows_progress() {
                 let stopped = format!("stopped after turn {} of {turns}", summary.turns);
-                let run = if app.folder.runs().join(run_id).is_dir() {
-                    run_id.clone()
-                } else {
-                    run.folder().path().display().to_string()
-                };
+                let run = called(app, run.folder(), run.record());
                 note!("{}: go on with `polity sim resume {run}`", style::warning(&stopped));
             }
             Ok(Exit::Cancelled)

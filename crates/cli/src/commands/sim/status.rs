@@ -3,7 +3,7 @@
 use polity_simulator::folder::{RunFolder, RunRecord, RunStatus};
 use serde_json::{Value, json};
 
-use super::{find, runs};
+use super::{called, find, runs};
 use crate::app::App;
 use crate::args::SimStatusArgs;
 use crate::error::{CliError, CliResult};
@@ -112,7 +112,8 @@ fn one(app: &App, standing: &Standing) -> CliResult {
         (Some(_), RunStatus::Running) | (None, _) => {}
     }
     if standing.interrupted || record.status == RunStatus::Stopped {
-        say!("go on with `polity sim resume {}`", record.run_id)?;
+        let run = called(app, &standing.folder, record);
+        say!("go on with `polity sim resume {run}`")?;
     }
     Ok(Exit::Done)
 }

@@ -125,8 +125,8 @@ struct Picture<'a> {
     name: &'a str,
     nodes: Vec<PictureNode<'a>>,
     edges: Vec<PictureEdge>,
-    /// The node that runs first.
-    entry: usize,
+    /// The node that runs first, unless an edge of a start leads there.
+    entry: Option<usize>,
     is_marked: bool,
 }
 
@@ -135,6 +135,10 @@ struct PictureNode<'a> {
     shape: Shape,
     /// The agent, tool, workflow, expression, question or join, on one line and in full.
     uses: String,
+    /// What happens in a state, line by line.
+    notes: Vec<String>,
+    /// The node that it is inside of.
+    parent: Option<usize>,
     is_checkpoint: bool,
     mark: Option<NodeMark>,
 }
@@ -149,6 +153,12 @@ enum Shape {
     Parallel,
     Workflow,
     State,
+    /// A state with others inside: a frame around them.
+    Frame,
+    /// Where a chart, or what is inside of a state, begins.
+    Initial,
+    /// The same, where what was left last is entered again.
+    History,
 }
 
 /// One arrow. An edge that maps routing keys to nodes has an arrow for each key.
@@ -179,7 +189,9 @@ impl Shape {
             Self::Human => "human",
             Self::Parallel => "parallel",
             Self::Workflow => "workflow",
-            Self::State => "state",
+            Self::State | Self::Frame => "state",
+            Self::Initial => "initial",
+            Self::History => "history",
         }
     }
 }
@@ -188,6 +200,8 @@ impl PictureNode<'_> {
     fn colours(&self) -> Colours {
         match (self.mark, self.shape) {
             (Some(mark), _) => mark.colours(),
+            (None, Shape::Frame) => Colours { fill: "#ffffff", line: "#59636e", text: DARK_TEXT },
+            (None, Shape::Initial) => Colours { fill: EDGE_LINE, line: EDGE_LINE, text: DARK_TEXT },
             (None, Shape::Parallel) => {
                 Colours { fill: "#424a53", line: EDGE_LINE, text: "#ffffff" }
             }
@@ -198,7 +212,8 @@ impl PictureNode<'_> {
                 | Shape::Condition
                 | Shape::Human
                 | Shape::Workflow
-                | Shape::State,
+                | Shape::State
+                | Shape::History,
             ) => Colours { fill: "#f6f8fa", line: "#59636e", text: DARK_TEXT },
         }
     }
@@ -278,7 +293,14 @@ impl WorkflowDefinition {
             }
         }
         let is_marked = nodes.iter().any(|node| node.mark.is_some());
-        Picture { what: "Workflow", name: self.name.as_str(), nodes, edges, entry, is_marked }
+        Picture {
+            what: "Workflow",
+            name: self.name.as_str(),
+            nodes,
+            edges,
+            entry: Some(entry),
+            is_marked,
+        }
     }
 
     fn picture_node<'a>(&self, node: &'a WorkflowNode, marks: &NodeMarks) -> PictureNode<'a> {
@@ -294,6 +316,8 @@ impl WorkflowDefinition {
             name: node.name.as_str(),
             shape,
             uses,
+            notes: Vec::new(),
+            parent: None,
             is_checkpoint: self.checkpoints.contains(&node.name),
             mark: marks.get(&node.name).copied(),
         }

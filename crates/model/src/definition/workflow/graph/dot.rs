@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::layout::frames::{Nest, around};
 use super::text::shorten;
 use super::{
     CHECKPOINT_LINE, Colours, EDGE_LINE, EdgeKind, NodeMark, Picture, PictureEdge, PictureNode,
@@ -18,8 +19,11 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
         let _ = writeln!(text, "    {content}");
     };
     let title = format!("{} {}", picture.what, picture.name);
+    // Arrows may end at a frame.
+    let has_frames = picture.nodes.iter().any(|node| node.shape == Shape::Frame);
+    let compound = if has_frames { ", compound=true" } else { "" };
     line(&format!(
-        "graph [rankdir=TB, label=\"{title}\", labelloc=t, fontname=\"Helvetica\", \
+        "graph [rankdir=TB{compound}, label=\"{title}\", labelloc=t, fontname=\"Helvetica\", \
          fontcolor=\"{EDGE_LINE}\", bgcolor=transparent]"
     ));
     line("node [fontname=\"Helvetica\", fontsize=12]");
@@ -27,12 +31,14 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
         "edge [fontname=\"Helvetica\", fontsize=10, color=\"{EDGE_LINE}\", \
          fontcolor=\"{EDGE_LINE}\"]"
     ));
-    // Names of nodes hold no brackets, so that what has one is no node.
-    line(&format!("\"(start)\" [shape=point, width=0.15, color=\"{EDGE_LINE}\"]"));
-    for node in &picture.nodes {
-        line(&node_line(node));
+    if let Some(entry) = picture.entry {
+        // Names of nodes hold no brackets, so that what has one is no node.
+        line(&format!("\"(start)\" [shape=point, width=0.15, color=\"{EDGE_LINE}\"]"));
+        line(&format!("\"(start)\" -> \"{}\"", picture.nodes[entry].name));
     }
-    line(&format!("\"(start)\" -> \"{}\"", picture.nodes[picture.entry].name));
+    for node in node_lines(picture, None) {
+        line(&node);
+    }
     for edge in &picture.edges {
         line(&edge_line(picture, edge));
     }
@@ -53,18 +59,50 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
     text
 }
 
+/// The nodes inside of a frame. A frame is a cluster of Graphviz.
+fn node_lines(picture: &Picture<'_>, parent: Option<usize>) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (number, node) in picture.nodes.iter().enumerate() {
+        if node.parent != parent {
+            continue;
+        }
+        if node.shape == Shape::Frame {
+            let label = escaped_lines(std::iter::once(node.name).chain(notes(node)));
+            let Colours { fill, line, text } = node.colours();
+            lines.push(format!("subgraph cluster_{number} {{"));
+            lines.push(format!(
+                "    graph [label=\"{label}\", labeljust=l, style=\"filled,rounded\", \
+                 fillcolor=\"{fill}\", color=\"{line}\", fontcolor=\"{text}\"]"
+            ));
+            let inside = node_lines(picture, Some(number));
+            lines.extend(inside.into_iter().map(|line| format!("    {line}")));
+            lines.push("}".to_owned());
+        } else {
+            lines.push(node_line(node));
+        }
+    }
+    lines
+}
+
+fn notes<'a>(node: &'a PictureNode<'_>) -> impl Iterator<Item = &'a str> {
+    node.notes.iter().map(String::as_str)
+}
+
 fn node_line(node: &PictureNode<'_>) -> String {
     let shape = match node.shape {
-        Shape::Agent | Shape::State => "shape=box, style=\"filled,rounded\"",
+        Shape::Agent | Shape::State | Shape::Frame => "shape=box, style=\"filled,rounded\"",
         Shape::Tool | Shape::Parallel => "shape=box, style=filled",
         Shape::Condition => "shape=diamond, style=filled",
         Shape::Human => "shape=box, style=filled, peripheries=2",
         Shape::Workflow => "shape=component, style=filled",
+        Shape::Initial => "shape=point, width=0.15",
+        Shape::History => "shape=circle, style=filled, margin=0, width=0.3",
     };
     let kind = node.kind();
     let mut lines = match node.shape {
-        Shape::State if node.uses.is_empty() => vec![node.name],
-        Shape::State => vec![node.name, &node.uses],
+        Shape::State | Shape::Frame => std::iter::once(node.name).chain(notes(node)).collect(),
+        Shape::Initial => Vec::new(),
+        Shape::History => vec!["H"],
         Shape::Agent
         | Shape::Tool
         | Shape::Condition
@@ -98,12 +136,31 @@ fn edge_line(picture: &Picture<'_>, edge: &PictureEdge) -> String {
         EdgeKind::Branch => attributes.push("style=bold".to_owned()),
         EdgeKind::Back => attributes.push("style=dashed".to_owned()),
     }
+    let nests: Vec<Nest> =
+        picture.nodes.iter().map(|node| Nest { parent: node.parent, header: None }).collect();
+    let is_inside = |node: usize, frame: usize| around(&nests, node).any(|outer| outer == frame);
+    let is_frame = |node: usize| picture.nodes[node].shape == Shape::Frame;
+    // Graphviz cuts an arrow off at a frame only if it comes from outside.
+    if is_frame(edge.from) && !is_inside(edge.to, edge.from) {
+        attributes.push(format!("ltail=cluster_{}", edge.from));
+    }
+    if is_frame(edge.to) && !is_inside(edge.from, edge.to) {
+        attributes.push(format!("lhead=cluster_{}", edge.to));
+    }
     let attributes = match attributes.as_slice() {
         [] => String::new(),
         some => format!(" [{}]", some.join(", ")),
     };
-    let name = |node: usize| picture.nodes[node].name;
-    format!("\"{}\" -> \"{}\"{attributes}", name(edge.from), name(edge.to))
+    let (from, to) = (end(picture, edge.from), end(picture, edge.to));
+    format!("\"{from}\" -> \"{to}\"{attributes}")
+}
+
+/// The node that an arrow ends at. Graphviz knows no arrows to frames, so that it is the mark inside.
+fn end<'a>(picture: &Picture<'a>, node: usize) -> &'a str {
+    let mark = |inside: &&PictureNode<'_>| {
+        inside.parent == Some(node) && matches!(inside.shape, Shape::Initial | Shape::History)
+    };
+    picture.nodes.iter().find(mark).unwrap_or(&picture.nodes[node]).name
 }
 
 fn escaped_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {

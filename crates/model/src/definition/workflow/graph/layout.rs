@@ -4,6 +4,7 @@
 //! of its own, and curve only in the space between layers; so they run through no node, and a label
 //! at a bend covers nothing. Edges that lead back go the same way upwards.
 
+pub(super) mod frames;
 mod order;
 mod place;
 pub(super) mod ranks;
@@ -25,6 +26,7 @@ const SPACE_MAX: f64 = 56.0;
 const SPACE_PER_SIDEWAYS: f64 = 0.12;
 
 /// A node to find a place for.
+#[derive(Clone, Copy)]
 pub(super) struct Body {
     pub(super) width: f64,
     pub(super) height: f64,
@@ -46,6 +48,10 @@ pub(super) struct Way {
     pub(super) leads_back: bool,
     /// Width and height of what is written on it.
     pub(super) label: Option<(f64, f64)>,
+    /// How far right of a node's middle it begins, if that is not for the layout to choose.
+    pub(super) from_at: Option<f64>,
+    /// How far right of a node's middle it ends.
+    pub(super) to_at: Option<f64>,
 }
 
 /// Where everything stands. Nothing has a coordinate below 0.
@@ -69,6 +75,7 @@ pub(super) struct Area {
 
 /// The way of an edge. Between two points it goes straight if one is above the other, and else in a
 /// curve that begins and ends upright.
+#[derive(Clone)]
 pub(super) struct Route {
     pub(super) points: Vec<(f64, f64)>,
     pub(super) label: Option<Area>,
@@ -94,7 +101,8 @@ pub(super) fn lay_out(bodies: &[Body], ways: &[Way], wishes: &[(usize, usize)]) 
         bodies.iter().zip(&ranks).map(|(body, rank)| body.item(2 * rank)).collect();
     let chains: Vec<Vec<usize>> = ways.iter().map(|way| chain(way, &mut items)).collect();
     let layers = ordered(&items, &chains);
-    let links = links(bodies, &layers, &items, &chains);
+    let mut links = links(bodies, &layers, &items, &chains);
+    keep_ends(ways, &chains, &mut links);
     let extents: Vec<Extent> = items.iter().map(|item| item.extent).collect();
     let middles = place(&layers, &extents, &links);
     Sheet::new(&items, &layers, &links, &middles).drawn(bodies, ways, &chains, &links)
@@ -211,6 +219,23 @@ fn links(
         }
     }
     links
+}
+
+/// Moves the ends of edges to where they have to be.
+fn keep_ends(ways: &[Way], chains: &[Vec<usize>], links: &mut [Link]) {
+    let mut rest = links;
+    for (way, chain) in ways.iter().zip(chains) {
+        let (own, after) = rest.split_at_mut(chain.len().saturating_sub(1));
+        rest = after;
+        let (upper, lower) =
+            if way.leads_back { (way.to_at, way.from_at) } else { (way.from_at, way.to_at) };
+        if let (Some(first), Some(at)) = (own.first_mut(), upper) {
+            first.upper_offset = at;
+        }
+        if let (Some(last), Some(at)) = (own.last_mut(), lower) {
+            last.lower_offset = at;
+        }
+    }
 }
 
 /// The coordinates of items and layers.

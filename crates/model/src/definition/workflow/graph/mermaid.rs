@@ -20,7 +20,9 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
     for node in &picture.nodes {
         line(&node_line(node));
     }
-    line(&format!("start((start)) --> {}", id(&picture.nodes[picture.entry])));
+    if let Some(entry) = picture.entry {
+        line(&format!("start((start)) --> {}", id(&picture.nodes[entry])));
+    }
     for edge in &picture.edges {
         line(&edge_line(picture, edge));
     }
@@ -36,7 +38,10 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
                 | Shape::Condition
                 | Shape::Parallel
                 | Shape::Workflow
-                | Shape::State,
+                | Shape::State
+                | Shape::Frame
+                | Shape::Initial
+                | Shape::History,
             ) => format!("stroke:{stroke}"),
         };
         line(&format!("style {} fill:{fill},{border},color:{text}", id(node)));
@@ -63,7 +68,7 @@ fn id(node: &PictureNode<'_>) -> String {
 
 fn node_line(node: &PictureNode<'_>) -> String {
     let (open, close) = match node.shape {
-        Shape::Agent | Shape::State => ("(", ")"),
+        Shape::Agent | Shape::State | Shape::Frame | Shape::Initial | Shape::History => ("(", ")"),
         Shape::Tool | Shape::Parallel => ("[", "]"),
         Shape::Condition => ("{", "}"),
         Shape::Human => ("{{", "}}"),

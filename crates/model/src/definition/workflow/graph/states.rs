@@ -1,8 +1,13 @@
-//! States and what leads from one to another, drawn like a workflow.
+//! States and what leads from one to another, drawn like a workflow. States with others inside are
+//! frames around them.
 
+use super::layout::frames::{Nest, around};
 use super::layout::ranks;
-use super::text::one_line;
+use super::text::{one_line, wrapped};
 use super::{EdgeKind, Picture, PictureEdge, PictureNode, Shape, dot, svg};
+
+/// The most characters of a line that is written on an arrow or in a state.
+const LINE_MAX: usize = 36;
 
 /// A chart to draw.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,12 +23,18 @@ pub struct StatePicture {
 }
 
 /// A state to draw.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DrawnState {
     /// Its name.
     pub name: String,
-    /// What else is worth knowing; may be empty.
-    pub note: String,
+    /// What else is worth knowing, such as what happens when it is entered.
+    pub notes: Vec<String>,
+    /// The state that it is inside of, by its place.
+    pub parent: Option<usize>,
+    /// The state inside that is entered first.
+    pub initial: Option<usize>,
+    /// Whether the state inside that was left last is entered again.
+    pub history: bool,
 }
 
 /// An arrow to draw.
@@ -33,8 +44,9 @@ pub struct DrawnArrow {
     pub from: usize,
     /// Where it ends.
     pub to: usize,
-    /// What is written on it, line by line.
-    pub labels: Vec<String>,
+    /// What is written on it: each transition with its parts, which are its trigger, guard and
+    /// actions.
+    pub labels: Vec<Vec<String>>,
 }
 
 impl StatePicture {
@@ -48,86 +60,114 @@ impl StatePicture {
         dot::write(&self.picture(&self.names()))
     }
 
-    /// Names of states may hold what the formats do not take in a name.
+    /// The names of the states, of the start and of the marks in frames. Names of states may hold
+    /// what the formats do not take in a name.
     fn names(&self) -> Vec<String> {
         let plain =
             |state: &DrawnState| one_line(&state.name).replace(['"', '\\', '<', '>', '&'], "_");
-        self.states.iter().map(plain).collect()
+        let names: Vec<String> = self.states.iter().map(plain).collect();
+        let marks = self.begins().map(|(state, _)| format!("(first in {})", names[state]));
+        names.iter().cloned().chain(["(start)".to_owned()]).chain(marks).collect()
+    }
+
+    /// The states with others inside, each with the one that is entered first.
+    fn begins(&self) -> impl Iterator<Item = (usize, usize)> {
+        let states = self.states.iter().enumerate();
+        states.filter_map(|(number, state)| Some((number, state.initial?)))
     }
 
     fn picture<'a>(&'a self, names: &'a [String]) -> Picture<'a> {
-        let ends: Vec<_> = self.arrows.iter().map(|arrow| (arrow.from, arrow.to)).collect();
-        let leading_back = ranks::leading_back(names.len(), self.initial, &ends);
-        let nodes = names.iter().zip(&self.states).map(|(name, state)| PictureNode {
-            name,
-            shape: Shape::State,
-            uses: one_line(&state.note),
+        let start = self.states.len();
+        let mut names = names.iter();
+        let mut node = |shape: Shape, notes: &[String], parent: Option<usize>| PictureNode {
+            name: names.next().map_or("", String::as_str),
+            shape,
+            uses: String::new(),
+            notes: notes.iter().flat_map(|note| wrapped(&one_line(note), LINE_MAX)).collect(),
+            parent,
             is_checkpoint: false,
             mark: None,
-        });
-        let edges = self.arrows.iter().zip(leading_back).map(|(arrow, leads_back)| PictureEdge {
-            from: arrow.from,
-            to: arrow.to,
-            kind: if leads_back { EdgeKind::Back } else { EdgeKind::Way },
-            labels: arrow.labels.iter().map(|label| one_line(label)).collect(),
+        };
+        let mut nodes: Vec<_> = self
+            .states
+            .iter()
+            .map(|state| {
+                let shape = if state.initial.is_some() { Shape::Frame } else { Shape::State };
+                node(shape, &state.notes, state.parent)
+            })
+            .collect();
+        nodes.push(node(Shape::Initial, &[], None));
+        let mut ends = vec![(start, self.initial)];
+        for (state, initial) in self.begins() {
+            let shape = if self.states[state].history { Shape::History } else { Shape::Initial };
+            ends.push((nodes.len(), initial));
+            nodes.push(node(shape, &[], Some(state)));
+        }
+        let labels = ends.iter().map(|_| Vec::new()).chain(self.arrows.iter().map(lines));
+        let labels: Vec<Vec<String>> = labels.collect();
+        ends.extend(self.arrows.iter().map(|arrow| (arrow.from, arrow.to)));
+        let leading_back = leading_back(&nodes, &ends);
+        let edges = ends.into_iter().zip(labels).zip(leading_back);
+        let edges = edges.map(|(((from, to), labels), leads_back)| {
+            let kind = if leads_back { EdgeKind::Back } else { EdgeKind::Way };
+            PictureEdge { from, to, kind, labels }
         });
         Picture {
             what: "Chart",
             name: &self.name,
-            nodes: nodes.collect(),
             edges: edges.collect(),
-            entry: self.initial,
+            nodes,
+            entry: None,
             is_marked: false,
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn lamp() -> StatePicture {
-        let state = |name: &str, note: &str| DrawnState { name: name.into(), note: note.into() };
-        let arrow = |from, to, label: &str| DrawnArrow { from, to, labels: vec![label.into()] };
-        StatePicture {
-            name: "lamp".to_owned(),
-            states: vec![state("off", ""), state("on \"bright\"", "has a bulb")],
-            arrows: vec![
-                arrow(0, 1, "press [agent.volts > 3 && x < \"a\"]"),
-                arrow(1, 0, "press"),
-                arrow(1, 1, "look"),
-            ],
-            initial: 0,
+/// What is written on an arrow. A transition that is too long for a line has one for each part.
+fn lines(arrow: &DrawnArrow) -> Vec<String> {
+    let transition = |parts: &Vec<String>| {
+        let whole = one_line(&parts.join(" "));
+        if whole.chars().count() <= LINE_MAX {
+            return vec![whole];
         }
-    }
-
-    #[test]
-    fn states_and_arrows_are_seen_in_a_picture() {
-        let svg = lamp().to_svg();
-        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
-        for seen in ["Chart lamp", ">off<", "on _bright_", "has a bulb", "press", "look", "&lt;"] {
-            assert!(svg.contains(seen), "{seen}\n{svg}");
-        }
-        assert_eq!(open_elements(&svg), 0, "every element is closed");
-    }
-
-    /// How many elements are open at the end.
-    fn open_elements(svg: &str) -> i32 {
-        let tags = svg.split('<').skip(1);
-        tags.map(|tag| match (tag.starts_with('/'), tag.split('>').next()) {
-            (true, _) => -1,
-            (false, Some(tag)) if tag.ends_with('/') => 0,
-            (false, _) => 1,
-        })
-        .sum()
-    }
-
-    #[test]
-    fn states_and_arrows_are_written_in_dot() {
-        let dot = lamp().to_dot();
-        assert!(dot.starts_with("digraph \"lamp\" {"), "{dot}");
-        assert!(dot.contains("\"off\" -> \"on _bright_\""), "{dot}");
-        assert!(dot.contains("label=\"off\""), "{dot}");
-        assert!(dot.contains("\\\"a\\\""), "{dot}");
-    }
+        parts.iter().flat_map(|part| wrapped(&one_line(part), LINE_MAX)).collect()
+    };
+    arrow.labels.iter().flat_map(transition).collect()
 }
+
+/// Says of each edge whether it leads back, as seen where its ends, or the frames around them, are
+/// side by side.
+fn leading_back(nodes: &[PictureNode<'_>], edges: &[(usize, usize)]) -> Vec<bool> {
+    let nests: Vec<Nest> =
+        nodes.iter().map(|node| Nest { parent: node.parent, header: None }).collect();
+    let mut levels = std::collections::BTreeMap::<Option<usize>, Vec<(usize, usize, usize)>>::new();
+    for (edge, (from, to)) in edges.iter().enumerate() {
+        let (from, to): (Vec<usize>, Vec<usize>) =
+            (around(&nests, *from).collect(), around(&nests, *to).collect());
+        let side_by_side = from.iter().find_map(|outer| {
+            let beside = to.iter().find(|other| nests[**other].parent == nests[*outer].parent)?;
+            Some((*outer, *beside))
+        });
+        // An edge from a frame to its inside, or the other way round, leads on.
+        if let Some((outer, beside)) = side_by_side.filter(|(a, b)| a != b || from[0] == to[0]) {
+            levels.entry(nests[outer].parent).or_default().push((edge, outer, beside));
+        }
+    }
+    let mut back = vec![false; edges.len()];
+    for (parent, members) in levels {
+        let first = |node: &PictureNode<'_>| {
+            node.parent == parent && matches!(node.shape, Shape::Initial | Shape::History)
+        };
+        let entry = nodes.iter().position(first).unwrap_or(0);
+        let ends: Vec<_> = members.iter().map(|(_, from, to)| (*from, *to)).collect();
+        let found = ranks::leading_back(nodes.len(), entry, &ends);
+        for ((edge, ..), leads_back) in members.into_iter().zip(found) {
+            back[edge] = leads_back;
+        }
+    }
+    back
+}
+
+#[cfg(test)]
+#[path = "states_tests.rs"]
+mod tests;

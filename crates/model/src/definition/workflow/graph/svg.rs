@@ -3,7 +3,8 @@
 
 use std::fmt::Write;
 
-use super::layout::{Area, Body, Layout, Outline, Route, Way, lay_out};
+use super::layout::frames::{Nest, lay_out_frames};
+use super::layout::{Area, Body, Layout, Outline, Route, Way};
 use super::text::{number, shorten, width};
 use super::{
     CHECKPOINT_LINE, Colours, DARK_TEXT, EDGE_LINE, EdgeKind, NodeMark, Picture, PictureEdge,
@@ -16,6 +17,8 @@ const HEAD: f64 = 64.0;
 const LEGEND_HEIGHT: f64 = 48.0;
 const LEGEND_WIDTH: f64 = 500.0;
 const ARROW: f64 = 8.0;
+/// The space in a frame above what is inside, for its name.
+const FRAME_HEAD: f64 = 36.0;
 
 const NAME_SIZE: f64 = 14.0;
 const TEXT_SIZE: f64 = 12.0;
@@ -29,17 +32,20 @@ const USES_IN_DIAMOND_MAX: usize = 24;
 const LABEL_MAX: usize = 36;
 
 pub(super) fn write(picture: &Picture<'_>) -> String {
-    let bodies: Vec<Body> = (0..picture.nodes.len()).map(|node| body(picture, node)).collect();
+    let mut bodies: Vec<Body> = (0..picture.nodes.len()).map(|node| body(picture, node)).collect();
     let ways: Vec<Way> = picture.edges.iter().map(way).collect();
-    let layout = lay_out(&bodies, &ways, &picture.wishes());
+    let nests: Vec<Nest> = picture.nodes.iter().map(nest).collect();
+    let layout = lay_out_frames(&mut bodies, &nests, &ways, &picture.wishes());
     let mut canvas = Canvas::new(picture, &layout);
+    canvas.frames(picture, &layout, None);
     for (edge, route) in picture.edges.iter().zip(&layout.routes) {
         if let Some(route) = route {
             canvas.edge(edge, route);
         }
     }
-    let start = &layout.nodes[picture.entry];
-    canvas.start(start, bodies[picture.entry].half_height_at(0.0));
+    if let Some(entry) = picture.entry {
+        canvas.start(&layout.nodes[entry], bodies[entry].half_height_at(0.0));
+    }
     for (number, (node, area)) in picture.nodes.iter().zip(&layout.nodes).enumerate() {
         canvas.loops(picture, number, *area, &bodies[number]);
         canvas.node(node, *area);
@@ -80,12 +86,23 @@ fn lines(node: &PictureNode<'_>) -> Vec<(String, f64, f64)> {
         | Shape::Human
         | Shape::Parallel
         | Shape::Workflow
-        | Shape::State => USES_MAX,
+        | Shape::State
+        | Shape::Frame
+        | Shape::Initial
+        | Shape::History => USES_MAX,
     };
     let uses = shorten(&node.uses, uses_max);
     match node.shape {
-        Shape::State if uses.is_empty() => vec![(name, NAME_SIZE, 5.0)],
-        Shape::State => vec![(name, NAME_SIZE, -2.0), (uses, SMALL_SIZE, 13.0)],
+        Shape::State | Shape::Frame => {
+            let above = number(node.notes.len()) * LABEL_LINE / 2.0;
+            let mut lines = vec![(name, NAME_SIZE, 5.0 - above)];
+            for (index, note) in node.notes.iter().enumerate() {
+                lines.push((note.clone(), SMALL_SIZE, 19.0 - above + number(index) * LABEL_LINE));
+            }
+            lines
+        }
+        Shape::Initial => Vec::new(),
+        Shape::History => vec![("H".to_owned(), TEXT_SIZE, 4.0)],
         Shape::Parallel => {
             let about = format!("{}, {uses}", node.kind());
             vec![(name, NAME_SIZE, -2.0), (about, SMALL_SIZE, 13.0)]
@@ -105,7 +122,12 @@ fn body(picture: &Picture<'_>, number: usize) -> Body {
         Shape::Agent | Shape::Tool | Shape::Human | Shape::Workflow => {
             (widest + 36.0, 68.0, Outline::Box)
         }
-        Shape::State => (widest + 36.0, 44.0, Outline::Box),
+        // A frame becomes as large as what is inside.
+        Shape::State | Shape::Frame => {
+            (widest + 36.0, 44.0 + self::number(node.notes.len()) * LABEL_LINE, Outline::Box)
+        }
+        Shape::Initial => (12.0, 12.0, Outline::Box),
+        Shape::History => (22.0, 22.0, Outline::Box),
         Shape::Parallel => (widest.max(150.0) + 48.0, 44.0, Outline::Box),
         Shape::Condition => {
             // A diamond is less wide where a line is farther from its middle.
@@ -120,7 +142,23 @@ fn body(picture: &Picture<'_>, number: usize) -> Body {
     let loops = picture.edges.iter().filter(|edge| edge.from == number && edge.to == number);
     let beside = loops.map(|edge| 34.0 + label_size(edge).map_or(0.0, |(width, _)| width));
     // The mark of a checkpoint is in a corner, clear of the arrow that comes from above.
-    let width_min = if node.is_checkpoint { 150.0 } else { 120.0 };
+    let width_min = match node.shape {
+        Shape::Initial | Shape::History => 0.0,
+        Shape::Agent
+        | Shape::Tool
+        | Shape::Condition
+        | Shape::Human
+        | Shape::Parallel
+        | Shape::Workflow
+        | Shape::State
+        | Shape::Frame => {
+            if node.is_checkpoint {
+                150.0
+            } else {
+                120.0
+            }
+        }
+    };
     Body {
         // Half of an even number is a whole one.
         width: (f64::max(width, width_min) / 2.0).ceil() * 2.0,
@@ -136,7 +174,19 @@ fn way(edge: &PictureEdge) -> Way {
         to: edge.to,
         leads_back: edge.kind == EdgeKind::Back,
         label: label_size(edge),
+        from_at: None,
+        to_at: None,
     }
+}
+
+/// Where a node is, and the room that a frame has for what is written in it.
+fn nest(node: &PictureNode<'_>) -> Nest {
+    let header = (node.shape == Shape::Frame).then(|| {
+        let widths = lines(node).into_iter().map(|(text, size, _)| width(&text, size));
+        let height = FRAME_HEAD + number(node.notes.len()) * LABEL_LINE;
+        (widths.fold(0.0, f64::max).ceil(), height)
+    });
+    Nest { parent: node.parent, header }
 }
 
 fn label_size(edge: &PictureEdge) -> Option<(f64, f64)> {
@@ -283,14 +333,60 @@ impl Canvas {
         self.text.push_str("</g>\n");
     }
 
+    /// Frames, those outside before those inside. Edges are drawn above them.
+    fn frames(&mut self, picture: &Picture<'_>, layout: &Layout, parent: Option<usize>) {
+        for (number, node) in picture.nodes.iter().enumerate() {
+            if node.shape != Shape::Frame || node.parent != parent {
+                continue;
+            }
+            let Area { x, y, width, height } = layout.nodes[number];
+            let (left, top) = (x - width / 2.0, y - height / 2.0);
+            let Colours { fill, line, .. } = node.colours();
+            self.line(format_args!(
+                "<rect class=\"frame\" x=\"{left}\" y=\"{top}\" width=\"{width}\" \
+                 height=\"{height}\" rx=\"16\" fill=\"{fill}\" stroke=\"{line}\" \
+                 stroke-width=\"1.5\"/>"
+            ));
+            self.frames(picture, layout, Some(number));
+        }
+    }
+
+    /// What is written in a frame: above all edges, in its upper left corner.
+    fn frame_head(&mut self, node: &PictureNode<'_>, area: Area) {
+        let (left, top) = (area.x - area.width / 2.0 + 14.0, area.y - area.height / 2.0);
+        let Colours { fill, text, .. } = node.colours();
+        let lines = lines(node);
+        let widths = lines.iter().map(|(text, size, _)| width(text, *size));
+        let (wide, x) = (widths.fold(0.0, f64::max).ceil() + 8.0, left + 4.0);
+        let (upper, high) = (top + 8.0, 20.0 + number(node.notes.len()) * LABEL_LINE);
+        self.line(format_args!(
+            "<g class=\"node\" fill=\"{text}\" text-anchor=\"start\"><rect x=\"{left}\" \
+             y=\"{upper}\" width=\"{wide}\" height=\"{high}\" fill=\"{fill}\"/>"
+        ));
+        for (index, (content, size, _)) in lines.into_iter().enumerate() {
+            let y = top + 23.0 + number(index) * LABEL_LINE;
+            let weight = if size > TEXT_SIZE { " font-weight=\"600\"" } else { "" };
+            let content = escaped(&content);
+            self.line(format_args!(
+                "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\"{weight}>{content}</text>"
+            ));
+        }
+        self.line(format_args!("</g>"));
+    }
+
     fn node(&mut self, node: &PictureNode<'_>, area: Area) {
+        if node.shape == Shape::Frame {
+            self.frame_head(node, area);
+            return;
+        }
+        let about = if node.notes.is_empty() { node.uses.clone() } else { node.notes.join(" ") };
         let Colours { fill, line, text } = node.colours();
         let checkpoint = if node.is_checkpoint { ", a checkpoint" } else { "" };
         self.line(format_args!(
             "<g class=\"node\"><title>{} ({}{checkpoint}): {}</title>",
             node.name,
             node.kind(),
-            escaped(&node.uses)
+            escaped(&about)
         ));
         let stroke = if node.mark.is_some() { 2.5 } else { 1.5 };
         self.line(format_args!("<g fill=\"{fill}\" stroke=\"{line}\" stroke-width=\"{stroke}\">"));
@@ -332,7 +428,8 @@ impl Canvas {
             )
         };
         let drawn = match shape {
-            Shape::Agent | Shape::State => rect(0.0, 16.0),
+            Shape::Agent | Shape::State | Shape::Frame => rect(0.0, 16.0),
+            Shape::Initial | Shape::History => rect(0.0, height / 2.0),
             Shape::Tool | Shape::Parallel => rect(0.0, 2.0),
             Shape::Human => rect(0.0, 6.0) + &rect(4.0, 3.0),
             Shape::Condition => {
@@ -369,7 +466,8 @@ impl Canvas {
 /// The picture for those who cannot see it.
 fn in_words(picture: &Picture<'_>) -> String {
     let name = |node: usize| picture.nodes[node].name;
-    let mut words = format!("Begins with {}.", name(picture.entry));
+    let begins = picture.entry.map(|entry| format!("Begins with {}.", name(entry)));
+    let mut words = begins.unwrap_or_default();
     for edge in &picture.edges {
         let verb = match edge.kind {
             EdgeKind::Way => "leads to",
@@ -382,7 +480,7 @@ fn in_words(picture: &Picture<'_>) -> String {
         }
         words.push('.');
     }
-    words
+    words.trim_start().to_owned()
 }
 
 /// A text in XML.

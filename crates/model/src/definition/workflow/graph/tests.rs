@@ -186,7 +186,8 @@ proptest! {
             .iter()
             .zip(back)
             .map(|(&(from, to, has_label), leads_back)| {
-                Way { from, to, leads_back, label: has_label.then_some((80.0, 18.0)) }
+                let label = has_label.then_some((80.0, 18.0));
+                Way { from, to, leads_back, label, from_at: None, to_at: None }
             })
             .collect();
         let layout = lay_out(&bodies, &ways, &[]);

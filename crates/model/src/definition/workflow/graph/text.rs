@@ -44,3 +44,23 @@ fn character_width(c: char) -> f64 {
 pub(super) fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
+
+/// A text on as many lines as it takes, none longer than so many characters. Lines end between
+/// words, unless a word is longer than a line.
+pub(super) fn wrapped(text: &str, characters_max: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + length <= characters_max => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) | None => {
+                let letters: Vec<char> = word.chars().collect();
+                lines.extend(letters.chunks(characters_max).map(|piece| piece.iter().collect()));
+            }
+        }
+    }
+    lines
+}

@@ -1,7 +1,7 @@
 //! How far down each node stands.
 
 /// Says of each edge whether it leads back to a node that the walk from the entry came through, or
-/// to itself. Without those edges there is no circle.
+/// to itself. What the entry does not lead to is walked through afterwards. Without those edges there is no circle.
 pub(in super::super) fn leading_back(
     node_count: usize,
     entry: usize,
@@ -19,24 +19,29 @@ pub(in super::super) fn leading_back(
     }
     let mut back = vec![false; edges.len()];
     let mut seen = vec![Seen::No; node_count];
-    // The walk is kept by hand, so that a long chain in a file cannot exhaust the stack.
-    let mut walk = vec![(entry, 0)];
-    seen[entry] = Seen::OnTheWay;
-    while let Some((node, next)) = walk.last_mut() {
-        let Some(&edge) = out[*node].get(*next) else {
-            seen[*node] = Seen::Done;
-            walk.pop();
+    for start in std::iter::once(entry).chain(0..node_count) {
+        if seen[start] != Seen::No {
             continue;
-        };
-        *next += 1;
-        let to = edges[edge].1;
-        match seen[to] {
-            Seen::No => {
-                seen[to] = Seen::OnTheWay;
-                walk.push((to, 0));
+        }
+        // The walk is kept by hand, so that a long chain in a file cannot exhaust the stack.
+        let mut walk = vec![(start, 0)];
+        seen[start] = Seen::OnTheWay;
+        while let Some((node, next)) = walk.last_mut() {
+            let Some(&edge) = out[*node].get(*next) else {
+                seen[*node] = Seen::Done;
+                walk.pop();
+                continue;
+            };
+            *next += 1;
+            let to = edges[edge].1;
+            match seen[to] {
+                Seen::No => {
+                    seen[to] = Seen::OnTheWay;
+                    walk.push((to, 0));
+                }
+                Seen::OnTheWay => back[edge] = true,
+                Seen::Done => {}
             }
-            Seen::OnTheWay => back[edge] = true,
-            Seen::Done => {}
         }
     }
     back

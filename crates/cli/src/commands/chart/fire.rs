@@ -1,0 +1,179 @@
+//! `polity chart fire`: one trigger, and all that it did.
+
+use std::sync::Arc;
+
+use polity_engine::entropy::Entropy;
+use polity_statechart::{
+    Chart, FieldId, Instance, Request, StateId, Value as FieldValue, Who, WorldChange,
+};
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::args::ChartFireArgs;
+use crate::commands::set;
+use crate::error::{CliError, CliResult};
+use crate::exit::Exit;
+use crate::view::{note, print_json, say, style};
+
+pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
+    let simulations = app.folder.simulations()?;
+    let chart = Arc::clone(&simulations.chart(&args.name)?.chart);
+    let from = match &args.state {
+        None => chart.initial(),
+        Some(name) => state_of(&chart, name)?,
+    };
+    let trigger = chart.trigger(&args.trigger).ok_or_else(|| {
+        let triggers: Vec<_> =
+            chart.triggers().map(|trigger| chart.trigger_name(trigger)).collect();
+        let message = format!("the chart \"{}\" has no trigger \"{}\"", args.name, args.trigger);
+        CliError::usage(message).hint(format!("its triggers are {}", triggers.join(", ")))
+    })?;
+    let record: Value = match &args.context {
+        None => Value::Null,
+        Some(text) => serde_json::from_str(text)
+            .ok()
+            .filter(Value::is_object)
+            .ok_or_else(|| CliError::usage("--context is not a JSON object"))?,
+    };
+    let mut agent = Instance::new(Arc::clone(&chart)).in_state(from);
+    for change in &args.set {
+        let (name, value) = set::change(change)?;
+        let (field, value) = field_of(&chart, name, &value)?;
+        agent.set_field(field, value).map_err(CliError::usage)?;
+    }
+    let seed = args.seed;
+    let context = chart.context(&record).with_draws(move |index| {
+        let seed = (u128::from(seed) << 64) | u128::from(index);
+        let mut entropy = Entropy::from_seed(seed.to_be_bytes());
+        // The first numbers of seeds that are alike are alike.
+        for _ in 0..8 {
+            entropy.fraction();
+        }
+        entropy.fraction()
+    });
+    let before = agent.clone();
+    let to = agent.fire(trigger, &context);
+    for failure in agent.take_failures() {
+        let (text, place) = chart.site(failure.site);
+        let place = place.map_or("action".to_owned(), |place| format!("{place}: guard"));
+        let reason = chart.describe(&failure.fault);
+        note!("{}: {place} \"{text}\": {reason}", style::warning("warning"));
+    }
+    let (from, to) = (chart.state_name(from), to.map(|to| chart.state_name(to)));
+    let (world, requests) = (agent.take_changes(), agent.take_requests());
+    let fields = changed_fields(&before, &agent);
+    if app.json() {
+        let fields: Map<String, Value> =
+            fields.into_iter().map(|(name, value)| (name.to_owned(), value.to_json())).collect();
+        let world: Vec<Value> = world.iter().map(|change| change_as_json(&chart, change)).collect();
+        let requests: Vec<Value> = requests.iter().map(request_as_json).collect();
+        let mut outcome = json!({"from": from, "to": to});
+        // What did not happen is not mentioned.
+        for (name, value, is_empty) in [
+            ("fields", json!(fields), fields.is_empty()),
+            ("world", json!(world), world.is_empty()),
+            ("requests", json!(requests), requests.is_empty()),
+        ] {
+            if !is_empty {
+                outcome[name] = value;
+            }
+        }
+        print_json(&outcome)?;
+        return Ok(Exit::Done);
+    }
+    match to {
+        Some(to) => say!("{from} -> {to}")?,
+        None => say!("{from}: nothing follows on {}", args.trigger)?,
+    }
+    for (name, value) in fields {
+        say!("  agent.{name} = {value}")?;
+    }
+    for change in &world {
+        let (name, verb, value) = change_in_parts(&chart, change);
+        let sign = if verb == "add" { "+=" } else { "=" };
+        say!("  world.{name} {sign} {value}")?;
+    }
+    for request in &requests {
+        say!("  asks: {}", request_in_words(request))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The fields that are not what they were, with what they are now.
+fn changed_fields<'a>(before: &Instance, after: &'a Instance) -> Vec<(&'a str, &'a FieldValue)> {
+    let chart = after.chart();
+    let fields = chart.fields().iter();
+    let changed = fields.filter_map(|field| {
+        let id = chart.field(&field.name)?;
+        let value = after.field(id)?;
+        (before.field(id) != Some(value)).then_some((field.name.as_str(), value))
+    });
+    changed.collect()
+}
+
+/// The name of what changes, how, and the value.
+fn change_in_parts<'a>(
+    chart: &'a Chart,
+    change: &WorldChange,
+) -> (&'a str, &'static str, FieldValue) {
+    let (world, verb, value) = match change {
+        WorldChange::Set(world, value) => (*world, "set", value.clone()),
+        WorldChange::Add(world, number) => (*world, "add", FieldValue::Number(*number)),
+    };
+    (&chart.worlds()[world.index()].name, verb, value)
+}
+
+fn change_as_json(chart: &Chart, change: &WorldChange) -> Value {
+    let (name, verb, value) = change_in_parts(chart, change);
+    json!({"name": name, verb: value.to_json()})
+}
+
+/// What is asked for, for whom (none for the agent itself), and for how many turns.
+fn request_in_parts(request: &Request) -> (&'static str, Option<&str>, Option<u32>) {
+    match request {
+        Request::Pause { who, turns } => ("pause", name_of(who), *turns),
+        Request::Resume { name } => ("resume", Some(name), None),
+        Request::Copy { name } => ("copy", name.as_deref(), None),
+        Request::Remove { who } => ("remove", name_of(who), None),
+    }
+}
+
+fn name_of(who: &Who) -> Option<&str> {
+    match who {
+        Who::Myself => None,
+        Who::Named(name) => Some(name),
+    }
+}
+
+fn request_as_json(request: &Request) -> Value {
+    let (action, agent, turns) = request_in_parts(request);
+    json!({"action": action, "agent": agent, "turns": turns})
+}
+
+/// The request as it is written in charts.
+fn request_in_words(request: &Request) -> String {
+    let (action, agent, turns) = request_in_parts(request);
+    let agent = agent.map(|agent| format!(" \"{agent}\"")).unwrap_or_default();
+    let turns = turns.map(|turns| format!(" {turns}")).unwrap_or_default();
+    format!("{action}{agent}{turns}")
+}
+
+fn state_of(chart: &Chart, name: &str) -> Result<StateId, CliError> {
+    chart.state(name).ok_or_else(|| {
+        let states: Vec<_> = chart.states().map(|state| chart.state_name(state)).collect();
+        let message = format!("the chart \"{}\" has no state \"{name}\"", chart.name());
+        CliError::usage(message).hint(format!("its states are {}", states.join(", ")))
+    })
+}
+
+fn field_of(chart: &Chart, name: &str, value: &Value) -> Result<(FieldId, FieldValue), CliError> {
+    let field = chart.field(name).ok_or_else(|| {
+        let fields: Vec<_> = chart.fields().iter().map(|field| field.name.as_str()).collect();
+        let message = format!("the chart \"{}\" has no field \"{name}\"", chart.name());
+        CliError::usage(message).hint(format!("its fields are {}", fields.join(", ")))
+    })?;
+    let value = FieldValue::from_json(value).ok_or_else(|| {
+        CliError::usage(format!("{name} must be a number, a text, true or false"))
+    })?;
+    Ok((field, value))
+}

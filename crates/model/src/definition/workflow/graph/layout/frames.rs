@@ -1,0 +1,231 @@
+//! Nodes inside others: what is inside is laid out first, and the frame around it is then a node
+//! like any other.
+//!
+//! An edge that crosses a frame does so at a port, which is a node without a size inside. Edges
+//! that lead on leave frames below and enter them above; those that lead back do the reverse.
+
+use std::collections::BTreeMap;
+
+use super::{Area, Body, Layout, Outline, Route, Way, lay_out};
+
+/// The space between a frame and what is inside.
+const PADDING: f64 = 20.0;
+
+/// Where a node is, and whether it is a frame.
+#[derive(Clone, Copy, Default)]
+pub(in super::super) struct Nest {
+    /// The frame that it is inside of.
+    pub(in super::super) parent: Option<usize>,
+    /// Width and height of what is written in it, if it is a frame.
+    pub(in super::super) header: Option<(f64, f64)>,
+}
+
+/// Finds a place for everything as [`lay_out`] does, with frames around what is inside of them.
+pub(in super::super) fn lay_out_frames(
+    bodies: &mut [Body],
+    nests: &[Nest],
+    ways: &[Way],
+    wishes: &[(usize, usize)],
+) -> Layout {
+    let mut frames = Frames { bodies, nests, ways, levels: BTreeMap::new() };
+    let whole = frames.level(None, wishes);
+    let (width, height) = (whole.layout.width, whole.layout.height);
+    let mut sheet = Sheet {
+        areas: vec![Area { x: 0.0, y: 0.0, width: 0.0, height: 0.0 }; nests.len()],
+        pieces: vec![Pieces::default(); ways.len()],
+    };
+    sheet.put(&frames, &whole, (0.0, 0.0), None);
+    let routes = sheet.pieces.into_iter().map(Pieces::joined).collect();
+    Layout { nodes: sheet.areas, routes, width, height }
+}
+
+struct Frames<'a> {
+    bodies: &'a mut [Body],
+    nests: &'a [Nest],
+    ways: &'a [Way],
+    /// What is inside of each frame.
+    levels: BTreeMap<usize, Level>,
+}
+
+/// The inside of a frame, or the whole.
+struct Level {
+    /// Its nodes, which come first in its layout.
+    members: Vec<usize>,
+    /// Which edge each route is a piece of; none for one that is not drawn.
+    edges: Vec<Option<(usize, Side)>>,
+    /// Where edges cross the frame, as seen from its middle.
+    ports: BTreeMap<usize, f64>,
+    layout: Layout,
+}
+
+/// Which piece of an edge is meant, seen from where its ends are side by side.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Begin,
+    Middle,
+    End,
+}
+
+impl Frames<'_> {
+    fn level(&mut self, parent: Option<usize>, wishes: &[(usize, usize)]) -> Level {
+        let members: Vec<usize> =
+            (0..self.nests.len()).filter(|node| self.nests[*node].parent == parent).collect();
+        for &member in &members {
+            if let Some(header) = self.nests[member].header {
+                let level = self.level(Some(member), &[]);
+                self.fit(member, header, level);
+            }
+        }
+        let mut bodies: Vec<Body> = members.iter().map(|node| self.bodies[*node]).collect();
+        let mut ways = Vec::new();
+        let mut edges = Vec::new();
+        let mut ports = Vec::new();
+        let mut wishes = wishes.to_vec();
+        for (edge, way) in self.ways.iter().enumerate() {
+            let place = |node| members.iter().position(|member| *member == node);
+            let (from, to) = (
+                self.inside(parent, way.from).and_then(place),
+                self.inside(parent, way.to).and_then(place),
+            );
+            let is_end = parent.is_some_and(|parent| parent == way.from || parent == way.to);
+            let port = bodies.len();
+            let (from, to, side) = match (from, to) {
+                (Some(from), Some(to)) if from != to || way.from == way.to => {
+                    (from, to, Side::Middle)
+                }
+                (Some(from), None) => (from, port, if is_end { Side::Middle } else { Side::Begin }),
+                (None, Some(to)) => (port, to, if is_end { Side::Middle } else { Side::End }),
+                // An edge of the frame itself only needs a place at its side.
+                (None, None) if is_end && way.from != way.to => (port, port, Side::Middle),
+                // It is further inside, or elsewhere.
+                (Some(_), Some(_)) | (None, None) => continue,
+            };
+            if from == port || to == port {
+                let begins = if from == to { parent == Some(way.from) } else { to == port };
+                if begins != way.leads_back {
+                    wishes.extend((0..members.len()).map(|member| (member, port)));
+                }
+                bodies.push(Body { width: 0.0, height: 0.0, outline: Outline::Box, beside: 0.0 });
+                ports.push((edge, port));
+            }
+            if from != port || to != port {
+                let label = way.label.filter(|_| side == Side::Middle);
+                let at = |place: usize| self.port(members.get(place).copied(), edge);
+                let (from_at, to_at) = (at(from), at(to));
+                let leads_back = way.leads_back;
+                ways.push(Way { from, to, leads_back, label, from_at, to_at });
+                edges.push(Some((edge, side)));
+            } else if !members.is_empty() {
+                // What is joined to nothing would stand far away from all else.
+                let is_below = (parent == Some(way.from)) != way.leads_back;
+                let (from, to) = if is_below { (0, port) } else { (port, 0) };
+                let (label, from_at, to_at) = (None, None, None);
+                ways.push(Way { from, to, leads_back: false, label, from_at, to_at });
+                edges.push(None);
+            }
+        }
+        let layout = lay_out(&bodies, &ways, &wishes);
+        let ports = ports.into_iter().map(|(edge, port)| (edge, layout.nodes[port].x)).collect();
+        Level { members, edges, ports, layout }
+    }
+
+    /// Makes a frame as large as what is inside.
+    fn fit(&mut self, frame: usize, header: (f64, f64), mut level: Level) {
+        let even = |size: f64| (size / 2.0).ceil() * 2.0;
+        let width = even(level.layout.width.max(header.0) + 2.0 * PADDING);
+        let body = &mut self.bodies[frame];
+        (body.width, body.height) = (width, even(level.layout.height + header.1 + PADDING));
+        let left = ((width - level.layout.width) / 2.0).floor();
+        for port in level.ports.values_mut() {
+            *port += left - width / 2.0;
+        }
+        self.levels.insert(frame, level);
+    }
+
+    fn port(&self, frame: Option<usize>, edge: usize) -> Option<f64> {
+        self.levels.get(&frame?)?.ports.get(&edge).copied()
+    }
+
+    /// The node directly inside of a frame that a node is, or is inside of.
+    fn inside(&self, frame: Option<usize>, node: usize) -> Option<usize> {
+        around(self.nests, node).find(|node| self.nests[*node].parent == frame)
+    }
+}
+
+/// A node, the frame around it, the one around that, and so on.
+pub(in super::super) fn around(nests: &[Nest], node: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(node), |node| nests[*node].parent)
+}
+
+/// Everything at its final place.
+struct Sheet {
+    areas: Vec<Area>,
+    pieces: Vec<Pieces>,
+}
+
+/// The pieces of an edge, those of each side from the outside in.
+#[derive(Clone, Default)]
+struct Pieces {
+    begin: Vec<Route>,
+    middle: Option<Route>,
+    end: Vec<Route>,
+}
+
+impl Pieces {
+    fn joined(self) -> Option<Route> {
+        let label = self.middle.as_ref().and_then(|middle| middle.label);
+        let pieces = self.begin.into_iter().rev().chain(self.middle).chain(self.end);
+        let points: Vec<_> = pieces.flat_map(|piece| piece.points).collect();
+        (!points.is_empty()).then_some(Route { points, label })
+    }
+}
+
+impl Sheet {
+    /// Moves what is on a level to its place, and what is inside of its frames. `around` is the
+    /// frame around it, with its upper and lower side.
+    fn put(
+        &mut self,
+        frames: &Frames<'_>,
+        level: &Level,
+        (left, top): (f64, f64),
+        around: Option<(usize, (f64, f64))>,
+    ) {
+        let moved = |area: Area| Area { x: area.x + left, y: area.y + top, ..area };
+        for (edge, route) in level.edges.iter().zip(&level.layout.routes) {
+            let (Some((edge, side)), Some(route)) = (edge, route) else { continue };
+            let mut points: Vec<_> =
+                route.points.iter().map(|(x, y)| (x + left, y + top)).collect();
+            // An edge between a frame and its own inside begins or ends at the frame.
+            let way = &frames.ways[*edge];
+            if let (Some((frame, (upper, _))), Some(&(x, _))) = (around, points.first())
+                && frame == way.from
+            {
+                points.insert(0, (x, upper));
+            }
+            if let (Some((frame, (_, lower))), Some(&(x, _))) = (around, points.last())
+                && frame == way.to
+            {
+                points.push((x, lower));
+            }
+            let route = Route { points, label: route.label.map(moved) };
+            let pieces = &mut self.pieces[*edge];
+            match side {
+                Side::Begin => pieces.begin.push(route),
+                Side::Middle => pieces.middle = Some(route),
+                Side::End => pieces.end.push(route),
+            }
+        }
+        for (member, area) in level.members.iter().zip(&level.layout.nodes) {
+            let area = moved(*area);
+            self.areas[*member] = area;
+            let header = frames.nests[*member].header;
+            if let (Some(inside), Some((_, header))) = (frames.levels.get(member), header) {
+                let left = area.x - area.width / 2.0;
+                let left = left + ((area.width - inside.layout.width) / 2.0).floor();
+                let (upper, lower) = (area.y - area.height / 2.0, area.y + area.height / 2.0);
+                let around = Some((*member, (upper, lower)));
+                self.put(frames, inside, (left, upper + header), around);
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+use super::*;
+
+fn state(name: &str, notes: &[&str]) -> DrawnState {
+    let notes = notes.iter().map(|note| (*note).to_owned()).collect();
+    DrawnState { name: name.into(), notes, ..DrawnState::default() }
+}
+
+fn arrow(from: usize, to: usize, parts: &[&str]) -> DrawnArrow {
+    let parts = parts.iter().map(|part| (*part).to_owned()).collect();
+    DrawnArrow { from, to, labels: vec![parts] }
+}
+
+fn lamp() -> StatePicture {
+    StatePicture {
+        name: "lamp".to_owned(),
+        states: vec![state("off", &[]), state("on \"bright\"", &["has a bulb"])],
+        arrows: vec![
+            arrow(0, 1, &["press", "[agent.volts > 3 && x < \"a\"]"]),
+            arrow(1, 0, &["press"]),
+            arrow(1, 1, &["look"]),
+        ],
+        initial: 0,
+    }
+}
+
+/// A state with two inside, one of which has two inside again.
+fn reader() -> StatePicture {
+    let inside = |name: &str, parent| DrawnState { parent: Some(parent), ..state(name, &[]) };
+    let engaging = DrawnState {
+        initial: Some(2),
+        history: true,
+        ..state("engaging", &["entry / add world.engaged = 1"])
+    };
+    let reply = DrawnState { initial: Some(4), ..inside("reply", 1) };
+    StatePicture {
+        name: "reader".to_owned(),
+        states: vec![
+            state("idle", &[]),
+            engaging,
+            inside("like", 1),
+            reply,
+            inside("draft", 3),
+            inside("sent", 3),
+        ],
+        arrows: vec![
+            arrow(0, 1, &["sees"]),
+            arrow(0, 5, &["quick"]),
+            arrow(2, 3, &["thinks"]),
+            arrow(4, 5, &["sends"]),
+            arrow(5, 4, &["regrets"]),
+            arrow(1, 2, &["likes"]),
+            arrow(5, 1, &["again"]),
+            arrow(1, 0, &["round_ends"]),
+            arrow(4, 0, &["gives_up"]),
+            arrow(1, 1, &["waits"]),
+        ],
+        initial: 0,
+    }
+}
+
+#[test]
+fn states_and_arrows_are_seen_in_a_picture() {
+    for picture in [lamp(), reader()] {
+        let svg = picture.to_svg();
+        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+        assert_eq!(open_elements(&svg), 0, "every element is closed");
+    }
+    let svg = lamp().to_svg();
+    for seen in ["Chart lamp", ">off<", "on _bright_", "has a bulb", "press", "look", "&lt;"] {
+        assert!(svg.contains(seen), "{seen}\n{svg}");
+    }
+}
+
+/// How many elements are open at the end.
+fn open_elements(svg: &str) -> i32 {
+    let tags = svg.split('<').skip(1);
+    tags.map(|tag| match (tag.starts_with('/'), tag.split('>').next()) {
+        (true, _) => -1,
+        (false, Some(tag)) if tag.ends_with('/') => 0,
+        (false, _) => 1,
+    })
+    .sum()
+}
+
+#[test]
+fn states_and_arrows_are_written_in_dot() {
+    let dot = lamp().to_dot();
+    assert!(dot.starts_with("digraph \"lamp\" {"), "{dot}");
+    assert!(dot.contains("\"off\" -> \"on _bright_\""), "{dot}");
+    assert!(dot.contains("label=\"off\""), "{dot}");
+    assert!(dot.contains("\\\"a\\\""), "{dot}");
+}
+
+#[test]
+fn a_state_with_others_inside_is_a_frame_around_them() {
+    insta::assert_snapshot!("states_inside_others_as_svg", reader().to_svg());
+    insta::assert_snapshot!("states_inside_others_as_dot", reader().to_dot());
+}
+
+#[test]
+fn what_is_too_long_for_a_line_is_wrapped_and_not_cut() {
+    let parts = ["compose_done", "[agent.pending_action == \"reply\" && agent.energy > 0.25]"];
+    let word = "x".repeat(80);
+    let mut picture = lamp();
+    picture.arrows = vec![arrow(0, 1, &parts), arrow(1, 0, &[&word])];
+    picture.arrows[0].labels.push(vec!["press".to_owned(), "/ pause".to_owned()]);
+    let expected = [
+        "compose_done",
+        "[agent.pending_action == \"reply\" &&",
+        "agent.energy > 0.25]",
+        "press / pause",
+    ];
+    assert_eq!(lines(&picture.arrows[0]), expected);
+    let long = lines(&picture.arrows[1]);
+    assert_eq!((long.len(), long.concat()), (3, word));
+    for drawn in [picture.to_svg(), picture.to_dot()] {
+        assert!(!drawn.contains('…'), "{drawn}");
+    }
+}
