@@ -143,7 +143,10 @@ fn go_on(
 ) -> io::Result<Supervised> {
     let record = told.record.as_deref().map(RecordWriter::go_on).transpose()?;
     let mut meter = Meter::new(told.limits, elapsed);
-    if record.is_some() {
+    if told.limits.is_any() {
+        // What it uses is held against its limits before anything else.
+        meter.due = Instant::now();
+    } else if record.is_some() {
         // Whatever comes next, something was seen of it.
         meter.look()?;
     }

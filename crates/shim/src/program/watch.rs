@@ -78,7 +78,8 @@ pub(crate) fn watch(
     let started = Started { pid, begun, files };
     // What nobody reads and nothing limits need not be measured.
     let is_measured = called.has_limits || started.files.record.is_some();
-    let mut look = FIRST_LOOK;
+    // Limits are kept by the whole shim, from the first moment on.
+    let mut look = if called.has_limits { 0 } else { FIRST_LOOK };
     loop {
         if sys::has_ended(pid) {
             return if family::is_only_child(pid) {
