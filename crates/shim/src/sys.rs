@@ -56,11 +56,14 @@ pub(crate) struct Usage {
     pub(crate) system_seconds: i64,
     pub(crate) system_microseconds: i64,
     pub(crate) memory_max_kilobytes: i64,
-    unused_memory: [i64; 5],
+    unused_memory: [i64; 6],
     pub(crate) blocks_read: i64,
     pub(crate) blocks_written: i64,
     unused: [i64; 5],
 }
+
+/// The system writes all of it, wherever we think that it ends.
+const _: () = assert!(size_of::<Usage>() == 144 && core::mem::offset_of!(Usage, blocks_read) == 88);
 
 /// Makes a call to the system.
 ///
@@ -238,7 +241,7 @@ pub(crate) fn reap(pid: isize) -> (i32, Usage) {
         system_seconds: 0,
         system_microseconds: 0,
         memory_max_kilobytes: 0,
-        unused_memory: [0; 5],
+        unused_memory: [0; 6],
         blocks_read: 0,
         blocks_written: 0,
         unused: [0; 5],

@@ -79,3 +79,15 @@ if pid:
     let told = onlooker.usages.lock().unwrap();
     assert!(told.iter().any(|usage| usage.memory_mb >= 64), "{told:?}");
 }
+
+#[tokio::test]
+async fn what_is_written_to_the_disk_is_measured_also_of_short_runs() {
+    let stage = Stage::new();
+    let script = "dd if=/dev/zero of=big bs=1M count=5 2>/dev/null; echo done";
+    let outcome = stage.run(&sh(script, &json!({})), "").await;
+    assert_eq!(answer(&outcome), "done");
+    let usage = outcome.report.resource_usage;
+    // A folder in memory has no disk below it.
+    assert!([0, 5].contains(&usage.disk_write_mb), "{usage:?}");
+    assert_eq!(usage.disk_read_mb, 0, "{usage:?}");
+}
