@@ -11,6 +11,7 @@
 //!
 //! Where there is no shim, [`Launcher::Direct`] ends the program's process group.
 
+mod ceiling;
 #[cfg(target_os = "linux")]
 pub(crate) mod cgroup;
 mod child;
@@ -26,6 +27,7 @@ mod words;
 use std::fmt;
 use std::path::PathBuf;
 
+pub use ceiling::Ceiling;
 pub use child::{Child, Started};
 pub(crate) use child::{Handle, Pipes};
 pub(crate) use find::find;

@@ -22,6 +22,7 @@ mod sys;
 #[path = "program"]
 #[allow(dead_code, reason = "no one watches over anything here")]
 mod parts {
+    pub(crate) mod ceiling;
     pub(crate) mod family;
     pub(crate) mod record;
     pub(crate) mod start;
@@ -30,7 +31,7 @@ mod parts {
     pub(crate) mod watch;
 }
 #[cfg(all(test, embedded))]
-use parts::{family, record, start, text, time, watch};
+use parts::{ceiling, family, record, start, text, time, watch};
 
 use std::time::Duration;
 

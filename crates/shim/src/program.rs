@@ -3,6 +3,8 @@
 #![no_main]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+#[path = "program/ceiling.rs"]
+mod ceiling;
 #[path = "program/family.rs"]
 mod family;
 #[path = "program/memory.rs"]

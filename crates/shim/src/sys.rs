@@ -310,6 +310,14 @@ pub(crate) unsafe fn remove_folder(path: *const c_char) -> isize {
     unsafe { call(84, [path as usize, 0, 0, 0, 0]) }
 }
 
+/// Limits how many processes and threads the user of this process may have before no more are made.
+pub(crate) fn limit_tasks_of_user(most: u64) {
+    const TASKS_OF_USER: usize = 6;
+    let limits = [most, most];
+    // SAFETY: there are two limits, the one that holds and the one up to which it may be raised.
+    unsafe { call(160, [TASKS_OF_USER, limits.as_ptr() as usize, 0, 0, 0]) };
+}
+
 /// Starts a process that shares the memory of this one and runs `entry` with `data` on its own stack.
 /// This one rests until that one has become a program, or ended. `number` is [`CLONE`], with flags and
 /// the upper end of a stack, or [`CLONE3`], with a description and its size.

@@ -35,7 +35,7 @@ use crate::masking::Mask;
 use crate::process::cgroup;
 use crate::process::record::{How, Record};
 use crate::process::supervision::signal_of;
-use crate::process::{Handle, Launcher, Pipes, Supervision, TreeLimits};
+use crate::process::{Ceiling, Handle, Launcher, Pipes, Supervision, TreeLimits};
 
 /// How much a pipe holds. Some programs end before what they wrote is read, and lose what does not
 /// fit.
@@ -188,6 +188,7 @@ fn supervision(
     request: &RunRequest<'_>,
 ) -> io::Result<Supervision> {
     let limits = &prepared.about.agent.resource_limits;
+    let cgroup = group_of(request);
     Ok(Supervision {
         stop_signal: signal_of(prepared.about.agent.stop_signal),
         grace: Duration::from_secs(prepared.about.agent.grace_seconds),
@@ -201,7 +202,8 @@ fn supervision(
             Launcher::Shim(_) => Some(places::path_of(request.place)?),
             Launcher::Direct => None,
         },
-        cgroup: group_of(request),
+        ceiling: limits.processes.and_then(|most| Ceiling::above(most, cgroup.as_deref())),
+        cgroup,
     })
 }
 

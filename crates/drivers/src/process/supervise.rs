@@ -83,6 +83,7 @@ fn run(args: &[OsString]) -> io::Result<u8> {
         }
     };
     let why = match supervised.wait_for_reason(parent) {
+        Ok(Why::Ended) if supervised.was_full() => Why::Exceeded(Limit::Processes),
         Ok(why) => why,
         Err(error) => {
             supervised.kill_all()?;
@@ -217,6 +218,9 @@ impl Supervised {
                 return Ok(Why::Told);
             }
             if is_measured && Instant::now() >= self.meter.due {
+                if self.is_crowded() {
+                    return Ok(Why::Exceeded(Limit::Processes));
+                }
                 self.reap_others()?;
                 let (usage, exceeded) = self.meter.look()?;
                 if let Some(limit) = exceeded {
@@ -234,6 +238,21 @@ impl Supervised {
                 self.reap_others()?;
             }
         }
+    }
+
+    /// Whether there are too many in the group, which is told without a look at each of them: they may
+    /// be more by the time that all were looked at. Without a group, all must be looked at.
+    fn is_crowded(&self) -> bool {
+        let (Some(most), Some(group)) = (self.told.limits.processes, &self.told.cgroup) else {
+            return false;
+        };
+        cgroup::has_more_than(group, most).unwrap_or(false)
+    }
+
+    /// Whether the system had to stop those who multiplied.
+    fn was_full(&self) -> bool {
+        let group = self.told.ceiling.as_ref().and_then(|ceiling| ceiling.group.as_ref());
+        group.is_some_and(|group| cgroup::was_full(group).unwrap_or(false))
     }
 
     fn end(&mut self, why: Why) -> io::Result<()> {

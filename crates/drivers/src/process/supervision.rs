@@ -8,6 +8,8 @@ use std::time::Duration;
 use polity_model::definition::StopSignal;
 use rustix::process::Signal;
 
+use super::ceiling::Ceiling;
+
 /// How long a program may take to end after the stop signal, where nothing else is said.
 const GRACE_DEFAULT: Duration = Duration::from_secs(2);
 
@@ -19,6 +21,8 @@ const PROCESSES: &str = "--processes";
 const RECORD: &str = "--record";
 const PLACE: &str = "--place";
 const CGROUP: &str = "--cgroup";
+const TASKS: &str = "--tasks";
+const TASKS_GROUP: &str = "--tasks-group";
 
 /// What ends the options; the program follows.
 const END_OF_OPTIONS: &str = "--";
@@ -39,6 +43,8 @@ pub struct Supervision {
     pub place: Option<PathBuf>,
     /// A control group for the program, which the shim makes.
     pub cgroup: Option<PathBuf>,
+    /// Where the system itself stops those who multiply.
+    pub ceiling: Option<Ceiling>,
 }
 
 impl Default for Supervision {
@@ -50,6 +56,7 @@ impl Default for Supervision {
             record: None,
             place: None,
             cgroup: None,
+            ceiling: None,
         }
     }
 }
@@ -113,6 +120,12 @@ impl Supervision {
         if let Some(path) = &self.cgroup {
             option(CGROUP, path.into());
         }
+        if let Some(Ceiling { tasks, group }) = &self.ceiling {
+            option(TASKS, tasks.to_string().into());
+            if let Some(path) = group {
+                option(TASKS_GROUP, path.into());
+            }
+        }
         args.push(END_OF_OPTIONS.into());
         args
     }
@@ -149,6 +162,8 @@ impl Supervision {
             RECORD => self.record = Some(value.into()),
             PLACE => self.place = Some(value.into()),
             CGROUP => self.cgroup = Some(value.into()),
+            TASKS => self.ceiling = Some(Ceiling { tasks: number()?, group: None }),
+            TASKS_GROUP => self.ceiling.as_mut()?.group = Some(value.into()),
             _ => return None,
         }
         Some(())
@@ -172,6 +187,7 @@ mod tests {
             record: Some("/a b/--".into()),
             place: Some("--place".into()),
             cgroup: Some("/x".into()),
+            ceiling: Some(Ceiling { tasks: 1024, group: Some("/y".into()) }),
         };
         for told in [Supervision::default(), everything] {
             let mut args = told.to_args();

@@ -4,6 +4,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
 
+use crate::ceiling::Ceiling;
 use crate::sys;
 use crate::watch::EXIT_NOT_STARTED;
 
@@ -44,6 +45,7 @@ struct Start {
     args: *const *const c_char,
     variables: *const *const c_char,
     mask: u64,
+    ceiling: Option<Ceiling>,
     is_lost: bool,
 }
 
@@ -57,6 +59,7 @@ pub(crate) unsafe fn start(
     variables: *const *const c_char,
     mask: u64,
     cgroup: Option<*const c_char>,
+    ceiling: Option<Ceiling>,
 ) -> Option<isize> {
     // SAFETY: the program is the first of its arguments.
     let path = unsafe { *args };
@@ -64,7 +67,10 @@ pub(crate) unsafe fn start(
     if !unsafe { CStr::from_ptr(path) }.to_bytes().contains(&b'/') {
         return None;
     }
-    let mut start = Start { path, args, variables, mask, is_lost: false };
+    if let Some(ceiling) = &ceiling {
+        ceiling.set();
+    }
+    let mut start = Start { path, args, variables, mask, ceiling, is_lost: false };
     let data = ptr::from_mut(&mut start).cast::<c_void>();
     let pid = cgroup.and_then(|cgroup| start_in(cgroup, data)).or_else(|| start_anywhere(data))?;
     // SAFETY: it was written by the other process, if at all, before this one went on.
@@ -115,6 +121,9 @@ extern "C" fn become_program(data: *mut c_void) -> ! {
     // SAFETY: it was given to this process by the one that rests meanwhile.
     let start = unsafe { &mut *data.cast::<Start>() };
     sys::own_group();
+    if let Some(ceiling) = &start.ceiling {
+        ceiling.go_under();
+    }
     // Without anyone to watch over it, it is not to go on.
     sys::tell_when_parent_ends(sys::KILL);
     sys::block_only(start.mask);

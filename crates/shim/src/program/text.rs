@@ -11,9 +11,13 @@ impl<const MAX: usize> Text<MAX> {
         Self { bytes: [0; MAX], length: 0 }
     }
 
-    pub(crate) fn text(mut self, text: &str) -> Self {
-        for byte in text.bytes() {
-            self.push(byte);
+    pub(crate) fn text(self, text: &str) -> Self {
+        self.raw(text.as_bytes())
+    }
+
+    pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
+        for byte in bytes {
+            self.push(*byte);
         }
         self
     }

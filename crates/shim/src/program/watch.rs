@@ -3,6 +3,7 @@
 
 use core::ffi::{CStr, c_char};
 
+use crate::ceiling::Ceiling;
 use crate::family;
 use crate::record::{self, Exit, Files};
 use crate::start::start;
@@ -42,6 +43,7 @@ struct Called {
     record: Option<*const c_char>,
     place: Option<*const c_char>,
     cgroup: Option<*const c_char>,
+    ceiling: Option<Ceiling>,
     has_limits: bool,
 }
 
@@ -69,7 +71,7 @@ pub(crate) fn watch(
     // SAFETY: the program's arguments end where all arguments end.
     let pid = unsafe {
         let args = called.args.add(called.program).cast_const();
-        start(args, variables, mask, called.cgroup)
+        start(args, variables, mask, called.cgroup, called.ceiling)
     };
     let Some(pid) = pid else { return called.become_whole(None) };
     // The program's pipes are its own.
@@ -83,7 +85,7 @@ pub(crate) fn watch(
     loop {
         if sys::has_ended(pid) {
             return if family::is_only_child(pid) {
-                started.conclude(called.cgroup)
+                started.conclude(called.cgroup, called.ceiling)
             } else {
                 called.become_whole(Some(&started))
             };
@@ -127,6 +129,7 @@ impl Called {
         };
         let parent = number(arg(PARENT)?)?;
         let (mut record, mut place, mut cgroup, mut has_limits) = (None, None, None, false);
+        let (mut tasks, mut tasks_group) = (None, None);
         let mut index = FIRST_OPTION;
         while arg(index)? != b"--" {
             arg(index + 1)?;
@@ -134,6 +137,8 @@ impl Called {
                 b"--record" => record = Some(address(index + 1)),
                 b"--place" => place = Some(address(index + 1)),
                 b"--cgroup" => cgroup = Some(address(index + 1)),
+                b"--tasks" => tasks = number(arg(index + 1)?),
+                b"--tasks-group" => tasks_group = Some(address(index + 1)),
                 b"--memory-bytes" | b"--cpu-seconds" | b"--processes" => has_limits = true,
                 _ => {}
             }
@@ -143,7 +148,20 @@ impl Called {
         arg(program)?;
         // SAFETY: it ends with a zero byte.
         let whole = unsafe { sys::open(address(WHOLE), sys::OPEN_TO_START) };
-        Some(Self { args, variables, parent, program, whole, record, place, cgroup, has_limits })
+        let ceiling =
+            tasks.map(|tasks| Ceiling { tasks: tasks.unsigned_abs() as u64, group: tasks_group });
+        Some(Self {
+            args,
+            variables,
+            parent,
+            program,
+            whole,
+            record,
+            place,
+            cgroup,
+            ceiling,
+            has_limits,
+        })
     }
 
     /// Becomes the whole shim, which goes on from what was done.
@@ -183,12 +201,15 @@ struct Started {
 
 impl Started {
     /// The program has ended, and nothing else is left.
-    fn conclude(&self, cgroup: Option<*const c_char>) -> i32 {
+    fn conclude(&self, cgroup: Option<*const c_char>, ceiling: Option<Ceiling>) -> i32 {
         let (status, usage) = sys::reap(self.pid);
         family::kill_the_rest();
         if let Some(cgroup) = cgroup {
             // SAFETY: it is an argument, which ends with a zero byte.
             unsafe { sys::remove_folder(cgroup) };
+        }
+        if let Some(ceiling) = ceiling {
+            ceiling.remove();
         }
         let exit = match status & 0x7f {
             0 => Exit::Code((status >> 8) & 0xff),

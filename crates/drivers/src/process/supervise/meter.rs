@@ -64,7 +64,8 @@ impl Meter {
         let longest = if self.limits.is_any() { PAUSE_MAX_LIMITED } else { PAUSE_MAX };
         self.pause = (self.pause * 2).min(longest);
         self.due = Instant::now() + self.pause;
-        let seen = Seen::now(tree::descendants()?);
+        let enough = self.limits.processes.map_or(usize::MAX, |most| most as usize);
+        let seen = Seen::now(tree::descendants_until(enough)?);
         self.peak_bytes = self.peak_bytes.max(seen.memory_bytes);
         let exceeded = self.exceeded(&seen);
         Ok((self.usage(&seen), exceeded))

@@ -60,13 +60,21 @@ pub(super) fn children() -> io::Result<Vec<Pid>> {
 
 /// Everyone below the shim.
 pub(super) fn descendants() -> io::Result<Vec<Pid>> {
+    descendants_until(usize::MAX)
+}
+
+/// Everyone below the shim, or some, once more than so many were found. Those who multiply may be more
+/// by the time that all were looked at.
+pub(super) fn descendants_until(enough: usize) -> io::Result<Vec<Pid>> {
     let me = rustix::process::getpid();
     if children_of_thread(me, me).is_none() {
         return Ok(below(me, &all_by_parent()?));
     }
     let mut found = children()?;
     let mut next = 0;
-    while let Some(parent) = found.get(next).copied() {
+    while let Some(parent) = found.get(next).copied()
+        && found.len() <= enough
+    {
         found.extend(children_of(parent));
         next += 1;
     }

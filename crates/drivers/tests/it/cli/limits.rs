@@ -38,6 +38,19 @@ async fn who_uses_too_much_is_ended() {
     }
 }
 
+/// Doubles as fast as the system makes processes, and never stops.
+const FAST_BOMB: &str = "f() { f | f & }; f; sleep 5";
+
+#[tokio::test]
+async fn a_fork_bomb_does_not_outrun_its_limit() {
+    let stage = Stage::new();
+    let outcome =
+        stage.run(&sh(FAST_BOMB, &json!({"resource_limits": {"processes": 30}})), "").await;
+    let failure = failure(&outcome);
+    assert_eq!(failure.category, ErrorCategory::Permanent);
+    assert!(failure.message.contains("more than 30 processes"), "{failure}");
+}
+
 #[tokio::test]
 async fn a_fork_bomb_is_ended_to_its_last_process() {
     let stage = Stage::new();

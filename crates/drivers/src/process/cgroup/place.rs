@@ -1,0 +1,121 @@
+//! Where groups can be made.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What hands a controller down to the groups within one.
+const HANDED_DOWN: &str = "cgroup.subtree_control";
+
+/// The most that a group may hold, where they are counted.
+const COUNT_MAX: &str = "pids.max";
+
+/// The groups of this process in which others can be made.
+pub(super) struct Places {
+    /// Where they can be ended as a whole.
+    pub(super) ended_as_one: PathBuf,
+    /// Where those in them are counted. It may be the same, or be in the older hierarchy of groups.
+    pub(super) counted: Option<PathBuf>,
+}
+
+impl Places {
+    /// What this process may use, tried out.
+    pub(super) fn find() -> Option<Self> {
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let ended_as_one = newer(&own, &mounts)?;
+        let counts = |group: &Path| group.join(COUNT_MAX).exists();
+        let (can_kill, is_counted) = attempt(&ended_as_one, |group| {
+            if !counts(group) {
+                // It is refused where processes are in the group above, and there it is not needed.
+                let _ = fs::write(ended_as_one.join(HANDED_DOWN), "+pids");
+            }
+            (super::kill(group).is_ok(), counts(group))
+        })?;
+        if !can_kill {
+            return None;
+        }
+        let counted = if is_counted {
+            Some(ended_as_one.clone())
+        } else {
+            older(&own, &mounts).filter(|place| attempt(place, counts) == Some(true))
+        };
+        Some(Self { ended_as_one, counted })
+    }
+}
+
+/// Makes a group there, looks at it, and removes it.
+fn attempt<T>(place: &Path, look: impl FnOnce(&Path) -> T) -> Option<T> {
+    let attempt = place.join(format!("polity-attempt-{}", std::process::id()));
+    fs::create_dir(&attempt).ok()?;
+    let seen = look(&attempt);
+    // An empty group that cannot be removed does no harm.
+    let _ = fs::remove_dir(&attempt);
+    Some(seen)
+}
+
+/// Where the group of a process is, from what the system says of its groups and of what is mounted.
+fn newer(own: &str, mounts: &str) -> Option<PathBuf> {
+    let within = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    place(mounts, within, |kind, _| kind == "cgroup2")
+}
+
+/// The same in the older hierarchy, in which each controller has groups of its own.
+fn older(own: &str, mounts: &str) -> Option<PathBuf> {
+    let has_pids = |list: &str| list.split(',').any(|name| name == "pids");
+    let within = own.lines().find_map(|line| {
+        let (controllers, within) = line.split_once(':')?.1.split_once(':')?;
+        has_pids(controllers).then_some(within)
+    })?;
+    place(mounts, within, |kind, options| kind == "cgroup" && has_pids(options))
+}
+
+/// Where a group is, in the mount of which this holds by the kind of file system and its options.
+fn place(mounts: &str, within: &str, is_it: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
+    let mount = mounts.lines().find_map(|line| {
+        // The optional fields end with a dash; the kind of file system follows.
+        let (before, after) = line.split_once(" - ")?;
+        let mut fields = before.split(' ').skip(3);
+        let (root, mount_point) = (fields.next()?, fields.next()?);
+        let mut after = after.split(' ');
+        let (kind, options) = (after.next()?, after.nth(1)?);
+        (root == "/" && is_it(kind, options)).then_some(mount_point)
+    })?;
+    Some(Path::new(mount).join(within.trim_start_matches('/')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROC: &str = "24 30 0:22 / /proc rw - proc proc rw\n";
+
+    #[test]
+    fn the_group_of_a_process_is_found() {
+        let mounts = format!(
+            "{PROC}31 24 0:27 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
+        );
+        for (own, mounts, found) in [
+            ("0::/user.slice/a\n", mounts.as_str(), Some("/sys/fs/cgroup/user.slice/a")),
+            ("4:memory:/x\n0::/\n", &mounts, Some("/sys/fs/cgroup/")),
+            ("4:memory:/x\n", &mounts, None),
+            ("0::/\n", PROC, None),
+        ] {
+            assert_eq!(newer(own, mounts).as_deref(), found.map(Path::new), "{own}");
+        }
+    }
+
+    #[test]
+    fn the_group_that_counts_is_found_in_the_older_hierarchy() {
+        let mounts = format!(
+            "{PROC}40 24 0:30 / /groups/memory rw - cgroup cgroup rw,memory\n\
+             41 24 0:31 / /groups/pids rw - cgroup cgroup rw,pids\n"
+        );
+        for (own, mounts, found) in [
+            ("8:pids:/a\n4:memory:/b\n0::/\n", mounts.as_str(), Some("/groups/pids/a")),
+            ("4:memory:/b\n0::/\n", &mounts, None),
+            ("8:pids:/a\n", PROC, None),
+        ] {
+            assert_eq!(older(own, mounts).as_deref(), found.map(Path::new), "{own}");
+        }
+    }
+}
