@@ -172,7 +172,8 @@ impl fmt::Display for RunReport {
         write!(f, ", {:.1} s of CPU, {} MB", seconds(used.cpu_time_ms), used.peak_memory_mb)?;
         if !self.artifacts.is_empty() {
             let Artifacts { files, left_out_count, .. } = &self.artifacts;
-            write!(f, "; {} artifacts kept, {left_out_count} not", files.len())?;
+            let kept = if files.len() == 1 { "artifact" } else { "artifacts" };
+            write!(f, "; {} {kept} kept, {left_out_count} not", files.len())?;
         }
         self.workspace.as_ref().map_or(Ok(()), |workspace| write!(f, "; {workspace}"))
     }

@@ -120,6 +120,9 @@ fn show(app: &App, args: &ExecutionArgs) -> CliResult {
         if let Some(failure) = &run.failure {
             say!("  {}", harmless(&failure.to_string()))?;
         }
+        if let Some(session) = &run.report.session_id {
+            say!("  its own session {}", harmless(session))?;
+        }
         let kept = &run.report.output;
         say!(
             "  {} bytes of output and {} of errors, kept in data/{}",

@@ -99,6 +99,8 @@ pub struct ExecutionResult {
     pub process_id: Option<u32>,
     /// The attempts before.
     pub previous_retries: Vec<ExecutionResult>,
+    /// The program's own name for its conversation, if it gave one.
+    pub session_id: Option<String>,
     /// What it used.
     pub resource_usage: Option<ResourceUsage>,
     /// Where all that it wrote is kept.
@@ -176,6 +178,7 @@ impl AgentExecution {
             execution_time: u64::try_from(took).unwrap_or_default(),
             process_id: self.process_id,
             previous_retries: earlier.iter().map(|run| self.attempt(task, run)).collect(),
+            session_id: last.and_then(|run| run.report.session_id.clone()),
             resource_usage: last.map(|run| run.report.resource_usage),
             output_files: last.map(|run| run.report.output.clone()),
             artifacts: last.map(|run| run.report.artifacts.clone()),
@@ -201,6 +204,7 @@ impl AgentExecution {
             execution_time: run.report.duration_ms,
             process_id: run.report.process_id,
             previous_retries: Vec::new(),
+            session_id: run.report.session_id.clone(),
             resource_usage: Some(run.report.resource_usage),
             output_files: Some(run.report.output.clone()),
             artifacts: Some(run.report.artifacts.clone()),
