@@ -1,25 +1,26 @@
 //! `--record` and `--replay`: the file with the cassette, and who answers then.
 
-mod programs;
-
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use polity_drivers::Secrets;
-use polity_drivers::cassette::{Cassette, CassetteError, Player, Recorder};
+use polity_drivers::cassette::{
+    Cassette, CassetteError, PlayedPrograms, Player, RecordedPrograms, Recorder,
+};
+use polity_engine::driver::{Programs, RunOverrides};
 use polity_engine::runtime::{resumed_with, top_of};
-use polity_model::definition::{AgentKind, Home};
+use polity_model::definition::{Home, Lookup};
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 use polity_store::{Store, StoreError, TaskRow};
+use serde_json::Value;
 
 use crate::app::{App, Drivers, environment};
 use crate::args::TapeArgs;
 use crate::error::CliError;
 use crate::view::{count, harmless, note};
-pub(crate) use programs::NotOnTape;
 
 /// The most answers that are listed when a replay did not need them.
 const LEFT_OVER_MAX: usize = 5;
@@ -37,6 +38,17 @@ pub(crate) struct TapeFile {
 enum Way {
     Record,
     Replay,
+}
+
+/// What a task is given.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    /// Who does it.
+    pub(crate) agent: &'a str,
+    /// What there is to do.
+    pub(crate) input: &'a str,
+    /// What it says otherwise than the agent's file.
+    pub(crate) overrides: &'a RunOverrides,
 }
 
 /// Which part of a task is run.
@@ -123,31 +135,27 @@ impl TapeFile {
         }
     }
 
-    /// Puts the recorder before the real models and tools, or the player in their place.
-    fn open(
-        self,
-        app: &App,
-        home: &Home,
-        agent: &str,
-        input: &str,
-    ) -> Result<(Drivers, Tape), CliError> {
+    /// Puts the recorder before the real models, tools and programs, or the player in their place.
+    fn open(self, app: &App, home: &Home, given: Given<'_>) -> Result<(Drivers, Tape), CliError> {
         let Self { file, way, cassette, part } = self;
-        let cassette = cassette.unwrap_or_else(|| Cassette::new(agent, input));
-        let secrets = secrets(home);
+        let secrets = secrets(home, given.overrides);
+        let programs = app.programs(home)?;
+        let input = &shown_input(home, &*programs, &secrets, given);
+        let cassette = cassette.unwrap_or_else(|| Cassette::new(given.agent, input));
         match way {
             Way::Replay => {
                 let player = Arc::new(Player::new(cassette, secrets));
                 let drivers = Drivers {
                     models: player.clone(),
                     tools: player.clone(),
-                    programs: Arc::new(NotOnTape),
+                    programs: Arc::new(PlayedPrograms::new(player.clone(), programs)),
                     servers: None,
                     notifies: false,
                 };
                 Ok((drivers, Tape::Replaying { player, part }))
             }
             Way::Record => {
-                if cassette.input() != input && cassette.input() != secrets.removed_from(input) {
+                if ![given.input, input].contains(&cassette.input()) {
                     let message = format!(
                         "the cassette {} was recorded with another input: {}",
                         file.display(),
@@ -161,7 +169,7 @@ impl TapeFile {
                 let drivers = Drivers {
                     models: recorder.clone(),
                     tools: recorder.clone(),
-                    programs: Arc::new(NotOnTape),
+                    programs: Arc::new(RecordedPrograms::new(recorder.clone(), programs)),
                     servers: live.servers,
                     notifies: live.notifies,
                 };
@@ -192,16 +200,15 @@ pub(crate) enum Tape {
 }
 
 impl Tape {
-    /// Who answers for models and tools, and what becomes of the cassette.
+    /// Who answers for models, tools and programs, and what becomes of the cassette.
     pub(crate) fn open(
         file: Option<TapeFile>,
         app: &App,
         home: &Home,
-        agent: &str,
-        input: &str,
+        given: Given<'_>,
     ) -> Result<(Drivers, Self), CliError> {
         match file {
-            Some(file) => file.open(app, home, agent, input),
+            Some(file) => file.open(app, home, given),
             None => Ok((Drivers::live(app, home)?, Self::None)),
         }
     }
@@ -230,12 +237,17 @@ impl Tape {
                 write(file, &cassette)?;
                 if app.shows_progress() {
                     let size = cassette.size();
-                    note!(
-                        "recorded {} and {} in {}",
-                        count(size.model_calls, "model call"),
-                        count(size.tool_calls, "tool call"),
-                        file.display()
-                    );
+                    let (models, tools) = (size.model_calls, size.tool_calls);
+                    let models = count(models, "model call");
+                    let tools = count(tools, "tool call");
+                    let file = file.display();
+                    match size.runs {
+                        0 => note!("recorded {models} and {tools} in {file}"),
+                        runs => {
+                            let runs = count(runs, "run");
+                            note!("recorded {models}, {tools} and {runs} of programs in {file}");
+                        }
+                    }
                 }
                 Ok(())
             }
@@ -264,12 +276,30 @@ fn tell_left_over(left: &[String]) {
 }
 
 /// What must not get into a cassette: all that the home's agents and servers are given.
-fn secrets(home: &Home) -> Secrets {
-    let models = home.agents.values().filter_map(|agent| match &agent.kind {
-        AgentKind::Llm(llm) => Some(llm),
-        AgentKind::Cli(_) | AgentKind::Remote(_) => None,
-    });
-    Secrets::known_to(models, home.mcp_servers.values().map(|server| &**server), &environment())
+fn secrets(home: &Home, overrides: &RunOverrides) -> Secrets {
+    let agents = home.agents.values().map(|agent| &**agent);
+    let servers = home.mcp_servers.values().map(|server| &**server);
+    Secrets::known_to(agents, servers, overrides, &environment())
+}
+
+/// What a task is given, without secrets; what is for a program, also without what looks like one.
+fn shown_input(
+    home: &Home,
+    programs: &dyn Programs,
+    secrets: &Secrets,
+    given: Given<'_>,
+) -> String {
+    let input = secrets.removed_from(given.input);
+    let Lookup::Agent(agent) = home.find(given.agent) else { return input };
+    if agent.program().is_none() {
+        return input;
+    }
+    match programs.masked(&agent, given.overrides, input.into()) {
+        Value::String(masked) => masked,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            String::new()
+        }
+    }
 }
 
 fn read(file: &Path) -> Result<Cassette, CliError> {

@@ -1,7 +1,7 @@
-//! Cassettes: what models and tools answered in one run, to be answered again without them.
+//! Cassettes: what models, tools and programs answered in one run, to be answered again without them.
 //!
-//! A [`Recorder`] stands before the real models and tools and writes down what passes. A [`Player`]
-//! stands in their place, and answers from what was written. Every answer is found by its place:
+//! A [`Recorder`] stands before the real ones and writes down what passes. A [`Player`] stands in their
+//! place, and answers from what was written. Every answer is found by its place:
 //! the session, the turn, and for a tool the call of that turn. So it does not matter in what order
 //! the sessions of a run ask. What is asked at a place must be what was asked there when the
 //! cassette was recorded; if not, the task fails and shows the difference.
@@ -15,6 +15,7 @@ mod difference;
 mod document;
 mod lines;
 mod player;
+mod programs;
 mod recorder;
 mod session;
 
@@ -23,4 +24,5 @@ mod tests;
 
 pub use document::{Cassette, CassetteError, Size};
 pub use player::Player;
+pub use programs::{PlayedPrograms, RecordedPrograms};
 pub use recorder::Recorder;

@@ -159,6 +159,15 @@ impl CliPrograms {
     }
 }
 
+/// What a program is given of this environment, and by a task, that must not be seen.
+pub(crate) fn secrets_of(
+    program: &CliAgent,
+    overrides: &RunOverrides,
+    environment: &Environment,
+) -> Vec<String> {
+    invocation::secrets(&presets::filled(program), overrides, environment)
+}
+
 impl Programs for CliPrograms {
     fn ready(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> Result<(), NotReady> {
         let program = program_of(agent)?;
@@ -206,8 +215,7 @@ impl Programs for CliPrograms {
 
     fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value {
         let secrets = program_of(agent).map_or(Vec::new(), |program| {
-            let settled = presets::filled(program);
-            invocation::secrets(&settled, overrides, &self.options.environment)
+            secrets_of(program, overrides, &self.options.environment)
         });
         match self.masks.of(&secrets) {
             Ok(mask) => mask.mask_json(values),

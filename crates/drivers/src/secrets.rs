@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use polity_engine::driver::ToolReply;
-use polity_model::definition::{LlmAgent, McpServerDefinition};
+use polity_engine::driver::{RunOverrides, ToolReply};
+use polity_model::definition::{AgentDefinition, AgentKind, McpServerDefinition};
 use polity_model::failure::Failure;
 use serde_json::{Map, Value};
 
 use crate::environment::Environment;
-use crate::{llm, mcp};
+use crate::{cli, llm, mcp};
 
 /// Values shorter than that, in bytes, are no secrets: they are part of too many other words.
 const SECRET_BYTES_MIN: usize = 4;
@@ -26,13 +26,18 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// What these agents and servers are given of this environment.
+    /// What these agents and servers are given of this environment, and what a task gives programs.
     pub fn known_to<'d>(
-        agents: impl IntoIterator<Item = &'d LlmAgent>,
+        agents: impl IntoIterator<Item = &'d AgentDefinition>,
         servers: impl IntoIterator<Item = &'d McpServerDefinition>,
+        overrides: &RunOverrides,
         environment: &Environment,
     ) -> Self {
-        let keys = agents.into_iter().flat_map(|agent| llm::keys_of(agent, environment));
+        let keys = agents.into_iter().flat_map(|agent| match &agent.kind {
+            AgentKind::Llm(llm) => llm::keys_of(llm, environment),
+            AgentKind::Cli(cli) => cli::secrets_of(cli, overrides, environment),
+            AgentKind::Remote(_) => Vec::new(),
+        });
         let filled_in = servers.into_iter().flat_map(|server| mcp::secrets_of(server, environment));
         let values: Vec<_> = keys.chain(filled_in).collect();
         Self::new(values.iter().map(String::as_str))

@@ -22,7 +22,7 @@ use crate::app::{App, Workshop, block_on, environment};
 use crate::args::RunArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::tape::{Part, Tape, TapeFile};
+use crate::tape::{Given, Part, Tape, TapeFile};
 use crate::view::{harmless, note, print_bytes, print_json, print_text, style};
 
 pub(crate) use follow::follow;
@@ -43,7 +43,9 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
         (None, Some(recorded)) => recorded,
         (input, _) => read_input(input.as_deref(), home.settings.limits.input_bytes.get())?,
     };
-    let (drivers, tape) = Tape::open(file, app, &home, &args.name, &description)?;
+    let overrides = overrides(args.cwd.as_deref(), &args.envs)?;
+    let given = Given { agent: &args.name, input: &description, overrides: &overrides };
+    let (drivers, tape) = Tape::open(file, app, &home, given)?;
     let create = CreateTask {
         assignee,
         origin: Origin::Outside,
@@ -52,7 +54,7 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
         class: args.class,
         retention_days: args.retention_days,
         budget: budget(args.max_cost_usd, args.max_tokens),
-        overrides: overrides(args.cwd.as_deref(), &args.envs)?,
+        overrides,
     };
     block_on(async {
         let workshop = Workshop::open_with(app, &home, drivers)?;

@@ -5,6 +5,7 @@
 mod agents;
 mod archive;
 mod cassettes;
+mod cassettes_programs;
 mod charts;
 mod console;
 mod definitions;

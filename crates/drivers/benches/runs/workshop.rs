@@ -105,6 +105,7 @@ impl Workshop {
             .programs
             .run(RunRequest {
                 agent,
+                session: "",
                 execution_id,
                 attempt: 0,
                 input: "a question",

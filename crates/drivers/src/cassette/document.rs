@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::conversation::Said;
 use super::lines::Lines;
+use super::programs::KeptRun;
 
 /// The form that is described here.
 const VERSION: u64 = 1;
@@ -68,7 +69,11 @@ pub(super) struct Session {
     /// The tools that there were, each time they changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) listings: Vec<Listing>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) turns: Vec<Turn>,
+    /// What the program was given and what came of it, where that is who speaks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) run: Option<KeptRun>,
 }
 
 /// The tools of an agent from some turn on.
@@ -208,6 +213,8 @@ pub struct Size {
     pub model_calls: usize,
     /// Answers of tools.
     pub tool_calls: usize,
+    /// Runs of programs.
+    pub runs: usize,
 }
 
 /// A text is no cassette that can be read.
@@ -290,6 +297,7 @@ impl Cassette {
         Size {
             model_calls: turns().map(|turn| turn.exchanges.len()).sum(),
             tool_calls: turns().map(|turn| turn.calls.len()).sum(),
+            runs: self.sessions.values().filter(|session| session.run.is_some()).count(),
         }
     }
 }

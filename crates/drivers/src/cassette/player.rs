@@ -23,13 +23,13 @@ use super::session::{At, name};
 use crate::secrets::Secrets;
 
 /// What to do about a cassette that does not fit.
-const REMEDY: &str = "if the run of now is right, record it again with --record";
+pub(super) const REMEDY: &str = "if the run of now is right, record it again with --record";
 
 /// Answers what is asked at a place with what was answered there when the cassette was recorded, if
 /// the same is asked. No model is called and no server is started.
 pub struct Player {
     cassette: Cassette,
-    secrets: Secrets,
+    pub(super) secrets: Secrets,
     memory: Mutex<Memory>,
 }
 
@@ -47,9 +47,10 @@ struct Memory {
 
 /// Which answer of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Which {
+pub(super) enum Which {
     Exchange { turn: u32, number: usize },
     Call { turn: u32, number: usize },
+    Run,
 }
 
 impl Player {
@@ -68,6 +69,9 @@ impl Player {
         let mut left = Vec::new();
         for (name, session) in &self.cassette.sessions {
             let is_left = |which| !memory.given.contains(&(name.clone(), which));
+            if session.run.is_some() && is_left(Which::Run) {
+                left.push(format!("the program in session \"{name}\""));
+            }
             for turn in &session.turns {
                 let number = turn.number;
                 let exchanges = (0..turn.exchanges.len())
@@ -88,31 +92,34 @@ impl Player {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn session(&self, place: Place<'_>) -> Result<&Session, String> {
-        self.cassette.sessions.get(place.session).ok_or_else(|| {
+    pub(super) fn session(&self, session: &str) -> Result<&Session, String> {
+        self.cassette.sessions.get(session).ok_or_else(|| {
             let known: Vec<_> =
                 self.cassette.sessions.keys().map(|name| format!("\"{name}\"")).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            format!("the cassette has no session \"{}\", only {known}; {REMEDY}", place.session)
+            format!("the cassette has no session \"{session}\", only {known}; {REMEDY}")
         })
     }
 
-    fn given(&self, place: Place<'_>, which: Which) {
-        self.locked().given.insert((place.session.to_owned(), which));
+    pub(super) fn given(&self, session: &str, which: Which) {
+        self.locked().given.insert((session.to_owned(), which));
     }
 
     /// Remembers what differs, if it is the first, and says what is to be said.
-    fn broken(&self, message: String) -> Failure {
+    pub(super) fn broken(&self, message: String) -> Failure {
         let message = self.locked().broken.get_or_insert(message).clone();
         Failure { category: ErrorCategory::Permanent, message }
     }
 
+    /// Nothing is answered after something has differed.
+    pub(super) fn must_fit(&self) -> Result<(), String> {
+        self.locked().broken.clone().map_or(Ok(()), Err)
+    }
+
     fn answer(&self, request: &ModelRequest<'_>, llm: &LlmAgent) -> Result<&ModelOutcome, String> {
-        if let Some(message) = self.locked().broken.clone() {
-            return Err(message);
-        }
+        self.must_fit()?;
         let place = request.place;
-        let session = self.session(place)?;
+        let session = self.session(place.session)?;
         let Some((at, turn)) =
             session.turn(place.turn).filter(|(_, turn)| !turn.exchanges.is_empty())
         else {
@@ -124,7 +131,7 @@ impl Player {
             let recorded = self.question(session, At { turn: at, exchange: number });
             let recorded = recorded.ok_or_else(|| ends_before(session, place))?;
             if recorded == question {
-                self.given(place, Which::Exchange { turn: place.turn, number });
+                self.given(place.session, Which::Exchange { turn: place.turn, number });
                 return Ok(&exchange.outcome);
             }
             let differs = difference(&recorded.to_text(), &question.to_text());
@@ -145,7 +152,7 @@ impl Player {
     }
 
     fn toolbox(&self, patterns: &[ToolPattern], place: Place<'_>) -> Result<Arc<Toolbox>, Failure> {
-        let session = self.session(place).map_err(|message| self.broken(message))?;
+        let session = self.session(place.session).map_err(|message| self.broken(message))?;
         let Some(listing) = session.listing(place.turn) else {
             let message = format!(
                 "the cassette lists no tools for {}, and the agent has tools now; {REMEDY}",
@@ -192,7 +199,7 @@ impl Player {
 
     fn reply(&self, request: &ToolRequest<'_>) -> Result<&ToolOutcome, String> {
         let ToolRequest { tool, arguments, place, index, .. } = *request;
-        let session = self.session(place)?;
+        let session = self.session(place.session)?;
         let calls = session.turn(place.turn).map_or(&[][..], |(_, turn)| &turn.calls);
         let mut calls = calls.iter().enumerate();
         let found = calls.find(|(_, call)| call.index == index && call.tool == *tool);
@@ -207,7 +214,7 @@ impl Player {
             let what = format!("{tool} is called with other arguments in {}", at_place(place));
             return Err(differs(&what, &difference(&pretty(&call.arguments), &pretty(&now))));
         }
-        self.given(place, Which::Call { turn: place.turn, number });
+        self.given(place.session, Which::Call { turn: place.turn, number });
         Ok(&call.outcome)
     }
 }
@@ -230,7 +237,7 @@ fn ends_before(session: &Session, place: Place<'_>) -> String {
     format!("the cassette has no answer for {}: {end}; {REMEDY}", at_place(place))
 }
 
-fn differs(what: &str, difference: &str) -> String {
+pub(super) fn differs(what: &str, difference: &str) -> String {
     let mut message = format!("{what} than when the cassette was recorded (-):\n");
     // Writing to a String cannot fail.
     let _ = write!(message, "{difference}{REMEDY}");
@@ -246,7 +253,7 @@ fn pretty(arguments: &Map<String, Value>) -> String {
 }
 
 /// A failure that was the last word in its place. To try again would bring the same, and take time.
-fn for_good(failed: &FailedCall) -> Failure {
+pub(super) fn for_good(failed: &FailedCall) -> Failure {
     let category = match failed.category {
         ErrorCategory::Transient | ErrorCategory::Permanent => ErrorCategory::Permanent,
         ErrorCategory::AgentError => ErrorCategory::AgentError,

@@ -24,7 +24,7 @@ use crate::secrets::Secrets;
 pub struct Recorder {
     models: Arc<dyn Models>,
     tools: Arc<dyn Tools>,
-    secrets: Secrets,
+    pub(super) secrets: Secrets,
     cassette: Mutex<Cassette>,
 }
 
@@ -51,7 +51,11 @@ impl Recorder {
     }
 
     fn write(&self, place: Place<'_>, change: impl FnOnce(&mut Session)) {
-        change(self.locked().sessions.entry(place.session.to_owned()).or_default());
+        self.write_session(place.session, change);
+    }
+
+    pub(super) fn write_session(&self, session: &str, change: impl FnOnce(&mut Session)) {
+        change(self.locked().sessions.entry(session.to_owned()).or_default());
     }
 
     fn write_exchange(
@@ -144,7 +148,7 @@ impl Recorder {
         }
     }
 
-    fn failed(&self, failure: &Failure) -> FailedCall {
+    pub(super) fn failed(&self, failure: &Failure) -> FailedCall {
         FailedCall {
             category: failure.category,
             message: self.secrets.removed_from(&failure.message).into(),

@@ -19,6 +19,8 @@ use super::{BoxFuture, NotReady};
 pub struct RunRequest<'a> {
     /// The agent, which is a command-line program.
     pub agent: &'a AgentDefinition,
+    /// Where in the whole this is run, as a [`Place`](super::Place) has it.
+    pub session: &'a str,
     /// The execution that the run is an attempt of.
     pub execution_id: ExecutionId,
     /// Which attempt this is, from 0.
@@ -43,10 +45,16 @@ pub struct RunRequest<'a> {
 pub struct LostRun<'a> {
     /// The agent.
     pub agent: &'a AgentDefinition,
+    /// Where in the whole it was run, as a [`Place`](super::Place) has it.
+    pub session: &'a str,
     /// The execution that the run was an attempt of.
     pub execution_id: ExecutionId,
     /// Which attempt it was, from 0.
     pub attempt: u32,
+    /// What the program was given.
+    pub input: &'a str,
+    /// Named values that came with the task.
+    pub parameters: &'a Map<String, Value>,
     /// What the task says otherwise than the agent's file.
     pub overrides: &'a RunOverrides,
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use polity_engine::commands::AnswerReview;
 use polity_engine::decide::Rejection;
+use polity_engine::driver::RunOverrides;
 use polity_engine::runtime::{EngineError, Owners, top_of};
 use polity_model::ids::TaskId;
 use polity_model::review::Verdict;
@@ -17,7 +18,7 @@ use crate::commands::run::{follow, present};
 use crate::commands::set;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::tape::{Part, Tape, TapeFile, carrier_of};
+use crate::tape::{Given, Part, Tape, TapeFile, carrier_of};
 use crate::view::{print_json, say};
 
 pub(super) fn approve(app: &App, args: ApproveArgs) -> CliResult {
@@ -76,13 +77,14 @@ fn answer(
         let (carrier, agent) = (row.id, row.assigned_agent.as_str());
         let file = TapeFile::find(&tape, agent, Part::Rest)?;
         let input = app.task(&*reader, &row)?.description;
+        let given = Given { agent, input: &input, overrides: &RunOverrides::default() };
         let (verdict, state_updates) = decide(review.arguments.as_ref(), &set)?;
         let checkpoint_id = checkpoint.unwrap_or(review.checkpoint_id);
         // A person can always say no, whatever has become of the servers.
         let is_rejected = verdict == Verdict::Reject;
         let (drivers, tape) = match file {
             None if is_rejected => (Drivers::available(app, &home)?, Tape::None),
-            file => Tape::open(file, app, &home, agent, &input)?,
+            file => Tape::open(file, app, &home, given)?,
         };
         let workshop = Workshop::open_with(app, &home, drivers)?;
         if !detach && !is_rejected {

@@ -2,6 +2,7 @@
 
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::decide::Rejection;
+use polity_engine::driver::RunOverrides;
 use polity_engine::runtime::{EngineError, orphans};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
@@ -13,7 +14,7 @@ use crate::args::{ResumeArgs, TapeArgs};
 use crate::commands::run::{follow, present};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::tape::{Part, Tape, TapeFile, carrier_of};
+use crate::tape::{Given, Part, Tape, TapeFile, carrier_of};
 use crate::view::{count, note, print_json, say, task as view};
 
 pub(crate) fn resume(app: &App, args: &ResumeArgs) -> CliResult {
@@ -31,8 +32,9 @@ fn one(app: &App, id: &str, tape: &TapeArgs) -> CliResult {
     let agent = row.assigned_agent.as_str();
     let file = TapeFile::find(tape, agent, Part::Rest)?;
     let input = app.task(&reader, &row)?.description;
+    let given = Given { agent, input: &input, overrides: &RunOverrides::default() };
     block_on(async {
-        let (drivers, tape) = Tape::open(file, app, &home, agent, &input)?;
+        let (drivers, tape) = Tape::open(file, app, &home, given)?;
         let workshop = Workshop::open_with(app, &home, drivers)?;
         let outcome = go_on(app, &workshop, &tape, &row).await;
         workshop.close().await;

@@ -105,6 +105,7 @@ impl Stage {
         let (parameters, overrides, place) = (Map::new(), RunOverrides::default(), self.place());
         let run = self.programs.run(RunRequest {
             agent,
+            session: "",
             execution_id,
             attempt: 0,
             input,
@@ -175,8 +176,16 @@ pub(crate) async fn found(
     execution_id: ExecutionId,
     attempt: u32,
 ) -> Option<RunOutcome> {
-    let overrides = &RunOverrides::default();
-    programs.found(LostRun { agent, execution_id, attempt, overrides }).await
+    let run = LostRun {
+        agent,
+        session: "",
+        execution_id,
+        attempt,
+        input: "",
+        parameters: &Map::new(),
+        overrides: &RunOverrides::default(),
+    };
+    programs.found(run).await
 }
 
 /// Looks on.

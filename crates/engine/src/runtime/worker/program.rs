@@ -213,10 +213,12 @@ impl Worker {
         let (stop, stopped) = watch::channel(false);
         let (tell, mut told) = watch::channel(None);
         let (shared, task) = (Arc::clone(&self.shared), self.state.id());
+        let session = Arc::clone(&self.session);
         let mut running = Running(tokio::spawn(async move {
             let progress = Told { shared: Arc::clone(&shared), task, started: tell };
             let request = RunRequest {
                 agent: &agent,
+                session: &session,
                 execution_id,
                 attempt,
                 input: &private.description,
@@ -316,8 +318,16 @@ impl Worker {
             return Ok(Err(Interrupted::Abandoned));
         };
         let (execution_id, attempt) = (execution.id, execution.retry_count);
-        let overrides = &self.private().await?.overrides(self.working_directory());
-        let run = LostRun { agent: &agent, execution_id, attempt, overrides };
+        let private = self.private().await?;
+        let run = LostRun {
+            agent: &agent,
+            session: &self.session,
+            execution_id,
+            attempt,
+            input: &private.description,
+            parameters: &private.parameters,
+            overrides: &private.overrides(self.working_directory()),
+        };
         let outcome = self.shared.parts.programs.found(run).await;
         Ok(Ok(Command::RecordFoundRun(RecordFoundRun { outcome })))
     }

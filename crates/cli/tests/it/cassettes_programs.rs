@@ -1,0 +1,138 @@
+//! `--record` and `--replay` of command-line programs, which are not run again.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::sandbox::{Sandbox, said};
+
+const TAPE: &str = "tape.json";
+
+/// Writes the file of a program that runs this script.
+fn program(sandbox: &Sandbox, name: &str, script: &str, more: &str) {
+    let script = serde_json::to_string(script).unwrap();
+    let file = format!(
+        "{{name: {name}, kind: cli, executable_path: sh, cli_args: [-c, {script}], \
+         working_directory: ., grace_seconds: 1{more}}}"
+    );
+    sandbox.write(&format!("agents/{name}.yaml"), &file);
+}
+
+fn home() -> Sandbox {
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "");
+    sandbox
+}
+
+fn tape(sandbox: &Sandbox) -> String {
+    fs::read_to_string(sandbox.file(TAPE)).unwrap()
+}
+
+/// How often programs have really run.
+fn runs(sandbox: &Sandbox) -> usize {
+    fs::read_to_string(sandbox.file("ran")).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn a_program_is_not_run_again() {
+    let sandbox = home();
+    program(&sandbox, "writer", "echo x >> ran; echo \"about $(cat)\"; echo and more", "");
+    let live = sandbox.polity(&["run", "writer", "the sea", "--record", TAPE]);
+    assert_eq!((live.code, live.out.as_str()), (0, "about the sea\nand more\n"), "{live:?}");
+    assert!(live.err.contains("1 run of programs in tape.json"), "{live:?}");
+    program(&sandbox, "writer", "echo x >> ran; echo something else", "");
+    for input in [&["the sea"][..], &[]] {
+        let replayed =
+            sandbox.polity(&[&["run", "writer"], input, &["--replay", TAPE][..]].concat());
+        assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
+    }
+    assert_eq!(runs(&sandbox), 1);
+    let differs = sandbox.polity(&["run", "writer", "the hills", "--replay", TAPE]);
+    assert_eq!(differs.code, 1, "{differs:?}");
+    assert!(differs.err.contains("  - input: the sea\n  + input: the hills"), "{differs:?}");
+    assert_eq!(runs(&sandbox), 1);
+    let first = tape(&sandbox);
+    program(&sandbox, "writer", "echo x >> ran; echo \"about $(cat)\"; echo and more", "");
+    sandbox.polity(&["run", "writer", "the sea", "--record", TAPE]);
+    assert_eq!(tape(&sandbox), first, "the same run gives the same file");
+}
+
+#[test]
+fn failures_and_ends_of_patience_are_played_again() {
+    let sandbox = home();
+    program(&sandbox, "bad", "echo no use >&2; exit 3", ", max_retries: 0");
+    program(&sandbox, "slow", "sleep 1000", ", timeout: 1");
+    let flaky =
+        "echo x >> ran; [ -e tried ] && echo ok || { touch tried; echo 'error 429' >&2; exit 1; }";
+    program(&sandbox, "flaky", flaky, ", idempotent: true");
+    for (name, code) in [("bad", 1), ("slow", 5), ("flaky", 0)] {
+        let live = sandbox.polity(&["run", name, "x", "--record", TAPE]);
+        assert_eq!(live.code, code, "{live:?}");
+        let replayed = sandbox.polity(&["run", name, "--replay", TAPE]);
+        assert_eq!((replayed.code, &replayed.out), (code, &live.out), "{replayed:?}");
+        let error =
+            |said: &str| said.lines().find(|line| line.starts_with("error: ")).map(str::to_owned);
+        assert_eq!(error(&replayed.err), error(&live.err));
+        fs::remove_file(sandbox.file(TAPE)).unwrap();
+    }
+    assert_eq!(runs(&sandbox), 2, "it was tried twice, and then played");
+}
+
+/// Programs as sub-agents, side by side, and as a node of a workflow.
+#[test]
+fn programs_are_played_wherever_they_have_a_part() {
+    let sandbox = home();
+    let script = "echo x >> ran; echo \"from $(cat)\"";
+    program(&sandbox, "fetch", script, ", access_type: read-only");
+    sandbox.write(
+        "agents/boss.yaml",
+        "{name: boss, kind: llm, role: Leads, system_prompt: Lead., sub_agents: [fetch], \
+         llm_config: {provider: scripted, script: boss}}",
+    );
+    let calls = ["one", "two", "three"]
+        .map(|part| json!({"tool": "agent/fetch", "arguments": {"task_description": part}}));
+    sandbox.write(
+        "scripts/boss.yaml",
+        &json!({"rules": [{"when": "^go$", "role": "user", "tool_calls": calls},
+            {"when": "(?s)(.*)", "role": "tool", "reply": "got $1"}]})
+        .to_string(),
+    );
+    sandbox.write(
+        "workflows/twice.yaml",
+        "name: twice\nentry_point: first\nnodes:\n  first: {type: agent, agent: fetch, input: '{{ input }}'}\n  \
+         then: {type: agent, agent: fetch, input: '{{ last }} again'}\nedges: [{from: first, to: then}]\n",
+    );
+    for (name, input, out, ran) in
+        [("boss", "go", "got from three\n", 3), ("twice", "here", "from from here again\n", 5)]
+    {
+        let live = sandbox.polity(&["run", name, input, "--record", TAPE]);
+        assert_eq!((live.code, live.out.as_str()), (0, out), "{live:?}");
+        assert_eq!(runs(&sandbox), ran);
+        let replayed = sandbox.polity(&["run", name, "--replay", TAPE]);
+        assert_eq!((replayed.code, replayed.out.as_str()), (0, out), "{replayed:?}");
+        assert!(!replayed.err.contains("no one asked for"), "{replayed:?}");
+        assert_eq!(runs(&sandbox), ran);
+        fs::remove_file(sandbox.file(TAPE)).unwrap();
+    }
+}
+
+#[test]
+fn no_secret_of_a_program_gets_into_a_cassette() {
+    let sandbox = home();
+    program(&sandbox, "teller", "echo \"$KEY $(cat)\"", ", envs: {KEY: '${MY_CANARY}'}");
+    let key = "canary-0123456789abcdef";
+    let input = format!("use {key} with password=canary-hunter22");
+    let run = |input: &[&str], more: &[&str]| {
+        let args = [&["run", "teller"], input, more].concat();
+        said(&sandbox.command(&args).env("MY_CANARY", key).output().unwrap())
+    };
+    let live = run(&[&input], &["--record", TAPE]);
+    assert_eq!(live.code, 0, "{live:?}");
+    let recorded = tape(&sandbox);
+    assert!(!recorded.contains("canary"), "{recorded}");
+    // With the secrets at hand the same input is the same; without them the recorded one is.
+    let replayed = run(&[&input], &["--replay", TAPE]);
+    assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
+    let replayed = sandbox.polity(&["run", "teller", "--replay", TAPE]);
+    assert_eq!((replayed.code, &replayed.out), (0, &live.out), "{replayed:?}");
+}
