@@ -9,11 +9,11 @@ use polity_model::review::Verdict;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 
-use super::init::{Files, NEWSROOM, SUPERVISOR, write_home};
+use super::init::{Files, NEWSROOM, SOCIETY, SUPERVISOR, WORKSHOP, write_home};
 use super::run::{assignee, follow, present};
-use super::{review, task};
+use super::{review, sim, task};
 use crate::app::{App, Workshop, block_on};
-use crate::args::Options;
+use crate::args::{Options, SimCommand, SimRunArgs, ThreadArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::home::is_home;
@@ -50,23 +50,42 @@ pub(crate) fn demo(options: &Options) -> CliResult {
         return Err(CliError::conflict(format!("{} is a home already", folder.display()))
             .hint("nothing was changed; without --home the demo makes a folder of its own"));
     }
-    write_home(&folder, &[FILES, SUPERVISOR, NEWSROOM].concat())?;
+    write_home(&folder, &[FILES, SUPERVISOR, NEWSROOM, WORKSHOP, SOCIETY].concat())?;
     let app = App::new(Options { home: Some(folder.clone()), ..options.clone() })?;
     tell(&app, &style::dim(&format!("a new home in {}", folder.display())));
     let home = app.definitions()?;
-    block_on(async {
+    let tasks = block_on(async {
         let workshop = Workshop::open(&app, &home)?;
         let shown = show(&app, &workshop, &home).await;
         workshop.close().await;
-        let tasks = shown?;
-        let exit = tasks.iter().map(Exit::of_task).find(|exit| *exit != Exit::Done);
-        if app.json() {
-            print_json(&tasks)?;
-        } else {
-            where_next(&folder, &tasks)?;
-        }
-        Ok(exit.unwrap_or(Exit::Done))
-    })
+        shown
+    })?;
+    let exit = tasks.iter().map(Exit::of_task).find(|exit| *exit != Exit::Done);
+    if app.json() {
+        print_json(&tasks)?;
+        return Ok(exit.unwrap_or(Exit::Done));
+    }
+    tell(
+        &app,
+        "\n7. a society: 25 agents that scroll, reply and rest; some come and go meanwhile\n",
+    );
+    let society = simulate(&app, "society")?;
+    where_next(&folder, &tasks)?;
+    Ok(exit.unwrap_or(society))
+}
+
+fn simulate(app: &App, scenario: &str) -> CliResult {
+    let args = SimRunArgs {
+        scenario: scenario.to_owned(),
+        turns: None,
+        agents: None,
+        seed: None,
+        threads: ThreadArgs { threads: None },
+        out: None,
+        set: Vec::new(),
+        strict: false,
+    };
+    sim::sim(app, SimCommand::Run(args))
 }
 
 /// Shows one thing after the other, and gives the tasks that came of it.
@@ -93,14 +112,21 @@ async fn show(app: &App, workshop: &Workshop, home: &Home) -> Result<Vec<Task>, 
     let article = run(app, workshop, home, "newsroom", "rain").await?;
     let article = decided(app, workshop, article).await?;
     tasks.push(told(app, workshop, article)?);
+    tell(
+        app,
+        "\n4. a program is an agent: started, watched over, measured, and its answer found in what \
+         it prints\n",
+    );
+    let judged = run(app, workshop, home, "judge", "a few words").await?;
+    tasks.push(told(app, workshop, judged)?);
     if !has_python() {
-        tell(app, "\n4. an agent with tools needs python3 here, which was not found");
+        tell(app, "\n5. an agent with tools needs python3 here, which was not found");
         return Ok(tasks);
     }
-    tell(app, "\n4. an agent keeps a note with a tool of an MCP server\n");
+    tell(app, "\n5. an agent keeps a note with a tool of an MCP server\n");
     let noted = run(app, workshop, home, "librarian", "note rain: It rains in Oslo.").await?;
     tasks.push(told(app, workshop, noted)?);
-    tell(app, "\n5. it is to delete the note, and that waits for a person\n");
+    tell(app, "\n6. it is to delete the note, and that waits for a person\n");
     let deleted = run(app, workshop, home, "librarian", "forget rain").await?;
     let deleted = decided(app, workshop, deleted).await?;
     tasks.push(told(app, workshop, deleted)?);
@@ -160,6 +186,8 @@ fn where_next(folder: &Path, tasks: &[Task]) -> Result<(), CliError> {
     say!("  {polity} --home {home} run forecaster \"What will the weather be in Bergen?\"")?;
     say!("  {polity} --home {home} run newsroom \"snow\"")?;
     say!("  {polity} --home {home} tool list")?;
+    say!("  {polity} --home {home} execution list")?;
+    say!("  {polity} --home {home} sim run society --turns 1000 --seed 7")?;
     say!("  {polity} --home {home} cost")?;
     say!("  {polity} init hello && {polity} --home hello run greeter \"Ada\"")
 }

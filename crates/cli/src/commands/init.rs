@@ -79,7 +79,7 @@ const WORKSHOP_SETTINGS: (&str, &str) =
     ("polity.yaml", include_str!("../../../../examples/10-workshop/polity.yaml"));
 
 /// What all but the settings of the society's home is.
-const SOCIETY: Files = &[
+pub(super) const SOCIETY: Files = &[
     ("charts/social.yaml", include_str!("../../../../examples/11-society/charts/social.yaml")),
     (
         "scenarios/society.yaml",

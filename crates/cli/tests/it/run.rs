@@ -279,7 +279,9 @@ fn the_demo_does_the_main_job_in_an_empty_folder() {
         "PUBLISHED: Did you know? Rain is water that falls from clouds.",
         "   └─",
         "└─",
+        "that is short enough",
         "It is forgotten",
+        "society: 20 turns, 25 agents",
         "Where to look next",
     ] {
         assert!(said.out.contains(told), "{said:?}");
