@@ -4,6 +4,7 @@
 mod budgets;
 mod cast;
 mod faults;
+mod faults_programs;
 mod faults_workflows;
 mod lives;
 mod processes;

@@ -1,0 +1,427 @@
+//! Crashes at every point of the life of programs, in random histories.
+//!
+//! Each case is a few processes on one journal, one after the other and sometimes side by side, that
+//! are given programs to run. Each dies at a commit of the case's choosing. A person answers what is
+//! in doubt. In the end everything has come to an end, no program has run twice that may not, and
+//! those who were given the same have shared what really happened.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use polity_engine::closure::Closure;
+use polity_engine::commands::CreateTask;
+use polity_engine::decide::Rejection;
+use polity_engine::driver::{
+    BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunEnd, RunIdentity, RunOutcome,
+    RunOverrides, RunRequest,
+};
+use polity_engine::runtime::{EngineError, Parts, Runtime, load, orphans};
+use polity_model::definition::{AgentDefinition, Digest, Limits};
+use polity_model::event::{Event, Sequence, StreamId};
+use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::ids::{ExecutionId, TaskId};
+use polity_model::machine::task::TaskStatus;
+use polity_model::review::Verdict;
+use polity_model::run::{Exit, RunReport};
+use polity_model::usage::Usage;
+use polity_store::{ExecutionFilter, MemoryStore, Store, TaskFilter};
+use polity_testkit::faults::{Acknowledged, MortalStore, Side};
+use polity_testkit::lives::instance_id;
+use polity_testkit::runtime::{ActingModels, Register, TokioClock, parts};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::faults::{check, decide, waiting};
+
+/// What the agents are, by name. Those that share have no other difference.
+const AGENTS: [&str; 4] = ["writer", "reader", "again", "sharer"];
+
+/// How a run ends when it is let.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Answer,
+    FailForNow,
+    FailForGood,
+    TooLong,
+}
+
+#[derive(Debug, Clone)]
+enum Order {
+    /// For one of the agents, which is given one of few texts.
+    Create(usize, u8),
+    Cancel(usize),
+    Pause(u64),
+    Decide(usize, Verdict),
+}
+
+#[derive(Debug, Clone)]
+struct Process {
+    orders: Vec<Order>,
+    ends: Vec<End>,
+    dies: (u32, Side),
+    /// Whether it goes on while the next one begins.
+    stays: bool,
+}
+
+fn order() -> impl Strategy<Value = Order> {
+    let verdict = prop_oneof![
+        Just(Verdict::Retry),
+        Just(Verdict::Reject),
+        Just(Verdict::SkipWith { result: "by hand".into() }),
+    ];
+    prop_oneof![
+        6 => (0usize..AGENTS.len(), 0u8..2).prop_map(|(agent, text)| Order::Create(agent, text)),
+        1 => (0usize..6).prop_map(Order::Cancel),
+        3 => (0u64..2500).prop_map(Order::Pause),
+        1 => (0usize..3, verdict).prop_map(|(index, verdict)| Order::Decide(index, verdict)),
+    ]
+}
+
+fn process() -> impl Strategy<Value = Process> {
+    let side = prop_oneof![Just(Side::Before), Just(Side::After)];
+    let end = prop_oneof![
+        6 => Just(End::Answer),
+        2 => Just(End::FailForNow),
+        1 => Just(End::FailForGood),
+        1 => Just(End::TooLong),
+    ];
+    let orders = prop::collection::vec(order(), 1..8);
+    (orders, prop::collection::vec(end, 0..8), (0u32..40, side), any::<bool>())
+        .prop_map(|(orders, ends, dies, stays)| Process { orders, ends, dies, stays })
+}
+
+fn agent(name: &str) -> Closure {
+    let more = match name {
+        "reader" => json!({"access_type": "read-only", "max_concurrent_executions": 2}),
+        "again" => json!({"idempotent": true}),
+        "sharer" => json!({"deduplicate_seconds": 60}),
+        _ => json!({}),
+    };
+    let mut agent = json!({"kind": "cli", "name": name, "executable_path": name});
+    agent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    Closure::alone(Arc::new(AgentDefinition::from_canonical(&agent.to_string()).unwrap()), None)
+}
+
+/// Whether nothing keeps a program from being run again after a crash.
+fn may_be_repeated(name: &str) -> bool {
+    ["reader", "again"].contains(&name)
+}
+
+/// What the machine knows, which outlives every process.
+#[derive(Default)]
+struct Machine {
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    places: BTreeMap<String, Vec<Weak<File>>>,
+    /// What came of each run, if it came to its end.
+    runs: BTreeMap<(ExecutionId, u32), Option<RunOutcome>>,
+    at_once: BTreeMap<String, usize>,
+}
+
+impl Machine {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap()
+    }
+
+    /// How many runs of an execution have begun.
+    fn begun(&self, execution: ExecutionId) -> usize {
+        self.seen().runs.keys().filter(|(id, _)| *id == execution).count()
+    }
+}
+
+/// The programs of one process. They end with it.
+struct Staged {
+    machine: Arc<Machine>,
+    ends: Mutex<Vec<End>>,
+}
+
+/// One that runs takes up room until it ends or is ended.
+struct AtWork<'a>(&'a Machine, String);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        *self.0.seen().at_once.get_mut(&self.1).unwrap() -= 1;
+    }
+}
+
+impl Programs for Staged {
+    fn ready(&self, _: &AgentDefinition, _: &RunOverrides) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    fn pool(&self, agent: &AgentDefinition, _: &RunOverrides) -> String {
+        agent.name.to_string()
+    }
+
+    fn take_place(&self, pool: &str, places: u32) -> Result<Option<PlaceTaken>, NotReady> {
+        let mut seen = self.machine.seen();
+        let taken = seen.places.entry(pool.to_owned()).or_default();
+        taken.retain(|place| place.strong_count() > 0);
+        if taken.len() >= places as usize {
+            return Ok(None);
+        }
+        let lock = Arc::new(File::open("/dev/null").unwrap());
+        taken.push(Arc::downgrade(&lock));
+        Ok(Some(PlaceTaken { lock }))
+    }
+
+    fn folder(&self, _: &AgentDefinition, _: &RunOverrides) -> String {
+        "/work".to_owned()
+    }
+
+    fn request(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
+        Some(Digest::of(format!("{} {}", identity.agent.name, identity.input).as_bytes()))
+    }
+
+    fn masked(&self, _: &AgentDefinition, _: &RunOverrides, values: Value) -> Value {
+        values
+    }
+
+    fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
+        Box::pin(async move {
+            let pool = request.agent.name.to_string();
+            let most = request.agent.program().unwrap().max_concurrent_executions.get() as usize;
+            let key = (request.execution_id, request.attempt);
+            let end = self.ends.lock().unwrap().pop().unwrap_or(End::Answer);
+            {
+                let mut seen = self.machine.seen();
+                assert!(seen.runs.insert(key, None).is_none(), "an attempt is made once");
+                let at_once = seen.at_once.entry(pool.clone()).or_default();
+                *at_once += 1;
+                assert!(*at_once <= most, "{at_once} of {pool} run at once");
+            }
+            let _at_work = AtWork(&self.machine, pool);
+            request.progress.started(7);
+            let mut stop = request.stop.clone();
+            let end = tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(1)) => match end {
+                    End::Answer => RunEnd::Answered(format!("{} done", request.input)),
+                    End::FailForNow => RunEnd::Failed(failed(ErrorCategory::Transient)),
+                    End::FailForGood => RunEnd::Failed(failed(ErrorCategory::Permanent)),
+                    End::TooLong => RunEnd::TimedOut("too long".to_owned()),
+                },
+                _ = stop.wait_for(|stop| *stop) => RunEnd::Stopped,
+            };
+            let report = RunReport {
+                process_id: Some(7),
+                exit: Some(Exit::Code(0)),
+                ..RunReport::default()
+            };
+            let outcome = RunOutcome { end, report, usage: Usage::default() };
+            self.machine.seen().runs.insert(key, Some(outcome.clone()));
+            outcome
+        })
+    }
+
+    fn found<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
+        let key = (run.execution_id, run.attempt);
+        let found = self.machine.seen().runs.get(&key).cloned().flatten();
+        Box::pin(async { found })
+    }
+}
+
+fn failed(category: ErrorCategory) -> Failure {
+    Failure { category, message: "as told".into() }
+}
+
+/// Each case takes as long as many shorter histories, so there are fewer.
+fn cases() -> u32 {
+    (ProptestConfig::default().cases / 4).max(1)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_program_is_lost_or_runs_twice_that_may_not_whenever_a_process_dies(
+        processes in prop::collection::vec(process(), 1..5)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(history(&processes));
+    }
+}
+
+struct World {
+    journal: Arc<dyn Store>,
+    owners: Arc<Register>,
+    machine: Arc<Machine>,
+    clock: Arc<TokioClock>,
+    known: Vec<TaskId>,
+}
+
+/// A process that lives, on its own view of the journal.
+struct Living {
+    number: u64,
+    store: Arc<MortalStore>,
+    runtime: Runtime,
+}
+
+impl World {
+    fn begin(&self, number: u64, store: Arc<dyn Store>, ends: Vec<End>) -> Runtime {
+        let models = Arc::new(ActingModels::new([], Duration::ZERO));
+        let programs = Arc::new(Staged { machine: Arc::clone(&self.machine), ends: ends.into() });
+        let parts = parts(store, models, &self.owners, instance_id(number), number);
+        let limits = Limits { concurrent_tasks: 8.try_into().unwrap(), ..parts.limits };
+        let clock = self.clock.clone();
+        Runtime::start(Parts { programs, limits, clock, ..parts }).unwrap()
+    }
+
+    /// Kills a process: what it ran ends with it.
+    async fn end(&self, living: Living, acknowledged: &mut Vec<Acknowledged>) {
+        living.store.kill();
+        drop(living.runtime);
+        self.owners.died(instance_id(living.number));
+        acknowledged.extend(living.store.acknowledged());
+        // Those that were aborted are gone once they were given the chance.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+async fn history(processes: &[Process]) {
+    let mut world = World {
+        journal: Arc::new(MemoryStore::new()),
+        owners: Arc::default(),
+        machine: Arc::default(),
+        clock: Arc::new(TokioClock::new()),
+        known: Vec::new(),
+    };
+    let mut acknowledged = Vec::new();
+    let mut alive: Option<Living> = None;
+    for (number, process) in (1..).zip(processes) {
+        let store = Arc::new(MortalStore::new(Arc::clone(&world.journal), Some(process.dies)));
+        let runtime = world.begin(number, store.clone(), process.ends.clone());
+        let living = Living { number, store, runtime };
+        carry_out(&mut world, &living, process).await;
+        if let Some(before) = alive.take() {
+            world.end(before, &mut acknowledged).await;
+        }
+        if process.stays {
+            alive = Some(living);
+        } else {
+            world.end(living, &mut acknowledged).await;
+        }
+    }
+    if let Some(last) = alive {
+        world.end(last, &mut acknowledged).await;
+    }
+    recover(&world).await;
+    check(&*world.journal, &acknowledged, &world.known);
+    check_runs(&world);
+}
+
+async fn carry_out(world: &mut World, living: &Living, process: &Process) {
+    let Living { store, runtime, .. } = living;
+    let journal: Arc<dyn Store> = store.clone();
+    for row in orphans(&**store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap_or_default() {
+        // A process that dies while it adopts is what this is about.
+        let _ = runtime.adopt(row.id).await;
+    }
+    for order in &process.orders {
+        match order {
+            Order::Create(which, text) => {
+                let create = CreateTask::new(agent(AGENTS[*which]), format!("text {text}"));
+                if let Ok(handle) = runtime.create(create).await {
+                    world.known.push(handle.id);
+                }
+            }
+            Order::Cancel(index) => {
+                if let Some(id) = world.known.get(*index) {
+                    let _ = runtime.cancel(*id).await;
+                }
+            }
+            Order::Decide(index, verdict) => {
+                if let Some(row) = waiting(&**store).into_iter().nth(*index)
+                    && decide(&journal, runtime, row.id, verdict.clone()).await
+                {
+                    let _ = runtime.adopt(row.id).await;
+                }
+            }
+            Order::Pause(ms) => tokio::time::sleep(Duration::from_millis(*ms)).await,
+        }
+        if store.is_dead() {
+            return;
+        }
+    }
+}
+
+/// A process that does not die finishes what is left, and a person tells what really happened.
+async fn recover(world: &World) {
+    let journal = &world.journal;
+    let runtime = world.begin(99, Arc::clone(journal), Vec::new());
+    for _ in 0..20 {
+        let mut handles = Vec::new();
+        for row in orphans(&**journal, &*world.owners, Timestamp::UNIX_EPOCH).unwrap() {
+            match runtime.adopt(row.id).await {
+                Ok(handle) => handles.push(handle),
+                Err(EngineError::Rejected(Rejection::AwaitingHuman { .. })) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        for handle in &mut handles {
+            let patience = Duration::from_hours(2);
+            let ended = tokio::time::timeout(patience, handle.wait()).await;
+            let Ok(ended) = ended else { panic!("{} is never left", handle.id) };
+            ended.unwrap();
+        }
+        for row in waiting(&**journal) {
+            let loaded = load(journal, row.id).await.unwrap();
+            let begun = world.machine.begun(loaded.state.execution().unwrap().id) > 0;
+            let verdict =
+                if begun { Verdict::SkipWith { result: "by hand".into() } } else { Verdict::Retry };
+            assert!(decide(journal, &runtime, row.id, verdict).await);
+        }
+    }
+}
+
+fn check_runs(world: &World) {
+    let journal = &*world.journal;
+    let open = ExecutionFilter { open_only: true, ..ExecutionFilter::default() };
+    assert_eq!(journal.execution_rows(&open).unwrap().len(), 0, "no one is left in line");
+    assert!(world.machine.seen().at_once.values().all(|count| *count == 0));
+    for row in journal.task_rows(&TaskFilter::default()).unwrap() {
+        let task = journal.task(&row).unwrap();
+        let executions = journal.executions(row.id).unwrap();
+        let begun: usize = executions.iter().map(|run| world.machine.begun(run.id)).sum();
+        let events = journal.events(&StreamId::Task(row.id), Sequence(0)).unwrap();
+        let answered = |wanted: &Verdict| {
+            let same = |event: &Event| matches!(event, Event::ReviewAnswered { verdict, .. } if verdict == wanted);
+            events.iter().filter(|recorded| same(&recorded.event)).count()
+        };
+        let agent = row.assigned_agent.as_str();
+        if !may_be_repeated(agent) {
+            let most = 1 + answered(&Verdict::Retry);
+            assert!(
+                begun <= most,
+                "{agent} ran {begun} times, and {most} were allowed: {events:?}"
+            );
+        }
+        if task.status == TaskStatus::Completed {
+            let by_hand = Verdict::SkipWith { result: "by hand".into() };
+            let ran = begun > 0 || answered(&by_hand) > 0;
+            let result = task.result.as_deref().unwrap();
+            assert!([&format!("{} done", task.description), "by hand"].contains(&result));
+            match task.shared_with {
+                Some(other) => {
+                    let other = journal.task(&journal.task_row(other).unwrap().unwrap()).unwrap();
+                    assert_eq!((other.status, other.shared_with), (TaskStatus::Completed, None));
+                    assert_eq!(
+                        (other.result.as_deref(), &other.description),
+                        (Some(result), &task.description)
+                    );
+                    assert_eq!((agent, begun), ("sharer", 0));
+                }
+                None => assert!(ran, "nothing comes of nothing: {events:?}"),
+            }
+        }
+    }
+}
