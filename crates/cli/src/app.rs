@@ -9,8 +9,9 @@ use polity_drivers::cli::{ArtifactLimits, CliOptions, CliPrograms};
 use polity_drivers::llm::LanguageModels;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::Launcher;
+use polity_drivers::remote::{A2aRemotes, RemoteOptions};
 use polity_engine::clock::SystemClock;
-use polity_engine::driver::{Models, Programs, Tools};
+use polity_engine::driver::{Models, Programs, Remotes, Tools};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_engine::runtime::{Parts, Runtime};
 use polity_model::definition::{Durability as DurabilitySetting, Home, is_servers, is_settings};
@@ -203,6 +204,8 @@ pub(crate) struct Drivers {
     pub(crate) tools: Arc<dyn Tools>,
     /// Runs programs.
     pub(crate) programs: Arc<dyn Programs>,
+    /// Has agents on other servers do work.
+    pub(crate) remotes: Arc<dyn Remotes>,
     /// The servers behind the tools, which are ended with the work.
     pub(crate) servers: Option<Arc<McpTools>>,
     /// Whether people are told what waits for them. A replay asks no one, and stays offline.
@@ -212,18 +215,20 @@ pub(crate) struct Drivers {
 impl Drivers {
     /// The real ones.
     pub(crate) fn live(app: &App, home: &Home) -> Result<Self, CliError> {
-        Ok(Self::of(app.tools(home)?, app.programs(home)?))
+        Ok(Self::of(app.tools(home)?, app.programs(home)?, home))
     }
 
     /// The real ones, as far as they are there: for what needs no server to begin with.
     pub(crate) fn available(app: &App, home: &Home) -> Result<Self, CliError> {
-        Ok(Self::of(app.valid_tools(home)?, app.programs(home)?))
+        Ok(Self::of(app.valid_tools(home)?, app.programs(home)?, home))
     }
 
-    fn of(servers: McpTools, programs: Arc<dyn Programs>) -> Self {
+    fn of(servers: McpTools, programs: Arc<dyn Programs>, home: &Home) -> Self {
         let servers = Arc::new(servers);
         let models = Arc::new(LanguageModels::new(environment()));
-        Self { models, tools: servers.clone(), programs, servers: Some(servers), notifies: true }
+        let remotes = Arc::new(remotes(home));
+        let tools = servers.clone();
+        Self { models, tools, programs, remotes, servers: Some(servers), notifies: true }
     }
 }
 
@@ -256,12 +261,13 @@ impl Workshop {
         }
         let id = InstanceId::from_random_bytes(SystemEntropy.seed());
         let alive = instances.register(id).map_err(io)?;
-        let Drivers { models, tools, programs, servers, notifies } = drivers;
+        let Drivers { models, tools, programs, remotes, servers, notifies } = drivers;
         let runtime = Runtime::start(Parts {
             store: Arc::clone(&store),
             models,
             tools,
             programs,
+            remotes,
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             owners: Arc::new(instances),
@@ -300,6 +306,12 @@ impl Workshop {
         })?;
         app.task(&*self.store, &row)
     }
+}
+
+/// Those who reach the home's agents on other servers.
+pub(crate) fn remotes(home: &Home) -> A2aRemotes {
+    let output_bytes = home.settings.limits.output_bytes;
+    A2aRemotes::new(RemoteOptions { environment: environment(), output_bytes })
 }
 
 /// How this program starts others.

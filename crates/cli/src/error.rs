@@ -282,6 +282,10 @@ impl From<Rejection> for CliError {
                 "`polity review approve {task} --retry` makes it again, `--skip-with RESULT` takes \
                  RESULT for its result, `polity review reject {task}` fails the task"
             )),
+            Rejection::AnswerNeedsText { task } => Self::usage(&rejection).hint(format!(
+                "`polity review approve {task} --message TEXT` answers it, `polity review reject \
+                 {task}` fails the task"
+            )),
             Rejection::WrongVerdict { task, .. } => Self::usage(&rejection)
                 .hint(format!("see what can be decided with `polity review show {task}`")),
             Rejection::Misfit { .. } => Self::usage(&rejection).hint(

@@ -1,5 +1,7 @@
 //! `--record` and `--replay`: the file with the cassette, and who answers then.
 
+mod absent;
+
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ use crate::app::{App, Drivers, environment};
 use crate::args::TapeArgs;
 use crate::error::CliError;
 use crate::view::{count, harmless, note};
+pub(crate) use absent::NotOnTape;
 
 /// The most answers that are listed when a replay did not need them.
 const LEFT_OVER_MAX: usize = 5;
@@ -149,6 +152,7 @@ impl TapeFile {
                     models: player.clone(),
                     tools: player.clone(),
                     programs: Arc::new(PlayedPrograms::new(player.clone(), programs)),
+                    remotes: Arc::new(NotOnTape),
                     servers: None,
                     notifies: false,
                 };
@@ -170,6 +174,7 @@ impl TapeFile {
                     models: recorder.clone(),
                     tools: recorder.clone(),
                     programs: Arc::new(RecordedPrograms::new(recorder.clone(), programs)),
+                    remotes: Arc::new(NotOnTape),
                     servers: live.servers,
                     notifies: live.notifies,
                 };

@@ -1,7 +1,12 @@
 //! HTTP clients, as everyone here needs them.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use jiff::fmt::rfc2822::DateTimeParser;
+use jiff::{SignedDuration, Timestamp};
+use polity_engine::clock::{Clock, SystemClock};
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 pub use reqwest::{Client, Url};
 use reqwest::{ClientBuilder, NoProxy, Proxy, redirect};
 
@@ -12,6 +17,26 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What no proxy is asked for, whatever the environment says.
 const THIS_MACHINE: &str = "localhost,127.0.0.0/8,::1";
+
+/// The clients of a process, made when they are first needed: setting up TLS takes a while.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    plain: OnceLock<Client>,
+    secure: OnceLock<Client>,
+}
+
+impl Clients {
+    /// The client for an address.
+    pub(crate) fn of(&self, url: &Url, environment: &Environment) -> reqwest::Result<&Client> {
+        let is_secure = url.scheme() == "https";
+        let slot = if is_secure { &self.secure } else { &self.plain };
+        if let Some(client) = slot.get() {
+            return Ok(client);
+        }
+        let client = client(is_secure, environment)?;
+        Ok(slot.get_or_init(|| client))
+    }
+}
 
 /// A client that goes through the proxies which the environment names. Addresses without TLS have
 /// one of their own, so that a local server can be called where no certificates are installed.
@@ -51,6 +76,24 @@ pub(crate) fn reason(error: reqwest::Error) -> String {
     reason.to_string()
 }
 
+/// How long the server asks to wait, in milliseconds, in seconds, or until a date.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |text: &str| text.parse::<f64>().ok();
+    if let Some(milliseconds) = text("retry-after-ms").and_then(number) {
+        return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
+    }
+    let wait = text(RETRY_AFTER.as_str())?;
+    if let Some(seconds) = number(wait) {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = |text: &str| DateTimeParser::new().parse_timestamp(text).ok();
+    // Both dates are of the server's clock, which may differ from this machine's.
+    let now: Timestamp = text(DATE.as_str()).and_then(date).unwrap_or_else(|| SystemClock.now());
+    let wait = date(wait)?.duration_since(now).max(SignedDuration::ZERO);
+    wait.try_into().ok()
+}
+
 /// Proxies are taken from the usual variables of the environment that was handed in.
 fn with_proxies(
     builder: ClientBuilder,
@@ -87,6 +130,33 @@ mod tests {
             ("data:text/plain,x?secret", "data:text/plain,x"),
         ] {
             assert_eq!(shown_url(&Url::parse(url).unwrap()), shown);
+        }
+    }
+
+    #[test]
+    fn the_wait_is_read_in_all_its_forms() {
+        type Headers<'a> = &'a [(&'static str, &'a str)];
+        let date = ("date", "Wed, 21 Oct 2026 07:28:00 GMT");
+        let cases: [(Headers<'_>, Option<u64>); 8] = [
+            (&[("retry-after", "3")], Some(3000)),
+            (&[("retry-after", "0.5")], Some(500)),
+            (&[("retry-after", "3"), ("retry-after-ms", "20")], Some(20)),
+            (&[("retry-after", "Wed, 21 Oct 2026 07:28:30 GMT"), date], Some(30_000)),
+            (&[("retry-after", "Wed, 21 Oct 2026 07:27:00 GMT"), date], Some(0)),
+            (&[("retry-after", "soon")], None),
+            (&[("retry-after", "-3")], None),
+            (&[], None),
+        ];
+        for (headers, expected) in cases {
+            let headers: HeaderMap = headers
+                .iter()
+                .map(|(name, value)| {
+                    let name = reqwest::header::HeaderName::from_static(name);
+                    (name, reqwest::header::HeaderValue::from_str(value).unwrap())
+                })
+                .collect();
+            let expected = expected.map(Duration::from_millis);
+            assert_eq!(retry_after(&headers), expected, "{headers:?}");
         }
     }
 }

@@ -5,12 +5,15 @@ pub mod cassette;
 pub mod cli;
 mod environment;
 pub mod http;
+mod keys;
 pub mod llm;
 pub mod masking;
 pub mod mcp;
 pub mod notify;
 pub mod process;
+pub mod remote;
 mod secrets;
+mod sse;
 
 pub use environment::Environment;
 pub use secrets::Secrets;

@@ -9,12 +9,10 @@ mod call;
 mod failure;
 mod gemini;
 mod http;
-mod keys;
 mod names;
 mod openai;
 mod price;
 mod scripted;
-mod sse;
 mod target;
 mod turns;
 mod wire;
@@ -25,6 +23,7 @@ use polity_model::definition::{LlmAgent, Price, ScriptDefinition};
 use polity_model::failure::{ErrorCategory, Failure};
 
 use crate::environment::Environment;
+use crate::keys;
 
 use call::Line;
 use price::Prices;

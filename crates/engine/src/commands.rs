@@ -2,6 +2,7 @@
 
 mod acting;
 mod answer_node;
+mod answer_question;
 mod answer_review;
 mod answer_run;
 mod asked_tools;
@@ -15,12 +16,14 @@ mod output;
 mod programs;
 mod record_answer;
 mod record_failure;
+mod record_remote;
 mod record_run;
 mod record_session_wait;
 mod record_tool_failure;
 mod record_tool_reply;
 mod record_twin;
 mod release_task;
+mod remotes;
 mod resume_task;
 mod retry_execution;
 mod retry_tool;
@@ -42,6 +45,7 @@ pub use output::OUTPUT_CORRECTIONS_MAX;
 pub(crate) use record_answer::charged;
 pub use record_answer::{FRUITLESS_TURNS_MAX, REPEATED_TURNS_MAX, RecordAnswer, TURN_CALLS_MAX};
 pub use record_failure::{FailureCause, RecordFailure};
+pub use record_remote::{RecordAccepted, RecordRemote, RecordRemoteEnd};
 pub use record_run::{RecordFoundRun, RecordProcess, RecordRun};
 pub use record_session_wait::{RecordSessionWait, ReopenSession};
 pub use record_tool_failure::RecordToolFailure;
@@ -49,6 +53,7 @@ pub use record_tool_reply::RecordToolReply;
 pub use record_twin::RecordTwin;
 pub(crate) use record_twin::Twins;
 pub use release_task::ReleaseTask;
+pub use remotes::REMOTE_RETRIES_MAX;
 pub use resume_task::ResumeTask;
 pub use retry_execution::RetryExecution;
 pub use retry_tool::RetryTool;
@@ -91,6 +96,7 @@ fn end_execution(state: &TaskState, how: ExecutionChange) -> Vec<Event> {
                 | ExecutionChange::Start { .. }
                 | ExecutionChange::Run { .. }
                 | ExecutionChange::Report { .. }
+                | ExecutionChange::EndRemote { .. }
                 | ExecutionChange::Complete
                 | ExecutionChange::Retry
                 | ExecutionChange::TimeOut

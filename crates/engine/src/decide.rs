@@ -17,8 +17,8 @@ use polity_model::state::InvalidUpdate;
 
 use crate::budget::Spending;
 use crate::commands::{
-    Advance, AnswerReview, BeginRun, CancelTask, ClaimTask, ExpireReview, RecordAnswer,
-    RecordFailure, RecordFoundRun, RecordProcess, RecordRun, RecordSessionWait, RecordToolFailure,
+    Advance, AnswerReview, BeginRun, CancelTask, ClaimTask, ExpireReview, RecordAccepted,
+    RecordAnswer, RecordFailure, RecordRemote, RecordRemoteEnd, RecordFoundRun, RecordProcess, RecordRun, RecordSessionWait, RecordToolFailure,
     RecordToolReply, RecordTwin, ReleaseTask, ReopenSession, ResumeTask, RetryExecution, RetryTool,
     StartTask,
 };
@@ -84,6 +84,12 @@ pub enum Command {
     RecordRun(RecordRun),
     /// What is known of a run whose owner is gone.
     RecordFoundRun(RecordFoundRun),
+    /// A server has taken up the work.
+    RecordAccepted(RecordAccepted),
+    /// A server is done with the work, or was not reached.
+    RecordRemote(RecordRemote),
+    /// A server was asked to end what no one waits for any more.
+    RecordRemoteEnd(RecordRemoteEnd),
     /// A task that was given the same is over, or is not waited for any more.
     RecordTwin(RecordTwin),
     /// A tool has answered.
@@ -130,6 +136,10 @@ pub enum Effect {
     RunProgram,
     /// Look for what became of a run whose owner is gone.
     LookForRun,
+    /// Send the newest message to the agent on another server.
+    SendMessage,
+    /// Follow the task on another server to its end.
+    FollowRemote,
     /// Make one of the calls of the turn.
     CallTool {
         /// The call.
@@ -179,6 +189,8 @@ impl Effect {
             | Self::WaitForTwin
             | Self::RunProgram
             | Self::LookForRun
+            | Self::SendMessage
+            | Self::FollowRemote
             | Self::Abandon { .. }
             | Self::Advance => None,
         }
@@ -312,6 +324,12 @@ pub enum Rejection {
         /// The task.
         task: TaskId,
     },
+    /// An agent on another server asks something, and a mere yes says nothing to it.
+    #[error("task {task} asks something for its agent on another server: say what it is told")]
+    AnswerNeedsText {
+        /// The task.
+        task: TaskId,
+    },
     /// That is no answer to what is asked.
     #[error("task {task} {asks}; that cannot be answered with {verdict}")]
     WrongVerdict {
@@ -370,6 +388,9 @@ pub fn decide(
         Command::RecordProcess(command) => command.decide(state),
         Command::RecordRun(command) => command.decide(state, given),
         Command::RecordFoundRun(command) => command.decide(state, given),
+        Command::RecordAccepted(command) => command.decide(state),
+        Command::RecordRemote(command) => command.decide(state, given),
+        Command::RecordRemoteEnd(command) => command.decide(state),
         Command::RecordTwin(command) => command.decide(state, given),
         Command::RecordToolReply(command) => command.decide(state, given),
         Command::RecordToolFailure(command) => command.decide(state, given),

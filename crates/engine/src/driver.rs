@@ -5,6 +5,7 @@ mod history;
 mod models;
 mod place;
 mod programs;
+mod remotes;
 mod tools;
 
 use std::future::Future;
@@ -20,6 +21,7 @@ pub use programs::{
     LostRun, PlaceTaken, Programs, RunEnd, RunIdentity, RunOutcome, RunOverrides, RunProgress,
     RunRequest,
 };
+pub use remotes::{RemoteEnd, RemoteMessage, RemoteOutcome, Remotes, Sent};
 pub use tools::{Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable};
 
 /// A future that borrows what it works on.

@@ -13,6 +13,7 @@ mod desk;
 mod fork;
 mod load;
 mod mend;
+mod remote;
 mod session;
 mod steer;
 mod sweep;
@@ -33,7 +34,7 @@ use tokio::sync::{Notify, broadcast, oneshot};
 
 pub use fork::ForkError;
 pub use load::{Beginning, Loaded, load};
-pub use steer::{Owners, Steered, cancel, orphans, resumed_with, top_of};
+pub use steer::{Owners, Steered, Steering, cancel, orphans, resumed_with, top_of};
 pub use switch::switch_agent;
 
 use crate::budget::{Ledger, Spending};
@@ -41,7 +42,9 @@ use crate::clock::Clock;
 use crate::closure::{Assignee, ClosureError};
 use crate::commands::{AnswerReview, ClaimTask, CreateTask, ExpireReview, NewTask, Origin};
 use crate::decide::{Command, Given, GivenPlace, Rejection, decide};
-use crate::driver::{Models, NotReady, Place, Programs, RunIdentity, RunOverrides, Toolbox, Tools};
+use crate::driver::{
+    Models, NotReady, Place, Programs, Remotes, RunIdentity, RunOverrides, Toolbox, Tools,
+};
 use crate::entropy::{Entropy, EntropySource};
 use crate::private::Private;
 use crate::state::{BrokenJournal, TaskState};
@@ -65,6 +68,8 @@ pub struct Parts {
     pub tools: Arc<dyn Tools>,
     /// Who runs programs.
     pub programs: Arc<dyn Programs>,
+    /// Who has agents on other servers do work.
+    pub remotes: Arc<dyn Remotes>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The source of randomness.
@@ -75,6 +80,13 @@ pub struct Parts {
     pub instance: InstanceId,
     /// The most of everything, as the settings say.
     pub limits: Limits,
+}
+
+impl Parts {
+    /// What it takes to steer tasks, with these as the living.
+    fn steering<'a>(&'a self, owners: &'a dyn Owners) -> Steering<'a> {
+        Steering { store: &self.store, owners, clock: &*self.clock, remotes: &*self.remotes }
+    }
 }
 
 /// Runs tasks. Dropping it abandons what is running: those tasks can be resumed.
@@ -276,6 +288,10 @@ impl Runtime {
                 written => {
                     written?;
                     self.shared.end_parts_of(&loaded.state).await;
+                    let Loaded { assignee, state } = &mut loaded;
+                    if let Some(agent) = assignee.agent() {
+                        self.shared.end_remote_of(agent, state).await?;
+                    }
                     return Ok(());
                 }
             }
@@ -289,7 +305,7 @@ impl Runtime {
             return Ok(Steered::Requested);
         }
         let parts = &self.shared.parts;
-        let steered = steer::cancel(&parts.store, &*parts.owners, &*parts.clock, id).await?;
+        let steered = steer::cancel(&parts.steering(&*parts.owners), id).await?;
         self.shared.look_after_waiting(id).await;
         Ok(steered)
     }
@@ -329,8 +345,7 @@ impl Shared {
                     self.parts.tools.ready(&llm.tools)?;
                 }
                 AgentKind::Cli(_) => self.parts.programs.ready(&closure.agent, overrides)?,
-                // They are refused when a task is created.
-                AgentKind::Remote(_) => {}
+                AgentKind::Remote(_) => self.parts.remotes.ready(&closure.agent)?,
             }
         }
         Ok(())

@@ -21,6 +21,7 @@ use polity_model::machine::agent_loop::{LoopEvent, LoopState};
 use polity_model::machine::task::TaskTransition;
 use polity_model::machine::{IllegalTransition, Machine};
 use polity_model::message::Message;
+use polity_model::remote::RemoteTask;
 use polity_model::review::{ReviewSubject, Verdict};
 use polity_model::state::StateUpdates;
 use polity_model::task::{TaskEnd, TaskExecution, TaskOrder};
@@ -75,6 +76,10 @@ pub struct TaskState {
     checkpoints: u32,
     marks: Vec<u32>,
     cancel_requested: bool,
+    /// The newest task on another server that works for it.
+    remote: Option<RemoteTask>,
+    /// Whether that has not come to its end, as far as is known.
+    remote_is_open: bool,
     /// How many messages it shares with the task that it goes on from.
     shared: usize,
 }
@@ -164,6 +169,8 @@ impl TaskState {
             checkpoints: 0,
             marks: Vec::new(),
             cancel_requested: false,
+            remote: None,
+            remote_is_open: false,
             shared: 0,
         })
     }
@@ -291,8 +298,8 @@ impl TaskState {
             let (agent, task) = (agent.clone(), self.id());
             self.execution = Some(AgentExecution::new(id, agent, task, *max_retries));
         }
-        if self.is_program() {
-            self.program_changed(change)?;
+        if self.is_program() || self.is_remote() {
+            self.run_changed(change)?;
         }
         let execution = self.execution.as_mut().ok_or(BrokenJournal::NoExecution)?;
         execution.apply(change, at)?;
@@ -304,8 +311,8 @@ impl TaskState {
         Ok(())
     }
 
-    /// A program acts for as long as it is run.
-    fn program_changed(&mut self, change: &ExecutionChange) -> Result<(), BrokenJournal> {
+    /// A program acts for as long as it is run, and so does an agent on another server.
+    fn run_changed(&mut self, change: &ExecutionChange) -> Result<(), BrokenJournal> {
         match change {
             ExecutionChange::Start { .. } | ExecutionChange::Retry => {
                 self.retry_at = None;
@@ -315,7 +322,13 @@ impl TaskState {
                 }
             }
             ExecutionChange::Fail { retry_at: Some(_), .. } => self.loop_on(LoopEvent::Fail)?,
-            ExecutionChange::Report { usage, .. } => {
+            ExecutionChange::Run { remote: Some(task), .. } => {
+                self.remote = Some(task.clone());
+                self.remote_is_open = true;
+            }
+            ExecutionChange::EndRemote { .. } => self.remote_is_open = false,
+            ExecutionChange::Report { usage, report } => {
+                self.remote_is_open &= report.remote.as_ref().is_none_or(|seen| !seen.is_over);
                 self.task.add_usage(*usage)?;
                 if let Work::Agent(context) = &mut self.work {
                     context.charge(*usage);
@@ -323,7 +336,7 @@ impl TaskState {
             }
             // It has a run of its own after all.
             ExecutionChange::Queue { .. } => self.task.share(None),
-            ExecutionChange::Run { .. }
+            ExecutionChange::Run { remote: None, .. }
             | ExecutionChange::Complete
             | ExecutionChange::Fail { retry_at: None, .. }
             | ExecutionChange::TimeOut
@@ -369,7 +382,9 @@ impl TaskState {
         if let Some(call_id) = review.subject.call_id() {
             return self.calls.decided(call_id, verdict);
         }
-        if let ReviewSubject::RunDoubt { .. } = review.subject {
+        if let ReviewSubject::RunDoubt { .. } | ReviewSubject::RemoteQuestion { .. } =
+            review.subject
+        {
             return Ok(());
         }
         let walk = self.walk_mut()?;

@@ -12,6 +12,7 @@ use crate::failure::{ErrorCode, Failure};
 use crate::ids::{CheckpointId, ExecutionId, InstanceId, SessionId, TaskId, ToolCallId};
 use crate::message::{Message, ToolCall};
 use crate::name::Name;
+use crate::remote::RemoteTask;
 use crate::review::{ReviewSubject, Verdict};
 use crate::run::RunReport;
 use crate::state::StateUpdates;
@@ -289,12 +290,23 @@ pub enum ExecutionChange {
         /// The process, where it is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process_id: Option<u32>,
+        /// The task on another server, where that has taken up the work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        remote: Option<RemoteTask>,
     },
-    /// What one run of a program came to.
+    /// The server that does the work was asked to end it, since no one waits for it any more.
+    EndRemote {
+        /// The task there.
+        task: RemoteTask,
+        /// Why it could not be asked, or would not; none if it has agreed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refusal: Option<String>,
+    },
+    /// What one run of a program, or one message to an agent on another server, came to.
     Report {
         /// What it came to.
         report: Box<RunReport>,
-        /// What the program says it used of a model.
+        /// What the program or the server says was used of a model.
         usage: Usage,
     },
     /// Its work succeeded.
@@ -321,7 +333,7 @@ pub enum ExecutionChange {
 
 impl ExecutionChange {
     /// Its work began, and no process with it.
-    pub const RUN: Self = Self::Run { process_id: None };
+    pub const RUN: Self = Self::Run { process_id: None, remote: None };
 }
 
 /// What happened to a tool call; each is one transition of its state machine.

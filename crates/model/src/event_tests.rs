@@ -4,7 +4,12 @@ use crate::run::{
 };
 
 use crate::failure::ErrorCategory;
+use crate::remote::RemoteReport;
 use crate::usage::Cost;
+
+fn remote_task() -> RemoteTask {
+    RemoteTask { task_id: "t-1".into(), context_id: Some("c-1".into()) }
+}
 
 fn created() -> Event {
     Event::TaskCreated(TaskCreated {
@@ -63,7 +68,13 @@ fn one_of_each() -> Vec<Event> {
             timeout_seconds: 300,
         }),
         change(ExecutionChange::RUN),
-        change(ExecutionChange::Run { process_id: Some(7) }),
+        change(ExecutionChange::Run { process_id: Some(7), remote: None }),
+        change(ExecutionChange::Run { process_id: None, remote: Some(remote_task()) }),
+        change(ExecutionChange::EndRemote { task: remote_task(), refusal: None }),
+        change(ExecutionChange::EndRemote {
+            task: remote_task(),
+            refusal: Some("it is over".into()),
+        }),
         change(ExecutionChange::Complete),
         change(ExecutionChange::Fail { failure: failure.clone(), retry_at: Some(timestamp) }),
         change(ExecutionChange::Retry),
@@ -151,6 +162,13 @@ fn rare_ones() -> Vec<Event> {
                 branch: Some("polity/1".into()),
                 changed_files: 2,
                 problem: Some("no disk".into()),
+            }),
+            remote: Some(RemoteReport {
+                url: "https://h/a2a".into(),
+                protocol: "JSON-RPC 1.0".into(),
+                task: Some(remote_task()),
+                state: Some("completed".into()),
+                is_over: true,
             }),
         }),
         usage: Usage::default(),

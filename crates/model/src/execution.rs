@@ -11,6 +11,7 @@ use crate::ids::{ExecutionId, TaskId};
 use crate::machine::execution::{ExecutionState, ExecutionTransition};
 use crate::machine::{IllegalTransition, Machine};
 use crate::name::Name;
+use crate::remote::RemoteTask;
 use crate::run::RunReport;
 
 /// One change of an execution's state.
@@ -61,7 +62,10 @@ pub struct AgentExecution {
     /// The process that runs, or ran last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_id: Option<u32>,
-    /// What each run of the program came to, oldest first.
+    /// The task on another server that does the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteTask>,
+    /// What each run of the program, or each message to another server, came to, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<Run>,
 }
@@ -112,6 +116,7 @@ impl AgentExecution {
             pool: None,
             timeout_seconds: None,
             process_id: None,
+            remote: None,
             runs: Vec::new(),
         }
     }
@@ -198,10 +203,13 @@ impl AgentExecution {
                 });
                 return Ok(());
             }
-            ExecutionChange::Run { process_id } => {
+            ExecutionChange::Run { process_id, remote } => {
                 self.process_id = process_id.or(self.process_id);
+                self.remote = remote.clone().or_else(|| self.remote.take());
                 On::Run
             }
+            // It has to do with what is left on the other server, and not with the execution's life.
+            ExecutionChange::EndRemote { .. } => return Ok(()),
             ExecutionChange::Start { .. } => On::Start,
             ExecutionChange::Complete => On::Complete,
             ExecutionChange::TimeOut => On::TimeOut,

@@ -13,6 +13,7 @@ pub mod ids;
 pub mod machine;
 pub mod message;
 pub mod name;
+pub mod remote;
 pub mod review;
 pub mod run;
 pub mod scope;

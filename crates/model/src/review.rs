@@ -29,6 +29,11 @@ pub enum ReviewSubject {
         /// The execution.
         execution_id: ExecutionId,
     },
+    /// What an agent on another server asks before it goes on.
+    RemoteQuestion {
+        /// The execution that ended with the question.
+        execution_id: ExecutionId,
+    },
     /// What a human node of a workflow asks.
     Node {
         /// The node.
@@ -46,14 +51,20 @@ impl ReviewSubject {
     pub fn call_id(&self) -> Option<ToolCallId> {
         match self {
             Self::Approval { call_id } | Self::Doubt { call_id } => Some(*call_id),
-            Self::RunDoubt { .. } | Self::Node { .. } | Self::Checkpoint { .. } => None,
+            Self::RunDoubt { .. }
+            | Self::RemoteQuestion { .. }
+            | Self::Node { .. }
+            | Self::Checkpoint { .. } => None,
         }
     }
 
     /// The node that it is about, if it is about one.
     pub fn node(&self) -> Option<&Name> {
         match self {
-            Self::Approval { .. } | Self::Doubt { .. } | Self::RunDoubt { .. } => None,
+            Self::Approval { .. }
+            | Self::Doubt { .. }
+            | Self::RunDoubt { .. }
+            | Self::RemoteQuestion { .. } => None,
             Self::Node { node } | Self::Checkpoint { node } => Some(node),
         }
     }

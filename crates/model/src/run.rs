@@ -1,10 +1,12 @@
-//! Runs: what one attempt to run a program came to, as the journal keeps it.
+//! Runs: what one attempt to run a program, or to have another server do the work, came to, as the
+//! journal keeps it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::definition::Digest;
+use crate::remote::RemoteReport;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,15 +160,21 @@ pub struct RunReport {
     /// The folder of its own in which it ran, where that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<KeptWorkspace>,
+    /// What became of it on another server, where that does the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteReport>,
 }
 
 impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |ms: u64| std::time::Duration::from_millis(ms).as_secs_f64();
+        if let Some(remote) = &self.remote {
+            return write!(f, "{remote} after {:.1} s", seconds(self.duration_ms));
+        }
         let Some(exit) = self.exit else {
             let started = self.process_id.is_some();
             return f.write_str(if started { "it is not known how" } else { "not started" });
         };
-        let seconds = |ms: u64| std::time::Duration::from_millis(ms).as_secs_f64();
         let used = &self.resource_usage;
         write!(f, "{exit} after {:.1} s", seconds(self.duration_ms))?;
         write!(f, ", {:.1} s of CPU, {} MB", seconds(used.cpu_time_ms), used.peak_memory_mb)?;

@@ -307,6 +307,7 @@ pub fn parts(
         store,
         models,
         programs: Arc::new(crate::programs::ActingPrograms::default()),
+        remotes: Arc::new(crate::remotes::ActingRemotes::new([])),
         tools: Arc::new(ActingTools::default()),
         clock: Arc::new(TokioClock::new()),
         entropy: Arc::new(SeededEntropy::new(seed)),

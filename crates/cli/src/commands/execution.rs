@@ -65,7 +65,10 @@ fn state(execution: &ExecutionView) -> String {
 }
 
 fn used(execution: &ExecutionView) -> String {
-    let Some(used) = execution.resource_usage else { return String::new() };
+    // What is used on another server is not known.
+    let Some(used) = execution.resource_usage.filter(|_| execution.process_id.is_some()) else {
+        return String::new();
+    };
     let seconds = std::time::Duration::from_millis(used.cpu_time_ms).as_secs_f64();
     format!("{seconds:.1} s CPU, {} MB", used.peak_memory_mb)
 }
@@ -122,6 +125,9 @@ fn show(app: &App, args: &ExecutionArgs) -> CliResult {
         }
         if let Some(session) = &run.report.session_id {
             say!("  its own session {}", harmless(session))?;
+        }
+        if run.report.remote.is_some() {
+            continue;
         }
         let kept = &run.report.output;
         say!(

@@ -170,7 +170,7 @@ fn kind(subject: &ReviewSubject) -> &'static str {
     match subject {
         ReviewSubject::Approval { .. } => "approval",
         ReviewSubject::Doubt { .. } | ReviewSubject::RunDoubt { .. } => "in doubt",
-        ReviewSubject::Node { .. } => "question",
+        ReviewSubject::RemoteQuestion { .. } | ReviewSubject::Node { .. } => "question",
         ReviewSubject::Checkpoint { .. } => "checkpoint",
     }
 }

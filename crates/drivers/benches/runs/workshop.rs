@@ -80,6 +80,7 @@ impl Workshop {
             models: Arc::new(ActingModels::new([], Duration::ZERO)),
             tools: Arc::new(ActingTools::default()),
             programs: Arc::clone(&self.programs) as Arc<dyn Programs>,
+            remotes: Arc::new(polity_testkit::remotes::ActingRemotes::new([])),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             owners: owners as Arc<dyn Owners>,

@@ -61,6 +61,7 @@ impl Workshop {
             models,
             tools,
             programs: Arc::new(polity_testkit::programs::ActingPrograms::default()),
+            remotes: Arc::new(polity_testkit::remotes::ActingRemotes::new([])),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             owners: Arc::new(owners),

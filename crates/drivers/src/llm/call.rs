@@ -13,11 +13,11 @@ use super::gemini::{self, GeminiListener};
 use super::http::{Http, Incoming, cut};
 use super::names::ToolNames;
 use super::openai::{self, OpenAiListener};
-use super::sse::EventReader;
 use super::target::{Target, Wire};
 use super::turns::turns;
 use super::wire::{Answer, Heard, Listener, Prompt};
 use crate::environment::Environment;
+use crate::sse::EventReader;
 
 /// What calls share for as long as the process lives.
 #[derive(Debug, Default)]

@@ -1,18 +1,14 @@
 //! HTTP as model calls need it: connections that are used again, answers that are read as they
 //! come, limits, and no secrets on the way.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use jiff::fmt::rfc2822::DateTimeParser;
-use jiff::{SignedDuration, Timestamp};
-use polity_engine::clock::{Clock, SystemClock};
-use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Response, Url};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Response, Url};
 
 use super::failure::{Fault, Remedy};
 use crate::environment::Environment;
-use crate::http::{self, reason};
+use crate::http::{Clients, reason, retry_after};
 
 /// The largest answer. Nothing that a model says comes near it.
 pub(super) const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -24,11 +20,10 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// its answer was read to the end.
 const END_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The clients of a process, made when they are first needed: setting up TLS takes a while.
+/// The connections of a process.
 #[derive(Debug, Default)]
 pub(super) struct Http {
-    plain: OnceLock<Client>,
-    secure: OnceLock<Client>,
+    clients: Clients,
 }
 
 impl Http {
@@ -41,7 +36,10 @@ impl Http {
         environment: &Environment,
     ) -> Result<Incoming, Fault> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let client = self.client(url, environment)?;
+        let client = self
+            .clients
+            .of(url, environment)
+            .map_err(|error| Fault::lasting(format!("HTTP cannot be set up: {}", reason(error))))?;
         let sent = client.post(url.clone()).headers(headers).body(body).send().await;
         let response = sent.map_err(|error| {
             let remedy = if error.is_connect() { Remedy::Endpoint } else { Remedy::None };
@@ -57,18 +55,6 @@ impl Http {
             return Err(Fault::of_status(status, &body, wait));
         }
         incoming.must_be_events().await
-    }
-
-    /// The client for an address.
-    fn client(&self, url: &Url, environment: &Environment) -> Result<&Client, Fault> {
-        let is_secure = url.scheme() == "https";
-        let slot = if is_secure { &self.secure } else { &self.plain };
-        if let Some(client) = slot.get() {
-            return Ok(client);
-        }
-        let client = http::client(is_secure, environment)
-            .map_err(|error| Fault::lasting(format!("HTTP cannot be set up: {}", reason(error))))?;
-        Ok(slot.get_or_init(|| client))
     }
 }
 
@@ -135,54 +121,4 @@ impl Incoming {
 /// The connection ended before the answer did.
 pub(super) fn cut(why: &str) -> Fault {
     Fault::passing(format!("the stream ended before the answer was complete: {why}"))
-}
-
-/// How long the server asks to wait, in milliseconds, in seconds, or until a date.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    let number = |text: &str| text.parse::<f64>().ok();
-    if let Some(milliseconds) = text("retry-after-ms").and_then(number) {
-        return Duration::try_from_secs_f64(milliseconds / 1000.0).ok();
-    }
-    let wait = text(RETRY_AFTER.as_str())?;
-    if let Some(seconds) = number(wait) {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    let date = |text: &str| DateTimeParser::new().parse_timestamp(text).ok();
-    // Both dates are of the server's clock, which may differ from this machine's.
-    let now: Timestamp = text(DATE.as_str()).and_then(date).unwrap_or_else(|| SystemClock.now());
-    let wait = date(wait)?.duration_since(now).max(SignedDuration::ZERO);
-    wait.try_into().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_wait_is_read_in_all_its_forms() {
-        type Headers<'a> = &'a [(&'static str, &'a str)];
-        let date = ("date", "Wed, 21 Oct 2026 07:28:00 GMT");
-        let cases: [(Headers<'_>, Option<u64>); 8] = [
-            (&[("retry-after", "3")], Some(3000)),
-            (&[("retry-after", "0.5")], Some(500)),
-            (&[("retry-after", "3"), ("retry-after-ms", "20")], Some(20)),
-            (&[("retry-after", "Wed, 21 Oct 2026 07:28:30 GMT"), date], Some(30_000)),
-            (&[("retry-after", "Wed, 21 Oct 2026 07:27:00 GMT"), date], Some(0)),
-            (&[("retry-after", "soon")], None),
-            (&[("retry-after", "-3")], None),
-            (&[], None),
-        ];
-        for (headers, expected) in cases {
-            let headers: HeaderMap = headers
-                .iter()
-                .map(|(name, value)| {
-                    let name = reqwest::header::HeaderName::from_static(name);
-                    (name, HeaderValue::from_str(value).unwrap())
-                })
-                .collect();
-            let expected = expected.map(Duration::from_millis);
-            assert_eq!(retry_after(&headers), expected, "{headers:?}");
-        }
-    }
 }

@@ -10,8 +10,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use super::anthropic;
 use super::failure::{Fault, Remedy};
-use super::keys::{self, Key, file_variable};
 use crate::environment::Environment;
+use crate::keys::{self, Key, file_variable};
 use crate::http::shown_url;
 use crate::secrets::Secrets;
 

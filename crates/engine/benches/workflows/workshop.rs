@@ -55,6 +55,7 @@ pub(crate) fn runtime_with(
         models,
         tools,
         programs: Arc::new(ActingPrograms::default()),
+        remotes: Arc::new(polity_testkit::remotes::ActingRemotes::new([])),
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
         owners: owners as Arc<dyn Owners>,

@@ -58,7 +58,8 @@ pub(super) fn answer_node(
         ReviewSubject::Node { .. }
         | ReviewSubject::Approval { .. }
         | ReviewSubject::Doubt { .. }
-        | ReviewSubject::RunDoubt { .. } => {
+        | ReviewSubject::RunDoubt { .. }
+        | ReviewSubject::RemoteQuestion { .. } => {
             let output = message.as_deref().unwrap_or(verdict.action());
             walking.finish(Ended {
                 node,

@@ -10,7 +10,8 @@ use polity_model::state::StateUpdates;
 
 use super::acting::{Acting, answer_open_calls};
 use super::answer_node::answer_node;
-use super::answer_run::answer_run;
+use super::answer_question::{self, answer_question};
+use super::answer_run::{self, answer_run};
 use super::walking::Walking;
 use super::{end_execution, view};
 use crate::decide::{Decision, Given, Rejection};
@@ -62,6 +63,9 @@ impl AnswerReview {
         }
         if let ReviewSubject::RunDoubt { .. } = review.subject {
             return answer_run(self, state, given);
+        }
+        if let ReviewSubject::RemoteQuestion { .. } = review.subject {
+            return answer_question(self, state, given);
         }
         let Some(call_id) = review.subject.call_id() else {
             let walk = state.walk().ok_or_else(nothing)?;
@@ -133,6 +137,7 @@ impl AnswerReview {
             }
             (
                 ReviewSubject::RunDoubt { .. }
+                | ReviewSubject::RemoteQuestion { .. }
                 | ReviewSubject::Node { .. }
                 | ReviewSubject::Checkpoint { .. },
                 _,
@@ -150,7 +155,8 @@ fn asks(subject: &ReviewSubject) -> &'static str {
     match subject {
         ReviewSubject::Approval { .. } => "asks whether a tool may be called",
         ReviewSubject::Doubt { .. } => "asks what became of a call in doubt",
-        ReviewSubject::RunDoubt { .. } => "asks what became of a program in doubt",
+        ReviewSubject::RunDoubt { .. } => answer_run::ASKS,
+        ReviewSubject::RemoteQuestion { .. } => answer_question::ASKS,
         ReviewSubject::Node { .. } | ReviewSubject::Checkpoint { .. } => {
             "waits for a decision about a node of its workflow"
         }

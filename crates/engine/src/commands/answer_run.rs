@@ -1,5 +1,6 @@
-//! A person decides about a program that was running when its process ended: it is run again, or
-//! the task goes on with a result that the person gives, or ends.
+//! A person decides about a program that was running when its process ended, or about a message to
+//! another server that may have been taken or not: it is run or sent again, or the task goes on with
+//! a result that the person gives, or ends.
 
 use polity_model::event::{Event, ResultRef};
 use polity_model::failure::ErrorCode;
@@ -10,7 +11,7 @@ use super::AnswerReview;
 use crate::decide::{Decision, Given, Rejection};
 use crate::state::TaskState;
 
-const ASKS: &str = "asks what became of a program in doubt";
+pub(super) const ASKS: &str = "asks what became of work in doubt";
 
 pub(super) fn answer_run(
     answer: &AnswerReview,

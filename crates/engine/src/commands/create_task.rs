@@ -152,14 +152,11 @@ fn check_runnable(closure: &Closure, switches: &Switches) -> Result<(), Rejectio
         return Err(Rejection::Disabled { agent, reason });
     }
     match &closure.agent.kind {
-        AgentKind::Llm(_) => Ok(()),
+        AgentKind::Llm(_) | AgentKind::Remote(_) => Ok(()),
         AgentKind::Cli(cli) => match not_built(cli) {
             None => Ok(()),
             Some(kind) => Err(Rejection::KindNotRunnable { agent, kind }),
         },
-        kind @ AgentKind::Remote(_) => {
-            Err(Rejection::KindNotRunnable { agent, kind: kind.label() })
-        }
     }
 }
 

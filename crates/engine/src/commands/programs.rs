@@ -1,8 +1,13 @@
 //! What the commands about programs share: a task whose agent is a command-line program waits for
-//! its place, runs the program, and ends with what came of it.
+//! its place, runs the program, and ends with what came of it. Some of it goes for agents on other
+//! servers too.
 
+use std::time::Duration;
+
+use jiff::SignedDuration;
 use polity_model::definition::{AccessType, CliAgent, Workspace};
 use polity_model::event::{Event, ExecutionChange};
+use polity_model::execution::AgentExecution;
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
 use polity_model::ids::{CheckpointId, ExecutionId};
 use polity_model::name::Name;
@@ -11,6 +16,7 @@ use polity_model::review::ReviewSubject;
 use super::{end_execution, moved};
 use crate::closure::Assignee;
 use crate::decide::{Decision, Effect, Given};
+use crate::retry;
 use crate::state::TaskState;
 
 /// The program that does the task, if one does.
@@ -82,12 +88,54 @@ pub(super) fn begin_or_wait(
     Decision { events, effects: vec![Effect::WaitForPlace] }
 }
 
-/// No one knows what the run has done, and it may not be repeated: a person decides.
-pub(super) fn doubt(state: &TaskState, given: &mut Given, mut events: Vec<Event>) -> Decision {
+/// It is tried again when its time has come.
+pub(super) fn again(
+    execution: &AgentExecution,
+    failure: &Failure,
+    asked_for: Option<Duration>,
+    given: &mut Given,
+    mut events: Vec<Event>,
+) -> Decision {
+    let wait = retry::wait(execution.retry_count, asked_for, &mut given.entropy);
+    let until = given.now + SignedDuration::try_from(wait).unwrap_or_default();
+    let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: Some(until) };
+    events.push(moved(execution.id, change));
+    Decision { events, effects: vec![Effect::WaitUntil(until)] }
+}
+
+/// What is in doubt.
+pub(super) struct Doubt {
+    /// Why, as the execution's failure.
+    pub(super) failure: String,
+    /// What a person is asked.
+    pub(super) question: String,
+}
+
+impl Doubt {
+    /// About a program whose process is gone.
+    pub(super) fn of_program(agent: &Name) -> Self {
+        Self {
+            failure: "the process that ran it ended, and no one knows what the program had done by \
+                      then"
+                .to_owned(),
+            question: format!(
+                "The process ended while {agent} was running, and no one knows what it had done by \
+                 then. Run it again, or go on with a result of your own?"
+            ),
+        }
+    }
+}
+
+/// No one knows what has been done, and it may not be repeated: a person decides.
+pub(super) fn doubt(
+    state: &TaskState,
+    given: &mut Given,
+    mut events: Vec<Event>,
+    doubt: Doubt,
+) -> Decision {
     let Some(execution) = state.execution() else { return Decision::default() };
-    let message = "the process that ran it ended, and no one knows what the program had done by \
-                   then";
-    let failure = Failure { category: ErrorCategory::SystemError, message: message.to_owned() };
+    let Doubt { failure: message, question } = doubt;
+    let failure = Failure { category: ErrorCategory::SystemError, message };
     events.extend(end_execution(state, ExecutionChange::Fail { failure, retry_at: None }));
     let checkpoint_id = CheckpointId::from_random_bytes(given.entropy.id_bytes());
     let agent = &execution.agent;
@@ -101,10 +149,7 @@ pub(super) fn doubt(state: &TaskState, given: &mut Given, mut events: Vec<Event>
     events.push(Event::ReviewOpened {
         checkpoint_id,
         subject: ReviewSubject::RunDoubt { execution_id: execution.id },
-        question: format!(
-            "The process ended while {agent} was running, and no one knows what it had done by \
-             then. Run it again, or go on with a result of your own?"
-        ),
+        question,
         deadline: None,
         default_action: None,
     });

@@ -2,19 +2,16 @@
 //! a run whose former owner is gone. A transient failure with retries left waits for the next try,
 //! if the program may be run again; any other fails the task.
 
-use jiff::SignedDuration;
 use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
-use polity_model::ids::ExecutionId;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 
-use super::programs::{code, doubt, may_repeat, program};
+use super::programs::{Doubt, again, code, doubt, may_repeat, program};
 use super::{cancel_with, moved, out_of_place};
-use crate::decide::{Decision, Effect, Given, Rejection};
+use crate::decide::{Decision, Given, Rejection};
 use crate::driver::{RunEnd, RunOutcome};
-use crate::retry;
 use crate::state::TaskState;
 
 /// The program's process runs.
@@ -42,7 +39,7 @@ impl RecordProcess {
     pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, Rejection> {
         match state.execution() {
             Some(execution) if execution.state == ExecutionState::Starting => {
-                let run = ExecutionChange::Run { process_id: Some(self.process_id) };
+                let run = ExecutionChange::Run { process_id: Some(self.process_id), remote: None };
                 Ok(Decision { events: vec![moved(execution.id, run)], effects: Vec::new() })
             }
             Some(_) | None => Err(out_of_place(state, "RecordProcess")),
@@ -67,7 +64,8 @@ impl RecordRun {
         // One that was over at once tells of its process together with its end.
         let was_started = execution.state == ExecutionState::Running || report.process_id.is_some();
         if execution.state == ExecutionState::Starting && was_started {
-            events.push(moved(id, ExecutionChange::Run { process_id: report.process_id }));
+            let process_id = report.process_id;
+            events.push(moved(id, ExecutionChange::Run { process_id, remote: None }));
         }
         events.push(moved(
             id,
@@ -95,7 +93,7 @@ impl RecordRun {
                     && execution.may_retry(failure.category)
                     && !state.cancel_requested()
                 {
-                    return Ok(again(execution.retry_count, id, failure, given, events));
+                    return Ok(again(execution, failure, None, given, events));
                 }
                 let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
                 events.push(moved(id, change));
@@ -141,25 +139,10 @@ impl RecordFoundRun {
         if may_repeat(cli) && execution.may_retry(ErrorCategory::Transient) {
             let message = "the process that ran it ended".to_owned();
             let failure = Failure { category: ErrorCategory::Transient, message };
-            return Ok(again(execution.retry_count, execution.id, &failure, given, Vec::new()));
+            return Ok(again(execution, &failure, None, given, Vec::new()));
         }
-        Ok(doubt(state, given, Vec::new()))
+        Ok(doubt(state, given, Vec::new(), Doubt::of_program(&execution.agent)))
     }
-}
-
-/// The program is run again when its time has come.
-fn again(
-    retries: u32,
-    id: ExecutionId,
-    failure: &Failure,
-    given: &mut Given,
-    mut events: Vec<Event>,
-) -> Decision {
-    let wait = retry::wait(retries, None, &mut given.entropy);
-    let until = given.now + SignedDuration::try_from(wait).unwrap_or_default();
-    let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: Some(until) };
-    events.push(moved(id, change));
-    Decision { events, effects: vec![Effect::WaitUntil(until)] }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Goes on with a task whose former owner is gone. The new owner drives it right after its claim.
 //! What was in flight is decided here: a model call has no effect outside, so it is made again; a
-//! tool call is made again if it may be, and is put before a person if not; a wait for the next try
+//! tool call is made again if it may be, and is put before a person if not, and so is a message to
+//! another server; what that works on is followed; a wait for the next try
 //! goes on; a cancel that was asked for is carried out.
 
 use polity_model::event::Event;
@@ -11,7 +12,7 @@ use polity_model::machine::tool_call::CallState;
 
 use super::acting::Acting;
 use super::programs::{begin_or_wait, program};
-use super::{StartTask, call_model, cancel_with, out_of_place, view};
+use super::{StartTask, call_model, cancel_with, out_of_place, remotes, view};
 use crate::decide::{Decision, Effect, Given, Rejection};
 use crate::state::TaskState;
 
@@ -38,6 +39,9 @@ impl ResumeTask {
             }
             TaskStatus::Running if state.cancel_requested() => Ok(cancel_with(state, Vec::new())),
             TaskStatus::Running if program(state).is_some() => resume_program(state, given),
+            TaskStatus::Running if remotes::remote(state).is_some() => {
+                remotes::resume(state, given)
+            }
             TaskStatus::Running => match (state.doing(), state.retry_at()) {
                 (LoopState::BackingOff, Some(until)) => Ok(Decision {
                     events: vec![Event::TaskResumed],

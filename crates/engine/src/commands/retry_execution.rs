@@ -5,6 +5,7 @@ use polity_model::event::ExecutionChange;
 use polity_model::machine::agent_loop::LoopState;
 
 use super::programs::program;
+use super::remotes::remote;
 use super::{call_model, cancel_with, moved, out_of_place};
 use crate::decide::{Decision, Effect, Given, Rejection};
 use crate::state::TaskState;
@@ -30,10 +31,11 @@ impl RetryExecution {
         if given.now < until {
             return Ok(Decision { events: Vec::new(), effects: vec![Effect::WaitUntil(until)] });
         }
-        if program(state).is_some() {
+        let of_run = program(state).map(|_| Effect::RunProgram);
+        if let Some(effect) = of_run.or(remote(state).map(|_| Effect::SendMessage)) {
             return Ok(Decision {
                 events: vec![moved(execution.id, ExecutionChange::Retry)],
-                effects: vec![Effect::RunProgram],
+                effects: vec![effect],
             });
         }
         let again = [

@@ -7,6 +7,7 @@ use polity_model::machine::task::TaskStatus;
 
 use super::acting::Acting;
 use super::programs::{begin_or_wait, program};
+use super::remotes::{remote, send};
 use super::resume_task::resume_calls;
 use super::walking::Walking;
 use super::{call_model, moved, out_of_place};
@@ -42,6 +43,9 @@ impl StartTask {
         }
         if let Some(cli) = program(state) {
             return Ok(begin_or_wait(state, cli, given, vec![Event::TaskStarted]));
+        }
+        if remote(state).is_some() {
+            return Ok(send(state, given, vec![Event::TaskStarted]));
         }
         // Each call of the model has its own retries, and the execution has those of them all.
         let llm = llm(state)?;

@@ -100,7 +100,7 @@ pub(super) fn sub_agent_tools(assignee: &Assignee) -> Vec<Arc<Tool>> {
         .sub_agents()
         .map(|sub_agent| {
             let name = ToolName::of_sub_agent(&sub_agent.agent.name);
-            let role = sub_agent.llm().map(|llm| llm.identity.role.as_str()).unwrap_or_default();
+            let role = sub_agent.agent.role().unwrap_or_default();
             let text = format!("Hands work to the agent {}: {role}", sub_agent.agent.name);
             let (schema, forever) = (schema.clone(), Duration::MAX);
             Arc::new(Tool::new(name, text, schema, None, true, forever, Vec::new()))
@@ -321,7 +321,7 @@ impl Shared {
         let parts = &self.parts;
         // One that is this process's own, and that no worker is on, is no one's.
         let others = Others { owners: &*parts.owners, own: parts.instance };
-        match steer::cancel(&parts.store, &others, &*parts.clock, id).await {
+        match steer::cancel(&parts.steering(&others), id).await {
             Ok(Steered::Done(_)) | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
             Ok(Steered::Requested) => tokio::time::sleep(LOOK_EVERY).await,
             Err(error) => return Err(error),
@@ -338,7 +338,7 @@ impl Shared {
             return Ok(());
         }
         let task = state.id();
-        let steered = steer::cancel(&parts.store, &*parts.owners, &*parts.clock, task).await?;
+        let steered = steer::cancel(&parts.steering(&*parts.owners), task).await?;
         Err(match (steered, state.owner()) {
             // Its owner has been asked, and is still at work.
             (Steered::Requested, Some(owner)) => Rejection::OwnerAlive { task, owner },

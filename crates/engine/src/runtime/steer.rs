@@ -4,19 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use polity_model::definition::Settings;
+use polity_model::definition::{AgentDefinition, Settings};
 use polity_model::event::{Event, Recorded, Sequence, StreamId};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_store::instances::Instances;
 use polity_store::{Commit, CommitError, Store, StoreError, TaskFilter, TaskRow};
 
-use super::{CONFLICTS_MAX, EngineError, load};
+use super::remote::end_remote;
+use super::{CONFLICTS_MAX, EngineError, Loaded, load};
 use crate::budget::Spending;
 use crate::clock::Clock;
 use crate::commands::{CancelTask, Canceller};
 use crate::decide::{Command, Given, GivenPlace, Rejection, decide};
+use crate::driver::Remotes;
 use crate::entropy::Entropy;
+use crate::state::TaskState;
 
 /// How many events are looked at first for what a task waits for.
 const NEWEST_EVENTS: u32 = 8;
@@ -46,18 +49,27 @@ pub enum Steered {
     Requested,
 }
 
+/// What it takes to steer a task.
+#[derive(Clone, Copy)]
+pub struct Steering<'a> {
+    /// The journal.
+    pub store: &'a Arc<dyn Store>,
+    /// Who knows which processes are alive.
+    pub owners: &'a dyn Owners,
+    /// The clock.
+    pub clock: &'a dyn Clock,
+    /// Who reaches the servers that work for tasks.
+    pub remotes: &'a dyn Remotes,
+}
+
 /// Ends a task that this process does not run, and its sub-agents with it.
-pub async fn cancel(
-    store: &Arc<dyn Store>,
-    owners: &dyn Owners,
-    clock: &dyn Clock,
-    id: TaskId,
-) -> Result<Steered, EngineError> {
-    let steered = cancel_alone(store, owners, clock, id).await?;
+pub async fn cancel(steering: &Steering<'_>, id: TaskId) -> Result<Steered, EngineError> {
+    let store = steering.store;
+    let steered = cancel_alone(steering, id).await?;
     // Where the owner was only asked, it sees to its sub-agents itself.
     if let Steered::Done(_) = steered {
         for row in load::blocking(store, move |store| living_sub_agents(store, id)).await? {
-            match Box::pin(cancel(store, owners, clock, row.id)).await {
+            match Box::pin(cancel(steering, row.id)).await {
                 // It ended by itself meanwhile.
                 Ok(_) | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
                 Err(error) => return Err(error),
@@ -76,14 +88,10 @@ pub(super) fn living_sub_agents(
     store.task_rows(&TaskFilter { statuses, parent: Some(parent), ..TaskFilter::default() })
 }
 
-async fn cancel_alone(
-    store: &Arc<dyn Store>,
-    owners: &dyn Owners,
-    clock: &dyn Clock,
-    id: TaskId,
-) -> Result<Steered, EngineError> {
+async fn cancel_alone(steering: &Steering<'_>, id: TaskId) -> Result<Steered, EngineError> {
+    let Steering { store, owners, clock, .. } = steering;
     for _ in 0..CONFLICTS_MAX {
-        let state = load(store, id).await?.state;
+        let Loaded { assignee, state } = load(store, id).await?;
         let owner_alive = state.owner().is_some_and(|owner| owners.is_alive(owner));
         let by = Canceller::Other { owner_alive };
         // Nothing about a cancel is left to chance.
@@ -111,13 +119,34 @@ async fn cancel_alone(
             private: None,
         };
         match store.commit(commit).await {
-            Ok(_) if ends => return Ok(Steered::Done(TaskStatus::Cancelled)),
+            Ok(_) if ends => {
+                if let Some(agent) = assignee.agent().filter(|_| state.open_remote().is_some()) {
+                    let ended = load(store, id).await?.state;
+                    end_remote_of(steering, agent, &ended).await?;
+                }
+                return Ok(Steered::Done(TaskStatus::Cancelled));
+            }
             Ok(_) => return Ok(Steered::Requested),
             Err(CommitError::Conflict { .. }) => {}
             Err(other) => return Err(other.into()),
         }
     }
     Err(EngineError::Contended(id))
+}
+
+/// Ends what works on another server for a task that has ended.
+async fn end_remote_of(
+    steering: &Steering<'_>,
+    agent: &AgentDefinition,
+    ended: &TaskState,
+) -> Result<(), EngineError> {
+    let Steering { store, clock, remotes, .. } = steering;
+    let Some(commit) = end_remote(*remotes, *clock, agent, ended).await else { return Ok(()) };
+    match store.commit(commit).await {
+        // Someone else has asked too, and told of it.
+        Ok(_) | Err(CommitError::Conflict { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The tasks that no one works on although someone should: their owner is gone, or the time for a

@@ -6,6 +6,7 @@
 
 mod effects;
 mod program;
+mod remote;
 mod twin;
 
 pub(super) use effects::elapsed_ms;
@@ -125,6 +126,7 @@ impl Worker {
         self.leave_place();
         if outcome.is_ok() {
             self.forget_program();
+            self.end_remote().await?;
         }
         // Where the work ended in an error, sub-agents may go on, and are still held to its budget.
         if outcome.is_ok() || is_alone {
@@ -279,6 +281,8 @@ impl Worker {
                 Effect::WaitForPlace => return Ok(Some(self.wait_for_place().await?)),
                 Effect::WaitForTwin => return Ok(Some(self.wait_for_twin().await?)),
                 Effect::RunProgram => return Ok(Some(self.run_program().await?)),
+                Effect::SendMessage => return Ok(Some(self.send_message().await)),
+                Effect::FollowRemote => return Ok(Some(self.follow_remote().await)),
                 Effect::LookForRun => return Ok(Some(self.look_for_run().await?)),
                 Effect::CallTool { call_id, timeout } => self.call_tool(call_id, timeout),
                 Effect::OpenSession { call_id, deadline } => self.open_session(call_id, deadline),

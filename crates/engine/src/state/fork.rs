@@ -68,6 +68,8 @@ impl TaskState {
             checkpoints: 0,
             marks: self.marks.clone(),
             cancel_requested: false,
+            remote: None,
+            remote_is_open: false,
             shared: self.message_count(),
         })
     }

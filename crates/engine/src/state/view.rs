@@ -8,6 +8,7 @@ use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
+use polity_model::remote::RemoteTask;
 use polity_model::state::State;
 use polity_model::task::{Task, TaskExecution};
 
@@ -64,6 +65,21 @@ impl TaskState {
     /// Whether a command-line program does the task.
     pub fn is_program(&self) -> bool {
         self.context().is_some_and(|context| context.agent.program().is_some())
+    }
+
+    /// Whether an agent on another server does the task.
+    pub fn is_remote(&self) -> bool {
+        self.context().is_some_and(|context| context.agent.remote().is_some())
+    }
+
+    /// The newest task on another server that works for it.
+    pub fn remote(&self) -> Option<&RemoteTask> {
+        self.remote.as_ref()
+    }
+
+    /// The task on another server that works for it, unless that has come to its end.
+    pub fn open_remote(&self) -> Option<&RemoteTask> {
+        self.remote.as_ref().filter(|_| self.remote_is_open)
     }
 
     /// Where the workflow stands, if a workflow does the task.

@@ -156,6 +156,14 @@ impl AgentDefinition {
         }
     }
 
+    /// The agent on another server that it is, if it is one.
+    pub fn remote(&self) -> Option<&RemoteAgent> {
+        match &self.kind {
+            AgentKind::Remote(remote) => Some(remote),
+            AgentKind::Llm(_) | AgentKind::Cli(_) => None,
+        }
+    }
+
     /// What the agent is for, in a few words, if it says.
     pub fn role(&self) -> Option<&str> {
         match &self.kind {

@@ -24,6 +24,7 @@ const ARTIFACT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(100 << 20);
 const SUB_AGENT_DEPTH_DEFAULT: NonZeroU32 = nonzero_u32(4);
 const SUB_AGENT_FAN_OUT_DEFAULT: NonZeroU32 = nonzero_u32(16);
 const SUB_AGENTS_DEFAULT: NonZeroU32 = nonzero_u32(1000);
+const REMOTE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);
 
 /// The settings of a home.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -150,6 +151,9 @@ struct LimitsFile {
     /// The most sub-agents that work for one task, at all depths and over all turns.
     #[schemars(extend("default" = SUB_AGENTS_DEFAULT))]
     sub_agents: Option<NonZeroU32>,
+    /// How many seconds an agent on another server may take to do what one message asks of it.
+    #[schemars(extend("default" = REMOTE_SECONDS_DEFAULT))]
+    remote_seconds: Option<NonZeroU64>,
 }
 
 /// What is masked besides known secrets.
@@ -231,6 +235,8 @@ pub struct Limits {
     pub sub_agent_fan_out: NonZeroU32,
     /// The most sub-agents that work for one task, at all depths and over all turns.
     pub sub_agents: NonZeroU32,
+    /// How many seconds an agent on another server may take to do what one message asks of it.
+    pub remote_seconds: NonZeroU64,
 }
 
 /// What is masked besides known secrets.
@@ -301,6 +307,7 @@ impl SettingsFile {
                 sub_agent_depth: limits.sub_agent_depth.unwrap_or(SUB_AGENT_DEPTH_DEFAULT),
                 sub_agents: limits.sub_agents.unwrap_or(SUB_AGENTS_DEFAULT),
                 sub_agent_fan_out: limits.sub_agent_fan_out.unwrap_or(SUB_AGENT_FAN_OUT_DEFAULT),
+                remote_seconds: limits.remote_seconds.unwrap_or(REMOTE_SECONDS_DEFAULT),
             },
             redaction: Redaction { emails: redaction.emails.unwrap_or(false), patterns },
             on_review: self.notify.and_then(|notify| notify.on_review).unwrap_or_default(),

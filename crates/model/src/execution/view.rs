@@ -10,6 +10,7 @@ use crate::ids::{ExecutionId, TaskId};
 use crate::machine::execution::ExecutionState;
 use crate::machine::task::TaskStatus;
 use crate::name::Name;
+use crate::remote::{RemoteReport, RemoteTask};
 use crate::run::{Artifacts, Exit, KeptOutput, KeptWorkspace, ResourceUsage};
 use crate::task::Task;
 
@@ -52,6 +53,9 @@ pub struct ExecutionView {
     pub input: String,
     /// The process that runs, or ran last.
     pub process_id: Option<u32>,
+    /// The task on another server that does the work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_task: Option<RemoteTask>,
     /// How that ended, where it ended by itself.
     pub exit_code: Option<i32>,
     /// Why it failed last.
@@ -109,6 +113,9 @@ pub struct ExecutionResult {
     pub artifacts: Option<Artifacts>,
     /// The folder of its own in which it ran, where that is kept.
     pub workspace: Option<KeptWorkspace>,
+    /// What became of the work on another server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteReport>,
     /// Every change of state, oldest first.
     pub state_transitions: Vec<StateTransition>,
 }
@@ -132,6 +139,7 @@ impl AgentExecution {
             last_state_change: self.last_state_change,
             input: task.description.clone(),
             process_id: self.process_id,
+            remote_task: self.remote.clone(),
             exit_code: exit.and_then(|exit| match exit {
                 Exit::Code(code) => Some(code),
                 Exit::Signal(_) => None,
@@ -183,6 +191,7 @@ impl AgentExecution {
             output_files: last.map(|run| run.report.output.clone()),
             artifacts: last.map(|run| run.report.artifacts.clone()),
             workspace: last.and_then(|run| run.report.workspace.clone()),
+            remote: last.and_then(|run| run.report.remote.clone()),
             state_transitions: self.state_transitions.clone(),
         })
     }
@@ -209,6 +218,7 @@ impl AgentExecution {
             output_files: Some(run.report.output.clone()),
             artifacts: Some(run.report.artifacts.clone()),
             workspace: run.report.workspace.clone(),
+            remote: run.report.remote.clone(),
             state_transitions: Vec::new(),
         }
     }

@@ -1,5 +1,6 @@
 //! The loop of a task. With a model it is reason, act, observe, until the model answers; a workflow
-//! or a program only acts.
+//! or a program only acts, and so does an
+//! agent on another server.
 //!
 //! ```text
 //! idle         call     reasoning

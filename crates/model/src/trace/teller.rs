@@ -36,8 +36,8 @@ pub struct TraceTeller {
     nodes: Nodes,
     /// Whether a person has just decided, so that going on is no surprise.
     was_answered: bool,
-    /// Whether a program does the work.
-    is_program: bool,
+    /// Whether a program or another server does the work, whose failures no step of their own tells.
+    is_run: bool,
 }
 
 impl TraceTeller {
@@ -59,7 +59,7 @@ impl TraceTeller {
             calls: Calls::default(),
             nodes: Nodes::default(),
             was_answered: false,
-            is_program: false,
+            is_run: false,
         };
         teller.tell(first);
         Some(teller)
@@ -162,7 +162,8 @@ impl TraceTeller {
             Event::MessageAdded { message } => match message.role() {
                 Role::Assistant => self.step(at, "answer", Info, told(message)),
                 Role::User | Role::System | Role::Tool => {
-                    self.step(at, "message", Warning, format!("told the model: {}", told(message)));
+                    let who = if self.is_run { "told the agent" } else { "told the model" };
+                    self.step(at, "message", Warning, format!("{who}: {}", told(message)));
                 }
             },
             Event::ExecutionChanged { change, .. } => self.tell_execution(at, change),
@@ -177,6 +178,7 @@ impl TraceTeller {
                 let name = match subject {
                     ReviewSubject::Approval { .. } => "approval_asked",
                     ReviewSubject::Doubt { .. } | ReviewSubject::RunDoubt { .. } => "doubt_asked",
+                    ReviewSubject::RemoteQuestion { .. } => "question_asked",
                     ReviewSubject::Node { node } | ReviewSubject::Checkpoint { node } => {
                         self.nodes.asks(node, at);
                         "review_asked"
@@ -203,12 +205,26 @@ impl TraceTeller {
                 let wait = retry_at.duration_since(at).as_secs_f64();
                 let again = format!("to be tried again in {wait:.1} s");
                 // What a model said has been told already.
-                let message = if self.is_program { format!("{failure}; {again}") } else { again };
+                let message = if self.is_run { format!("{failure}; {again}") } else { again };
                 self.step(at, "retry", StepStatus::Warning, message);
             }
-            ExecutionChange::Queue { .. } => self.is_program = true,
-            ExecutionChange::Run { process_id: Some(id) } => {
+            ExecutionChange::Queue { .. } => self.is_run = true,
+            ExecutionChange::Run { process_id: Some(id), .. } => {
                 self.step(at, "program_started", StepStatus::Info, format!("process {id}"));
+            }
+            ExecutionChange::Run { process_id: None, remote: Some(task) } => {
+                self.step(at, "remote_accepted", StepStatus::Info, task.to_string());
+            }
+            ExecutionChange::EndRemote { task, refusal } => {
+                let (status, said) = match refusal {
+                    None => (StepStatus::Info, "ended".to_owned()),
+                    Some(why) => (StepStatus::Warning, format!("could not be ended: {why}")),
+                };
+                self.step(at, "remote_cancelled", status, format!("{task} {said}"));
+            }
+            ExecutionChange::Report { report, .. } if report.remote.is_some() => {
+                self.is_run = true;
+                self.step(at, "remote_ended", StepStatus::Info, report.to_string());
             }
             ExecutionChange::Report { report, .. } => {
                 let status = match report.exit {
@@ -221,7 +237,7 @@ impl TraceTeller {
                 self.step(at, "timed_out", StepStatus::Error, String::new());
             }
             ExecutionChange::Start { .. }
-            | ExecutionChange::Run { process_id: None }
+            | ExecutionChange::Run { process_id: None, remote: None }
             | ExecutionChange::Complete
             | ExecutionChange::Fail { retry_at: None, .. }
             | ExecutionChange::Retry

@@ -26,7 +26,7 @@ pub fn executions_are_found_by_pool_and_agent(store: &Shared) {
     let begins = vec![
         Event::TaskStarted,
         changed(execution_id(1), start),
-        changed(execution_id(1), ExecutionChange::Run { process_id: Some(7) }),
+        changed(execution_id(1), ExecutionChange::Run { process_id: Some(7), remote: None }),
     ];
     store.commit(commit(task_id(1), 3, Some(1), begins)).wait().unwrap();
     let of_one = store.execution(execution_id(1)).unwrap().unwrap();

@@ -109,6 +109,10 @@ fn choices(subject: &ReviewSubject) -> Vec<(ReviewAction, &'static str, &'static
             (Approve, "--skip-with RESULT", "it is not called again; this is its result"),
             (Reject, "--message TEXT", "the task fails"),
         ],
+        ReviewSubject::RemoteQuestion { .. } => vec![
+            (Approve, "--message TEXT", "the agent is told this, and goes on"),
+            (Reject, "--message TEXT", "the task fails, and the agent's own is ended"),
+        ],
         ReviewSubject::Node { .. } => vec![
             (Approve, "--message TEXT", "the workflow goes on; routing_key is approve"),
             (Modify, "--set metadata.NAME=VALUE", "it goes on with another State; key modify"),

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use polity_engine::clock::SystemClock;
 use polity_engine::decide::Rejection;
-use polity_engine::runtime::{EngineError, cancel as steer_cancel, top_of};
+use polity_engine::runtime::{EngineError, Steering, cancel as steer_cancel, top_of};
 use polity_model::machine::task::TaskStatus::Cancelled;
 use polity_store::Store;
 
-use crate::app::{App, block_on};
+use crate::app::{App, block_on, remotes};
 use crate::args::TaskArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
@@ -23,8 +23,10 @@ pub(crate) fn cancel(app: &App, args: &TaskArgs) -> CliResult {
     let id = app.task_row(&reader, &args.id)?.id;
     let home = app.definitions()?;
     let store: Arc<dyn Store> = Arc::new(app.writer(&home)?);
-    let ask =
-        || block_on(async { Ok(steer_cancel(&store, &app.instances(), &SystemClock, id).await) });
+    let (owners, remotes) = (app.instances(), remotes(&home));
+    let (store, clock) = (&store, &SystemClock);
+    let steering = Steering { store, owners: &owners, clock, remotes: &remotes };
+    let ask = || block_on(async { Ok(steer_cancel(&steering, id).await) });
     match ask()? {
         // Others may have asked for the same, and been faster.
         Ok(_) | Err(EngineError::Rejected(Rejection::Finished { status: Cancelled, .. })) => {}

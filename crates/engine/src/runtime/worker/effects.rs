@@ -327,10 +327,10 @@ async fn tools_of(
     shared.parts.tools.toolbox(patterns, place).await
 }
 
-/// Passes on what a model says while it says it.
-struct LiveText<'a> {
-    shared: &'a Shared,
-    task: TaskId,
+/// Passes on what a model or an agent on another server says while it says it.
+pub(super) struct LiveText<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) task: TaskId,
 }
 
 impl Progress for LiveText<'_> {

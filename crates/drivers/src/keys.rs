@@ -7,7 +7,7 @@ use crate::environment::Environment;
 
 /// The key in a variable, or in the file that the variable with `_FILE` at its end names.
 /// Nothing if neither is set.
-pub(super) fn key(environment: &Environment, variable: &str) -> Result<Option<Key>, UnusableKey> {
+pub(crate) fn key(environment: &Environment, variable: &str) -> Result<Option<Key>, UnusableKey> {
     if let Some(key) = environment.get(variable) {
         return Key::new(key, variable).map(Some);
     }
@@ -25,18 +25,18 @@ pub(super) fn key(environment: &Environment, variable: &str) -> Result<Option<Ke
 }
 
 /// The variable that may name a file instead.
-pub(super) fn file_variable(variable: &str) -> String {
+pub(crate) fn file_variable(variable: &str) -> String {
     format!("{variable}_FILE")
 }
 
 /// A key is there, and cannot be used. The message does not repeat it.
 #[derive(Debug)]
-pub(super) struct UnusableKey {
-    pub(super) message: String,
+pub(crate) struct UnusableKey {
+    pub(crate) message: String,
 }
 
 /// An API key. It is never shown.
-pub(super) struct Key(String);
+pub(crate) struct Key(String);
 
 impl Key {
     fn new(key: String, variable: &str) -> Result<Self, UnusableKey> {
@@ -50,17 +50,17 @@ impl Key {
     }
 
     /// The key itself, to be sent and for nothing else.
-    pub(super) fn expose(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 
     /// Whether the text shows the key.
-    pub(super) fn is_in(&self, text: &str) -> bool {
+    pub(crate) fn is_in(&self, text: &str) -> bool {
         text.contains(&self.0)
     }
 
     /// The text without the key: providers like to repeat it in their errors.
-    pub(super) fn removed_from(&self, text: &str) -> String {
+    pub(crate) fn removed_from(&self, text: &str) -> String {
         text.replace(&self.0, "***")
     }
 }

@@ -1,10 +1,10 @@
-//! Server-sent events: the lines in which all providers stream their answers.
+//! Server-sent events: the lines in which providers of models and other agents stream their answers.
 //!
-//! Only the `data` of an event is told. Every provider repeats in it what the other fields say.
+//! Only the `data` of an event is told. All of them repeat in it what the other fields say.
 
 /// Puts events together from pieces of a stream that may end anywhere.
 #[derive(Debug, Default)]
-pub(super) struct EventReader {
+pub(crate) struct EventReader {
     /// The beginning of a line whose end has not come yet.
     line: Vec<u8>,
     /// The data of the event that is being read; lines are joined by line feeds.
@@ -15,7 +15,7 @@ pub(super) struct EventReader {
 
 impl EventReader {
     /// Reads on, and tells the data of each event that is complete now.
-    pub(super) fn push<E>(
+    pub(crate) fn push<E>(
         &mut self,
         mut piece: &[u8],
         mut tell: impl FnMut(&[u8]) -> Result<(), E>,
@@ -38,7 +38,7 @@ impl EventReader {
     }
 
     /// The stream has ended. Some servers leave out the empty line after their last event.
-    pub(super) fn finish<E>(
+    pub(crate) fn finish<E>(
         &mut self,
         mut tell: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -46,7 +46,7 @@ impl EventReader {
     }
 
     /// Whether there was no event so far.
-    pub(super) fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         !self.has_told
     }
 

@@ -1,0 +1,70 @@
+//! How to prove to another server who is calling.
+
+use polity_engine::driver::NotReady;
+use polity_model::definition::{AgentDefinition, AuthenticationType, RemoteAgent};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::environment::Environment;
+use crate::keys;
+use crate::secrets::Secrets;
+
+/// What goes with each call.
+#[derive(Debug, Default)]
+pub(super) struct Credentials {
+    pub(super) headers: HeaderMap,
+    /// The variable that holds the token, if there is one.
+    pub(super) variable: Option<String>,
+    /// What must not come back in what the server says.
+    pub(super) secrets: Secrets,
+}
+
+impl Credentials {
+    /// What the agent's file asks for.
+    pub(super) fn of(
+        agent: &AgentDefinition,
+        remote: &RemoteAgent,
+        environment: &Environment,
+    ) -> Result<Self, NotReady> {
+        let Some(auth) = &remote.auth else { return Ok(Self::default()) };
+        let prefix = match auth.r#type {
+            AuthenticationType::BearerToken => "Bearer ",
+            AuthenticationType::ApiKey => "",
+            AuthenticationType::None => return Ok(Self::default()),
+        };
+        let (Some(variable), Some(header)) = (&auth.token_env, &auth.header_name) else {
+            return Ok(Self::default());
+        };
+        let variable = variable.as_str();
+        let not_ready = |message: String, hint: String| NotReady {
+            message: format!("agent \"{}\": {message}", agent.name),
+            hint,
+        };
+        let hint = || {
+            let file = keys::file_variable(variable);
+            format!("`export {variable}=...`, or set {file} to the path of a file that holds it")
+        };
+        let key = match keys::key(environment, variable) {
+            Ok(Some(key)) => key,
+            Ok(None) if !auth.required => return Ok(Self::default()),
+            Ok(None) => {
+                let message = format!("{variable} is not set, which holds its token");
+                return Err(not_ready(message, hint()));
+            }
+            Err(unusable) => return Err(not_ready(unusable.message, hint())),
+        };
+        let name = HeaderName::from_bytes(header.as_str().as_bytes()).map_err(|_| {
+            let message = format!("auth.header_name: \"{header}\" is no name of an HTTP header");
+            not_ready(message, "give it one, such as X-API-Key".to_owned())
+        })?;
+        let value = HeaderValue::from_str(&format!("{prefix}{}", key.expose()));
+        let mut value = value.map_err(|_| {
+            not_ready(format!("the token in {variable} cannot be sent in a header"), hint())
+        })?;
+        value.set_sensitive(true);
+        Ok(Self {
+            headers: HeaderMap::from_iter([(name, value)]),
+            variable: Some(variable.to_owned()),
+            secrets: Secrets::new([key.expose()]),
+        })
+    }
+}

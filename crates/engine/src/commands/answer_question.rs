@@ -1,0 +1,49 @@
+//! A person answers what an agent on another server asks: the answer goes there as the next message
+//! of the same conversation, or the task ends.
+
+use polity_model::event::Event;
+use polity_model::failure::ErrorCode;
+use polity_model::message::Message;
+use polity_model::review::Verdict;
+
+use super::AnswerReview;
+use crate::decide::{Decision, Given, Rejection};
+use crate::state::TaskState;
+
+pub(super) const ASKS: &str = "asks something for its agent on another server";
+
+pub(super) fn answer_question(
+    answer: &AnswerReview,
+    state: &TaskState,
+    given: &Given,
+) -> Result<Decision, Rejection> {
+    let task = state.id();
+    let AnswerReview { verdict, message, by, state_updates, .. } = answer;
+    if !state_updates.is_empty() {
+        return Err(Rejection::NoStateThere { task, asks: ASKS });
+    }
+    let answered = Event::ReviewAnswered {
+        verdict: verdict.clone(),
+        message: message.clone(),
+        by: by.clone(),
+        state_updates: state_updates.clone(),
+    };
+    let wrong = |verdict| Err(Rejection::WrongVerdict { task, asks: ASKS, verdict });
+    let follows = match verdict {
+        Verdict::Modify { arguments } if !arguments.is_empty() => return wrong("other arguments"),
+        // Whoever resumes the task sends it.
+        Verdict::Approve | Verdict::Modify { .. } => {
+            let said = message.clone().filter(|said| !said.trim().is_empty());
+            let content = said.ok_or(Rejection::AnswerNeedsText { task })?;
+            Event::MessageAdded { message: Message::User { content, timestamp: given.now } }
+        }
+        Verdict::Reject => {
+            let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
+            let agent = &state.task().order().assigned_agent;
+            let error = format!("{agent} asked something, and {by} ended the task{said}");
+            Event::TaskFailed { code: ErrorCode::Rejected, error, partial_result: None }
+        }
+        Verdict::Retry | Verdict::SkipWith { .. } => return wrong("--retry or --skip-with"),
+    };
+    Ok(Decision { events: vec![answered, follows], effects: Vec::new() })
+}

@@ -1,0 +1,91 @@
+//! Having an agent on another server do the work.
+
+use std::time::Duration;
+
+use polity_model::definition::AgentDefinition;
+use polity_model::failure::Failure;
+use polity_model::remote::{RemoteReport, RemoteTask};
+use polity_model::usage::Usage;
+use serde_json::{Map, Value};
+
+use super::{BoxFuture, NotReady, Progress};
+
+/// One message to an agent on another server.
+#[derive(Clone, Copy)]
+pub struct RemoteMessage<'a> {
+    /// The agent.
+    pub agent: &'a AgentDefinition,
+    /// Names the message. It is the same when the message is sent again because it did not arrive.
+    pub id: &'a str,
+    /// What it says.
+    pub text: &'a str,
+    /// Named values that came with the task.
+    pub parameters: &'a Map<String, Value>,
+    /// The task there that the message belongs to, where it answers a question of that.
+    pub task: Option<&'a RemoteTask>,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sent {
+    /// The server has made a task of it, which goes on.
+    Accepted(RemoteTask),
+    /// Nothing more is to come.
+    Over(RemoteOutcome),
+}
+
+/// What came of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RemoteOutcome {
+    /// How it went.
+    pub end: RemoteEnd,
+    /// What there is to tell of it.
+    pub report: RemoteReport,
+    /// What the server says was used of a model.
+    pub usage: Usage,
+}
+
+/// How it went.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RemoteEnd {
+    /// The agent answered.
+    Answered(String),
+    /// The agent asks something before it goes on.
+    Asks(String),
+    /// It failed, or was never given the work. The message says what to do. A transient failure
+    /// proves that the message was not taken.
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// How long the server asks to wait before the next try.
+        retry_after: Option<Duration>,
+    },
+    /// The message was sent, and no one knows whether it was taken. Says why.
+    InDoubt(String),
+}
+
+/// Has agents on other servers do work.
+pub trait Remotes: Send + Sync {
+    /// Whether the agent could be called, as far as can be told without calling it. It is asked
+    /// before a task is created, so that what is missing is said at once.
+    fn ready(&self, agent: &AgentDefinition) -> Result<(), NotReady>;
+
+    /// Sends one message, once, and waits until the server says what it makes of it.
+    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent>;
+
+    /// Follows a task until it ends, or asks something. Nothing is sent that has an effect there, so
+    /// it can be done again.
+    fn follow<'a>(
+        &'a self,
+        agent: &'a AgentDefinition,
+        task: &'a RemoteTask,
+        progress: &'a dyn Progress,
+    ) -> BoxFuture<'a, RemoteOutcome>;
+
+    /// Asks the server to end a task; says why it could not be asked, or would not.
+    fn cancel<'a>(
+        &'a self,
+        agent: &'a AgentDefinition,
+        task: &'a RemoteTask,
+    ) -> BoxFuture<'a, Result<(), String>>;
+}

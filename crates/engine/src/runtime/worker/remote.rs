@@ -1,0 +1,133 @@
+//! What a worker does for an agent on another server: sending it messages, and following what it
+//! makes of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_model::definition::AgentDefinition;
+use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::message::Role;
+use polity_model::remote::RemoteReport;
+use polity_model::usage::Usage;
+
+use super::effects::{LiveText, elapsed_ms};
+use super::{Interrupted, Worker, interruption};
+use crate::budget::{Allowance, Permit};
+use crate::closure::Assignee;
+use crate::commands::{RecordAccepted, RecordRemote};
+use crate::decide::Command;
+use crate::driver::{RemoteEnd, RemoteMessage, RemoteOutcome, Sent};
+use crate::runtime::remote::CANCEL_WAIT;
+use crate::runtime::EngineError;
+
+type Awaited = Result<Command, Interrupted>;
+
+impl Worker {
+    /// The agent that does the task, if it is on another server.
+    fn remote_agent(&self) -> Option<Arc<AgentDefinition>> {
+        let Assignee::Agent(closure) = &self.assignee else { return None };
+        closure.agent.remote().map(|_| Arc::clone(&closure.agent))
+    }
+
+    fn remote_limit(&self) -> Duration {
+        Duration::from_secs(self.shared.parts.limits.remote_seconds.get())
+    }
+
+    /// Sends the newest message that is meant for the agent.
+    pub(super) async fn send_message(&mut self) -> Awaited {
+        let limit = self.remote_limit();
+        let (Some(agent), Some(execution)) = (self.remote_agent(), self.state.execution()) else {
+            return Err(Interrupted::Abandoned);
+        };
+        let id = execution.id.to_string();
+        let allowance = self.allowance.clone();
+        let Self { shared, state, signals, .. } = self;
+        let began = shared.parts.clock.now();
+        let said = state.messages().iter().rev().find(|message| message.role() == Role::User);
+        let message = RemoteMessage {
+            agent: &agent,
+            id: &id,
+            text: said.map(|message| message.content()).unwrap_or_default(),
+            parameters: &state.task().order().parameters,
+            task: state.remote(),
+        };
+        // What it will use is not known before it is over, as with a call of a model.
+        let send = async {
+            let _permit = match permit(&allowance).await {
+                Ok(permit) => permit,
+                Err(over) => return Sent::Over(over_budget(over)),
+            };
+            shared.parts.remotes.send(message).await
+        };
+        let mut send = std::pin::pin!(tokio::time::timeout(limit, send));
+        let sent = tokio::select! {
+            sent = &mut send => sent,
+            interrupted = interruption(shared, state, signals) => match interrupted {
+                Interrupted::Abandoned => return Err(Interrupted::Abandoned),
+                // What has been sent can be ended there only once its name is known.
+                Interrupted::Changed | Interrupted::Cancelled => {
+                    match tokio::time::timeout(CANCEL_WAIT, &mut send).await {
+                        Ok(Ok(Sent::Accepted(task))) => Ok(Sent::Accepted(task)),
+                        Ok(_) | Err(_) => return Err(interrupted),
+                    }
+                }
+            },
+        };
+        let duration_ms = elapsed_ms(began, shared.parts.clock.now());
+        Ok(match sent {
+            Ok(Sent::Accepted(task)) => Command::RecordAccepted(RecordAccepted { task }),
+            Ok(Sent::Over(outcome)) => {
+                self.allowance.spend(outcome.usage);
+                Command::RecordRemote(RecordRemote { outcome: Some(outcome), duration_ms })
+            }
+            Err(_) => Command::RecordRemote(RecordRemote { outcome: None, duration_ms }),
+        })
+    }
+
+    /// Follows what the server works on.
+    pub(super) async fn follow_remote(&mut self) -> Awaited {
+        let limit = self.remote_limit();
+        let (Some(agent), Some(task)) = (self.remote_agent(), self.state.remote().cloned()) else {
+            return Err(Interrupted::Abandoned);
+        };
+        let Self { shared, state, signals, .. } = self;
+        let since = state.execution().and_then(|execution| execution.start_time);
+        let began = since.unwrap_or_else(|| shared.parts.clock.now());
+        let progress = LiveText { shared, task: state.id() };
+        let allowance = self.allowance.clone();
+        let follow = async {
+            // Others wait with what they would spend. The work itself is under way already.
+            let _permit = permit(&allowance).await;
+            shared.parts.remotes.follow(&agent, &task, &progress).await
+        };
+        let followed = tokio::select! {
+            followed = tokio::time::timeout(limit, follow) => followed,
+            interrupted = interruption(shared, state, signals) => return Err(interrupted),
+        };
+        let duration_ms = elapsed_ms(began, shared.parts.clock.now());
+        let outcome = followed.ok();
+        if let Some(outcome) = &outcome {
+            self.allowance.spend(outcome.usage);
+        }
+        Ok(Command::RecordRemote(RecordRemote { outcome, duration_ms }))
+    }
+
+    /// Asks the server to end what no one waits for any more.
+    pub(super) async fn end_remote(&mut self) -> Result<(), EngineError> {
+        if let Some(agent) = self.remote_agent() {
+            self.shared.end_remote_of(&agent, &mut self.state).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Leave to spend, where a budget asks for it; or why nothing may be spent any more.
+async fn permit(allowance: &Allowance) -> Result<Option<Permit<'_>>, String> {
+    if allowance.is_limited() { allowance.permit().await.map(Some) } else { Ok(None) }
+}
+
+fn over_budget(message: String) -> RemoteOutcome {
+    let failure = Failure { category: ErrorCategory::Permanent, message };
+    let end = RemoteEnd::Failed { failure, retry_after: None };
+    RemoteOutcome { end, report: RemoteReport::default(), usage: Usage::default() }
+}

@@ -1,0 +1,126 @@
+//! A stand-in for servers on which agents work.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use polity_engine::driver::{
+    BoxFuture, NotReady, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, Remotes, Sent,
+};
+use polity_model::definition::AgentDefinition;
+use polity_model::remote::{RemoteReport, RemoteTask};
+use polity_model::usage::Usage;
+
+/// What a server makes of a message.
+#[derive(Debug, Clone)]
+pub enum Reaction {
+    /// A task, which comes to this end.
+    Task(RemoteEnd),
+    /// Nothing but this.
+    Reply(RemoteEnd),
+}
+
+/// A server that remembers what it was told. Without a reaction that was set, it makes a task of each
+/// message, which answers with what the message says.
+#[derive(Debug, Default)]
+pub struct ActingRemotes {
+    /// How long it takes to say what becomes of a message.
+    pub answers_after: Duration,
+    /// How long the work takes.
+    pub works_for: Duration,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    reactions: VecDeque<Reaction>,
+    /// Each message, and the task that it was for.
+    messages: Vec<(String, Option<String>)>,
+    tasks: BTreeMap<String, RemoteEnd>,
+    cancelled: Vec<String>,
+}
+
+impl ActingRemotes {
+    /// A server that reacts like this, message by message.
+    pub fn new(reactions: impl IntoIterator<Item = Reaction>) -> Self {
+        let known = Known { reactions: reactions.into_iter().collect(), ..Known::default() };
+        let second = Duration::from_secs(1);
+        Self { answers_after: second, works_for: second, known: Mutex::new(known) }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The messages that have arrived, and the tasks that they were for.
+    pub fn messages(&self) -> Vec<(String, Option<String>)> {
+        self.known().messages.clone()
+    }
+
+    /// The tasks that it was asked to end.
+    pub fn cancelled(&self) -> Vec<String> {
+        self.known().cancelled.clone()
+    }
+
+    fn take(&self, message: &RemoteMessage<'_>) -> Sent {
+        let mut known = self.known();
+        let old = message.task.map(|task| task.task_id.clone());
+        known.messages.push((message.text.to_owned(), old.clone()));
+        let id = old.unwrap_or_else(|| format!("t-{}", known.messages.len()));
+        let usual = Reaction::Task(RemoteEnd::Answered(message.text.to_owned()));
+        match known.reactions.pop_front().unwrap_or(usual) {
+            Reaction::Task(end) => {
+                known.tasks.insert(id.clone(), end);
+                Sent::Accepted(RemoteTask { task_id: id, context_id: Some("c-1".to_owned()) })
+            }
+            Reaction::Reply(end) => Sent::Over(outcome(end, None)),
+        }
+    }
+}
+
+fn outcome(end: RemoteEnd, task: Option<&RemoteTask>) -> RemoteOutcome {
+    let is_over = !matches!(end, RemoteEnd::Asks(_));
+    let report = RemoteReport { task: task.cloned(), is_over, ..RemoteReport::default() };
+    RemoteOutcome { end, report, usage: Usage::default() }
+}
+
+impl Remotes for ActingRemotes {
+    fn ready(&self, _: &AgentDefinition) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent> {
+        // It arrives at once, and the answer takes its time.
+        let sent = self.take(&message);
+        Box::pin(async move {
+            tokio::time::sleep(self.answers_after).await;
+            sent
+        })
+    }
+
+    fn follow<'a>(
+        &'a self,
+        _: &'a AgentDefinition,
+        task: &'a RemoteTask,
+        progress: &'a dyn Progress,
+    ) -> BoxFuture<'a, RemoteOutcome> {
+        Box::pin(async move {
+            progress.text("working");
+            tokio::time::sleep(self.works_for).await;
+            let end = self.known().tasks.get(&task.task_id).cloned();
+            let lost = RemoteEnd::InDoubt("there is no such task".to_owned());
+            outcome(end.unwrap_or(lost), Some(task))
+        })
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        _: &'a AgentDefinition,
+        task: &'a RemoteTask,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            self.known().cancelled.push(task.task_id.clone());
+            Ok(())
+        })
+    }
+}
