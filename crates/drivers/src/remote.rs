@@ -118,11 +118,8 @@ impl A2aRemotes {
         let card = in_time(self.line.card(&url, &credentials.headers)).await;
         let body = card.map_err(|fault| {
             let fault = without(&credentials, fault);
-            let category = if fault.may_pass() {
-                ErrorCategory::Transient
-            } else {
-                ErrorCategory::Permanent
-            };
+            let category =
+                if fault.may_pass() { ErrorCategory::Transient } else { ErrorCategory::Permanent };
             let Failure { category, message } =
                 fault.failure(category, credentials.variable.as_deref());
             let message = match fault {
@@ -213,8 +210,7 @@ impl Contact<'_> {
 
     /// What came of a message.
     fn sent(&self, answered: Result<Value, Fault>) -> Sent {
-        let reply =
-            answered.and_then(|json| wire::reply(json).map_err(Fault::Unreadable));
+        let reply = answered.and_then(|json| wire::reply(json).map_err(Fault::Unreadable));
         let (end, state) = match reply {
             Ok(Reply::Task(task)) if task.status.state.is_settled() => {
                 return Sent::Over(self.settled(&task));
@@ -251,13 +247,14 @@ impl Contact<'_> {
         };
         let end = match state {
             State::Completed => RemoteEnd::Answered(self.clean(&task.result())),
-            State::InputRequired => RemoteEnd::Asks(said.clone().unwrap_or_else(|| {
-                "The agent asks for more, and does not say what.".to_owned()
-            })),
-            State::Failed => failed(
-                ErrorCategory::AgentError,
-                format!("the agent failed{}", in_words()),
-            ),
+            State::InputRequired => {
+                RemoteEnd::Asks(said.clone().unwrap_or_else(|| {
+                    "The agent asks for more, and does not say what.".to_owned()
+                }))
+            }
+            State::Failed => {
+                failed(ErrorCategory::AgentError, format!("the agent failed{}", in_words()))
+            }
             State::Rejected => failed(
                 ErrorCategory::AgentError,
                 format!("the agent does not take this work{}", in_words()),

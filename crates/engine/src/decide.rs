@@ -18,9 +18,9 @@ use polity_model::state::InvalidUpdate;
 use crate::budget::Spending;
 use crate::commands::{
     Advance, AnswerReview, BeginRun, CancelTask, ClaimTask, ExpireReview, RecordAccepted,
-    RecordAnswer, RecordFailure, RecordRemote, RecordRemoteEnd, RecordFoundRun, RecordProcess, RecordRun, RecordSessionWait, RecordToolFailure,
-    RecordToolReply, RecordTwin, ReleaseTask, ReopenSession, ResumeTask, RetryExecution, RetryTool,
-    StartTask,
+    RecordAnswer, RecordFailure, RecordFoundRun, RecordProcess, RecordRemote, RecordRemoteEnd,
+    RecordRun, RecordSessionWait, RecordToolFailure, RecordToolReply, RecordTwin, ReleaseTask,
+    ReopenSession, ResumeTask, RetryExecution, RetryTool, StartTask,
 };
 use crate::driver::Toolbox;
 use crate::entropy::Entropy;

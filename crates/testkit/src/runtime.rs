@@ -16,12 +16,12 @@ use polity_engine::driver::{
     NotReady,
 };
 use polity_engine::entropy::EntropySource;
-use polity_engine::runtime::{Owners, Parts};
+use polity_engine::runtime::{EngineError, Owners, Parts, Steered, Steering, cancel};
 use polity_model::definition::{
     AgentDefinition, Home, Limits, Price, ScriptDefinition, Settings, SourceFile,
 };
 use polity_model::failure::{ErrorCategory, Failure};
-use polity_model::ids::{InstanceId, ToolCallId};
+use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::message::Message;
 use polity_model::usage::Usage;
 use polity_store::Store;
@@ -319,4 +319,15 @@ pub fn parts(
             ..Settings::default().limits
         },
     }
+}
+
+/// Ends a task that no runtime here runs, and that has nothing on other servers.
+pub async fn cancel_from_outside(
+    store: &Arc<dyn Store>,
+    owners: &dyn Owners,
+    clock: &dyn Clock,
+    id: TaskId,
+) -> Result<Steered, EngineError> {
+    let remotes = crate::remotes::ActingRemotes::new([]);
+    cancel(&Steering { store, owners, clock, remotes: &remotes }, id).await
 }

@@ -11,8 +11,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use super::anthropic;
 use super::failure::{Fault, Remedy};
 use crate::environment::Environment;
-use crate::keys::{self, Key, file_variable};
 use crate::http::shown_url;
+use crate::keys::{self, Key, file_variable};
 use crate::secrets::Secrets;
 
 /// How a provider wants to be spoken to.

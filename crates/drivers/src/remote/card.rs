@@ -123,7 +123,8 @@ impl Card {
         let shown = shown_url(card);
         let Some(first) = ways.first() else {
             let offered: Vec<_> = offers.iter().map(ToString::to_string).collect();
-            let offered = if offered.is_empty() { "no interface".into() } else { offered.join(", ") };
+            let offered =
+                if offered.is_empty() { "no interface".into() } else { offered.join(", ") };
             let spoken = Binding::ALL.map(|binding| binding.to_string()).join(", ");
             return Err(NoWay::NotSpoken { card: shown, offered, spoken });
         };

@@ -125,9 +125,7 @@ impl Fault {
 
     fn remedy(&self, token: Option<&str>) -> Option<String> {
         match self {
-            Self::Unreachable(_) => {
-                Some("check card_url, and whether the server runs".to_owned())
-            }
+            Self::Unreachable(_) => Some("check card_url, and whether the server runs".to_owned()),
             Self::Status { status: 401 | 403, .. } => Some(match token {
                 Some(variable) => format!("set {variable} to a token that it takes"),
                 None => "give the agent's file an auth with the token that it wants".to_owned(),

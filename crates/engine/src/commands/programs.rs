@@ -115,9 +115,10 @@ impl Doubt {
     /// About a program whose process is gone.
     pub(super) fn of_program(agent: &Name) -> Self {
         Self {
-            failure: "the process that ran it ended, and no one knows what the program had done by \
+            failure:
+                "the process that ran it ended, and no one knows what the program had done by \
                       then"
-                .to_owned(),
+                    .to_owned(),
             question: format!(
                 "The process ended while {agent} was running, and no one knows what it had done by \
                  then. Run it again, or go on with a result of your own?"

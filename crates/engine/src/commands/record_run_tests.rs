@@ -1,5 +1,6 @@
 //! Tests of runs that end.
 
+use crate::decide::Effect;
 use polity_model::run::{Exit, RunReport};
 use polity_model::usage::Usage;
 use serde_json::json;

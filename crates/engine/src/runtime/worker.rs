@@ -281,7 +281,7 @@ impl Worker {
                 Effect::WaitForPlace => return Ok(Some(self.wait_for_place().await?)),
                 Effect::WaitForTwin => return Ok(Some(self.wait_for_twin().await?)),
                 Effect::RunProgram => return Ok(Some(self.run_program().await?)),
-                Effect::SendMessage => return Ok(Some(self.send_message().await)),
+                Effect::SendMessage => return Ok(Some(self.send_message().await?)),
                 Effect::FollowRemote => return Ok(Some(self.follow_remote().await)),
                 Effect::LookForRun => return Ok(Some(self.look_for_run().await?)),
                 Effect::CallTool { call_id, timeout } => self.call_tool(call_id, timeout),

@@ -349,6 +349,7 @@ async fn truth(scene: &Scene, journal: &Arc<dyn Store>, id: TaskId) -> Option<Ve
         }
         ReviewSubject::Approval { .. }
         | ReviewSubject::RunDoubt { .. }
+        | ReviewSubject::RemoteQuestion { .. }
         | ReviewSubject::Node { .. }
         | ReviewSubject::Checkpoint { .. } => Some(Verdict::Approve),
     }

@@ -10,6 +10,7 @@ mod lives;
 mod processes;
 mod programs;
 mod queue;
+mod remotes;
 mod scene;
 mod sub_agents;
 mod tools;

@@ -6,12 +6,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use polity_engine::clock::Clock;
 use polity_engine::decide::Rejection;
-use polity_engine::runtime::{EngineError, Runtime, Steered, cancel, orphans};
+use polity_engine::runtime::{EngineError, Runtime, Steered, orphans};
 use polity_model::event::{Event, Sequence, StreamId};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::lives::instance_id;
-use polity_testkit::runtime::{Act, ActingModels, Register, TokioClock, create_task, parts};
+use polity_testkit::runtime::{
+    Act, ActingModels, Register, TokioClock, cancel_from_outside, create_task, parts,
+};
 
 struct World {
     store: Arc<dyn Store>,
@@ -100,7 +102,8 @@ async fn a_cancel_from_another_process_is_noticed_within_200_ms() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let clock = TokioClock::new();
     let asked_at = clock.now();
-    let steered = cancel(&world.store, &*world.owners, &clock, handle.id).await.unwrap();
+    let steered =
+        cancel_from_outside(&world.store, &*world.owners, &clock, handle.id).await.unwrap();
     assert_eq!(steered, Steered::Requested);
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
     let waited = clock.now().duration_since(asked_at);
@@ -114,10 +117,12 @@ async fn an_orphan_is_cancelled_at_once_from_anywhere() {
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.kill(1, owner);
-    let steered =
-        cancel(&world.store, &*world.owners, &TokioClock::new(), handle.id).await.unwrap();
+    let steered = cancel_from_outside(&world.store, &*world.owners, &TokioClock::new(), handle.id)
+        .await
+        .unwrap();
     assert_eq!(steered, Steered::Done(TaskStatus::Cancelled));
-    let again = cancel(&world.store, &*world.owners, &TokioClock::new(), handle.id).await;
+    let again =
+        cancel_from_outside(&world.store, &*world.owners, &TokioClock::new(), handle.id).await;
     assert!(matches!(again, Err(EngineError::Rejected(Rejection::Finished { .. }))));
 }
 
@@ -127,7 +132,7 @@ async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() 
     let owner = world.process(1, vec![Act::Hang]);
     let handle = owner.create(create_task("a")).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    cancel(&world.store, &*world.owners, &TokioClock::new(), handle.id).await.unwrap();
+    cancel_from_outside(&world.store, &*world.owners, &TokioClock::new(), handle.id).await.unwrap();
     world.kill(1, owner);
     let second = world.process(2, vec![]);
     let mut adopted = second.adopt(handle.id).await.unwrap();
@@ -167,7 +172,7 @@ async fn an_adopted_task_that_waits_for_a_place_can_be_cancelled_from_elsewhere(
     // All but the first two wait: some were running when they were adopted, some pending.
     for handle in &mut handles[2..] {
         let clock = TokioClock::new();
-        cancel(&world.store, &*world.owners, &clock, handle.id).await.unwrap();
+        cancel_from_outside(&world.store, &*world.owners, &clock, handle.id).await.unwrap();
         let ended = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await;
         assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled);
     }
@@ -201,7 +206,8 @@ async fn a_task_that_its_process_gave_up_is_cancelled_or_resumed_from_elsewhere(
         assert!(matches!(handle.wait().await, Err(EngineError::Panicked { .. })));
     }
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let cancelled = cancel(&world.store, &*world.owners, &TokioClock::new(), handles[0].id).await;
+    let cancelled =
+        cancel_from_outside(&world.store, &*world.owners, &TokioClock::new(), handles[0].id).await;
     assert_eq!(cancelled.unwrap(), Steered::Done(TaskStatus::Cancelled));
     assert_eq!(
         orphans(&*world.store, &*world.owners, Timestamp::UNIX_EPOCH).unwrap()[0].id,
@@ -224,7 +230,9 @@ async fn a_cancel_before_the_first_look_is_heard() {
     }
     // No place is free, so it waits; it is cancelled before anyone has looked at the journal.
     let mut waiting = first.create(create_task("b")).await.unwrap();
-    cancel(&world.store, &*world.owners, &TokioClock::new(), waiting.id).await.unwrap();
+    cancel_from_outside(&world.store, &*world.owners, &TokioClock::new(), waiting.id)
+        .await
+        .unwrap();
     let ended = tokio::time::timeout(Duration::from_millis(300), waiting.wait()).await;
     assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled);
 }

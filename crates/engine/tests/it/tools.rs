@@ -17,7 +17,9 @@ use polity_model::state::StateUpdates;
 use polity_model::trace::TraceLog;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::lives::instance_id;
-use polity_testkit::runtime::{Act, ActingModels, Register, create_task, parts};
+use polity_testkit::runtime::{
+    Act, ActingModels, Register, cancel_from_outside, create_task, parts,
+};
 use polity_testkit::tools::{ActingTools, ToolAct, World};
 
 struct Stage {
@@ -316,8 +318,7 @@ async fn a_cancel_from_elsewhere_is_heard_though_a_tool_answers_in_the_same_mome
         let mut handle = runtime.create(create_task("a")).await.unwrap();
         tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         let clock = polity_testkit::runtime::TokioClock::new();
-        let steered =
-            polity_engine::runtime::cancel(&stage.store, &*stage.owners, &clock, handle.id).await;
+        let steered = cancel_from_outside(&stage.store, &*stage.owners, &clock, handle.id).await;
         assert!(steered.is_ok(), "{steered:?}");
         let ended = tokio::time::timeout(Duration::from_millis(300), handle.wait()).await;
         assert_eq!(ended.unwrap().unwrap(), TaskStatus::Cancelled, "after {pause_ms} ms");

@@ -17,8 +17,8 @@ use crate::closure::Assignee;
 use crate::commands::{RecordAccepted, RecordRemote};
 use crate::decide::Command;
 use crate::driver::{RemoteEnd, RemoteMessage, RemoteOutcome, Sent};
-use crate::runtime::remote::CANCEL_WAIT;
 use crate::runtime::EngineError;
+use crate::runtime::remote::CANCEL_WAIT;
 
 type Awaited = Result<Command, Interrupted>;
 
@@ -34,10 +34,10 @@ impl Worker {
     }
 
     /// Sends the newest message that is meant for the agent.
-    pub(super) async fn send_message(&mut self) -> Awaited {
+    pub(super) async fn send_message(&mut self) -> Result<Awaited, EngineError> {
         let limit = self.remote_limit();
         let (Some(agent), Some(execution)) = (self.remote_agent(), self.state.execution()) else {
-            return Err(Interrupted::Abandoned);
+            return Ok(Err(Interrupted::Abandoned));
         };
         let id = execution.id.to_string();
         let allowance = self.allowance.clone();
@@ -59,29 +59,39 @@ impl Worker {
             };
             shared.parts.remotes.send(message).await
         };
-        let mut send = std::pin::pin!(tokio::time::timeout(limit, send));
-        let sent = tokio::select! {
-            sent = &mut send => sent,
-            interrupted = interruption(shared, state, signals) => match interrupted {
-                Interrupted::Abandoned => return Err(Interrupted::Abandoned),
-                // What has been sent can be ended there only once its name is known.
-                Interrupted::Changed | Interrupted::Cancelled => {
-                    match tokio::time::timeout(CANCEL_WAIT, &mut send).await {
-                        Ok(Ok(Sent::Accepted(task))) => Ok(Sent::Accepted(task)),
-                        Ok(_) | Err(_) => return Err(interrupted),
+        let sent = {
+            let mut send = std::pin::pin!(tokio::time::timeout(limit, send));
+            tokio::select! {
+                sent = &mut send => Ok(sent),
+                interrupted = interruption(shared, state, signals) => match interrupted {
+                    Interrupted::Abandoned => return Ok(Err(Interrupted::Abandoned)),
+                    // What has been sent can be ended there only once its name is known.
+                    Interrupted::Changed | Interrupted::Cancelled => {
+                        let sent = tokio::time::timeout(CANCEL_WAIT, &mut send).await;
+                        Err((interrupted, sent))
                     }
-                }
-            },
+                },
+            }
         };
         let duration_ms = elapsed_ms(began, shared.parts.clock.now());
-        Ok(match sent {
+        let sent = match sent {
+            Ok(sent) => sent,
+            Err((interrupted, sent)) => {
+                if let Ok(Ok(Sent::Accepted(task))) = sent {
+                    self.catch_up().await?;
+                    self.step(&Command::RecordAccepted(RecordAccepted { task })).await?;
+                }
+                return Ok(Err(interrupted));
+            }
+        };
+        Ok(Ok(match sent {
             Ok(Sent::Accepted(task)) => Command::RecordAccepted(RecordAccepted { task }),
             Ok(Sent::Over(outcome)) => {
                 self.allowance.spend(outcome.usage);
                 Command::RecordRemote(RecordRemote { outcome: Some(outcome), duration_ms })
             }
             Err(_) => Command::RecordRemote(RecordRemote { outcome: None, duration_ms }),
-        })
+        }))
     }
 
     /// Follows what the server works on.

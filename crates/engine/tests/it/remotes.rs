@@ -1,0 +1,219 @@
+//! Agents on other servers: what they are told, and how often.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_engine::clock::SystemClock;
+use polity_engine::closure::Closure;
+use polity_engine::commands::{AnswerReview, CreateTask};
+use polity_engine::driver::{RemoteEnd, Remotes};
+use polity_engine::runtime::{Parts, Runtime, Steering, TaskHandle, cancel};
+use polity_model::definition::{AgentDefinition, Limits};
+use polity_model::event::{Event, ExecutionChange, Sequence, StreamId};
+use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::ids::TaskId;
+use polity_model::machine::task::TaskStatus;
+use polity_model::review::Verdict;
+use polity_model::state::StateUpdates;
+use polity_store::{MemoryStore, Store};
+use polity_testkit::lives::instance_id;
+use polity_testkit::remotes::{ActingRemotes, Reaction};
+use polity_testkit::runtime::{ActingModels, Register, parts};
+use serde_json::json;
+
+struct Scene {
+    store: Arc<dyn Store>,
+    owners: Arc<Register>,
+    remotes: Arc<ActingRemotes>,
+}
+
+impl Scene {
+    fn new(reactions: impl IntoIterator<Item = Reaction>) -> Self {
+        let remotes = Arc::new(ActingRemotes::new(reactions));
+        Self { store: Arc::new(MemoryStore::new()), owners: Arc::default(), remotes }
+    }
+
+    fn process(&self, number: u64) -> Runtime {
+        self.limited(number, |limits| limits)
+    }
+
+    fn limited(&self, number: u64, limit: impl FnOnce(Limits) -> Limits) -> Runtime {
+        let models = Arc::new(ActingModels::new([], Duration::ZERO));
+        let (store, instance) = (Arc::clone(&self.store), instance_id(number));
+        let parts = parts(store, models, &self.owners, instance, number);
+        let remotes = Arc::clone(&self.remotes) as Arc<dyn Remotes>;
+        let limits = limit(parts.limits);
+        Runtime::start(Parts { remotes, limits, ..parts }).unwrap()
+    }
+
+    /// What became of a task.
+    fn end(&self, id: TaskId) -> (TaskStatus, String) {
+        let row = self.store.task_row(id).unwrap().unwrap();
+        let task = self.store.task(&row).unwrap();
+        (task.status, task.result.or(task.error).unwrap_or_default())
+    }
+
+    /// Whether the journal says that the server was asked to end its task.
+    fn tells_of_end(&self, id: TaskId) -> bool {
+        let events = self.store.events(&StreamId::Task(id), Sequence::default()).unwrap();
+        events.iter().any(|recorded| {
+            let ends = ExecutionChange::EndRemote { task: task("t-1"), refusal: None };
+            matches!(&recorded.event, Event::ExecutionChanged { change, .. } if *change == ends)
+        })
+    }
+
+    /// Cancels from a process that runs nothing.
+    async fn cancel(&self, id: TaskId) {
+        let (store, clock) = (&self.store, &SystemClock);
+        let steering = Steering { store, owners: &*self.owners, clock, remotes: &*self.remotes };
+        cancel(&steering, id).await.unwrap();
+    }
+}
+
+fn task(id: &str) -> polity_model::remote::RemoteTask {
+    serde_json::from_value(json!({"task_id": id, "context_id": "c-1"})).unwrap()
+}
+
+fn painter() -> Closure {
+    let agent = json!({"kind": "remote", "name": "painter", "card_url": "https://h/card.json"});
+    Closure::alone(Arc::new(AgentDefinition::from_canonical(&agent.to_string()).unwrap()), None)
+}
+
+async fn give(runtime: &Runtime) -> TaskHandle {
+    runtime.create(CreateTask::new(painter(), "paint")).await.unwrap()
+}
+
+async fn answer(scene: &Scene, runtime: &Runtime, id: TaskId, verdict: Verdict) {
+    let checkpoint_id = scene.store.checkpoints(id).unwrap().last().unwrap().checkpoint_id;
+    let (message, by) = (Some("blue".to_owned()), "ada".to_owned());
+    let state_updates = StateUpdates::default();
+    let answer = AnswerReview { checkpoint_id, verdict, message, by, state_updates };
+    runtime.answer(id, answer).await.unwrap();
+}
+
+fn asks() -> Reaction {
+    Reaction::Task(RemoteEnd::Asks("Which colour?".into()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_answers_is_the_result() {
+    let scene = Scene::new([]);
+    let runtime = scene.process(1);
+    let mut handle = give(&runtime).await;
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(scene.end(handle.id).1, "paint");
+    assert_eq!(scene.remotes.messages(), [("paint".to_owned(), None)]);
+    assert_eq!(scene.remotes.cancelled(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_dies_while_the_server_works_sends_nothing_twice() {
+    let scene = Scene::new([]);
+    let first = scene.process(1);
+    let handle = give(&first).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    drop(first);
+    scene.owners.died(instance_id(1));
+    let second = scene.process(2);
+    let mut again = second.adopt(handle.id).await.unwrap();
+    assert_eq!(again.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(scene.remotes.messages().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_dies_while_it_sends_leaves_a_doubt_for_a_person() {
+    let scene = Scene::new([]);
+    let first = scene.process(1);
+    let handle = give(&first).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    drop(first);
+    scene.owners.died(instance_id(1));
+    let second = scene.process(2);
+    let mut again = second.adopt(handle.id).await.unwrap();
+    assert_eq!(again.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    assert_eq!(scene.remotes.messages().len(), 1);
+    answer(&scene, &second, handle.id, Verdict::Retry).await;
+    let mut again = second.adopt(handle.id).await.unwrap();
+    assert_eq!(again.wait().await.unwrap(), TaskStatus::Completed);
+    assert_eq!(scene.remotes.messages().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_did_not_arrive_is_sent_until_none_is_left() {
+    let failure = Failure { category: ErrorCategory::Transient, message: "busy".into() };
+    let busy = Reaction::Reply(RemoteEnd::Failed { failure, retry_after: None });
+    for (times, status) in [(2, TaskStatus::Completed), (9, TaskStatus::Failed)] {
+        let scene = Scene::new(vec![busy.clone(); times]);
+        let runtime = scene.process(1);
+        let mut handle = give(&runtime).await;
+        assert_eq!(handle.wait().await.unwrap(), status);
+        assert_eq!(scene.remotes.messages().len(), times.min(3) + 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_a_question_goes_to_the_same_task() {
+    let scene = Scene::new([asks()]);
+    let runtime = scene.process(1);
+    let mut handle = give(&runtime).await;
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+    answer(&scene, &runtime, handle.id, Verdict::Approve).await;
+    let mut again = runtime.adopt(handle.id).await.unwrap();
+    assert_eq!(again.wait().await.unwrap(), TaskStatus::Completed);
+    let told = [("paint".to_owned(), None), ("blue".to_owned(), Some("t-1".to_owned()))];
+    assert_eq!(scene.remotes.messages(), told);
+    assert_eq!(scene.end(handle.id).1, "blue");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_ends_a_task_ends_what_works_for_it() {
+    // While the message is sent, and while the server works.
+    for after in [500, 1500] {
+        let scene = Scene::new([]);
+        let runtime = scene.process(1);
+        let mut handle = give(&runtime).await;
+        tokio::time::sleep(Duration::from_millis(after)).await;
+        runtime.cancel(handle.id).await.unwrap();
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::Cancelled);
+        assert_eq!(scene.remotes.cancelled(), ["t-1"]);
+        assert!(scene.tells_of_end(handle.id));
+    }
+    // When it waits for an answer, and by saying no to it.
+    for says_no in [true, false] {
+        let scene = Scene::new([asks()]);
+        let runtime = scene.process(1);
+        let mut handle = give(&runtime).await;
+        assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
+        if says_no {
+            answer(&scene, &runtime, handle.id, Verdict::Reject).await;
+        } else {
+            scene.cancel(handle.id).await;
+        }
+        assert!(scene.end(handle.id).0.is_final());
+        assert_eq!(scene.remotes.cancelled(), ["t-1"]);
+        assert!(scene.tells_of_end(handle.id));
+    }
+    // When the process is gone that worked on it.
+    let scene = Scene::new([]);
+    let runtime = scene.process(1);
+    let handle = give(&runtime).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    drop(runtime);
+    scene.owners.died(instance_id(1));
+    scene.cancel(handle.id).await;
+    assert_eq!(scene.remotes.cancelled(), ["t-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_takes_too_long_is_ended_there_too() {
+    let mut slow = ActingRemotes::new([]);
+    (slow.answers_after, slow.works_for) = (Duration::ZERO, Duration::from_secs(9));
+    let scene = Scene { remotes: Arc::new(slow), ..Scene::new([]) };
+    let one = std::num::NonZeroU64::MIN;
+    let runtime = scene.limited(1, |limits| Limits { remote_seconds: one, ..limits });
+    let mut handle = give(&runtime).await;
+    assert_eq!(handle.wait().await.unwrap(), TaskStatus::Failed);
+    let row = scene.store.task_row(handle.id).unwrap().unwrap();
+    assert_eq!(row.error_code, Some(ErrorCode::Timeout));
+    assert_eq!(scene.remotes.cancelled(), ["t-1"]);
+}
