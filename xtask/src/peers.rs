@@ -13,8 +13,8 @@ use crate::run::{root, step};
 const STAMP: &str = "installed";
 
 /// What every run of the tests talks to, from npm and from `PyPI`.
-const NPM: &[&str] = &["npm", "npm-agents"];
-const PYTHON: &[&str] = &["python"];
+const NPM: &[&str] = &["npm", "npm-agents", "npm-a2a"];
+const PYTHON: &[&str] = &["python", "python-a2a"];
 
 /// What only the long run talks to. It is large.
 const NPM_LONG: &[&str] = &["npm-agents-long"];

@@ -40,15 +40,13 @@ pub struct RemoteReport {
     pub is_over: bool,
 }
 
-impl fmt::Display for RemoteReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl RemoteReport {
+    /// The report, with how long it took.
+    pub(crate) fn after(&self, seconds: f64) -> String {
         let Self { url, protocol, task, state, is_over: _ } = self;
-        match (task, state) {
-            (Some(task), Some(state)) => write!(f, "{task} {state}")?,
-            (Some(task), None) => write!(f, "{task}, of which no more is known")?,
-            (None, Some(state)) => f.write_str(state)?,
-            (None, None) => f.write_str("no answer")?,
-        }
-        if url.is_empty() { Ok(()) } else { write!(f, " at {url} ({protocol})") }
+        let state = state.as_deref().unwrap_or("no answer");
+        let place = if url.is_empty() { String::new() } else { format!(" at {url} ({protocol})") };
+        let task = task.as_ref().map(|task| format!(", {task}")).unwrap_or_default();
+        format!("{state} after {seconds:.1} s{place}{task}")
     }
 }

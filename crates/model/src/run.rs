@@ -169,7 +169,7 @@ impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |ms: u64| std::time::Duration::from_millis(ms).as_secs_f64();
         if let Some(remote) = &self.remote {
-            return write!(f, "{remote} after {:.1} s", seconds(self.duration_ms));
+            return f.write_str(&remote.after(seconds(self.duration_ms)));
         }
         let Some(exit) = self.exit else {
             let started = self.process_id.is_some();

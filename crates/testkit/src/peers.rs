@@ -39,6 +39,21 @@ pub fn python_agent(name: &str) -> PathBuf {
     installed(&format!("python-{name}/bin/{name}"))
 }
 
+/// The Python that has the SDK of A2A.
+pub fn a2a_python() -> PathBuf {
+    installed("python-a2a/bin/python")
+}
+
+/// The folder that has the JavaScript SDK of A2A.
+pub fn a2a_javascript() -> PathBuf {
+    installed("npm-a2a")
+}
+
+/// A script that is kept with the manifests of the peers.
+pub fn script(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers").join(path)
+}
+
 /// Rotel, a collector for OpenTelemetry.
 pub fn collector() -> PathBuf {
     // Where packages are depends on the version of Python.

@@ -22,6 +22,7 @@ mod people;
 mod processes;
 mod programs;
 mod real_agents;
+mod remote_agents;
 mod retention;
 mod reviews;
 mod run;

@@ -167,8 +167,11 @@ fn bad_usage_says_what_to_do() {
 #[test]
 fn what_this_version_cannot_run_it_says() {
     let sandbox = Sandbox::new();
-    sandbox
-        .write("agents/far.yaml", "{name: far, kind: remote, card_url: 'http://localhost/card'}");
+    sandbox.write(
+        "agents/far.yaml",
+        "{name: far, kind: remote, card_url: 'http://localhost/card',
+          auth: {type: bearer_token, token_env: FAR_TOKEN}}",
+    );
     sandbox.write(
         "agents/chat.yaml",
         "{name: chat, kind: cli, executable_path: /bin/cat, mode: interactive, keep_alive: true}",
@@ -187,10 +190,10 @@ fn what_this_version_cannot_run_it_says() {
     };
     with("boss", "sub_agents: [far]");
     for (agent, told) in [
-        ("far", "of kind remote"),
+        ("far", "FAR_TOKEN is not set"),
         ("chat", "of kind cli in mode interactive"),
         ("cloud", "the provider openai"),
-        ("boss", "of kind remote"),
+        ("boss", "FAR_TOKEN is not set"),
     ] {
         let said = sandbox.polity(&["run", agent, "x"]);
         assert_eq!(said.code, 2, "{said:?}");

@@ -134,13 +134,11 @@ impl Card {
             return Err(NoWay::Downgrade { card: shown, interface });
         };
         let Some(variable) = token else { return Ok(way.clone()) };
-        match ways.iter().find(|way| is_safe(way) && is_own(way)) {
-            Some(own) => Ok(own.clone()),
-            None => {
-                let (interface, variable) = (shown_url(&way.url), variable.to_owned());
-                Err(NoWay::OtherOrigin { card: shown, interface, variable })
-            }
-        }
+        let own = ways.iter().find(|way| is_safe(way) && is_own(way));
+        own.cloned().ok_or_else(|| {
+            let (interface, variable) = (shown_url(&way.url), variable.to_owned());
+            NoWay::OtherOrigin { card: shown, interface, variable }
+        })
     }
 
     /// All that the card offers. One for both versions names some ways twice.

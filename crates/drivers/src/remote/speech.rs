@@ -82,7 +82,7 @@ impl Interface {
                     Ask::Cancel(id) => ("CancelTask", json!({"id": id})),
                     Ask::Subscribe(id) => ("SubscribeToTask", json!({"id": id})),
                 };
-                (self.url.clone(), Some(rpc(method, self.for_tenant(params))))
+                (self.url.clone(), Some(rpc(method, &self.for_tenant(params))))
             }
             Binding::JsonRpc03 => {
                 let (method, params) = match ask {
@@ -91,13 +91,15 @@ impl Interface {
                     Ask::Cancel(id) => ("tasks/cancel", json!({"id": id})),
                     Ask::Subscribe(id) => ("tasks/resubscribe", json!({"id": id})),
                 };
-                (self.url.clone(), Some(rpc(method, params)))
+                (self.url.clone(), Some(rpc(method, &params)))
             }
             Binding::HttpJson1 => match ask {
                 Ask::Send(message) => (self.path(&["message:send"]), Some(send_1(message))),
                 Ask::Get(id) => (self.path(&["tasks", id]), None),
-                Ask::Cancel(id) => (self.path(&["tasks", &format!("{id}:cancel")]), empty()),
-                Ask::Subscribe(id) => (self.path(&["tasks", &format!("{id}:subscribe")]), empty()),
+                Ask::Cancel(id) => (self.path(&["tasks", &format!("{id}:cancel")]), Some(empty())),
+                Ask::Subscribe(id) => {
+                    (self.path(&["tasks", &format!("{id}:subscribe")]), Some(empty()))
+                }
             },
         };
         Request { url, body, version }
@@ -138,11 +140,11 @@ impl Interface {
     }
 }
 
-fn empty() -> Option<Value> {
-    Some(Value::Object(Map::new()))
+fn empty() -> Value {
+    Value::Object(Map::new())
 }
 
-fn rpc(method: &str, params: Value) -> Value {
+fn rpc(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 }
 

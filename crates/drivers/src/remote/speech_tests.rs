@@ -1,1 +1,91 @@
+use polity_engine::driver::RemoteMessage;
+use polity_model::definition::AgentDefinition;
+use polity_model::remote::RemoteTask;
 
+use super::*;
+
+fn interface(binding: Binding, tenant: Option<&str>) -> Interface {
+    let url = Url::parse("https://h/a2a/").unwrap();
+    Interface { url, binding, tenant: tenant.map(str::to_owned) }
+}
+
+/// The request that sends a message, with all that it may have.
+fn sends(interface: &Interface) -> Request {
+    let agent = json!({"kind": "remote", "name": "painter", "card_url": "https://h/card.json"});
+    let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
+    let parameters = json!({"size": 3}).as_object().unwrap().clone();
+    let task = RemoteTask { task_id: "t-1".into(), context_id: Some("c-1".into()) };
+    interface.request(Ask::Send(&RemoteMessage {
+        agent: &agent,
+        id: "m-1",
+        text: "paint",
+        parameters: &parameters,
+        task: Some(&task),
+    }))
+}
+
+#[test]
+fn a_message_is_spelt_as_each_version_wants_it() {
+    let rest = json!({"messageId": "m-1", "metadata": {"size": 3}, "taskId": "t-1",
+        "contextId": "c-1"});
+    let with = |mut message: Value| {
+        message.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        message
+    };
+    let newer = json!({
+        "message": with(json!({"role": "ROLE_USER", "parts": [{"text": "paint"}]})),
+        "configuration": {"returnImmediately": true},
+    });
+    let older = json!({
+        "message": with(json!({"kind": "message", "role": "user",
+            "parts": [{"kind": "text", "text": "paint"}]})),
+        "configuration": {"blocking": false},
+    });
+    let rpc = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    for (binding, path, body, version) in [
+        (Binding::JsonRpc1, "/a2a/", rpc("SendMessage", newer.clone()), "1.0"),
+        (Binding::HttpJson1, "/a2a/message:send", newer, "1.0"),
+        (Binding::JsonRpc03, "/a2a/", rpc("message/send", older), "0.3"),
+    ] {
+        let request = sends(&interface(binding, None));
+        assert_eq!((request.url.path(), request.version), (path, version));
+        assert_eq!(request.body, Some(body));
+    }
+}
+
+#[test]
+fn tasks_are_asked_about_by_their_names() {
+    let rest = interface(Binding::HttpJson1, Some("art"));
+    for (ask, path, has_body) in [
+        (Ask::Get("t/1"), "/a2a/art/tasks/t%2F1", false),
+        (Ask::Cancel("t-1"), "/a2a/art/tasks/t-1:cancel", true),
+        (Ask::Subscribe("t-1"), "/a2a/art/tasks/t-1:subscribe", true),
+    ] {
+        let request = rest.request(ask);
+        assert_eq!((request.url.path(), request.body.is_some()), (path, has_body));
+    }
+    let methods = |binding, tenant| {
+        [Ask::Get("t-1"), Ask::Cancel("t-1"), Ask::Subscribe("t-1")].map(|ask| {
+            let body = interface(binding, tenant).request(ask).body.unwrap();
+            let tenant = body["params"]["tenant"].as_str().unwrap_or_default();
+            format!("{}{tenant}", body["method"].as_str().unwrap())
+        })
+    };
+    let newer = ["GetTaskart", "CancelTaskart", "SubscribeToTaskart"];
+    assert_eq!(methods(Binding::JsonRpc1, Some("art")), newer);
+    assert_eq!(
+        methods(Binding::JsonRpc03, None),
+        ["tasks/get", "tasks/cancel", "tasks/resubscribe"]
+    );
+}
+
+#[test]
+fn answers_are_unwrapped_and_errors_are_faults() {
+    let rpc = interface(Binding::JsonRpc1, None);
+    assert_eq!(rpc.answer(json!({"result": {"id": "t-1"}})), Ok(json!({"id": "t-1"})));
+    let error = json!({"error": {"code": -32602, "message": "no parts"}});
+    let fault = Fault::Rpc { code: -32602, message: "no parts".into() };
+    assert_eq!(rpc.answer(error), Err(fault));
+    assert!(matches!(rpc.answer(json!({})), Err(Fault::Unreadable(_))));
+    assert!(interface(Binding::HttpJson1, None).answer(json!({"id": "t-1"})).is_ok());
+}

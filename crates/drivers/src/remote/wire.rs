@@ -190,14 +190,12 @@ pub(super) fn task(json: Value) -> Result<Task, String> {
 
 /// An event of a stream.
 pub(super) fn told(mut json: Value) -> Told {
-    let kind = json["kind"].as_str().map(str::to_owned);
-    let event = match kind.as_deref() {
-        Some(_) => json,
-        None => {
-            let names = ["task", "statusUpdate", "artifactUpdate"];
-            let found = names.into_iter().find_map(|name| json.get_mut(name).map(Value::take));
-            found.unwrap_or_default()
-        }
+    let event = if json["kind"].is_string() {
+        json
+    } else {
+        let names = ["task", "statusUpdate", "artifactUpdate"];
+        let found = names.into_iter().find_map(|name| json.get_mut(name).map(Value::take));
+        found.unwrap_or_default()
     };
     if let Some(state) = event["status"]["state"].as_str() {
         return Told::State(State::of(state));
@@ -266,7 +264,8 @@ fn joined(parts: &[Part]) -> String {
     let mut was_text = true;
     for part in parts {
         let is_text = part.text.is_some();
-        if !text.is_empty() && !(is_text && was_text) {
+        let goes_on = text.is_empty() || (is_text && was_text);
+        if !goes_on {
             text.push('\n');
         }
         text.push_str(&part.to_string());

@@ -70,12 +70,11 @@ impl RecordRemote {
         else {
             return Err(out_of_place(state, "RecordRemote"));
         };
-        let (end, seen, usage) = match &self.outcome {
-            Some(RemoteOutcome { end, report, usage }) => (Some(end), report.clone(), *usage),
-            None => {
-                let report = RemoteReport { task: execution.remote.clone(), ..Default::default() };
-                (None, report, Usage::default())
-            }
+        let (end, seen, usage) = if let Some(outcome) = &self.outcome {
+            (Some(&outcome.end), outcome.report.clone(), outcome.usage)
+        } else {
+            let task = execution.remote.clone();
+            (None, RemoteReport { task, ..RemoteReport::default() }, Usage::default())
         };
         let id = execution.id;
         let mut events = Vec::new();

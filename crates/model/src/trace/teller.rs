@@ -224,7 +224,7 @@ impl TraceTeller {
             }
             ExecutionChange::Report { report, .. } if report.remote.is_some() => {
                 self.is_run = true;
-                self.step(at, "remote_ended", StepStatus::Info, report.to_string());
+                self.step(at, "remote_answered", StepStatus::Info, report.to_string());
             }
             ExecutionChange::Report { report, .. } => {
                 let status = match report.exit {

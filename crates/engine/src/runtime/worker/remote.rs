@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use polity_model::definition::AgentDefinition;
 use polity_model::failure::{ErrorCategory, Failure};
-use polity_model::message::Role;
+use polity_model::message::{Message, Role};
 use polity_model::remote::RemoteReport;
 use polity_model::usage::Usage;
 
@@ -47,12 +47,12 @@ impl Worker {
         let message = RemoteMessage {
             agent: &agent,
             id: &id,
-            text: said.map(|message| message.content()).unwrap_or_default(),
+            text: said.map(Message::content).unwrap_or_default(),
             parameters: &state.task().order().parameters,
             task: state.remote(),
         };
         // What it will use is not known before it is over, as with a call of a model.
-        let send = async {
+        let call = async {
             let _permit = match permit(&allowance).await {
                 Ok(permit) => permit,
                 Err(over) => return Sent::Over(over_budget(over)),
@@ -60,14 +60,14 @@ impl Worker {
             shared.parts.remotes.send(message).await
         };
         let sent = {
-            let mut send = std::pin::pin!(tokio::time::timeout(limit, send));
+            let mut call = std::pin::pin!(tokio::time::timeout(limit, call));
             tokio::select! {
-                sent = &mut send => Ok(sent),
+                sent = &mut call => Ok(sent),
                 interrupted = interruption(shared, state, signals) => match interrupted {
                     Interrupted::Abandoned => return Ok(Err(Interrupted::Abandoned)),
                     // What has been sent can be ended there only once its name is known.
                     Interrupted::Changed | Interrupted::Cancelled => {
-                        let sent = tokio::time::timeout(CANCEL_WAIT, &mut send).await;
+                        let sent = tokio::time::timeout(CANCEL_WAIT, &mut call).await;
                         Err((interrupted, sent))
                     }
                 },

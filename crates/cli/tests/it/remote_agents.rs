@@ -1,0 +1,370 @@
+//! Agents on other servers, from the outside: the SDKs of A2A run the servers.
+
+mod servers;
+
+use std::fs;
+use std::process::Child;
+
+use serde_json::{Value, json};
+
+use self::servers::{Relay, Server, Stub, card};
+use crate::sandbox::{Said, Sandbox, said};
+
+/// A home with one agent, whose card is there.
+fn home(card: &str) -> Sandbox {
+    let sandbox = Sandbox::empty();
+    sandbox.write("polity.yaml", "limits: {remote_seconds: 60}");
+    point(&sandbox, card, "");
+    sandbox
+}
+
+/// Has the agent's card somewhere else.
+fn point(sandbox: &Sandbox, card: &str, more: &str) {
+    let agent = format!("name: painter\nkind: remote\nrole: paints\ncard_url: {card}\n{more}");
+    sandbox.write("agents/painter.yaml", &agent);
+}
+
+/// A home and a server of the Python SDK with these arguments.
+fn python(args: &[&str]) -> (Sandbox, Server) {
+    let sandbox = home("http://127.0.0.1:9/");
+    let server = Server::python(&sandbox, args);
+    point(&sandbox, &server.card(), "");
+    (sandbox, server)
+}
+
+fn run(sandbox: &Sandbox, input: &str) -> Said {
+    sandbox.polity(&["-q", "run", "painter", input])
+}
+
+/// Starts work that waits for a file, and waits until the server has told its name.
+fn start_waiting(sandbox: &Sandbox) -> (Child, String) {
+    let input = format!("wait {}", sandbox.file("go").display());
+    let child = sandbox.start(&["-q", "run", "painter", &input]);
+    sandbox.wait_until("the server works", || {
+        let (active, _) = sandbox.json(&["execution", "list", "--active"]);
+        (active[0]["remote_task"]["task_id"].is_string()).then_some(())
+    });
+    let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
+    (child, id)
+}
+
+fn steps(sandbox: &Sandbox) -> Vec<String> {
+    let (trace, _) = sandbox.json(&["task", "trace", "last"]);
+    let steps = trace["steps"].as_array().unwrap().iter();
+    steps.map(|step| step["step_name"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn both_sdks_do_work_over_every_binding_that_is_spoken() {
+    let sandbox = home("http://127.0.0.1:9/");
+    let python = |args: &[&str]| Server::python(&sandbox, args);
+    let javascript = |offers| Server::javascript(&sandbox, offers);
+    let servers = [
+        (python(&["--offer", "JSONRPC/1.0", "--offer", "JSONRPC/0.3"]), "JSONRPC 1.0"),
+        (python(&["--offer", "HTTP+JSON/1.0", "--no-streaming"]), "HTTP+JSON 1.0"),
+        (python(&["--offer", "JSONRPC/0.3", "--card", "0.3"]), "JSONRPC 0.3"),
+        (javascript("HTTP+JSON/1.0,JSONRPC/1.0"), "JSONRPC 1.0"),
+        (javascript("HTTP+JSON/1.0"), "HTTP+JSON 1.0"),
+        (javascript("JSONRPC/0.3"), "JSONRPC 0.3"),
+    ];
+    for (server, protocol) in servers {
+        point(&sandbox, &server.card(), "");
+        for (input, code, told) in [
+            ("a house", 0, "painted a house\n"),
+            ("message hello", 0, "heard hello\n"),
+            ("fail", 1, "out of paint"),
+        ] {
+            let said = run(&sandbox, input);
+            assert_eq!(said.code, code, "{protocol}: {said:?}");
+            assert!(format!("{}{}", said.out, said.err).contains(told), "{protocol}: {said:?}");
+        }
+        let said = run(&sandbox, "ask");
+        assert_eq!(said.code, 3, "{protocol}: {said:?}");
+        let said = sandbox.polity(&["-q", "review", "approve", "last", "--message", "blue"]);
+        assert_eq!(
+            (said.code, said.out.as_str()),
+            (0, "painted it blue\n"),
+            "{protocol}: {said:?}"
+        );
+        let (executions, _) = sandbox.json(&["execution", "list"]);
+        assert_eq!(executions[0]["result"]["remote"]["protocol"], protocol, "{executions}");
+    }
+}
+
+#[test]
+fn what_comes_of_work_is_told_as_it_is() {
+    let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
+    for (input, expected) in [
+        ("stream", "one two three\n"),
+        ("say hello", "said hello\n"),
+        ("data", "{\"colour\":\"blue\"}\n"),
+        ("file", "painted\n[file a.png, image/png: https://h/a.png]\n"),
+    ] {
+        let said = run(&sandbox, input);
+        assert_eq!((said.code, said.out.as_str()), (0, expected), "{said:?}");
+    }
+    for (input, told) in [
+        ("reject", "does not take this work: not my work"),
+        ("auth", "the museum wants a ticket; give the agent's file an auth"),
+    ] {
+        let said = run(&sandbox, input);
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.err.contains("agent_failed") && said.err.contains(told), "{said:?}");
+    }
+    let said = sandbox.polity(&["-q", "run", "painter", "x", "--param", "size=3"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(server.messages().last().unwrap()["metadata"], json!({"size": 3.0}));
+    sandbox.write("polity.yaml", "limits: {output_bytes: 50000}");
+    let said = run(&sandbox, "flood");
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("limits.output_bytes allows, which is 50000"), "{said:?}");
+    // That was ended there, and so was the one that wanted more rights.
+    assert_eq!(server.cancelled(), 2);
+    sandbox.write("polity.yaml", "limits: {remote_seconds: 1}");
+    let said = run(&sandbox, "wait /nowhere/to/be/found");
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(said.err.contains("limits.remote_seconds"), "{said:?}");
+    assert_eq!(server.cancelled(), 3);
+}
+
+#[test]
+fn a_process_that_is_killed_while_the_server_works_sends_nothing_twice() {
+    let (sandbox, server) = python(&["--offer", "HTTP+JSON/1.0"]);
+    let (mut running, id) = start_waiting(&sandbox);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    sandbox.write("go", "");
+    let said = sandbox.polity(&["-q", "task", "resume", &id]);
+    assert_eq!((said.code, said.out.as_str()), (0, "waited\n"), "{said:?}");
+    assert_eq!(server.messages().len(), 1);
+    assert!(steps(&sandbox).contains(&"remote_accepted".to_owned()), "{:?}", steps(&sandbox));
+}
+
+#[test]
+fn a_server_that_is_gone_for_a_while_is_waited_for() {
+    let relay = Relay::new();
+    let sandbox = home(&card(relay.port));
+    let address = format!("http://127.0.0.1:{}", relay.port);
+    let server = Server::python(&sandbox, &["--offer", "JSONRPC/1.0", "--address", &address]);
+    relay.lead_to(server.port);
+    let (running, _) = start_waiting(&sandbox);
+    relay.cut();
+    sandbox.write("go", "");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    relay.open();
+    let said = said(&running.wait_with_output().unwrap());
+    assert_eq!((said.code, said.out.as_str()), (0, "waited\n"), "{said:?}");
+    assert_eq!(server.messages().len(), 1);
+}
+
+#[test]
+fn a_cancel_reaches_the_server_and_is_told() {
+    let sandbox = home("http://127.0.0.1:9/");
+    let javascript = Server::javascript(&sandbox, "JSONRPC/1.0");
+    let python = Server::python(&sandbox, &["--offer", "JSONRPC/0.3", "--card", "0.3"]);
+    for server in [javascript, python] {
+        point(&sandbox, &server.card(), "");
+        let (running, id) = start_waiting(&sandbox);
+        assert_eq!(sandbox.polity(&["task", "cancel", &id]).code, 0);
+        assert_eq!(said(&running.wait_with_output().unwrap()).code, 4);
+        assert_eq!(server.cancelled(), 1);
+        assert_eq!(steps(&sandbox).last().unwrap(), "remote_cancelled");
+        // One that only waits for an answer is ended there, too.
+        assert_eq!(run(&sandbox, "ask").code, 3);
+        assert_eq!(sandbox.polity(&["task", "cancel", "last"]).code, 0);
+        assert_eq!(steps(&sandbox).last().unwrap(), "remote_cancelled");
+        assert_eq!(run(&sandbox, "ask").code, 3);
+        assert_eq!(sandbox.polity(&["review", "reject", "last"]).code, 1);
+        assert_eq!(steps(&sandbox).last().unwrap(), "remote_cancelled");
+        assert_eq!(server.cancelled(), 3);
+    }
+}
+
+#[test]
+fn a_message_of_which_no_one_knows_is_put_before_a_person() {
+    let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
+    // The server ends while it has the message.
+    let said = run(&sandbox, "die");
+    assert_eq!(said.code, 3, "{said:?}");
+    assert_eq!(server.messages().len(), 1);
+    let (reviews, _) = sandbox.json(&["review", "list"]);
+    assert_eq!(reviews[0]["about"], "run_doubt", "{reviews}");
+    let said =
+        sandbox.polity(&["-q", "review", "approve", "last", "--skip-with", "it was painted"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "it was painted\n"), "{said:?}");
+    // The process ends before the server has answered.
+    let offer = r#"{"supportedInterfaces": [{"url": "http://127.0.0.1:PORT/rpc",
+        "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]}"#;
+    let stub = Stub::new("200 OK", offer);
+    point(&sandbox, &stub.card(), "");
+    let mut running = sandbox.start(&["run", "painter", "a house"]);
+    sandbox.wait_until("it was sent", || (stub.posts() == 1).then_some(()));
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let said = sandbox.polity(&["task", "resume", "last"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(said.err.contains("no one knows whether it was taken"), "{said:?}");
+    assert_eq!(stub.posts(), 1);
+    let (execution, _) = sandbox.json(&["execution", "list"]);
+    assert_eq!(execution[0]["result"]["status"], "failure", "{execution}");
+    // It is sent again because a person says so, and not before.
+    let mut again = sandbox.start(&["review", "approve", "last", "--retry"]);
+    sandbox.wait_until("it was sent again", || (stub.posts() == 2).then_some(()));
+    again.kill().unwrap();
+    again.wait().unwrap();
+}
+
+#[test]
+fn tokens_go_to_the_origin_of_the_card_alone_and_are_never_kept() {
+    let sandbox = home("http://127.0.0.1:9/");
+    let token = "tok-5f0c1c7d9e3b4a6f";
+    let guard = format!("Authorization=Bearer {token}");
+    let server = Server::python(&sandbox, &["--offer", "JSONRPC/1.0", "--guard", &guard]);
+    let auth = "auth: {type: bearer_token, token_env: PAINTER_TOKEN}";
+    let paint = |token: &str, what: &str| {
+        let mut command = sandbox.command(&["-q", "run", "painter", what]);
+        said(&command.env("PAINTER_TOKEN", token).output().unwrap())
+    };
+    point(&sandbox, &server.card(), auth);
+    let refused = paint("wrong", "a house");
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("status 401"), "{refused:?}");
+    assert!(refused.err.contains("set PAINTER_TOKEN to a token that it takes"), "{refused:?}");
+    let done = paint(token, "a house");
+    assert_eq!((done.code, done.out.as_str()), (0, "painted a house\n"), "{done:?}");
+    let kept = fs::read(sandbox.file("data/polity.db")).unwrap();
+    assert!(!kept.windows(token.len()).any(|window| window == token.as_bytes()));
+    // What the server repeats of it is not told.
+    assert_eq!(paint(token, &format!("{token} twice")).out, "painted *** twice\n");
+    let key = Server::python(
+        &sandbox,
+        &["--offer", "HTTP+JSON/1.0", "--guard", &format!("X-Painter={token}")],
+    );
+    let auth = "auth: {type: api_key, token_env: PAINTER_TOKEN, header_name: X-Painter}";
+    point(&sandbox, &key.card(), auth);
+    assert_eq!(paint(token, "a house").code, 0);
+    let elsewhere = ["--offer", "JSONRPC/1.0", "--address", "http://localhost:9"];
+    let elsewhere = Server::python(&sandbox, &elsewhere);
+    point(&sandbox, &elsewhere.card(), auth);
+    let refused = paint(token, "a house");
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("another origin"), "{refused:?}");
+}
+
+#[test]
+fn cards_that_lead_nowhere_say_what_is_wrong_and_what_to_do() {
+    let old = r#"{"protocolVersion": "0.2.5", "url": "http://h/", "name": "x"}"#;
+    let grpc = r#"{"supportedInterfaces": [{"url": "h:1", "protocolBinding": "GRPC",
+        "protocolVersion": "1.0"}]}"#;
+    let large = format!("{{\"name\": \"{}\"}}", "x".repeat(2 << 20));
+    let spoken = "JSONRPC 1.0, HTTP+JSON 1.0, JSONRPC 0.3";
+    let cases = [
+        ("404 Not Found", "no", "card_url is the whole address"),
+        ("200 OK", "<html>", "is no card of an agent"),
+        ("200 OK", "{}", "offers no interface"),
+        ("200 OK", old, "offers JSONRPC 0.2"),
+        ("200 OK", grpc, "offers GRPC 1.0"),
+        ("200 OK", &large, "larger than 1048576 bytes, the most that a card may have"),
+        ("301 Moved Permanently", "", "give the address that it leads to as card_url"),
+    ];
+    let sandbox = home("http://127.0.0.1:9/");
+    for (status, body, told) in cases {
+        let stub = Stub::new(status, body);
+        point(&sandbox, &stub.card(), "");
+        let said = run(&sandbox, "a house");
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.err.contains(told), "{told}: {said:?}");
+        assert!(!told.contains("offers") || said.err.contains(spoken), "{said:?}");
+    }
+}
+
+#[test]
+fn a_sub_agent_on_another_server_and_its_parent_see_nothing_of_each_other() {
+    let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
+    sandbox.write(
+        "agents/boss.yaml",
+        "{name: boss, kind: llm, role: r, system_prompt: CANARY-OF-THE-BOSS, sub_agents: [painter],
+          llm_config: {provider: scripted, script: boss}}",
+    );
+    sandbox.write(
+        "scripts/boss.yaml",
+        r#"
+rules:
+  - when: "go$"
+    role: user
+    tool_calls:
+      - {tool: agent/painter, arguments: {task_description: "secretly a house"}}
+      - {tool: agent/painter, arguments: {task_description: "secretly a tree"}}
+  - {when: "(?s)(.*)", role: tool, reply: "it said: $1"}
+"#,
+    );
+    let said = sandbox.polity(&["-q", "run", "boss", "CANARY-OF-THE-BOSS go"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "it said: painted a tree\n"), "{said:?}");
+    let mut texts = server.texts();
+    texts.sort();
+    assert_eq!(texts, ["secretly a house", "secretly a tree"]);
+    let messages = server.messages();
+    assert_ne!(messages[0]["context"], messages[1]["context"]);
+    assert!(!fs::read_to_string(sandbox.file("python.log")).unwrap().contains("CANARY"));
+    let (trace, _) = sandbox.json(&["task", "trace", "last"]);
+    assert_eq!(trace["sub_agent_sessions"].as_object().unwrap().len(), 2);
+    for task in sandbox.tasks() {
+        let (shown, _) = sandbox.json(&["task", "trace", task["id"].as_str().unwrap()]);
+        assert!(!shown.to_string().contains("CANARY-OF-THE-PAINTER"), "{shown}");
+    }
+    // A parent that is cancelled ends what works for it there.
+    let wait = format!("wait {}", sandbox.file("go").display());
+    let script = format!(
+        "rules: [{{when: go, role: user, tool_calls: [{{tool: agent/painter, arguments: \
+         {{task_description: '{wait}'}}}}]}}]\n"
+    );
+    sandbox.write("scripts/boss.yaml", &script);
+    let running = sandbox.start(&["-q", "run", "boss", "go"]);
+    sandbox.wait_until("the server works", || {
+        let (active, _) = sandbox.json(&["execution", "list", "--active"]);
+        let mut all = active.as_array()?.iter();
+        all.any(|execution| execution["remote_task"].is_object()).then_some(())
+    });
+    let top = sandbox.json(&["task", "list"]).0[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(sandbox.polity(&["task", "cancel", &top]).code, 0);
+    assert_eq!(crate::sandbox::said(&running.wait_with_output().unwrap()).code, 4);
+    assert_eq!(server.cancelled(), 1);
+}
+
+#[test]
+fn a_node_of_a_workflow_may_be_on_another_server_and_ask_a_person() {
+    let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
+    sandbox.write(
+        "workflows/gallery.yaml",
+        "{name: gallery, nodes: {draw: {type: agent, agent: painter, input: 'ask {{ input }}'},
+          frame: {type: agent, agent: painter, input: 'frame {{ last }}'}},
+          edges: [{from: draw, to: frame}], entry_point: draw}",
+    );
+    let said = sandbox.polity(&["-q", "run", "gallery", "a house"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    let (reviews, _) = sandbox.json(&["review", "list"]);
+    assert_eq!(reviews[0]["about"], "remote_question", "{reviews}");
+    assert_eq!(reviews[0]["question"], "Which colour?");
+    let said = sandbox.polity(&["-q", "review", "approve", "last"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("--message TEXT"), "{said:?}");
+    let said = sandbox.polity(&["-q", "review", "modify", "last", "--message", "blue"]);
+    let expected = "painted frame painted it blue\n";
+    assert_eq!((said.code, said.out.as_str()), (0, expected), "{said:?}");
+    let messages = server.messages();
+    assert_eq!(messages[1]["context"], messages[0]["context"]);
+    assert_ne!(messages[2]["context"], messages[0]["context"]);
+}
+
+#[test]
+fn there_is_no_cassette_of_what_another_server_does() {
+    let sandbox = home("http://127.0.0.1:9/");
+    for option in ["--record", "--replay"] {
+        let said = sandbox.polity(&["run", "painter", "x", option, "tape.jsonl"]);
+        assert_eq!(said.code, 2, "{said:?}");
+        if option == "--record" {
+            assert!(said.err.contains("what an agent on another server does"), "{said:?}");
+        }
+    }
+    assert_eq!(sandbox.tasks(), Vec::<Value>::new());
+}

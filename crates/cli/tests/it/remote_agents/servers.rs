@@ -1,0 +1,200 @@
+//! Servers for agents: those of the SDKs, one that only says what it is told to, and a way between
+//! that can be cut.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use polity_testkit::peers;
+use serde_json::Value;
+
+use crate::sandbox::Sandbox;
+
+/// Where a card is.
+const CARD: &str = ".well-known/agent-card.json";
+
+/// A server that an SDK runs.
+pub(super) struct Server {
+    child: Child,
+    pub(super) port: u16,
+    log: PathBuf,
+}
+
+impl Server {
+    /// The Python SDK, with these arguments.
+    pub(super) fn python(sandbox: &Sandbox, args: &[&str]) -> Self {
+        let log = sandbox.file("python.log");
+        let mut command = Command::new(peers::a2a_python());
+        command.arg(peers::script("python-a2a/agent.py")).arg("--log").arg(&log).args(args);
+        Self::start(command, log)
+    }
+
+    /// The JavaScript SDK, which offers itself like this.
+    pub(super) fn javascript(sandbox: &Sandbox, offers: &str) -> Self {
+        let log = sandbox.file("javascript.log");
+        let mut command = Command::new("node");
+        command.current_dir(peers::a2a_javascript());
+        command.arg(peers::script("npm-a2a/agent.cjs")).arg(&log).arg(offers);
+        Self::start(command, log)
+    }
+
+    fn start(mut command: Command, log: PathBuf) -> Self {
+        // It ends with whoever holds the other end, however that ends.
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().parse().unwrap();
+        Self { child, port, log }
+    }
+
+    pub(super) fn card(&self) -> String {
+        card(self.port)
+    }
+
+    fn events(&self, event: &str) -> Vec<Value> {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let all = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        all.filter(|found| found["event"] == event).collect()
+    }
+
+    /// What it was told.
+    pub(super) fn messages(&self) -> Vec<Value> {
+        self.events("message")
+    }
+
+    /// The texts that it was told.
+    pub(super) fn texts(&self) -> Vec<String> {
+        self.messages().iter().map(|told| told["text"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// How many tasks it was asked to end.
+    pub(super) fn cancelled(&self) -> usize {
+        self.events("cancel").len()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(super) fn card(port: u16) -> String {
+    format!("http://127.0.0.1:{port}/{CARD}")
+}
+
+/// A server that answers every GET with the same, and keeps whoever posts waiting.
+pub(super) struct Stub {
+    pub(super) port: u16,
+    posts: Arc<AtomicUsize>,
+}
+
+impl Stub {
+    /// Answers with this status line and body; `PORT` in the body is the server's own.
+    pub(super) fn new(status: &'static str, body: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let body = body.replace("PORT", &port.to_string());
+        let posts = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&posts);
+        std::thread::spawn(move || {
+            let mut waiting = Vec::new();
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                let mut head = [0; 4096];
+                let read = stream.read(&mut head).unwrap_or(0);
+                if head[..read].starts_with(b"POST") {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    waiting.push(stream);
+                    continue;
+                }
+                let bytes = body.len();
+                let head = format!(
+                    "HTTP/1.1 {status}\r\ncontent-type: application/json\r\n\
+                     content-length: {bytes}\r\nconnection: close\r\n\r\n"
+                );
+                // Whoever has read enough may be gone.
+                let _ = stream.write_all(head.as_bytes());
+                let _ = stream.write_all(body.as_bytes());
+            }
+        });
+        Self { port, posts }
+    }
+
+    pub(super) fn card(&self) -> String {
+        card(self.port)
+    }
+
+    pub(super) fn posts(&self) -> usize {
+        self.posts.load(Ordering::SeqCst)
+    }
+}
+
+/// A way to a server, which can be cut and opened again.
+pub(super) struct Relay {
+    pub(super) port: u16,
+    to: Arc<Mutex<u16>>,
+    is_open: Arc<AtomicBool>,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    pub(super) fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let relay = Self {
+            port,
+            to: Arc::default(),
+            is_open: Arc::new(AtomicBool::new(true)),
+            streams: Arc::default(),
+        };
+        let (to, is_open) = (Arc::clone(&relay.to), Arc::clone(&relay.is_open));
+        let streams = Arc::clone(&relay.streams);
+        std::thread::spawn(move || {
+            for near in listener.incoming() {
+                let Ok(near) = near else { return };
+                if !is_open.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let Ok(far) = TcpStream::connect(("127.0.0.1", *to.lock().unwrap())) else {
+                    continue;
+                };
+                streams
+                    .lock()
+                    .unwrap()
+                    .extend([near.try_clone().unwrap(), far.try_clone().unwrap()]);
+                pass_on(near.try_clone().unwrap(), far.try_clone().unwrap());
+                pass_on(far, near);
+            }
+        });
+        relay
+    }
+
+    /// Leads there from now on.
+    pub(super) fn lead_to(&self, port: u16) {
+        *self.to.lock().unwrap() = port;
+    }
+
+    pub(super) fn cut(&self) {
+        self.is_open.store(false, Ordering::SeqCst);
+        for stream in self.streams.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub(super) fn open(&self) {
+        self.is_open.store(true, Ordering::SeqCst);
+    }
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream) {
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
