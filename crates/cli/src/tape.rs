@@ -1,7 +1,5 @@
 //! `--record` and `--replay`: the file with the cassette, and who answers then.
 
-mod absent;
-
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -9,7 +7,8 @@ use std::sync::Arc;
 
 use polity_drivers::Secrets;
 use polity_drivers::cassette::{
-    Cassette, CassetteError, PlayedPrograms, Player, RecordedPrograms, Recorder,
+    Cassette, CassetteError, PlayedPrograms, PlayedRemotes, Player, RecordedPrograms,
+    RecordedRemotes, Recorder, Size,
 };
 use polity_engine::driver::{Programs, RunOverrides};
 use polity_engine::runtime::{resumed_with, top_of};
@@ -23,7 +22,6 @@ use crate::app::{App, Drivers, environment};
 use crate::args::TapeArgs;
 use crate::error::CliError;
 use crate::view::{count, harmless, note};
-pub(crate) use absent::NotOnTape;
 
 /// The most answers that are listed when a replay did not need them.
 const LEFT_OVER_MAX: usize = 5;
@@ -152,7 +150,7 @@ impl TapeFile {
                     models: player.clone(),
                     tools: player.clone(),
                     programs: Arc::new(PlayedPrograms::new(player.clone(), programs)),
-                    remotes: Arc::new(NotOnTape),
+                    remotes: Arc::new(PlayedRemotes::new(player.clone())),
                     servers: None,
                     notifies: false,
                 };
@@ -174,7 +172,7 @@ impl TapeFile {
                     models: recorder.clone(),
                     tools: recorder.clone(),
                     programs: Arc::new(RecordedPrograms::new(recorder.clone(), programs)),
-                    remotes: Arc::new(NotOnTape),
+                    remotes: Arc::new(RecordedRemotes::new(recorder.clone(), live.remotes)),
                     servers: live.servers,
                     notifies: live.notifies,
                 };
@@ -242,17 +240,8 @@ impl Tape {
                 write(file, &cassette)?;
                 if app.shows_progress() {
                     let size = cassette.size();
-                    let (models, tools) = (size.model_calls, size.tool_calls);
-                    let models = count(models, "model call");
-                    let tools = count(tools, "tool call");
-                    let file = file.display();
-                    match size.runs {
-                        0 => note!("recorded {models} and {tools} in {file}"),
-                        runs => {
-                            let runs = count(runs, "run");
-                            note!("recorded {models}, {tools} and {runs} of programs in {file}");
-                        }
-                    }
+                    let answers = told(size);
+                    note!("recorded {answers} in {}", file.display());
                 }
                 Ok(())
             }
@@ -265,6 +254,20 @@ impl Tape {
             (Self::Replaying { .. }, _) => Ok(()),
         }
     }
+}
+
+/// How much a cassette holds, in words.
+fn told(size: Size) -> String {
+    let Size { model_calls, tool_calls, runs, messages } = size;
+    let mut told = vec![count(model_calls, "model call"), count(tool_calls, "tool call")];
+    if runs > 0 {
+        told.push(count(runs, "program run"));
+    }
+    if messages > 0 {
+        told.push(count(messages, "remote message"));
+    }
+    let last = told.pop().unwrap_or_default();
+    format!("{} and {last}", told.join(", "))
 }
 
 fn tell_left_over(left: &[String]) {

@@ -1,4 +1,4 @@
-//! Cassettes: what models, tools and programs answered in one run, to be answered again without them.
+//! Cassettes: what models, tools, programs and agents on other servers answered in one run, to be answered again without them.
 //!
 //! A [`Recorder`] stands before the real ones and writes down what passes. A [`Player`] stands in their
 //! place, and answers from what was written. Every answer is found by its place:
@@ -17,6 +17,7 @@ mod lines;
 mod player;
 mod programs;
 mod recorder;
+mod remotes;
 mod session;
 
 #[cfg(test)]
@@ -26,3 +27,4 @@ pub use document::{Cassette, CassetteError, Size};
 pub use player::Player;
 pub use programs::{PlayedPrograms, RecordedPrograms};
 pub use recorder::Recorder;
+pub use remotes::{PlayedRemotes, RecordedRemotes};

@@ -17,7 +17,8 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use polity_engine::driver::{
-    BoxFuture, NotReady, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, Remotes, Sent,
+    BoxFuture, NotReady, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Remotes,
+    Sent,
 };
 use polity_model::definition::AgentDefinition;
 use polity_model::failure::{ErrorCategory, Failure};
@@ -28,6 +29,7 @@ use reqwest::Url;
 use self::card::Card;
 use self::contact::{Contact, POLL_FIRST, in_time, pause, without};
 use self::credentials::Credentials;
+pub(crate) use self::credentials::secrets_of;
 use self::fault::Fault;
 use self::line::Line;
 use self::speech::Ask;
@@ -146,11 +148,11 @@ impl Remotes for A2aRemotes {
 
     fn follow<'a>(
         &'a self,
-        agent: &'a AgentDefinition,
-        task: &'a RemoteTask,
+        work: RemoteWork<'a>,
         progress: &'a dyn Progress,
     ) -> BoxFuture<'a, RemoteOutcome> {
         Box::pin(async move {
+            let RemoteWork { agent, task, .. } = work;
             let id = task.task_id.as_str();
             let mut wait = POLL_FIRST;
             loop {

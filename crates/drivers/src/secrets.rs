@@ -9,7 +9,7 @@ use polity_model::failure::Failure;
 use serde_json::{Map, Value};
 
 use crate::environment::Environment;
-use crate::{cli, llm, mcp};
+use crate::{cli, llm, mcp, remote};
 
 /// Values shorter than that, in bytes, are no secrets: they are part of too many other words.
 const SECRET_BYTES_MIN: usize = 4;
@@ -36,7 +36,7 @@ impl Secrets {
         let keys = agents.into_iter().flat_map(|agent| match &agent.kind {
             AgentKind::Llm(llm) => llm::keys_of(llm, environment),
             AgentKind::Cli(cli) => cli::secrets_of(cli, overrides, environment),
-            AgentKind::Remote(_) => Vec::new(),
+            AgentKind::Remote(remote) => remote::secrets_of(remote, environment),
         });
         let filled_in = servers.into_iter().flat_map(|server| mcp::secrets_of(server, environment));
         let values: Vec<_> = keys.chain(filled_in).collect();

@@ -21,7 +21,7 @@ pub use programs::{
     LostRun, PlaceTaken, Programs, RunEnd, RunIdentity, RunOutcome, RunOverrides, RunProgress,
     RunRequest,
 };
-pub use remotes::{RemoteEnd, RemoteMessage, RemoteOutcome, Remotes, Sent};
+pub use remotes::{RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Remotes, Sent};
 pub use tools::{Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable};
 
 /// A future that borrows what it works on.

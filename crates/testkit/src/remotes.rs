@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use polity_engine::driver::{
-    BoxFuture, NotReady, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, Remotes, Sent,
+    BoxFuture, NotReady, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Remotes,
+    Sent,
 };
 use polity_model::definition::AgentDefinition;
 use polity_model::remote::{RemoteReport, RemoteTask};
@@ -100,11 +101,11 @@ impl Remotes for ActingRemotes {
 
     fn follow<'a>(
         &'a self,
-        _: &'a AgentDefinition,
-        task: &'a RemoteTask,
+        work: RemoteWork<'a>,
         progress: &'a dyn Progress,
     ) -> BoxFuture<'a, RemoteOutcome> {
         Box::pin(async move {
+            let task = work.task;
             progress.text("working");
             tokio::time::sleep(self.works_for).await;
             let end = self.known().tasks.get(&task.task_id).cloned();

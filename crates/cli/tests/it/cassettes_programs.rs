@@ -39,7 +39,7 @@ fn a_program_is_not_run_again() {
     program(&sandbox, "writer", "echo x >> ran; echo \"about $(cat)\"; echo and more", "");
     let live = sandbox.polity(&["run", "writer", "the sea", "--record", TAPE]);
     assert_eq!((live.code, live.out.as_str()), (0, "about the sea\nand more\n"), "{live:?}");
-    assert!(live.err.contains("1 run of programs in tape.json"), "{live:?}");
+    assert!(live.err.contains("0 tool calls and 1 program run in tape.json"), "{live:?}");
     program(&sandbox, "writer", "echo x >> ran; echo something else", "");
     for input in [&["the sea"][..], &[]] {
         let replayed =

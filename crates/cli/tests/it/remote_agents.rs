@@ -356,15 +356,24 @@ fn a_node_of_a_workflow_may_be_on_another_server_and_ask_a_person() {
     assert_ne!(messages[2]["context"], messages[0]["context"]);
 }
 
+/// A conversation with a question in it is recorded, and goes on again with no server anywhere.
 #[test]
-fn there_is_no_cassette_of_what_another_server_does() {
-    let sandbox = home("http://127.0.0.1:9/");
-    for option in ["--record", "--replay"] {
-        let said = sandbox.polity(&["run", "painter", "x", option, "tape.jsonl"]);
-        assert_eq!(said.code, 2, "{said:?}");
-        if option == "--record" {
-            assert!(said.err.contains("what an agent on another server does"), "{said:?}");
-        }
-    }
-    assert_eq!(sandbox.tasks(), Vec::<Value>::new());
+fn what_another_server_says_is_recorded_and_said_again() {
+    let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
+    let tape = |way: &'static str| {
+        let waits = sandbox.polity(&["run", "painter", "ask a house", way, "tape.json"]);
+        assert_eq!(waits.code, 3, "{waits:?}");
+        let answer = ["review", "modify", "last", "--message", "blue", way, "tape.json"];
+        let said = sandbox.polity(&answer);
+        assert_eq!((said.code, said.out.as_str()), (0, "painted it blue\n"), "{said:?}");
+        said
+    };
+    let recorded = tape("--record");
+    assert!(recorded.err.contains("2 remote messages in tape.json"), "{recorded:?}");
+    assert_eq!(server.messages().len(), 2);
+    drop(server);
+    tape("--replay");
+    let differs = sandbox.polity(&["run", "painter", "ask a tree", "--replay", "tape.json"]);
+    assert_eq!(differs.code, 1, "{differs:?}");
+    assert!(differs.err.contains("  - text: ask a house\n  + text: ask a tree"), "{differs:?}");
 }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::conversation::Said;
 use super::lines::Lines;
 use super::programs::KeptRun;
+use super::remotes::KeptMessage;
 
 /// The form that is described here.
 const VERSION: u64 = 1;
@@ -74,6 +75,9 @@ pub(super) struct Session {
     /// What the program was given and what came of it, where that is who speaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) run: Option<KeptRun>,
+    /// What an agent on another server was told and what came of it, where that is who speaks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) messages: Vec<KeptMessage>,
 }
 
 /// The tools of an agent from some turn on.
@@ -215,6 +219,8 @@ pub struct Size {
     pub tool_calls: usize,
     /// Runs of programs.
     pub runs: usize,
+    /// Messages to agents on other servers.
+    pub messages: usize,
 }
 
 /// A text is no cassette that can be read.
@@ -298,6 +304,7 @@ impl Cassette {
             model_calls: turns().map(|turn| turn.exchanges.len()).sum(),
             tool_calls: turns().map(|turn| turn.calls.len()).sum(),
             runs: self.sessions.values().filter(|session| session.run.is_some()).count(),
+            messages: self.sessions.values().map(|session| session.messages.len()).sum(),
         }
     }
 }

@@ -51,6 +51,7 @@ pub(super) enum Which {
     Exchange { turn: u32, number: usize },
     Call { turn: u32, number: usize },
     Run,
+    Message { number: u32 },
 }
 
 impl Player {
@@ -71,6 +72,11 @@ impl Player {
             let is_left = |which| !memory.given.contains(&(name.clone(), which));
             if session.run.is_some() && is_left(Which::Run) {
                 left.push(format!("the program in session \"{name}\""));
+            }
+            for kept in &session.messages {
+                if is_left(Which::Message { number: kept.number }) {
+                    left.push(format!("the other server in {}", told(name, kept.number)));
+                }
             }
             for turn in &session.turns {
                 let number = turn.number;
@@ -224,7 +230,7 @@ fn told(session: &str, turn: u32) -> String {
     format!("turn {turn} of session \"{session}\"")
 }
 
-fn at_place(place: Place<'_>) -> String {
+pub(super) fn at_place(place: Place<'_>) -> String {
     told(place.session, place.turn)
 }
 
@@ -248,7 +254,7 @@ fn lines(patterns: &[ToolPattern]) -> String {
     patterns.iter().map(|pattern| format!("tools: {pattern}")).collect::<Vec<_>>().join("\n")
 }
 
-fn pretty(arguments: &Map<String, Value>) -> String {
+pub(super) fn pretty(arguments: &Map<String, Value>) -> String {
     serde_json::to_string_pretty(arguments).unwrap_or_default()
 }
 

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use super::difference::difference;
 use super::document::FailedCall;
 use super::lines::Lines;
-use super::player::{Player, REMEDY, Which, differs, for_good};
+use super::player::{Player, REMEDY, Which, differs, for_good, pretty};
 use super::recorder::Recorder;
 use crate::secrets::Secrets;
 
@@ -82,8 +82,7 @@ impl Given {
     }
 
     fn to_text(&self) -> String {
-        let parameters = serde_json::to_string_pretty(&self.parameters).unwrap_or_default();
-        format!("input: {}\nparameters: {parameters}", self.input.as_str())
+        format!("input: {}\nparameters: {}", self.input.as_str(), pretty(&self.parameters))
     }
 }
 

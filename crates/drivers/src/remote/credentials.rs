@@ -18,6 +18,15 @@ pub(super) struct Credentials {
     pub(super) secrets: Secrets,
 }
 
+/// The token that goes with calls, if it is there.
+pub(crate) fn secrets_of(remote: &RemoteAgent, environment: &Environment) -> Vec<String> {
+    let variable = remote.auth.as_ref().and_then(|auth| auth.token_env.as_ref());
+    // A token that cannot be used is sent to no one.
+    let key =
+        variable.and_then(|variable| keys::key(environment, variable.as_str()).ok().flatten());
+    key.map(|key| key.expose().to_owned()).into_iter().collect()
+}
+
 impl Credentials {
     /// What the agent's file asks for.
     pub(super) fn of(

@@ -1,4 +1,4 @@
-use polity_engine::driver::RemoteMessage;
+use polity_engine::driver::{Place, RemoteMessage};
 use polity_model::definition::AgentDefinition;
 use polity_model::remote::RemoteTask;
 
@@ -17,6 +17,7 @@ fn sends(interface: &Interface) -> Request {
     let task = RemoteTask { task_id: "t-1".into(), context_id: Some("c-1".into()) };
     interface.request(Ask::Send(&RemoteMessage {
         agent: &agent,
+        place: Place::OUTSIDE,
         id: "m-1",
         text: "paint",
         parameters: &parameters,

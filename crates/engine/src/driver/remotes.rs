@@ -8,13 +8,15 @@ use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
 use serde_json::{Map, Value};
 
-use super::{BoxFuture, NotReady, Progress};
+use super::{BoxFuture, NotReady, Place, Progress};
 
 /// One message to an agent on another server.
 #[derive(Clone, Copy)]
 pub struct RemoteMessage<'a> {
     /// The agent.
     pub agent: &'a AgentDefinition,
+    /// Where in the run it is sent. The turns are the messages of the conversation.
+    pub place: Place<'a>,
     /// Names the message. It is the same when the message is sent again because it did not arrive.
     pub id: &'a str,
     /// What it says.
@@ -23,6 +25,17 @@ pub struct RemoteMessage<'a> {
     pub parameters: &'a Map<String, Value>,
     /// The task there that the message belongs to, where it answers a question of that.
     pub task: Option<&'a RemoteTask>,
+}
+
+/// Work that a server has taken.
+#[derive(Clone, Copy)]
+pub struct RemoteWork<'a> {
+    /// The agent.
+    pub agent: &'a AgentDefinition,
+    /// Where in the run the message was sent that it came of.
+    pub place: Place<'a>,
+    /// The task there.
+    pub task: &'a RemoteTask,
 }
 
 /// What became of a message.
@@ -77,8 +90,7 @@ pub trait Remotes: Send + Sync {
     /// it can be done again.
     fn follow<'a>(
         &'a self,
-        agent: &'a AgentDefinition,
-        task: &'a RemoteTask,
+        work: RemoteWork<'a>,
         progress: &'a dyn Progress,
     ) -> BoxFuture<'a, RemoteOutcome>;
 

@@ -16,9 +16,10 @@ use crate::budget::{Allowance, Permit};
 use crate::closure::Assignee;
 use crate::commands::{RecordAccepted, RecordRemote};
 use crate::decide::Command;
-use crate::driver::{RemoteEnd, RemoteMessage, RemoteOutcome, Sent};
+use crate::driver::{Place, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Sent};
 use crate::runtime::EngineError;
 use crate::runtime::remote::CANCEL_WAIT;
+use crate::state::TaskState;
 
 type Awaited = Result<Command, Interrupted>;
 
@@ -40,12 +41,13 @@ impl Worker {
             return Ok(Err(Interrupted::Abandoned));
         };
         let id = execution.id.to_string();
-        let allowance = self.allowance.clone();
+        let (allowance, session) = (self.allowance.clone(), Arc::clone(&self.session));
         let Self { shared, state, signals, .. } = self;
         let began = shared.parts.clock.now();
         let said = state.messages().iter().rev().find(|message| message.role() == Role::User);
         let message = RemoteMessage {
             agent: &agent,
+            place: Place { session: &session, turn: messages_sent(state) },
             id: &id,
             text: said.map(Message::content).unwrap_or_default(),
             parameters: &state.task().order().parameters,
@@ -100,6 +102,7 @@ impl Worker {
         let (Some(agent), Some(task)) = (self.remote_agent(), self.state.remote().cloned()) else {
             return Err(Interrupted::Abandoned);
         };
+        let session = Arc::clone(&self.session);
         let Self { shared, state, signals, .. } = self;
         let since = state.execution().and_then(|execution| execution.start_time);
         let began = since.unwrap_or_else(|| shared.parts.clock.now());
@@ -108,7 +111,9 @@ impl Worker {
         let follow = async {
             // Others wait with what they would spend. The work itself is under way already.
             let _permit = permit(&allowance).await;
-            shared.parts.remotes.follow(&agent, &task, &progress).await
+            let place = Place { session: &session, turn: messages_sent(state) };
+            let work = RemoteWork { agent: &agent, place, task: &task };
+            shared.parts.remotes.follow(work, &progress).await
         };
         let followed = tokio::select! {
             followed = tokio::time::timeout(limit, follow) => followed,
@@ -129,6 +134,12 @@ impl Worker {
         }
         Ok(())
     }
+}
+
+/// How many messages were meant for the agent so far.
+fn messages_sent(state: &TaskState) -> u32 {
+    let sent = state.messages().iter().filter(|message| message.role() == Role::User).count();
+    u32::try_from(sent).unwrap_or(u32::MAX)
 }
 
 /// Leave to spend, where a budget asks for it; or why nothing may be spent any more.
