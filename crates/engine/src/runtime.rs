@@ -13,6 +13,7 @@ mod desk;
 mod fork;
 mod load;
 mod mend;
+mod ready;
 mod remote;
 mod session;
 mod steer;
@@ -23,7 +24,7 @@ mod worker;
 
 use std::sync::{Arc, RwLock};
 
-use polity_model::definition::{AgentKind, Limits};
+use polity_model::definition::Limits;
 use polity_model::event::{Event, Recorded, Sequence, StreamId};
 use polity_model::ids::{CheckpointId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
@@ -39,7 +40,7 @@ pub use switch::switch_agent;
 
 use crate::budget::{Ledger, Spending};
 use crate::clock::Clock;
-use crate::closure::{Assignee, ClosureError};
+use crate::closure::ClosureError;
 use crate::commands::{AnswerReview, ClaimTask, CreateTask, ExpireReview, NewTask, Origin};
 use crate::decide::{Command, Given, GivenPlace, Rejection, decide};
 use crate::driver::{
@@ -329,28 +330,6 @@ impl Drop for Runtime {
 }
 
 impl Shared {
-    fn ready(&self, assignee: &Assignee) -> Result<(), NotReady> {
-        self.ready_with(assignee, &RunOverrides::default())
-    }
-
-    /// Whether the agent, and all that it may hand work to, could be run.
-    fn ready_with(&self, assignee: &Assignee, overrides: &RunOverrides) -> Result<(), NotReady> {
-        if let Assignee::Workflow(flow) = assignee {
-            self.parts.tools.ready(&flow.all_tools())?;
-        }
-        for closure in assignee.everyone() {
-            match &closure.agent.kind {
-                AgentKind::Llm(llm) => {
-                    self.parts.models.ready(&closure)?;
-                    self.parts.tools.ready(&llm.tools)?;
-                }
-                AgentKind::Cli(_) => self.parts.programs.ready(&closure.agent, overrides)?,
-                AgentKind::Remote(_) => self.parts.remotes.ready(&closure.agent)?,
-            }
-        }
-        Ok(())
-    }
-
     /// Whether a task was ever at that checkpoint.
     async fn has_checkpoint(
         &self,
@@ -359,27 +338,6 @@ impl Shared {
     ) -> Result<bool, StoreError> {
         let rows = load::blocking(&self.parts.store, move |store| store.checkpoints(id)).await?;
         Ok(rows.iter().any(|row| row.checkpoint_id == checkpoint))
-    }
-
-    /// A budget in money cannot be kept where no one knows what a model costs.
-    fn check_prices(&self, create: &CreateTask) -> Result<(), NotReady> {
-        let everyone = create.assignee.everyone();
-        let of_agents = everyone.iter().filter_map(|closure| closure.llm()?.budget);
-        let mut budgets = of_agents.chain(create.budget);
-        if !budgets.any(|budget| budget.max_cost_usd.is_some()) {
-            return Ok(());
-        }
-        match everyone.iter().find(|closure| self.parts.models.price(closure).is_none()) {
-            None => Ok(()),
-            Some(closure) => Err(NotReady {
-                message: format!(
-                    "it is not known what the model of agent \"{}\" costs, so a budget in dollars \
-                     could not be kept",
-                    closure.agent.name
-                ),
-                hint: "give llm_config.price, or limit max_tokens instead".to_owned(),
-            }),
-        }
     }
 
     fn given(&self, toolbox: &Arc<Toolbox>, spending: Spending) -> Given {

@@ -52,6 +52,7 @@ macro_rules! store_conformance {
             parts_belong_to_their_task,
             executions_are_found_by_pool_and_agent,
             what_is_private_goes_with_the_end_of_its_task,
+            what_is_ended_on_another_server_is_told_after_the_end_of_its_task,
             a_paused_task_is_resumed,
             definitions_are_kept_by_digest,
             agents_are_switched_in_streams_of_their_own,

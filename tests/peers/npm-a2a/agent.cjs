@@ -113,6 +113,9 @@ class Agent {
   }
 }
 
+// It ends with whoever has started it.
+process.stdin.on("end", () => process.exit(0)).resume();
+
 const app = express();
 const server = app.listen(0, "127.0.0.1", () => {
   const { port } = server.address();

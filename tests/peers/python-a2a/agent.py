@@ -9,6 +9,8 @@ import json
 import os
 import pathlib
 import socket
+import sys
+import threading
 
 import uvicorn
 from a2a.helpers import new_task_from_user_message, new_text_message
@@ -189,6 +191,9 @@ def main():
     if args.guard:
         app = Guard(app, *args.guard.split("=", 1))
     config = uvicorn.Config(app, log_level="warning", lifespan="off")
+    # It ends with whoever has started it.
+    end = lambda: (sys.stdin.read(), os._exit(0))
+    threading.Thread(target=end, daemon=True).start()
     print(port, flush=True)
     uvicorn.Server(config).run(sockets=[listener])
 

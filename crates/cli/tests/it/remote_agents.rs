@@ -178,6 +178,14 @@ fn a_cancel_reaches_the_server_and_is_told() {
         assert_eq!(steps(&sandbox).last().unwrap(), "remote_cancelled");
         assert_eq!(server.cancelled(), 3);
     }
+    // All of it goes into files, and comes back from them.
+    let files = sandbox.file("kept");
+    let files = files.to_str().unwrap();
+    assert_eq!(sandbox.polity(&["task", "export", "last", "--out", files]).code, 0);
+    let other = Sandbox::new();
+    let imported = other.polity(&["task", "import", files]);
+    assert_eq!(imported.code, 0, "{imported:?}");
+    assert_eq!(steps(&other), steps(&sandbox));
 }
 
 #[test]

@@ -76,9 +76,9 @@ impl Fault {
                 code::INTERNAL | code::INVALID_AGENT_RESPONSE => failed(ErrorCategory::AgentError),
                 _ => failed(ErrorCategory::Permanent),
             },
-            Self::Lost(_) | Self::Unreadable(_) | Self::TooLarge(_) => {
-                Unsent::InDoubt(self.to_string())
-            }
+            // It was taken, and no more of it can be had.
+            Self::TooLarge(_) => failed(ErrorCategory::Permanent),
+            Self::Lost(_) | Self::Unreadable(_) => Unsent::InDoubt(self.to_string()),
         }
     }
 
@@ -193,6 +193,7 @@ mod tests {
             (status(504), None),
             (lost, None),
             (Fault::Unreadable("no JSON".into()), None),
+            (Fault::TooLarge("a limit".into()), Some(ErrorCategory::Permanent)),
         ];
         for (fault, expected) in cases {
             let found = match fault.of_sending(None) {

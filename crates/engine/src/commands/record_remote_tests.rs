@@ -132,6 +132,21 @@ fn a_question_waits_for_a_person_whose_answer_goes_to_the_same_task() {
 }
 
 #[test]
+fn an_answer_in_doubt_is_sent_again_to_the_same_task() {
+    let answered = answer(&asked(), Verdict::Approve, Some("blue")).unwrap().events;
+    let state = with(asked(), answered);
+    let sending = ResumeTask.decide(&state, &mut given()).unwrap().events;
+    let mut later = given();
+    later.entropy = crate::entropy::Entropy::from_seed([6; 16]);
+    let doubt = ResumeTask.decide(&with(state.clone(), sending.clone()), &mut later).unwrap();
+    let state = with(with(state, sending), doubt.events);
+    let retry = answer(&state, Verdict::Retry, None).unwrap().events;
+    let state = with(state, retry);
+    assert_eq!(ResumeTask.decide(&state, &mut later).unwrap().effects, [Effect::SendMessage]);
+    assert_eq!((state.remote(), state.messages().len()), (Some(&task()), 3));
+}
+
+#[test]
 fn whoever_ends_a_question_leaves_work_to_be_ended_there() {
     let rejected = answer(&asked(), Verdict::Reject, Some("enough")).unwrap().events;
     let cancelled = CancelTask { by: Canceller::Owner }.decide(&asked()).unwrap().events;

@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 use polity_model::definition::Digest;
 use polity_model::event::{Event, ExecutionChange};
+use polity_model::remote::RemoteTask;
 use polity_store::{Commit, ExecutionFilter, TaskFilter};
 
 use super::Shared;
@@ -57,6 +58,26 @@ pub fn what_is_private_goes_with_the_end_of_its_task(store: &Shared) {
     assert_eq!(store.private(task_id(2)).unwrap(), None);
     store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskCancelled])).wait().unwrap();
     assert_eq!(store.private(task_id(1)).unwrap(), None);
+}
+
+/// What still worked for a task on another server is ended there when the task has ended.
+pub fn what_is_ended_on_another_server_is_told_after_the_end_of_its_task(store: &Shared) {
+    let task = RemoteTask { task_id: "t-1".to_owned(), context_id: None };
+    let start = ExecutionChange::Start { agent: "painter".parse().unwrap(), max_retries: 3 };
+    let run = ExecutionChange::Run { process_id: None, remote: Some(task.clone()) };
+    let over = [ExecutionChange::Cancel, ExecutionChange::CleanUp, ExecutionChange::Finish];
+    let changes = [start, run].into_iter().chain(over);
+    let changes = changes.map(|change| changed(execution_id(1), change));
+    let events = [created("a"), claimed(instance_id(1), 1), Event::TaskStarted];
+    let events = events.into_iter().chain(changes).chain([Event::TaskCancelled]).collect();
+    store.commit(commit(task_id(1), 0, Some(1), events)).wait().unwrap();
+    let ended = store.task_row(task_id(1)).unwrap().unwrap();
+    let end = ExecutionChange::EndRemote { task: task.clone(), refusal: None };
+    let told = vec![changed(execution_id(1), end)];
+    store.commit(commit(task_id(1), 9, None, told)).wait().unwrap();
+    let row = store.task_row(task_id(1)).unwrap().unwrap();
+    assert_eq!((row.status, row.completed_at), (ended.status, ended.completed_at));
+    assert_eq!(store.execution(execution_id(1)).unwrap().unwrap().remote, Some(task));
 }
 
 /// Tasks that were given the same are found by that, and whose run each of them shares.

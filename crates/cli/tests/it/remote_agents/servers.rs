@@ -43,8 +43,8 @@ impl Server {
     }
 
     fn start(mut command: Command, log: PathBuf) -> Self {
-        // It ends with whoever holds the other end, however that ends.
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        // It ends with whoever holds the other end of its stdin, however that ends.
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let port = line.trim().parse().unwrap();
