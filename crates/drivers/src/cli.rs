@@ -59,6 +59,7 @@ use self::run::{About, Prepared, system_error};
 use self::workspace::Branch;
 use crate::environment::Environment;
 use crate::process::Launcher;
+use crate::process::record::Record;
 
 /// What running programs needs to know of its surroundings.
 #[derive(Debug, Clone)]
@@ -240,6 +241,17 @@ impl Programs for CliPrograms {
             tracing::warn!(%error, "what runs left behind cannot be listed");
             BTreeSet::new()
         })
+    }
+
+    fn end(&self, execution_id: ExecutionId, attempts: u32) {
+        for attempt in 0..attempts {
+            let Paths { record: path, .. } = Paths::new(&self.options.data, execution_id, attempt);
+            let record = Record::open(&path);
+            let ended = record.and_then(|record| record.map_or(Ok(()), |it| it.end_what_is_left()));
+            if let Err(error) = ended {
+                tracing::warn!(path = %path.display(), %error, "what is left of a run is not ended");
+            }
+        }
     }
 
     fn sweep(&self, execution_id: ExecutionId, keeps_workspace: bool) {

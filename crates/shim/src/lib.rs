@@ -73,6 +73,12 @@ impl State {
     }
 }
 
+/// Gives this process the name of the shim.
+pub fn take_name() {
+    #[cfg(embedded)]
+    sys::set_name(sys::NAME);
+}
+
 /// Hears signals again that were held back while the whole shim took over.
 pub fn hear_signals() {
     #[cfg(embedded)]

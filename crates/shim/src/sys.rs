@@ -198,6 +198,10 @@ pub(crate) fn adopt_orphans() {
     control(36, 1);
 }
 
+/// The name of the shim. Polity's own is not in it, so that whoever ends Polity by its name does not
+/// end those too who see to what it leaves.
+pub(crate) const NAME: &core::ffi::CStr = c"agent-shim";
+
 /// Gives this process a name.
 pub(crate) fn set_name(name: &'static core::ffi::CStr) {
     control(15, name.as_ptr() as usize);

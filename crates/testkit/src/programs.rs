@@ -38,6 +38,7 @@ struct Told {
     forgotten: Vec<(ExecutionId, u32)>,
     left_behind: BTreeSet<ExecutionId>,
     swept: Vec<(ExecutionId, bool)>,
+    ended: Vec<(ExecutionId, u32)>,
     usage: Usage,
 }
 
@@ -76,6 +77,11 @@ impl ActingPrograms {
     /// The executions of which what was left was removed, and whether their workspaces are kept.
     pub fn swept(&self) -> Vec<(ExecutionId, bool)> {
         self.told.lock().unwrap().swept.clone()
+    }
+
+    /// The executions whose first attempts were ended, and how many.
+    pub fn ended(&self) -> Vec<(ExecutionId, u32)> {
+        self.told.lock().unwrap().ended.clone()
     }
 
     /// The most that ever ran at once.
@@ -157,6 +163,10 @@ impl Programs for ActingPrograms {
 
     fn left_behind(&self) -> BTreeSet<ExecutionId> {
         self.told.lock().unwrap().left_behind.clone()
+    }
+
+    fn end(&self, execution_id: ExecutionId, attempts: u32) {
+        self.told.lock().unwrap().ended.push((execution_id, attempts));
     }
 
     fn sweep(&self, execution_id: ExecutionId, keeps_workspace: bool) {

@@ -265,6 +265,41 @@ fn no_program_outlives_a_process_that_is_killed() {
     resumed.wait().unwrap();
 }
 
+/// Whoever ends everything that Polity has started, its shims too, leaves processes that no one knows
+/// but their control group.
+#[test]
+fn what_a_killed_process_and_its_killed_shim_leave_is_ended_by_the_next_one() {
+    let sandbox = home();
+    sandbox.write(
+        "agents/family.yaml",
+        "{name: family, kind: cli, executable_path: sh, working_directory: ., \
+          cli_args: [-c, '(setsid sleep 1000 & echo $!) > left; sleep 1000']}",
+    );
+    let mut running = sandbox.start(&["run", "family", "x"]);
+    let left = sandbox.wait_until("it runs", || {
+        let pid = fs::read_to_string(sandbox.file("left")).ok()?;
+        pid.ends_with('\n').then(|| format!("/proc/{}", pid.trim()))
+    });
+    let shim = sandbox.wait_until("it is told", || {
+        let (active, _) = sandbox.json(&["execution", "list", "--active"]);
+        active[0]["process_id"].as_i64()
+    });
+    let name = fs::read_to_string(format!("/proc/{shim}/comm")).unwrap();
+    assert_eq!(name.trim_end(), "agent-shim", "it is not ended with Polity by its name");
+    let record = fs::read_dir(sandbox.file("data/runs")).unwrap().next().unwrap().unwrap().path();
+    let has_group = fs::read_to_string(record).unwrap().contains("\"cgroup\"");
+    running.kill().unwrap();
+    let shim = rustix::process::Pid::from_raw(i32::try_from(shim).unwrap()).unwrap();
+    // It may have ended by itself in the meantime, and the family with it.
+    let _ = rustix::process::kill_process(shim, rustix::process::Signal::KILL);
+    running.wait().unwrap();
+    sandbox.polity(&["-q", "run", "reader", "x"]);
+    if has_group {
+        let is_gone = || !std::path::Path::new(&left).exists();
+        sandbox.wait_until("it is gone", || is_gone().then_some(()));
+    }
+}
+
 #[test]
 fn a_program_that_may_not_be_run_twice_is_put_before_a_person_after_a_kill() {
     let sandbox = home();

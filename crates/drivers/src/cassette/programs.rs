@@ -175,6 +175,10 @@ impl Programs for RecordedPrograms {
         self.programs.left_behind()
     }
 
+    fn end(&self, execution_id: ExecutionId, attempts: u32) {
+        self.programs.end(execution_id, attempts);
+    }
+
     fn sweep(&self, execution_id: ExecutionId, keeps_workspace: bool) {
         self.programs.sweep(execution_id, keeps_workspace);
     }

@@ -71,6 +71,7 @@ fn run(args: &[OsString]) -> io::Result<u8> {
     let parent = parent.ok_or_else(usage)?;
     let (told, args) = Supervision::from_args(args).ok_or_else(usage)?;
     let (program, args) = args.split_first().ok_or_else(usage)?;
+    polity_shim::take_name();
     let signals = Signals::listen()?;
     polity_shim::hear_signals();
     let mut supervised = match state {

@@ -163,6 +163,10 @@ pub trait Programs: Send + Sync {
         BTreeSet::new()
     }
 
+    /// Ends what is left of the first attempts of an execution whose owner is gone. What was written
+    /// down about them stays, since someone may go on with it. Blocks.
+    fn end(&self, _execution_id: ExecutionId, _attempts: u32) {}
+
     /// Removes what is left of an execution that is over, whose owner is gone, and with it the folder
     /// in which it ran, unless that is kept. Blocks.
     fn sweep(&self, _execution_id: ExecutionId, _keeps_workspace: bool) {}

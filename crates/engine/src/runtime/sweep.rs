@@ -1,5 +1,5 @@
-//! What programs left behind when the process that ran them died. It is looked for when a process
-//! begins its work.
+//! What programs left behind when the process that ran them died: processes, if their shims were
+//! killed too, and files. It is looked for when a process begins its work.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ impl Shared {
     }
 }
 
-/// Removes what executions left behind that are over, and whose owners are gone.
+/// Ends what executions left running whose owners are gone, and removes what those left behind that are
+/// over.
 fn sweep(
     store: &dyn Store,
     programs: &dyn Programs,
@@ -40,7 +41,12 @@ fn sweep(
         let is_owned = task.owner.is_some_and(|owner| owners.is_alive(owner));
         // One that a person has taken for lost may have been followed by another.
         let is_over = execution.is_over() || task.status.is_final();
-        if is_over && !is_owned {
+        if is_owned {
+            continue;
+        }
+        // Who takes the task up from here on makes another attempt.
+        programs.end(id, execution.retry_count + 1);
+        if is_over {
             programs.sweep(id, execution.has_succeeded());
         }
     }

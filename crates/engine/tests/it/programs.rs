@@ -370,6 +370,11 @@ async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
     let mut expected = vec![(ids[0], true), (ids[1], false)];
     expected.sort();
     assert_eq!(swept().await, expected);
+    let mut ended = scene.programs.ended();
+    ended.sort();
+    let mut all: Vec<_> = ids.iter().map(|id| (*id, 1)).collect();
+    all.sort();
+    assert_eq!(ended, all, "no one keeps what runs of it");
 }
 
 #[tokio::test(start_paused = true)]

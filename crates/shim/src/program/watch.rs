@@ -55,7 +55,7 @@ pub(crate) fn watch(
 ) -> i32 {
     let Some(called) = Called::parse(count, args, variables) else { return EXIT_NOT_STARTED };
     let mask = sys::block(sys::HELD_BACK);
-    sys::set_name(c"polity-shim");
+    sys::set_name(sys::NAME);
     sys::adopt_orphans();
     // The system sends it when the thread that started this process ends, which need not be the end
     // of the parent. So it is only a reason to look.
