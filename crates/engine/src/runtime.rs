@@ -291,7 +291,7 @@ impl Runtime {
                     self.shared.end_parts_of(&loaded.state).await;
                     let Loaded { assignee, state } = &mut loaded;
                     if let Some(agent) = assignee.agent() {
-                        self.shared.end_remote_of(agent, state).await?;
+                        self.shared.end_remote_of(agent, state).await;
                     }
                     return Ok(());
                 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use polity_model::definition::AgentDefinition;
 use polity_store::{Commit, CommitError};
 
-use super::{EngineError, Shared};
+use super::{Pace, Shared};
 use crate::clock::Clock;
 use crate::commands::RecordRemoteEnd;
 use crate::driver::Remotes;
@@ -42,26 +42,23 @@ pub(super) async fn end_remote(
 
 impl Shared {
     /// Ends what works on another server for a task that has ended.
-    pub(super) async fn end_remote_of(
-        &self,
-        agent: &AgentDefinition,
-        state: &mut TaskState,
-    ) -> Result<(), EngineError> {
+    pub(super) async fn end_remote_of(&self, agent: &AgentDefinition, state: &mut TaskState) {
         let parts = &self.parts;
         let ended = end_remote(&*parts.remotes, &*parts.clock, agent, state).await;
-        let Some(commit) = ended else { return Ok(()) };
-        match self.commit(commit, super::Pace::Together).await {
-            Ok(recorded) => {
-                for recorded in recorded {
-                    state
-                        .apply(recorded)
-                        .map_err(|broken| EngineError::broken(state.id(), &broken))?;
+        let Some(commit) = ended else { return };
+        let id = state.id();
+        match self.commit(commit, Pace::Together).await {
+            Ok(told) => {
+                for recorded in told {
+                    if let Err(error) = state.apply(recorded) {
+                        tracing::warn!(%id, %error, "a task cannot follow its own journal");
+                    }
                 }
-                Ok(())
             }
             // Someone else has asked too, and told of it.
-            Err(CommitError::Conflict { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(CommitError::Conflict { .. }) => {}
+            // The task has ended all the same.
+            Err(error) => tracing::warn!(%id, %error, "it could not be told what a server said"),
         }
     }
 }

@@ -126,7 +126,7 @@ impl Worker {
         self.leave_place();
         if outcome.is_ok() {
             self.forget_program();
-            self.end_remote().await?;
+            self.end_remote().await;
         }
         // Where the work ended in an error, sub-agents may go on, and are still held to its budget.
         if outcome.is_ok() || is_alone {

@@ -128,11 +128,10 @@ impl Worker {
     }
 
     /// Asks the server to end what no one waits for any more.
-    pub(super) async fn end_remote(&mut self) -> Result<(), EngineError> {
+    pub(super) async fn end_remote(&mut self) {
         if let Some(agent) = self.remote_agent() {
-            self.shared.end_remote_of(&agent, &mut self.state).await?;
+            self.shared.end_remote_of(&agent, &mut self.state).await;
         }
-        Ok(())
     }
 }
 
