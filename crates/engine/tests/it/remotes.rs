@@ -7,15 +7,16 @@ use polity_engine::clock::SystemClock;
 use polity_engine::closure::Closure;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{RemoteEnd, Remotes};
-use polity_engine::runtime::{Parts, Runtime, Steering, TaskHandle, cancel};
+use polity_engine::runtime::{EngineError, Parts, Runtime, Steering, TaskHandle, cancel, load};
 use polity_model::definition::{AgentDefinition, Limits};
 use polity_model::event::{Event, ExecutionChange, Sequence, StreamId};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
-use polity_model::ids::TaskId;
+use polity_model::ids::{CheckpointId, TaskId};
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::Verdict;
+use polity_model::review::{ReviewSubject, Verdict};
 use polity_model::state::StateUpdates;
-use polity_store::{MemoryStore, Store};
+use polity_store::{MemoryStore, Store, TaskFilter};
+use polity_testkit::faults::{MortalStore, Side};
 use polity_testkit::lives::instance_id;
 use polity_testkit::remotes::{ActingRemotes, Reaction};
 use polity_testkit::runtime::{ActingModels, Register, parts};
@@ -38,9 +39,18 @@ impl Scene {
     }
 
     fn limited(&self, number: u64, limit: impl FnOnce(Limits) -> Limits) -> Runtime {
+        self.on(Arc::clone(&self.store), number, limit)
+    }
+
+    /// A process that sees the journal through this store.
+    fn on(
+        &self,
+        store: Arc<dyn Store>,
+        number: u64,
+        limit: impl FnOnce(Limits) -> Limits,
+    ) -> Runtime {
         let models = Arc::new(ActingModels::new([], Duration::ZERO));
-        let (store, instance) = (Arc::clone(&self.store), instance_id(number));
-        let parts = parts(store, models, &self.owners, instance, number);
+        let parts = parts(store, models, &self.owners, instance_id(number), number);
         let remotes = Arc::clone(&self.remotes) as Arc<dyn Remotes>;
         let limits = limit(parts.limits);
         Runtime::start(Parts { remotes, limits, ..parts }).unwrap()
@@ -51,6 +61,29 @@ impl Scene {
         let row = self.store.task_row(id).unwrap().unwrap();
         let task = self.store.task(&row).unwrap();
         (task.status, task.result.or(task.error).unwrap_or_default())
+    }
+
+    /// Does for a task what a person would do who never sends anything again, until it has ended.
+    async fn attend(&self, runtime: &Runtime, id: TaskId) -> Result<(), EngineError> {
+        loop {
+            let state = load(&self.store, id).await?.state;
+            let Some(review) = state.review() else {
+                if state.status().is_final() {
+                    return Ok(());
+                }
+                runtime.adopt(id).await?.wait().await?;
+                continue;
+            };
+            let verdict = match review.subject {
+                ReviewSubject::RemoteQuestion { .. } => Verdict::Approve,
+                ReviewSubject::RunDoubt { .. } => Verdict::SkipWith { result: "done".into() },
+                ReviewSubject::Approval { .. }
+                | ReviewSubject::Doubt { .. }
+                | ReviewSubject::Node { .. }
+                | ReviewSubject::Checkpoint { .. } => panic!("{:?}", review.subject),
+            };
+            answer_with(runtime, id, review.checkpoint_id, verdict).await?;
+        }
     }
 
     /// Whether the journal says that the server was asked to end its task.
@@ -85,10 +118,19 @@ async fn give(runtime: &Runtime) -> TaskHandle {
 
 async fn answer(scene: &Scene, runtime: &Runtime, id: TaskId, verdict: Verdict) {
     let checkpoint_id = scene.store.checkpoints(id).unwrap().last().unwrap().checkpoint_id;
+    answer_with(runtime, id, checkpoint_id, verdict).await.unwrap();
+}
+
+async fn answer_with(
+    runtime: &Runtime,
+    id: TaskId,
+    checkpoint_id: CheckpointId,
+    verdict: Verdict,
+) -> Result<(), EngineError> {
     let (message, by) = (Some("blue".to_owned()), "ada".to_owned());
     let state_updates = StateUpdates::default();
     let answer = AnswerReview { checkpoint_id, verdict, message, by, state_updates };
-    runtime.answer(id, answer).await.unwrap();
+    runtime.answer(id, answer).await
 }
 
 fn asks() -> Reaction {
@@ -136,6 +178,36 @@ async fn a_process_that_dies_while_it_sends_leaves_a_doubt_for_a_person() {
     let mut again = second.adopt(handle.id).await.unwrap();
     assert_eq!(again.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(scene.remotes.messages().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whenever_a_process_dies_no_message_is_sent_twice_and_the_task_ends() {
+    let mut deaths = 0;
+    for (number, side) in (0..14).flat_map(|n| [(n, Side::Before), (n, Side::After)]) {
+        let scene = Scene::new([asks()]);
+        let mortal = Arc::new(MortalStore::new(Arc::clone(&scene.store), Some((number, side))));
+        let first = scene.on(Arc::clone(&mortal) as Arc<dyn Store>, 1, |limits| limits);
+        if let Ok(mut handle) = first.create(CreateTask::new(painter(), "paint")).await {
+            // Wherever it dies, it is over with this one.
+            let _ = handle.wait().await;
+            let _ = scene.attend(&first, handle.id).await;
+        }
+        deaths += u32::from(mortal.is_dead());
+        mortal.kill();
+        drop(first);
+        scene.owners.died(instance_id(1));
+        let second = scene.process(2);
+        for row in scene.store.task_rows(&TaskFilter::default()).unwrap() {
+            scene.attend(&second, row.id).await.unwrap();
+            assert_eq!(scene.end(row.id).0, TaskStatus::Completed, "{number} {side:?}");
+        }
+        let told = scene.remotes.messages();
+        for text in ["paint", "blue"] {
+            let times = told.iter().filter(|(said, _)| said == text).count();
+            assert!(times <= 1, "{number} {side:?}: {told:?}");
+        }
+    }
+    assert!(deaths >= 12, "{deaths}");
 }
 
 #[tokio::test(start_paused = true)]
