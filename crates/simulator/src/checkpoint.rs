@@ -52,12 +52,14 @@ pub(crate) struct Head {
 }
 
 /// The version that is written.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// One agent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AgentRow {
     pub(crate) name: String,
+    /// The turn that it was added in; 0 if it was there from the start.
+    pub(crate) turn_added: u64,
     /// How many turns a paused agent still skips, if it goes on by itself.
     pub(crate) auto_resume: Option<NonZeroU32>,
     pub(crate) image: AgentImage,
@@ -124,6 +126,10 @@ impl AgentRow {
         let AgentImage { serial, history, fields, memories, ticks_in_state, .. } = &self.image;
         if serial.0 >= head.next_serial {
             return Err(format!("its serial {} was never given", serial.0));
+        }
+        let turns = head.tick / scenario.kernel_ticks();
+        if self.turn_added > turns {
+            return Err(format!("turn_added is {}, and there were {turns} turns", self.turn_added));
         }
         if u64::from(*ticks_in_state) > head.tick {
             return Err(format!(

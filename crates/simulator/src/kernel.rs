@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! let mut kernel = Kernel::new(chart, rates, Seed(42));
-//! let slot = kernel.add(AgentSerial(0), BehaviourId(0), chart.initial(), &[(field, value)])?;
+//! let slot = kernel.add(AgentSerial(0), DrawKey(7), BehaviourId(0), chart.initial(), &[(field, value)])?;
 //! kernel.tick(1, &pool);                  // one tick
 //! kernel.ticks(2, 10, &pool);             // ten ticks, the same as ten times one
 //! kernel.fire_all(round_ends, 11, &pool); // one trigger for everyone, guards and actions as ever
@@ -24,7 +24,7 @@
 //! [`Rates`] of its behaviour and fires it. That is at most one transition. Agents see the world as
 //! it was when the tick began; what they do to it takes effect in their order.
 //!
-//! Random numbers are a pure function of seed, serial, tick and purpose. So the same agents have the
+//! Random numbers are a pure function of seed, [`DrawKey`], tick and purpose. So the same agents have the
 //! same fate with one thread or many, whoever else is there, and in whatever pieces ticks are run.
 //!
 //! There are two paths through a tick with the same result: many agents at once (`many`), by a `plan`
@@ -62,7 +62,7 @@ use self::plan::Plan;
 use self::single::Single;
 
 pub use self::image::AgentImage;
-pub use self::philox::Seed;
+pub use self::philox::{DrawKey, Seed};
 pub use self::population::{AgentSerial, KernelError, Slot};
 pub use self::rates::{BEHAVIOURS_MAX, Behaviour, BehaviourId, Rate, Rates, RatesError};
 

@@ -11,6 +11,7 @@ pub mod simulation;
 pub mod warning;
 
 mod checkpoint;
+mod draw_key;
 mod files;
 mod keeper;
 mod names;

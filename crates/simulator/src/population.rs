@@ -19,8 +19,8 @@ pub(crate) struct Population {
     free_names: FreeNames,
     /// The slots of those who were there from the start, by serial. There may be a million.
     first: Vec<u32>,
-    /// The slots of those who came later and are still there.
-    later: BTreeMap<AgentSerial, Slot>,
+    /// Those who came later and are still there.
+    later: BTreeMap<AgentSerial, Later>,
     next: u64,
     count: u64,
     max_agents: u64,
@@ -28,6 +28,13 @@ pub(crate) struct Population {
     paused: HashMap<AgentSerial, Option<u64>>,
     /// Who goes on by itself after a turn; some may have been resumed or removed before.
     due: BTreeMap<u64, Vec<AgentSerial>>,
+}
+
+/// An agent that was not there from the start.
+#[derive(Debug, Clone, Copy)]
+struct Later {
+    slot: Slot,
+    turn_added: u64,
 }
 
 impl Population {
@@ -56,11 +63,11 @@ impl Population {
         self.names.add(name, serial);
     }
 
-    /// Lets an agent in.
-    pub(crate) fn enter(&mut self, serial: AgentSerial, slot: Slot) {
+    /// Lets an agent in that was added in this turn; in turn 0 if it is there from the start.
+    pub(crate) fn enter(&mut self, serial: AgentSerial, slot: Slot, turn_added: u64) {
         match self.first_place(serial) {
             Some(place) => self.first[place] = slot.0,
-            None => drop(self.later.insert(serial, slot)),
+            None => drop(self.later.insert(serial, Later { slot, turn_added })),
         }
         self.next = self.next.max(serial.0 + 1);
         self.count += 1;
@@ -154,7 +161,7 @@ impl Population {
     pub(crate) fn slot(&self, serial: AgentSerial) -> Option<Slot> {
         match self.first_place(serial) {
             Some(place) => Some(self.first[place]).filter(|slot| *slot != GONE).map(Slot),
-            None => self.later.get(&serial).copied(),
+            None => self.later.get(&serial).map(|later| later.slot),
         }
     }
 
@@ -163,7 +170,7 @@ impl Population {
         for slot in self.first.iter_mut().filter(|slot| **slot != GONE) {
             *slot = moved[*slot as usize].map_or(GONE, |slot| slot.0);
         }
-        for slot in self.later.values_mut() {
+        for Later { slot, .. } in self.later.values_mut() {
             *slot = moved[slot.0 as usize].unwrap_or(*slot);
         }
     }
@@ -171,8 +178,13 @@ impl Population {
     /// The agents in their order.
     pub(crate) fn agents(&self) -> impl Iterator<Item = (AgentSerial, Slot)> + '_ {
         let first = (0..).map(AgentSerial).zip(&self.first).filter(|(_, slot)| **slot != GONE);
-        let later = self.later.iter().map(|(serial, slot)| (*serial, *slot));
+        let later = self.later.iter().map(|(serial, later)| (*serial, later.slot));
         first.map(|(serial, slot)| (serial, Slot(*slot))).chain(later)
+    }
+
+    /// The turn that an agent was added in; 0 if it was there from the start.
+    pub(crate) fn turn_added(&self, serial: AgentSerial) -> u64 {
+        self.later.get(&serial).map_or(0, |later| later.turn_added)
     }
 
     pub(crate) fn is_paused(&self, serial: AgentSerial) -> bool {

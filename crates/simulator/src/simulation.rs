@@ -8,6 +8,7 @@ use polity_statechart::{AgentRecord, Request as Wish, Value as FieldValue, Who};
 use serde_json::{Map, Value};
 
 use crate::checkpoint::{self, AgentRow, Head, Restore};
+use crate::draw_key::draw_key;
 use crate::error::SimError;
 use crate::folder::RunFolder;
 use crate::kernel::{self, AgentSerial, Kernel, Seed, Slot};
@@ -217,8 +218,9 @@ impl Simulation {
 
     fn enter(&mut self, serial: AgentSerial, start: &Start) -> Result<(), SimError> {
         let Start { state, fields, behaviour } = start;
-        let slot = self.kernel.add(serial, *behaviour, *state, fields)?;
-        self.population.enter(serial, slot);
+        let key = draw_key(&self.population.name(serial), self.turn);
+        let slot = self.kernel.add(serial, key, *behaviour, *state, fields)?;
+        self.population.enter(serial, slot, self.turn);
         Ok(())
     }
 
@@ -323,6 +325,7 @@ impl Simulation {
     pub(crate) fn rows(&self) -> impl Iterator<Item = AgentRow> + '_ {
         self.population.agents().map(|(serial, slot)| AgentRow {
             name: self.population.name(serial),
+            turn_added: self.population.turn_added(serial),
             auto_resume: self.population.auto_resume(serial, self.turn),
             image: self.kernel.image(slot),
         })
@@ -379,16 +382,19 @@ impl Restore for Simulation {
     }
 
     fn agent(&mut self, row: AgentRow) -> Result<(), String> {
-        let AgentRow { name, auto_resume, image } = row;
+        let AgentRow { name, turn_added, auto_resume, image } = row;
         let (serial, paused) = (image.serial, image.paused);
         if self.population.find(&name).is_some() {
             return Err("another agent has the same name".to_owned());
+        }
+        if turn_added > 0 && serial.0 < self.scenario.agents() {
+            return Err(format!("it was there from the start, and not added in turn {turn_added}"));
         }
         if self.population.name(serial) != name {
             self.population.declare(&name, serial);
         }
         let slot = self.kernel.restore(image).map_err(|error| error.to_string())?;
-        self.population.enter(serial, slot);
+        self.population.enter(serial, slot, turn_added);
         if paused {
             self.population.pause(serial, self.turn, auto_resume);
         }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_simulator::kernel::{AgentSerial, BehaviourId, Kernel, Rate, Rates, Seed};
+use polity_simulator::kernel::{AgentSerial, BehaviourId, DrawKey, Kernel, Rate, Rates, Seed};
 use polity_statechart::Chart;
 use rayon::ThreadPool;
 use rustix::time::{ClockId, clock_gettime};
@@ -87,7 +87,9 @@ fn population(chart: &str, agents: u32) -> Kernel {
     let rates = Rates::uniform(&chart, &[tick]).unwrap();
     let mut kernel = Kernel::new(Arc::clone(&chart), rates, Seed(42));
     for serial in 0..u64::from(agents) {
-        kernel.add(AgentSerial(serial), BehaviourId(0), chart.initial(), &[]).unwrap();
+        kernel
+            .add(AgentSerial(serial), DrawKey(serial), BehaviourId(0), chart.initial(), &[])
+            .unwrap();
     }
     kernel
 }

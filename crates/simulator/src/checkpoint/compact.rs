@@ -3,7 +3,7 @@
 //! ```text
 //! "polity simulation\n"
 //! the turn, the head as JSON, the number of agents
-//! for each agent: serial, name, pause, state, ticks, behaviour, fields, memories, history
+//! for each agent: serial, name, turn of its coming, pause, state, ticks, behaviour, fields, memories, history
 //! the SHA-256 of all that
 //! ```
 
@@ -14,6 +14,7 @@ use polity_statechart::{Chart, StateTransition};
 
 use super::codec::{Decoder, Encoder, wrong};
 use super::{AgentRow, Digest, Head, Restore};
+use crate::draw_key::draw_key;
 use crate::kernel::{AgentImage, AgentSerial, BehaviourId};
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
@@ -46,9 +47,10 @@ pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result
 }
 
 fn write_agent(chart: &Chart, row: &AgentRow, encoder: &mut Encoder<impl Write>) -> io::Result<()> {
-    let AgentRow { name, auto_resume, image } = row;
+    let AgentRow { name, turn_added, auto_resume, image } = row;
     encoder.number(image.serial.0)?;
     encoder.text(name)?;
+    encoder.number(*turn_added)?;
     match (image.paused, auto_resume) {
         (false, _) => encoder.byte(ACTIVE)?,
         (true, None) => encoder.byte(PAUSED)?,
@@ -130,6 +132,7 @@ fn read_agent(decoder: &mut Decoder<impl Read>, scenario: &Scenario) -> io::Resu
     let chart = &*scenario.chart;
     let serial = AgentSerial(decoder.number()?);
     let name = decoder.text()?;
+    let turn_added = decoder.number()?;
     let (paused, auto_resume) = match decoder.byte()? {
         ACTIVE => (false, None),
         PAUSED => (true, None),
@@ -170,9 +173,19 @@ fn read_agent(decoder: &mut Decoder<impl Read>, scenario: &Scenario) -> io::Resu
             .ok_or_else(|| wrong("it remembers a transition that the chart does not have"))?;
         history.push(StateTransition { from, to, trigger, tick, context: None });
     }
-    let image =
-        AgentImage { serial, behaviour, state, ticks_in_state, paused, fields, memories, history };
-    Ok(AgentRow { name, auto_resume, image })
+    let key = draw_key(&name, turn_added);
+    let image = AgentImage {
+        serial,
+        key,
+        behaviour,
+        state,
+        ticks_in_state,
+        paused,
+        fields,
+        memories,
+        history,
+    };
+    Ok(AgentRow { name, turn_added, auto_resume, image })
 }
 
 fn in_words(error: &io::Error, place: &str) -> String {

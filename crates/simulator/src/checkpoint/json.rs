@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{AgentRow, Head, Restore};
+use crate::draw_key::draw_key;
 use crate::kernel::{AgentImage, AgentSerial, BehaviourId};
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
@@ -20,6 +21,7 @@ use crate::simulation::Simulation;
 #[serde(deny_unknown_fields)]
 struct StateJson {
     serial: u64,
+    turn_added: u64,
     current_state: String,
     ticks_in_state: i64,
     behaviour: Option<String>,
@@ -44,7 +46,7 @@ pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result
         }
         serde_json::to_writer(&mut *out, &row.name)?;
         out.write_all(b": ")?;
-        let agent = json!({"name": row.name, "state": state_json(scenario, &row.image)});
+        let agent = json!({"name": row.name, "state": state_json(scenario, &row)});
         serde_json::to_writer(&mut *out, &agent)?;
     }
     out.write_all(b"\n},\n\"paused_agents\": ")?;
@@ -56,7 +58,8 @@ pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result
     out.write_all(b"\n}\n")
 }
 
-fn state_json(scenario: &Scenario, image: &AgentImage) -> StateJson {
+fn state_json(scenario: &Scenario, row: &AgentRow) -> StateJson {
+    let image = &row.image;
     let chart = &*scenario.chart;
     let fields = chart.fields().iter().zip(&image.fields);
     let behaviour = &scenario.behaviours[usize::from(image.behaviour.0)].name;
@@ -67,6 +70,7 @@ fn state_json(scenario: &Scenario, image: &AgentImage) -> StateJson {
     });
     StateJson {
         serial: image.serial.0,
+        turn_added: row.turn_added,
         current_state: name(image.state),
         ticks_in_state: image.ticks_in_state.into(),
         behaviour: Some(behaviour).filter(|name| !name.is_empty()).cloned(),
@@ -235,6 +239,7 @@ fn agent_row(
     }
     let image = AgentImage {
         serial: AgentSerial(state.serial),
+        key: draw_key(&name, state.turn_added),
         behaviour,
         state: current,
         ticks_in_state,
@@ -243,7 +248,8 @@ fn agent_row(
         memories: state.memories,
         history,
     };
-    Ok(AgentRow { name, auto_resume: pauses.get(key).copied().flatten(), image })
+    let auto_resume = pauses.get(key).copied().flatten();
+    Ok(AgentRow { name, turn_added: state.turn_added, auto_resume, image })
 }
 
 fn fields(chart: &Chart, written: &Map<String, Value>) -> Result<Vec<Option<FieldValue>>, String> {

@@ -20,6 +20,8 @@ pub(super) struct Block {
     /// How many agents have been added.
     pub(super) length: usize,
     pub(super) serials: Vec<u64>,
+    /// What the agents' random numbers depend on.
+    pub(super) keys: Vec<u64>,
     pub(super) states: Vec<u8>,
     /// The ticks in the state, without the one that is under way.
     pub(super) held: Vec<u32>,
@@ -35,6 +37,7 @@ pub(super) struct Block {
 /// One agent, taken out of the columns.
 pub(super) struct Row {
     pub(super) serial: u64,
+    pub(super) key: u64,
     pub(super) state: u8,
     pub(super) held: u32,
     pub(super) status: u8,
@@ -54,6 +57,7 @@ impl Block {
         Self {
             length: 0,
             serials: vec![0; BLOCK],
+            keys: vec![0; BLOCK],
             states: vec![0; BLOCK],
             held: vec![0; BLOCK],
             status: vec![GONE; BLOCK],
@@ -70,6 +74,7 @@ impl Block {
         let index = self.length;
         self.length += 1;
         self.serials[index] = row.serial;
+        self.keys[index] = row.key;
         self.states[index] = row.state;
         self.held[index] = row.held;
         self.status[index] = row.status;
@@ -89,6 +94,7 @@ impl Block {
         let fields = self.fields.iter().map(|column| Some(column.get(index)?.to_value()));
         Row {
             serial: self.serials[index],
+            key: self.keys[index],
             state: self.states[index],
             held: self.held[index],
             status: self.status[index],
@@ -110,6 +116,7 @@ impl Block {
     pub(super) fn bytes(&self) -> usize {
         let memories: usize = self.memories.iter().map(Vec::len).sum();
         size_of_val(self.serials.as_slice())
+            + size_of_val(self.keys.as_slice())
             + self.states.len()
             + size_of_val(self.held.as_slice())
             + self.status.len()

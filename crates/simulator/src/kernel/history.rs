@@ -15,10 +15,10 @@ use super::{BLOCK, LANES};
 /// The most columns before the oldest of them are folded.
 const COLUMNS_MAX: usize = 96;
 /// The least columns before the oldest of them are folded.
-const COLUMNS_MIN: usize = 32;
+const COLUMNS_MIN: usize = 24;
 /// What columns and folded transitions of an agent should come to, in bytes. The more the folded
 /// ones are, the fewer columns there are.
-const BYTES_AIM: usize = 124;
+const BYTES_AIM: usize = 116;
 /// One in so many columns is folded at a time. The newer ones of a lively agent hold nearly all that
 /// is remembered of it, so little is left to do.
 const OLDER_SHARE: usize = 4;

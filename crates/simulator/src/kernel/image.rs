@@ -4,6 +4,7 @@ use polity_statechart::{Chart, StateId, StateTransition, Value};
 
 use super::Kernel;
 use super::block::{ACTING, PAUSED, Row};
+use super::philox::DrawKey;
 use super::population::{AgentSerial, KernelError, Slot};
 use super::rates::BehaviourId;
 
@@ -12,6 +13,8 @@ use super::rates::BehaviourId;
 pub struct AgentImage {
     /// Its number.
     pub serial: AgentSerial,
+    /// What its random numbers follow from.
+    pub key: DrawKey,
     /// How it behaves.
     pub behaviour: BehaviourId,
     /// The state that it is in.
@@ -35,6 +38,7 @@ impl Kernel {
         let row = self.blocks[block].row(index, &self.calendar);
         AgentImage {
             serial: AgentSerial(row.serial),
+            key: DrawKey(row.key),
             behaviour: BehaviourId(row.behaviour),
             state: self.single.state(row.state),
             ticks_in_state: row.held,
@@ -72,6 +76,7 @@ impl Kernel {
         }
         self.push(Row {
             serial: image.serial.0,
+            key: image.key.0,
             state: image.state.get(),
             held: image.ticks_in_state,
             status: if image.paused { PAUSED } else { ACTING },

@@ -20,16 +20,16 @@ use super::{BLOCK, LANES, Setting};
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(super) fn fill(
     philox: Philox,
-    serials: &[u64; LANES],
+    keys: &[u64; LANES],
     (tick, purpose): (u32, Purpose),
     trigger: Option<&mut Draws>,
     guards: &mut [Draws],
 ) {
     if let Some(trigger) = trigger {
-        philox.fill(serials, tick, Purpose::Trigger, 0, trigger);
+        philox.fill(keys, tick, Purpose::Trigger, 0, trigger);
     }
     for (block, draws) in (0..).zip(guards) {
-        philox.fill(serials, tick, purpose, block, draws);
+        philox.fill(keys, tick, purpose, block, draws);
     }
 }
 
@@ -102,8 +102,8 @@ impl Default for Tested {
 
 impl Group<'_> {
     fn tick(&self, block: &mut Block, column: usize, desk: &mut Desk) {
-        let (Some(serials), Some(states)) = (
-            block.serials[self.base..].first_chunk::<LANES>(),
+        let (Some(keys), Some(states)) = (
+            block.keys[self.base..].first_chunk::<LANES>(),
             block.states[self.base..].first_chunk::<LANES>(),
         ) else {
             return;
@@ -113,7 +113,7 @@ impl Group<'_> {
         let counters = self.setting.blocks.min(BLOCKS_MAX);
         let trigger = self.plan.draws_triggers.then_some(&mut drawn.trigger);
         let guards = &mut drawn.guards[..counters];
-        fill(self.setting.philox, serials, (self.tick, self.setting.purpose), trigger, guards);
+        fill(self.setting.philox, keys, (self.tick, self.setting.purpose), trigger, guards);
         test(self.plan, &mut tested.0, &drawn.trigger, &drawn.guards, block, self.base);
         let draws = &drawn.guards[..counters];
         workings.begin();
@@ -280,8 +280,8 @@ fn run(
     ticks: &[u32],
     first_column: usize,
 ) {
-    let (Some(serials), Some(states), Some(held), Some(status), Some(behaviours)) = (
-        block.serials[base..].first_chunk::<LANES>(),
+    let (Some(keys), Some(states), Some(held), Some(status), Some(behaviours)) = (
+        block.keys[base..].first_chunk::<LANES>(),
         block.states[base..].first_chunk_mut::<LANES>(),
         block.held[base..].first_chunk_mut::<LANES>(),
         block.status[base..].first_chunk::<LANES>(),
@@ -297,10 +297,10 @@ fn run(
     let mut trigger = [[0; LANES]; DRAWS_PER_BLOCK];
     for (number, tick) in ticks.iter().enumerate() {
         if plan.draws_triggers {
-            philox.fill(serials, *tick, Purpose::Trigger, 0, &mut trigger);
+            philox.fill(keys, *tick, Purpose::Trigger, 0, &mut trigger);
         }
         for (counter, draws) in (0..).zip(&mut draws[..plan.blocks]) {
-            philox.fill(serials, *tick, purpose, counter, draws);
+            philox.fill(keys, *tick, purpose, counter, draws);
         }
         for (test, mask) in plan.tests.iter().zip(&mut tested) {
             evaluate(*test, mask, &trigger[0], &draws, held, behaviours, &block.fields, base);

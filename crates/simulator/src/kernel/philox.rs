@@ -10,6 +10,11 @@ use super::LANES;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seed(pub u64);
 
+/// What an agent's randomness follows from, besides the seed. Two agents with one key have the same
+/// luck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DrawKey(pub u64);
+
 /// What random numbers are for. Each purpose of an agent and tick has numbers of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -35,7 +40,7 @@ const SCALE: f64 = 1.0 / 4_294_967_296.0;
 /// The random numbers of a simulation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Philox {
-    key: [u32; 2],
+    seed: [u32; 2],
 }
 
 /// The numbers of one purpose and counter for some agents, side by side.
@@ -44,17 +49,17 @@ pub(super) type Draws = [[u32; LANES]; DRAWS_PER_BLOCK];
 impl Philox {
     #[expect(clippy::cast_possible_truncation, reason = "the two halves of the seed")]
     pub(super) fn new(seed: Seed) -> Self {
-        Self { key: [seed.0 as u32, (seed.0 >> 32) as u32] }
+        Self { seed: [seed.0 as u32, (seed.0 >> 32) as u32] }
     }
 
     /// The number of this index for one agent, tick and purpose.
     #[expect(clippy::cast_possible_truncation, reason = "the low half of each word is what counts")]
-    pub(super) fn draw(self, serial: u64, tick: u32, purpose: Purpose, index: u32) -> u32 {
-        let mut words = counter(serial, tick, purpose, index / 4);
-        let mut key = self.key;
+    pub(super) fn draw(self, key: u64, tick: u32, purpose: Purpose, index: u32) -> u32 {
+        let mut words = counter(key, tick, purpose, index / 4);
+        let mut round_key = self.seed;
         for _ in 0..ROUNDS {
-            words = round(words, key);
-            key = next(key);
+            words = round(words, round_key);
+            round_key = next(round_key);
         }
         words[(index % 4) as usize] as u32
     }
@@ -65,7 +70,7 @@ impl Philox {
     #[expect(clippy::cast_possible_truncation, reason = "the low half of each word is what counts")]
     pub(super) fn fill(
         self,
-        serials: &[u64; LANES],
+        keys: &[u64; LANES],
         tick: u32,
         purpose: Purpose,
         block: u32,
@@ -76,15 +81,15 @@ impl Philox {
             let [mut a, mut b, mut c, mut d] = [[0_u64; STEP]; 4];
             for lane in 0..STEP {
                 [a[lane], b[lane], c[lane], d[lane]] =
-                    counter(serials[base + lane], tick, purpose, block);
+                    counter(keys[base + lane], tick, purpose, block);
             }
-            let mut key = self.key;
+            let mut round_key = self.seed;
             for _ in 0..ROUNDS {
                 for lane in 0..STEP {
                     [a[lane], b[lane], c[lane], d[lane]] =
-                        round([a[lane], b[lane], c[lane], d[lane]], key);
+                        round([a[lane], b[lane], c[lane], d[lane]], round_key);
                 }
-                key = next(key);
+                round_key = next(round_key);
             }
             for (out, words) in out.iter_mut().zip([a, b, c, d]) {
                 for lane in 0..STEP {
@@ -104,13 +109,13 @@ pub(super) fn unit(draw: u32) -> f64 {
 
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
-fn counter(serial: u64, tick: u32, purpose: Purpose, block: u32) -> [u64; 4] {
+fn counter(key: u64, tick: u32, purpose: Purpose, block: u32) -> [u64; 4] {
     let purpose: u32 = match purpose {
         Purpose::Trigger => 0,
         Purpose::Guard => 1,
         Purpose::Round => 2,
     };
-    [serial & LOW, serial >> 32, u64::from(tick), u64::from(purpose << 24 | block)]
+    [key & LOW, key >> 32, u64::from(tick), u64::from(purpose << 24 | block)]
 }
 
 /// The upper halves of the words may hold anything on the way.
@@ -177,15 +182,15 @@ mod tests {
     #[test]
     fn many_at_once_get_what_each_alone_gets() {
         let philox = Philox::new(Seed(0x0123_4567_89ab_cdef));
-        let mut serials = [0; LANES];
-        for (serial, number) in serials.iter_mut().zip(0_u64..) {
-            *serial = number << (number % 40);
+        let mut keys = [0; LANES];
+        for (key, number) in keys.iter_mut().zip(0_u64..) {
+            *key = number << (number % 40);
         }
         let mut out = [[0; LANES]; DRAWS_PER_BLOCK];
-        philox.fill(&serials, 9, Purpose::Guard, 2, &mut out);
-        for (lane, serial) in serials.into_iter().enumerate() {
+        philox.fill(&keys, 9, Purpose::Guard, 2, &mut out);
+        for (lane, key) in keys.into_iter().enumerate() {
             for (index, draws) in (8..12).zip(out) {
-                assert_eq!(draws[lane], philox.draw(serial, 9, Purpose::Guard, index));
+                assert_eq!(draws[lane], philox.draw(key, 9, Purpose::Guard, index));
             }
         }
     }

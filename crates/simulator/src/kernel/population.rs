@@ -4,6 +4,7 @@ use polity_statechart::{FieldId, Scalar, StateId, StateTransition, Value};
 use thiserror::Error;
 
 use super::block::{ACTING, Block, GONE, PAUSED, Row};
+use super::philox::DrawKey;
 use super::rates::BehaviourId;
 use super::{BLOCK, Kernel, fields};
 
@@ -12,8 +13,7 @@ use super::{BLOCK, Kernel, fields};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
 
-/// An agent's number, which no other one ever has in the same simulation. Its random numbers depend
-/// on it.
+/// An agent's number, which no other one ever has in the same simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentSerial(pub u64);
 
@@ -65,6 +65,7 @@ impl Kernel {
     pub fn add(
         &mut self,
         serial: AgentSerial,
+        key: DrawKey,
         behaviour: BehaviourId,
         state: StateId,
         given: &[(FieldId, Value)],
@@ -72,6 +73,7 @@ impl Kernel {
         let fields = fields::complete(&self.chart, given).map_err(KernelError::Field)?;
         self.push(Row {
             serial: serial.0,
+            key: key.0,
             state: state.get(),
             held: 0,
             status: ACTING,

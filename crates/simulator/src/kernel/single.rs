@@ -50,9 +50,7 @@ impl Scope for Agent<'_> {
         let (block, word) = (index as usize / DRAWS_PER_BLOCK, index as usize % DRAWS_PER_BLOCK);
         let draw = match self.ahead.get(block) {
             Some(draws) => draws[word][self.lane],
-            None => {
-                self.philox.draw(self.block.serials[self.index], self.tick, self.purpose, index)
-            }
+            None => self.philox.draw(self.block.keys[self.index], self.tick, self.purpose, index),
         };
         Some(unit(draw))
     }
@@ -281,16 +279,10 @@ impl Default for Ahead {
 
 impl Ahead {
     fn fill(&mut self, block: &Block, base: usize, setting: &Setting<'_>, tick: u32) {
-        let Some(serials) = block.serials[base..].first_chunk::<LANES>() else { return };
+        let Some(keys) = block.keys[base..].first_chunk::<LANES>() else { return };
         let guards = setting.blocks.min(BLOCKS_AHEAD);
         self.guards.resize(guards, [[0; LANES]; DRAWS_PER_BLOCK]);
         let trigger = setting.draws_triggers.then_some(&mut self.trigger);
-        super::many::fill(
-            setting.philox,
-            serials,
-            (tick, setting.purpose),
-            trigger,
-            &mut self.guards,
-        );
+        super::many::fill(setting.philox, keys, (tick, setting.purpose), trigger, &mut self.guards);
     }
 }

@@ -35,7 +35,7 @@ fn images(kernel: &Kernel) -> Vec<AgentImage> {
 fn fill(kernel: &mut Kernel, agents: u64) {
     let initial = kernel.chart().initial();
     for serial in 0..agents {
-        kernel.add(AgentSerial(serial), BehaviourId(0), initial, &[]).unwrap();
+        kernel.add(AgentSerial(serial), DrawKey(serial), BehaviourId(0), initial, &[]).unwrap();
     }
 }
 
@@ -164,7 +164,7 @@ fn adding_pausing_or_removing_one_leaves_the_others_alone() {
     let mut eventful = start();
     eventful.pause(Slot(3));
     eventful.remove(Slot(7));
-    eventful.add(AgentSerial(100), BehaviourId(0), chart.initial(), &[]).unwrap();
+    eventful.add(AgentSerial(100), DrawKey(100), BehaviourId(0), chart.initial(), &[]).unwrap();
     eventful.ticks(21, 20, &pool);
     for slot in eventful.slots().filter(|slot| slot.0 != 3 && slot.0 < 40) {
         assert_eq!(eventful.image(slot), plain.image(slot));
@@ -335,7 +335,9 @@ fn guards_in_rust_work_in_populations() {
     let n = chart.field("n").unwrap();
     for (serial, number) in (0..).zip([5.0, 7.0, 8.0]) {
         let given = [(n, Value::Number(number))];
-        kernel.add(AgentSerial(serial), BehaviourId(0), chart.initial(), &given).unwrap();
+        kernel
+            .add(AgentSerial(serial), DrawKey(serial), BehaviourId(0), chart.initial(), &given)
+            .unwrap();
     }
     kernel.ticks(1, 3, &pool(1));
     assert_eq!(kernel.counts(), [2, 1]);
@@ -364,7 +366,9 @@ fn agents_behave_in_different_ways() {
         }
         for serial in 0..100 {
             let behaviour = BehaviourId(u8::from(serial % 2 == 1));
-            kernel.add(AgentSerial(serial), behaviour, chart.initial(), &[]).unwrap();
+            kernel
+                .add(AgentSerial(serial), DrawKey(serial), behaviour, chart.initial(), &[])
+                .unwrap();
         }
         kernel.ticks(1, 100, &pool(1));
         for slot in kernel.slots() {
@@ -484,7 +488,8 @@ fn agents_see_the_world_as_it_was_when_the_tick_began() {
     assert_eq!(kernel.counts(), [0, 5], "all came in at once: none saw another come");
     assert_eq!(kernel.world(guests), Some(&Value::Number(5.0)));
     assert_eq!(kernel.world(chart.world("last").unwrap()), Some(&Value::text("in")));
-    let late = kernel.add(AgentSerial(9), BehaviourId(0), chart.initial(), &[]).unwrap();
+    let late =
+        kernel.add(AgentSerial(9), DrawKey(9), BehaviourId(0), chart.initial(), &[]).unwrap();
     kernel.ticks(6, 5, &pool);
     assert_eq!(kernel.state(late), chart.initial(), "it is full");
     kernel.set_world(guests, Value::Number(0.0));
@@ -507,9 +512,12 @@ fn what_cannot_be_is_refused() {
     let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
     let field = chart.field("n").unwrap();
     let wrong = [(field, Value::Number(3.0))];
-    let error = kernel.add(AgentSerial(0), BehaviourId(0), chart.initial(), &wrong).unwrap_err();
+    let error = kernel
+        .add(AgentSerial(0), DrawKey(0), BehaviourId(0), chart.initial(), &wrong)
+        .unwrap_err();
     assert_eq!(error.to_string(), "n must be at most 2, found 3");
-    let error = kernel.add(AgentSerial(0), BehaviourId(7), chart.initial(), &[]).unwrap_err();
+    let error =
+        kernel.add(AgentSerial(0), DrawKey(0), BehaviourId(7), chart.initial(), &[]).unwrap_err();
     assert_eq!(error.to_string(), "there is no behaviour 7");
     assert!(kernel.is_empty());
     kernel.ticks(1, 300, &pool(1));

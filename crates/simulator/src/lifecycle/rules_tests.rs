@@ -9,7 +9,7 @@ fn population() -> Population {
     for (serial, name) in ["a", "b", "c"].into_iter().enumerate() {
         let (serial, slot) = (serial as u64, u32::try_from(serial).unwrap());
         population.declare(name, AgentSerial(serial));
-        population.enter(AgentSerial(serial), Slot(slot));
+        population.enter(AgentSerial(serial), Slot(slot), 0);
     }
     population
 }
@@ -258,7 +258,7 @@ fn those_who_came_later_are_forgotten_when_they_go() {
     let mut population = population();
     for serial in 3..1000 {
         population.declare("d", AgentSerial(serial));
-        population.enter(AgentSerial(serial), Slot(3));
+        population.enter(AgentSerial(serial), Slot(3), 0);
         assert_eq!(population.agents().last(), Some((AgentSerial(serial), Slot(3))));
         population.leave(AgentSerial(serial));
     }

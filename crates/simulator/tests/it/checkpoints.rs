@@ -26,7 +26,7 @@ fn restored(theatre: &Theatre) -> Result<Simulation, SimError> {
 #[test]
 fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
     type Case = (&'static str, fn(&mut Value));
-    let cases: [Case; 17] = [
+    let cases: [Case; 20] = [
         ("agent \"ada\": its name inside is \"eve\"", |c| {
             c["agents"]["ada"]["name"] = "eve".into();
         }),
@@ -80,6 +80,15 @@ fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
         }),
         ("next_serial is 281474976710657, and 281474976710656 is the most", |c| {
             c["global_state"]["next_serial"] = json!(281_474_976_710_657_u64);
+        }),
+        ("agent \"reader_2\": it was there from the start, and not added in turn 2", |c| {
+            c["agents"]["reader_2"]["state"]["turn_added"] = json!(2);
+        }),
+        ("agent \"ada_1\": turn_added is 7, and there were 6 turns", |c| {
+            c["agents"]["ada_1"]["state"]["turn_added"] = json!(7);
+        }),
+        ("it has the format 1, and this version of Polity reads 2", |c| {
+            c["global_state"]["format"] = json!(1);
         }),
         ("it is of the chart \"other\", not of \"social\"", |c| {
             c["global_state"]["chart"] = "other".into();

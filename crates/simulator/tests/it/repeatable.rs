@@ -1,14 +1,15 @@
 //! The same scenario and seed give the same result, to the byte.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZeroU64;
 
 use polity_simulator::lifecycle::{LifecycleAction, Operation};
 use polity_simulator::run::{GoOn, Run};
 use polity_simulator::scenario::EventFile;
+use polity_simulator::simulation::Simulation;
 use proptest::prelude::*;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use crate::stage::{Theatre, stop_after};
 
@@ -96,18 +97,98 @@ fn a_request_from_outside_is_done_in_the_same_turn_after_a_resume() {
     }
 }
 
+/// Agents that have nothing to do with each other.
+const WANDERERS: &str = "
+name: wanderer
+states: [here, there, away]
+initial: here
+fields: {luck: 0}
+transitions:
+  - {trigger: go, source: here, target: there, guard: chance(0.4), action: set agent.luck = draw()}
+  - {trigger: go, source: there, target: away, guard: draw() < 0.5}
+  - {trigger: go, source: [there, away], target: here}
+";
+
+/// What became of the agents of a population that changes like this.
+fn fates(groups: &str, lifecycle: &str) -> BTreeMap<String, Value> {
+    let theatre = Theatre::new(
+        WANDERERS,
+        &format!(
+            "{{name: wanderers, chart: wanderer, turns: 12, ticks_per_turn: 5, max_agents: 5000, \
+             population: [{groups}], world: {{rates: [{{trigger: go, rate: 0.7}}]}}, \
+             lifecycle: [{lifecycle}]}}"
+        ),
+    );
+    theatre.run("run", 2);
+    let simulation = Simulation::restore(&theatre.open("run"), None, &theatre.scenario(), None);
+    let simulation = simulation.unwrap();
+    let checkpoint = theatre.checkpoint("run", 12);
+    let fate = |name: String| {
+        let fields = &checkpoint["agents"][&name]["state"]["fields"];
+        let fate = json!({"export": simulation.export(&name).unwrap(), "fields": fields});
+        (name, fate)
+    };
+    simulation.names().map(fate).collect()
+}
+
 #[test]
-fn adding_and_pausing_agents_leaves_the_draws_of_all_others_alone() {
-    let mut theatre = Theatre::society();
-    theatre.run("with", 1);
-    theatre.file.lifecycle = None;
-    theatre.run("without", 1);
-    let turn = theatre.scenario().turns;
-    let (with, without) = (theatre.checkpoint("with", turn), theatre.checkpoint("without", turn));
-    for number in (1..=18).filter(|number| *number != 3) {
-        let name = format!("reader_{number}");
-        assert_eq!(with["agents"][&name], without["agents"][&name], "{name}");
+fn who_else_is_there_leaves_the_draws_of_an_agent_alone() {
+    let groups = "{name: a, count: 3}, {name: b, count: 1500}, {name: c}";
+    let add = |turn: u64, name: &str| {
+        format!(
+            "{{turn: {turn}, operation: add_agent, target_agent_name: {name}, initial_state: {{}}}}"
+        )
+    };
+    let late = add(4, "late");
+    let plain = fates(groups, &late);
+    let early = format!("{}, {late}, {}", add(2, "early"), add(4, "twin"));
+    let pause = format!("{{turn: 1, operation: pause_agent, target_agent_name: a_2}}, {late}");
+    let remove = format!("{{turn: 2, operation: remove_agent, target_agent_name: b_7}}, {late}");
+    for (what, others, groups, lifecycle) in [
+        ("one more before it", 2, groups, &early),
+        ("one that is paused", 0, groups, &pause),
+        ("one that is removed", 0, groups, &remove),
+        ("a larger group", 4, "{name: a, count: 7}, {name: b, count: 1500}, {name: c}", &late),
+        ("a smaller group", 0, "{name: a, count: 3}, {name: b, count: 1200}, {name: c}", &late),
+        ("another group", 2000, "{name: z, count: 2000}, {name: c}, {name: a, count: 3}", &late),
+    ] {
+        let changed = fates(groups, lifecycle);
+        let both = changed.iter().filter(|(name, _)| plain.contains_key(*name));
+        let mut alike = 0;
+        for (name, fate) in both.filter(|(name, _)| what != "one that is paused" || *name != "a_2")
+        {
+            assert_eq!(fate, &plain[name], "{name}, with {what}");
+            alike += 1;
+        }
+        assert_eq!(changed.len() - alike - usize::from(what.contains("paused")), others, "{what}");
+        assert!(changed.contains_key("late"), "{what}");
     }
+}
+
+#[test]
+fn one_that_comes_again_under_its_name_is_someone_else() {
+    let comes_and_goes = |away: &str| {
+        format!(
+            "{{turn: 1, operation: remove_agent, target_agent_name: a}}, \
+             {{turn: {away}, operation: add_agent, target_agent_name: a, initial_state: {{}}}}"
+        )
+    };
+    let first = fates("{name: a}, {name: b}", "");
+    let again = fates("{name: a}, {name: b}", &comes_and_goes("1"));
+    let later = fates("{name: a}, {name: b}", &comes_and_goes("2"));
+    assert_eq!((&first["b"], &first["b"]), (&again["b"], &later["b"]));
+    let luck = |fates: &BTreeMap<String, Value>| fates["a"]["fields"]["luck"].clone();
+    assert_ne!(luck(&first), luck(&again));
+    assert_ne!(luck(&again), luck(&later));
+}
+
+/// These stay the same for ever: runs are repeated from their seeds.
+#[test]
+fn what_becomes_of_the_example_never_changes() {
+    let theatre = Theatre::society();
+    let summary = theatre.run("run", 1);
+    let digest = "7649bf264129fdd735f99e4c77c1a6aa8fb1622807179294806e353f2ed533f6";
+    assert_eq!(summary.digest, digest);
 }
 
 #[test]

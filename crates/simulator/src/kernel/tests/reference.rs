@@ -7,7 +7,7 @@ use polity_statechart::{Chart, Context, Instance, Request, Value, WorldChange};
 use super::charts::RandomRates;
 use crate::kernel::philox::{Philox, Purpose, Seed, unit};
 use crate::kernel::rates::Rates;
-use crate::kernel::{AgentImage, AgentSerial, BehaviourId, apply};
+use crate::kernel::{AgentImage, AgentSerial, BehaviourId, DrawKey, apply};
 
 pub(super) struct Reference {
     agents: Vec<Instance>,
@@ -70,6 +70,7 @@ impl Reference {
                     .map(|field| chart.field(&field.name).and_then(|id| agent.field(id).cloned()));
                 AgentImage {
                     serial: AgentSerial(serial),
+                    key: DrawKey(serial),
                     behaviour: BehaviourId(0),
                     state: agent.state(),
                     ticks_in_state: agent.ticks_in_state(),
