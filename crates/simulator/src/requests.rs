@@ -3,7 +3,8 @@
 //! Whoever wants something appends a line to `requests.jsonl`; the process that runs the
 //! simulation reads new lines at the end of each turn and appends its answers. An answer says in
 //! which turn the request was looked at, and is on disk before the next checkpoint: a run that is
-//! resumed looks at it in the same turn again, and so ends as it would have.
+//! resumed looks at it in the same turn again, and so ends as it would have. A fork takes over what
+//! was looked at after it parted, each with its turn.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -21,6 +22,9 @@ use crate::lifecycle::{LifecycleAction, Opinion};
 enum Line {
     Request {
         request_id: String,
+        /// The turn at whose end it is looked at; as soon as may be, if none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<u64>,
         #[serde(flatten)]
         action: LifecycleAction,
     },
@@ -51,6 +55,8 @@ pub(crate) struct Request {
     pub(crate) id: String,
     /// What is asked for; or why no one can tell.
     pub(crate) action: Result<LifecycleAction, String>,
+    /// The turn that it is meant for, if it is for a certain one.
+    turn: Option<u64>,
     /// The turn in which it was answered before the run was resumed.
     pub(crate) answered_in: Option<u64>,
 }
@@ -76,50 +82,27 @@ impl RequestLog {
             planned: BTreeMap::new(),
             new: Vec::new(),
         };
-        let mut requests = Vec::new();
-        let mut answers: HashMap<String, u64> = HashMap::new();
-        for line in log.read_new()? {
-            match line {
-                Line::Request { request_id, action } => requests.push((request_id, Ok(action))),
-                Line::Unreadable { request_id, reason } => requests.push((request_id, Err(reason))),
-                // Of a run that was resumed, only the first answer was ever told.
-                Line::Answer(answer) => {
-                    answers.entry(answer.request_id).or_insert(answer.turn);
-                }
-            }
-        }
-        for (request_id, action) in requests {
-            let answered_in = answers.get(&request_id).copied();
-            let request = Request { id: request_id, action, answered_in };
-            match answered_in {
-                Some(answered) if answered > turn => {
-                    log.planned.entry(answered).or_default().push(request);
-                }
-                Some(_) => {}
-                None => log.new.push(request),
-            }
-        }
+        log.sort_in(turn)?;
         Ok(log)
+    }
+
+    /// Reads what is new in the file, after `turn` is over.
+    fn sort_in(&mut self, turn: u64) -> Result<(), SimError> {
+        for request in answered(self.read_new()?) {
+            match (request.answered_in, request.turn) {
+                (Some(planned), _) | (None, Some(planned)) if planned > turn => {
+                    self.planned.entry(planned).or_default().push(request);
+                }
+                (Some(_), _) => {}
+                (None, _) => self.new.push(request),
+            }
+        }
+        Ok(())
     }
 
     /// The requests to look at in this turn, in the order in which they were made.
     pub(crate) fn take(&mut self, turn: u64) -> Result<Vec<Request>, SimError> {
-        for line in self.read_new()? {
-            match line {
-                Line::Request { request_id, action } => {
-                    self.new.push(Request {
-                        id: request_id,
-                        action: Ok(action),
-                        answered_in: None,
-                    });
-                }
-                Line::Unreadable { request_id, reason } => {
-                    let action = Err(reason);
-                    self.new.push(Request { id: request_id, action, answered_in: None });
-                }
-                Line::Answer(_) => {}
-            }
-        }
+        self.sort_in(turn.saturating_sub(1))?;
         let mut requests = self.planned.remove(&turn).unwrap_or_default();
         requests.append(&mut self.new);
         Ok(requests)
@@ -150,6 +133,30 @@ impl RequestLog {
     }
 }
 
+/// The requests of some lines, with the turns in which they were answered.
+fn answered(lines: Vec<Line>) -> Vec<Request> {
+    let mut requests = Vec::new();
+    let mut answers: HashMap<String, u64> = HashMap::new();
+    for line in lines {
+        match line {
+            Line::Request { request_id: id, turn, action } => {
+                requests.push(Request { id, action: Ok(action), turn, answered_in: None });
+            }
+            Line::Unreadable { request_id: id, reason } => {
+                requests.push(Request { id, action: Err(reason), turn: None, answered_in: None });
+            }
+            // Of a run that was resumed, only the first answer was ever told.
+            Line::Answer(answer) => {
+                answers.entry(answer.request_id).or_insert(answer.turn);
+            }
+        }
+    }
+    for request in &mut requests {
+        request.answered_in = answers.get(&request.id).copied();
+    }
+    requests
+}
+
 /// The lines of the file. What is no line of ours was written by someone else, and must not end a
 /// run: it is passed over, but for a request that can at least be answered.
 fn parse(text: &[u8]) -> Vec<Line> {
@@ -170,7 +177,22 @@ fn unreadable(line: &[u8], error: &serde_json::Error) -> Option<Line> {
 
 /// Asks for something, from any process.
 pub(crate) fn ask(path: &Path, id: &str, action: LifecycleAction) -> Result<(), SimError> {
-    append(path, &[Line::Request { request_id: id.to_owned(), action }])
+    append(path, &[Line::Request { request_id: id.to_owned(), turn: None, action }])
+}
+
+/// Asks a fork for all that was looked at in another run after the turn at which they part, each in
+/// the turn in which it was looked at there. Whether it can be done is for the fork to say.
+pub(crate) fn repeat(from: &Path, to: &Path, after: u64) -> Result<(), SimError> {
+    let planned = RequestLog::open(from, after)?.planned;
+    let mut lines = Vec::new();
+    for (turn, requests) in planned {
+        for Request { id, action, .. } in requests {
+            // One that could not be read has changed nothing.
+            let Ok(action) = action else { continue };
+            lines.push(Line::Request { request_id: id, turn: Some(turn), action });
+        }
+    }
+    if lines.is_empty() { Ok(()) } else { append(to, &lines) }
 }
 
 /// Answers a request in place of the run, which has ended before it was looked at. It counts as

@@ -13,7 +13,7 @@ use crate::error::SimError;
 use crate::folder::{Owner, RunFolder, RunRecord, RunStatus};
 use crate::keeper::Keeper;
 use crate::lifecycle::{Opinion, Ruling};
-use crate::requests::{Answer, Request, RequestLog};
+use crate::requests::{self, Answer, Request, RequestLog};
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
 use crate::warning::Warning;
@@ -132,10 +132,11 @@ impl Run {
         beginning: &Beginning<'_>,
     ) -> Result<Self, SimError> {
         let simulation = Simulation::new(Arc::clone(&beginning.scenario), beginning.threads)?;
-        Self::create(path, record, beginning, simulation)
+        Self::create(path, record, beginning, simulation, None)
     }
 
-    /// Begins a new run with the agents of another one, as they were at the end of a turn.
+    /// Begins a new run with the agents of another one, as they were at the end of a turn. What was
+    /// asked of that from outside in later turns is asked of this in the same turns.
     pub fn fork(
         path: &Path,
         record: RunRecord,
@@ -145,7 +146,7 @@ impl Run {
     ) -> Result<Self, SimError> {
         let Beginning { scenario, threads, .. } = beginning;
         let simulation = Simulation::restore(other, Some(turn), scenario, *threads)?;
-        Self::create(path, record, beginning, simulation)
+        Self::create(path, record, beginning, simulation, Some(other))
     }
 
     fn create(
@@ -153,9 +154,13 @@ impl Run {
         record: RunRecord,
         beginning: &Beginning<'_>,
         simulation: Simulation,
+        other: Option<&RunFolder>,
     ) -> Result<Self, SimError> {
         let (folder, owner) =
             RunFolder::create(path, &record, beginning.scenario_text, beginning.chart_text)?;
+        if let Some(other) = other {
+            requests::repeat(&other.requests(), &folder.requests(), simulation.turn())?;
+        }
         let requests = RequestLog::open(&folder.requests(), simulation.turn())?;
         let (keeper, written) = (Keeper::default(), None);
         let mut run = Self { folder, _owner: owner, record, simulation, requests, keeper, written };
@@ -248,7 +253,7 @@ impl Run {
             requests.iter().filter_map(|request| request.action.clone().ok()).collect();
         let mut rulings = self.simulation.change(&actions, self.record.strict)?.into_iter();
         let mut answers = Vec::new();
-        for Request { id, action, answered_in } in requests {
+        for Request { id, action, answered_in, .. } in requests {
             let opinion = match action {
                 Ok(_) => rulings.next().map(Ruling::into_opinion).unwrap_or_default(),
                 Err(reason) => Opinion::refused(reason),

@@ -97,6 +97,43 @@ fn a_request_from_outside_is_done_in_the_same_turn_after_a_resume() {
     }
 }
 
+#[test]
+fn a_fork_is_asked_what_the_other_run_was_asked_later() {
+    let mut theatre = Theatre::society();
+    let mut run = theatre.begin("asked", 1);
+    let folder = theatre.open("asked");
+    let ask = |id: &str, operation, name: &str| {
+        let initial_state = (operation == Operation::AddAgent).then(Map::new);
+        let action = LifecycleAction { initial_state, ..LifecycleAction::new(operation, name) };
+        folder.ask(id, action).unwrap();
+    };
+    ask("one", Operation::AddAgent, "grace");
+    run.go(stop_after(4)).unwrap();
+    ask("two", Operation::PauseAgent, "reader_1");
+    ask("three", Operation::RemoveAgent, "nobody");
+    run.go(stop_after(11)).unwrap();
+    ask("four", Operation::ResumeAgent, "reader_1");
+    let straight = run.go(|_| GoOn::Yes).unwrap();
+    assert_eq!(straight.warnings.len(), 1);
+    drop(run);
+    for at in [0, 1, 4, 5, 11, 12, 20] {
+        let fork = theatre.fork("asked", at, &format!("fork{at}"));
+        assert_eq!(
+            (fork.digest, fork.warnings.len()),
+            (straight.digest.clone(), 1),
+            "at turn {at}"
+        );
+    }
+    // What comes of a request is the fork's own, and a fork of a fork has it too.
+    assert_eq!(theatre.open("fork4").answer("two").unwrap().unwrap().turn, 5);
+    assert_eq!(theatre.open("fork5").answer("two").unwrap(), None);
+    assert_eq!(theatre.resume("fork4", Some(6)).digest, straight.digest);
+    assert_eq!(theatre.fork("fork4", 8, "second").digest, straight.digest);
+    theatre.file.seed = Some(99);
+    assert_ne!(theatre.fork("asked", 4, "other").digest, straight.digest);
+    assert!(theatre.open("other").answer("four").unwrap().unwrap().opinion.result.valid);
+}
+
 /// Agents that have nothing to do with each other.
 const WANDERERS: &str = "
 name: wanderer
