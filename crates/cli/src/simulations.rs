@@ -76,7 +76,11 @@ impl Simulations {
         let name = document.name.clone();
         let scenario = document.content.take().and_then(|file| {
             let chart = self.chart_for(&file, &mut document)?;
-            scenario_of(file, chart, &mut document)
+            let read = scenario_of(file, chart, &mut document)?;
+            for error in read.scenario.never_happening(&read.file) {
+                document.complain(complaint(error));
+            }
+            Some(read)
         });
         match (scenario, name) {
             (Some(scenario), Some(name)) if document.is_clean() => {

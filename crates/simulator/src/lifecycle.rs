@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) use self::rules::{Change, Ruling, Stage};
+pub(crate) use self::rules::{Change, Ruling, Stage, number_of_turns};
 
 /// What can be done to a population.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

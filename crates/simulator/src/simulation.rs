@@ -147,6 +147,7 @@ impl Simulation {
             self.with_slot(serial, Kernel::resume);
         }
         let mut requests = self.wishes();
+        let wishes = requests.len();
         requests.extend(self.scenario.events.get(&self.turn).into_iter().flatten().cloned());
         let first_outside = requests.len();
         requests.extend_from_slice(outside);
@@ -154,7 +155,7 @@ impl Simulation {
             return Ok(Vec::new());
         }
         let scenario = Arc::clone(&self.scenario);
-        let mut rulings = Stage::new(&mut self.population).rule(
+        let mut rulings = Stage::new(&mut self.population).with_wishes(wishes).rule(
             &requests,
             &|initial| scenario.start(initial),
             strict,

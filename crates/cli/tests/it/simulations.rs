@@ -246,6 +246,55 @@ fn limits_are_named_and_no_agents_are_no_error() {
 }
 
 #[test]
+fn what_is_wrong_with_a_change_of_the_population_is_told_with_line_and_column() {
+    let sandbox = society();
+    let path = sandbox.file("scenarios/society.yaml");
+    let text = fs::read_to_string(&path).unwrap();
+    let (good, _) = text.split_once("lifecycle:").unwrap();
+    let lifecycle = "lifecycle:
+  - {turn: 1, operation: pause_agent, target_agent_name: ada, auto_resume_turns: 0}
+  - {turn: 1, operation: add_agent, target_agent_name: eve, initial_state: {state: asleep}}
+  - {turn: 1, operation: add_agent, target_agent_name: eve, initial_state: {mood: 1}}
+  - {turn: 1, operation: add_agent, target_agent_name: eve}
+  - {turn: 21, operation: remove_agent, target_agent_name: ada}
+  - {turn: 1, operation: remove_agent, target_agent_name: ada, auto_resume_turns: 1}
+  - {turn: 1, operation: remove_agent, target_agent_name: ada, initiating_agent: bob}
+";
+    fs::write(&path, format!("{good}{lifecycle}")).unwrap();
+    let (answer, code) = sandbox.json(&["check"]);
+    assert_eq!((code, &answer["valid"]), (2, &json!(false)));
+    let first = u64::try_from(good.lines().count()).unwrap() + 2;
+    let told: Vec<(u64, u64, &str)> = answer["errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|error| {
+            let number = |field: &str| error[field].as_u64().unwrap();
+            (number("line") - first, number("column"), error["field"].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (0, 82, "lifecycle[0].auto_resume_turns"),
+            (1, 84, "lifecycle[1].initial_state.state"),
+            (2, 83, "lifecycle[2].initial_state.mood"),
+            (3, 5, "lifecycle[3].initial_state"),
+            (5, 83, "lifecycle[5].auto_resume_turns"),
+            (6, 82, "lifecycle[6].initiating_agent"),
+        ],
+        "{answer:#}"
+    );
+    let late = lifecycle.lines().nth(5).unwrap();
+    fs::write(&path, format!("{good}lifecycle:\n{late}\n")).unwrap();
+    let (answer, code) = sandbox.json(&["check"]);
+    assert_eq!((code, &answer["errors"][0]["field"]), (2, &json!("lifecycle[0].turn")));
+    // A run that is made shorter leaves out what would come later.
+    fs::write(&path, text).unwrap();
+    done(&sandbox, &["sim", "run", "society", "--turns", "4"]);
+}
+
+#[test]
 fn a_strict_run_does_nothing_of_a_turn_in_which_one_request_cannot_be_done() {
     let sandbox = society();
     let lifecycle = r#"lifecycle=[

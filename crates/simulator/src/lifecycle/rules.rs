@@ -54,6 +54,8 @@ pub(crate) struct Stage<'a> {
     paused: HashMap<AgentSerial, bool>,
     count: u64,
     next: u64,
+    /// How many of the requests come from agents by their actions. They come first.
+    wishes: usize,
 }
 
 impl<'a> Stage<'a> {
@@ -66,7 +68,14 @@ impl<'a> Stage<'a> {
             paused: HashMap::new(),
             count,
             next,
+            wishes: 0,
         }
+    }
+
+    /// The first requests come from agents by their actions. Whoever acted was there and not
+    /// paused, whatever it asked for before.
+    pub(crate) fn with_wishes(self, wishes: usize) -> Self {
+        Self { wishes, ..self }
     }
 
     /// Decides about all requests of a turn. When `strict`, one that cannot be done takes all the
@@ -77,8 +86,11 @@ impl<'a> Stage<'a> {
         opening: Opening<'_, S>,
         strict: bool,
     ) -> Vec<Ruling<S>> {
-        let mut rulings: Vec<Ruling<S>> =
-            requests.iter().map(|request| self.rule_one(request, opening)).collect();
+        let mut rulings: Vec<Ruling<S>> = requests
+            .iter()
+            .zip(0..)
+            .map(|(request, place)| self.rule_one(request, place, opening))
+            .collect();
         let refused = rulings.iter().position(|ruling| !ruling.result.valid);
         if let (true, Some(refused)) = (strict, refused) {
             let LifecycleAction { operation, target_agent_name, .. } = &requests[refused];
@@ -98,9 +110,16 @@ impl<'a> Stage<'a> {
         rulings
     }
 
-    fn rule_one<S>(&mut self, request: &LifecycleAction, opening: Opening<'_, S>) -> Ruling<S> {
+    fn rule_one<S>(
+        &mut self,
+        request: &LifecycleAction,
+        place: usize,
+        opening: Opening<'_, S>,
+    ) -> Ruling<S> {
         let target = request.target_agent_name.as_str();
-        let ruled = match names::fault_of(target) {
+        let initiator = request.initiating_agent.as_deref().filter(|_| place >= self.wishes);
+        let fault = initiator.and_then(|name| self.cannot_ask(name));
+        let ruled = match fault.or_else(|| names::fault_of(target)) {
             Some(fault) => Err(fault),
             None => match request.operation {
                 Operation::AddAgent => self.add(target, request.initial_state.as_ref(), opening),
@@ -114,7 +133,7 @@ impl<'a> Stage<'a> {
                 Ruling { result: ValidationResult::refused(reason), name: None, change: None }
             }
             Ok((name, change, mut warnings)) => {
-                warnings.extend(self.pointless(request));
+                warnings.extend(pointless(request));
                 let result = ValidationResult { valid: true, reason: None, warnings };
                 Ruling { result, name: Some(name), change: Some(change) }
             }
@@ -182,25 +201,15 @@ impl<'a> Stage<'a> {
         Ok((target.to_owned(), Change::Resume(serial), Vec::new()))
     }
 
-    /// What a request says and what has no meaning for it.
-    fn pointless(&self, request: &LifecycleAction) -> Vec<String> {
-        let mut warnings = Vec::new();
-        let only = |field: &str, operation: Operation| {
-            format!("{field} has a meaning only for {}, and is passed over", operation.as_str())
-        };
-        if request.initial_state.is_some() && request.operation != Operation::AddAgent {
-            warnings.push(only("initial_state", Operation::AddAgent));
+    /// Why nothing can be asked for in the name of an agent, if that is so.
+    fn cannot_ask(&self, name: &str) -> Option<String> {
+        match self.find(name) {
+            None => Some(format!("initiating_agent: there is no agent \"{name}\"")),
+            Some(serial) if self.is_paused(serial) => {
+                Some(format!("initiating_agent: \"{name}\" is paused and cannot ask for anything"))
+            }
+            Some(_) => None,
         }
-        if request.auto_resume_turns.is_some() && request.operation != Operation::PauseAgent {
-            warnings.push(only("auto_resume_turns", Operation::PauseAgent));
-        }
-        if let Some(initiator) = &request.initiating_agent
-            && initiator != &request.target_agent_name
-            && self.find(initiator).is_none()
-        {
-            warnings.push(format!("initiating_agent: there is no agent \"{initiator}\""));
-        }
-        warnings
     }
 
     fn must_exist(&self, name: &str) -> Result<AgentSerial, String> {
@@ -221,7 +230,23 @@ impl<'a> Stage<'a> {
 /// What can be done, to whom, and what is worth knowing; or why not.
 type Ruled<S> = Result<(String, Change<S>, Vec<String>), String>;
 
-fn number_of_turns(turns: i64) -> Result<NonZeroU32, String> {
+/// What a request says and what has no meaning for it.
+fn pointless(request: &LifecycleAction) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let only = |field: &str, operation: Operation| {
+        format!("{field} has a meaning only for {}, and is passed over", operation.as_str())
+    };
+    if request.initial_state.is_some() && request.operation != Operation::AddAgent {
+        warnings.push(only("initial_state", Operation::AddAgent));
+    }
+    if request.auto_resume_turns.is_some() && request.operation != Operation::PauseAgent {
+        warnings.push(only("auto_resume_turns", Operation::PauseAgent));
+    }
+    warnings
+}
+
+/// For how many turns an agent can be paused.
+pub(crate) fn number_of_turns(turns: i64) -> Result<NonZeroU32, String> {
     u32::try_from(turns).ok().and_then(NonZeroU32::new).ok_or_else(|| {
         format!("auto_resume_turns must be a whole number from 1 to {}, found {turns}", u32::MAX)
     })

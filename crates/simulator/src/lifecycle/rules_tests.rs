@@ -205,16 +205,45 @@ fn what_has_no_meaning_for_an_operation_is_a_warning() {
     let mut removal = pause("a", 3);
     removal.operation = Operation::RemoveAgent;
     removal.initial_state = Some(Map::new());
-    removal.initiating_agent = Some("nobody".to_owned());
     let rulings = rule(&mut population(), &[removal]);
     assert_eq!(
         rulings[0].result.warnings,
         [
             "initial_state has a meaning only for add_agent, and is passed over",
             "auto_resume_turns has a meaning only for pause_agent, and is passed over",
-            "initiating_agent: there is no agent \"nobody\"",
         ]
     );
+}
+
+#[test]
+fn nothing_is_asked_for_in_the_name_of_one_who_is_paused_or_not_there() {
+    let by = |initiator: &str, request: LifecycleAction| LifecycleAction {
+        initiating_agent: Some(initiator.to_owned()),
+        ..request
+    };
+    let requests = [
+        by("nobody", request(Operation::RemoveAgent, "a")),
+        request(Operation::PauseAgent, "b"),
+        by("b", request(Operation::RemoveAgent, "a")),
+        request(Operation::RemoveAgent, "c"),
+        by("c", request(Operation::PauseAgent, "a")),
+        by("a", request(Operation::AddAgent, "d")),
+        by("d", request(Operation::PauseAgent, "a")),
+    ];
+    let rulings = rule(&mut population(), &requests);
+    assert_eq!(reason(&rulings[0]), "initiating_agent: there is no agent \"nobody\"");
+    let paused = "initiating_agent: \"b\" is paused and cannot ask for anything";
+    assert_eq!(reason(&rulings[2]), paused);
+    assert_eq!(reason(&rulings[4]), "initiating_agent: there is no agent \"c\"");
+    assert!(rulings[5].result.valid && rulings[6].result.valid);
+
+    // What an agent does it asks for itself, and it may have asked for a pause before.
+    let wishes =
+        [by("a", request(Operation::PauseAgent, "a")), by("a", request(Operation::AddAgent, "a"))];
+    let mut population = population();
+    let stage = Stage::new(&mut population).with_wishes(wishes.len());
+    let rulings = stage.rule(&wishes, &opening, false);
+    assert!(rulings.iter().all(|ruling| ruling.result.valid));
 }
 
 #[test]

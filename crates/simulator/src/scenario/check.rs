@@ -1,5 +1,7 @@
 //! The rules of a scenario, held against its chart. All that is wrong is told, not only the first.
 
+mod events;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -8,12 +10,11 @@ use polity_statechart::{Chart, FieldId, StateId, TIMEOUT, TriggerId, Value as Fi
 use serde_json::{Map, Value};
 
 use super::{
-    Behaviour, EventFile, Group, GroupFile, MAX_AGENTS_DEFAULT, MAX_AGENTS_MAX, Rate, RateFile,
+    Behaviour, Group, GroupFile, MAX_AGENTS_DEFAULT, MAX_AGENTS_MAX, Rate, RateFile,
     START_TIME_DEFAULT, Scenario, ScenarioFile, Start, TICKS_PER_TURN_DEFAULT, TURNS_DEFAULT,
     checkpoint_every_default,
 };
 use crate::kernel::{BEHAVIOURS_MAX, BehaviourId};
-use crate::lifecycle::LifecycleAction;
 use crate::names;
 
 #[cfg(test)]
@@ -70,7 +71,8 @@ impl Scenario {
         let groups = check.groups(file.population.as_deref().unwrap_or_default(), &behaviours);
         let agents = groups.iter().fold(0u64, |sum, group| sum.saturating_add(group.count));
         let max_agents = check.max_agents(file.max_agents, agents);
-        let events = check.events(file.lifecycle.as_deref().unwrap_or_default());
+        let events =
+            check.events(file.lifecycle.as_deref().unwrap_or_default(), &groups, &behaviours);
         let start_time = check.start_time(file.start_time.as_deref());
         let tick_seconds = check.tick_seconds(file.tick_seconds);
         let name = check.required("name", file.name.as_deref()).unwrap_or_default().to_owned();
@@ -310,32 +312,6 @@ impl Check<'_> {
             self.report("tick_seconds", format!("tick_seconds must be above 0, found {seconds}"));
         }
         seconds
-    }
-
-    fn events(&mut self, files: &[EventFile]) -> BTreeMap<u64, Vec<LifecycleAction>> {
-        let mut events: BTreeMap<u64, Vec<LifecycleAction>> = BTreeMap::new();
-        for (index, file) in files.iter().enumerate() {
-            let at = |field: &str| format!("lifecycle[{index}].{field}");
-            let turn = self.required(&at("turn"), file.turn);
-            let operation = self.required(&at("operation"), file.operation);
-            let target = self.required(&at("target_agent_name"), file.target_agent_name.clone());
-            let (Some(turn), Some(operation), Some(target_agent_name)) = (turn, operation, target)
-            else {
-                continue;
-            };
-            if let Some(fault) = names::fault_of(&target_agent_name) {
-                let place = at("target_agent_name");
-                self.report(&place, format!("{place}: {fault}"));
-            }
-            events.entry(turn.get()).or_default().push(LifecycleAction {
-                operation,
-                target_agent_name,
-                initiating_agent: file.initiating_agent.clone(),
-                initial_state: file.initial_state.clone(),
-                auto_resume_turns: file.auto_resume_turns,
-            });
-        }
-        events
     }
 }
 

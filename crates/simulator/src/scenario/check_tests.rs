@@ -155,7 +155,7 @@ fn everything_that_is_wrong_with_a_world_and_its_time_is_told_with_its_place() {
         (json!({"lifecycle": [{}]}), "lifecycle[0].turn", "missing field"),
         (
             json!({"lifecycle": [
-                {"turn": 1, "operation": "add_agent", "target_agent_name": ""}
+                {"turn": 1, "operation": "remove_agent", "target_agent_name": ""}
             ]}),
             "lifecycle[0].target_agent_name",
             "must not be empty",
@@ -167,6 +167,88 @@ fn everything_that_is_wrong_with_a_world_and_its_time_is_told_with_its_place() {
         .len(),
         3
     );
+}
+
+/// A scenario that does one thing to its population.
+fn event(operation: &str, more: Value) -> Value {
+    let mut event = json!({"turn": 2, "operation": operation, "target_agent_name": "ada"});
+    event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({
+        "population": [{"name": "ada"}, {"name": "bee", "count": 3}],
+        "lifecycle": [event],
+    })
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_change_of_the_population_is_told_with_its_place() {
+    told_at_their_places([
+        (event("add_agent", json!({})), "lifecycle[0].initial_state", "a new agent needs one"),
+        (
+            event("add_agent", json!({"initial_state": {"state": "ill"}})),
+            "lifecycle[0].initial_state.state",
+            "there is no state \"ill\"",
+        ),
+        (
+            event("add_agent", json!({"initial_state": {"speed": 1}})),
+            "lifecycle[0].initial_state.speed",
+            "there is no field \"speed\"",
+        ),
+        (
+            event("add_agent", json!({"initial_state": {"energy": 3}})),
+            "lifecycle[0].initial_state.energy",
+            "from 0 to 1, found 3",
+        ),
+        (
+            event("add_agent", json!({"initial_state": {"behaviour": "lazy"}})),
+            "lifecycle[0].initial_state.behaviour",
+            "there is no behaviour \"lazy\"",
+        ),
+        (
+            event("add_agent", json!({"initial_state": {}, "auto_resume_turns": 2})),
+            "lifecycle[0].auto_resume_turns",
+            "only pause_agent has this, and this is add_agent",
+        ),
+        (
+            event("remove_agent", json!({"initial_state": {}})),
+            "lifecycle[0].initial_state",
+            "only add_agent has this, and this is remove_agent",
+        ),
+        (
+            event("pause_agent", json!({"auto_resume_turns": 0})),
+            "lifecycle[0].auto_resume_turns",
+            "from 1 to 4294967295, found 0",
+        ),
+        (
+            event("pause_agent", json!({"auto_resume_turns": -2})),
+            "lifecycle[0].auto_resume_turns",
+            "found -2",
+        ),
+        (
+            event("pause_agent", json!({"initiating_agent": "eve"})),
+            "lifecycle[0].initiating_agent",
+            "there is never an agent \"eve\"",
+        ),
+        (
+            event("pause_agent", json!({"initiating_agent": "bee_4"})),
+            "lifecycle[0].initiating_agent",
+            "there is never an agent \"bee_4\"",
+        ),
+    ]);
+    for initiator in ["ada", "ada_1", "bee_3", "bee_3_2"] {
+        assert!(read(event("pause_agent", json!({"initiating_agent": initiator}))).is_ok());
+    }
+}
+
+#[test]
+fn a_change_after_the_last_turn_never_happens() {
+    let mut document = event("resume_agent", json!({"turn": 7}));
+    document["turns"] = 6.into();
+    let scenario = read(document.clone()).unwrap();
+    let file = serde_json::from_value(document).unwrap();
+    let never = scenario.never_happening(&file);
+    assert_eq!(never.len(), 1);
+    assert_eq!(never[0].place, "lifecycle[0].turn");
+    assert!(never[0].message.contains("turn 7 never comes, the scenario has 6 turns"));
 }
 
 #[test]

@@ -102,13 +102,20 @@ fn a_new_agent_acts_from_the_next_turn_on_and_gets_a_free_name() {
 fn what_cannot_be_done_is_a_warning_and_the_turn_goes_on() {
     let theatre = clocks(
         "{turn: 1, operation: resume_agent, target_agent_name: clock_1}, \
-         {turn: 1, operation: pause_agent, target_agent_name: clock_1, auto_resume_turns: 0}, \
          {turn: 1, operation: add_agent, target_agent_name: d, initial_state: {}}, \
          {turn: 1, operation: add_agent, target_agent_name: e, initial_state: {}}, \
-         {turn: 1, operation: add_agent, target_agent_name: f}, \
          {turn: 2, operation: remove_agent, target_agent_name: nobody}",
     );
-    let summary = theatre.run("run", 1);
+    let mut run = theatre.begin("run", 1);
+    let mut pause = LifecycleAction::new(Operation::PauseAgent, "clock_1");
+    pause.auto_resume_turns = Some(0);
+    let add = LifecycleAction::new(Operation::AddAgent, "f");
+    let mut by_nobody = LifecycleAction::new(Operation::PauseAgent, "clock_1");
+    by_nobody.initiating_agent = Some("nobody".to_owned());
+    for (id, action) in [("1", pause), ("2", add), ("3", by_nobody)] {
+        theatre.open("run").ask(id, action).unwrap();
+    }
+    let summary = run.go(|_| GoOn::Yes).unwrap();
     assert_eq!(summary.agents, 4);
     let warnings: Vec<_> = summary
         .warnings
@@ -119,13 +126,14 @@ fn what_cannot_be_done_is_a_warning_and_the_turn_goes_on() {
         warnings,
         [
             (1, Operation::ResumeAgent, "\"clock_1\" is not paused"),
+            (1, Operation::AddAgent, "there are 4 agents, and max_agents is 4"),
             (
                 1,
                 Operation::PauseAgent,
                 "auto_resume_turns must be a whole number from 1 to 4294967295, found 0"
             ),
-            (1, Operation::AddAgent, "there are 4 agents, and max_agents is 4"),
             (1, Operation::AddAgent, "initial_state is missing: a new agent needs one, {} will do"),
+            (1, Operation::PauseAgent, "initiating_agent: there is no agent \"nobody\""),
             (2, Operation::RemoveAgent, "there is no agent \"nobody\""),
         ]
     );

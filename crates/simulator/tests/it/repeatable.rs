@@ -290,14 +290,14 @@ fn change() -> impl Strategy<Value = EventFile> {
         Just(Operation::ResumeAgent),
     ];
     let name = prop_oneof![Just("ada"), Just("ada_1"), Just("reader_1"), Just("reader_2")];
-    (1..8_u64, operation, name, prop::option::of(0..4_i64)).prop_map(
+    (1..8_u64, operation, name, prop::option::of(1..4_i64)).prop_map(
         |(turn, operation, name, turns)| EventFile {
             turn: NonZeroU64::new(turn),
             operation: Some(operation),
             target_agent_name: Some(name.to_owned()),
             initiating_agent: None,
             initial_state: (operation == Operation::AddAgent).then(Map::new),
-            auto_resume_turns: turns,
+            auto_resume_turns: turns.filter(|_| operation == Operation::PauseAgent),
         },
     )
 }
