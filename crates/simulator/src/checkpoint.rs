@@ -11,14 +11,14 @@ mod json;
 
 use std::io;
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::SimError;
 use crate::files;
 use crate::folder::{Form, RunFolder};
-use crate::keeper::Keeper;
+use crate::keeper::{Job, Keeper};
 use crate::kernel::AgentImage;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
@@ -167,12 +167,14 @@ impl AgentRow {
     }
 }
 
-/// Writes the checkpoint of the turn that is over, and gives its digest if that is known. A small one is left to the keeper, and the
+/// Writes the checkpoint of the turn that is over, and gives its digest if that is known. What is to
+/// be removed is removed when the checkpoint is durable. A small one is left to the keeper, and the
 /// simulation goes on meanwhile; a large one would take its memory twice.
 pub(crate) fn write(
     folder: &RunFolder,
     simulation: &Simulation,
     keeper: &mut Keeper,
+    remove: Vec<PathBuf>,
 ) -> Result<Option<Digest>, SimError> {
     let turn = simulation.turn();
     if simulation.len() > JSON_AGENTS_MAX {
@@ -184,23 +186,27 @@ pub(crate) fn write(
             digest = Some(written.map_err(SimError::io("write", &path))?);
             Ok(())
         })?;
+        files::remove_all(&remove)?;
         return Ok(digest);
     }
     let path = folder.checkpoint_path(turn, Form::Json);
     let mut text = Vec::new();
     json::write(simulation, &mut text).map_err(SimError::io("write", &path))?;
-    keeper.keep(path, text)?;
+    keeper.keep(Job { path, text, remove })?;
     Ok(None)
 }
 
-/// Reads the checkpoint of a turn, or the newest one.
+/// Reads the checkpoint of a turn or the newest before it, or the newest one.
 pub(crate) fn read(
     folder: &RunFolder,
     turn: Option<u64>,
     scenario: &Scenario,
     restore: &mut impl Restore,
 ) -> Result<(), SimError> {
-    let (path, form) = folder.checkpoint(turn)?;
+    let (turn, path, form) = folder.checkpoint(turn)?;
+    let unusable = |reason: String| {
+        SimError::damaged(&path, format!("the checkpoint cannot be used: {reason}"))
+    };
     let read = match form {
         Form::Json => json::read(&files::read_text(&path)?, scenario, restore),
         Form::Compact => {
@@ -208,9 +214,22 @@ pub(crate) fn read(
             compact::read(io::BufReader::with_capacity(1 << 18, file), scenario, restore)
         }
     };
-    read.map_err(|reason| {
-        SimError::damaged(&path, format!("the checkpoint cannot be used: {reason}"))
-    })
+    match read.map_err(unusable)? {
+        written if written == turn => Ok(()),
+        written => Err(unusable(format!("it is of turn {written}, and not of turn {turn}"))),
+    }
+}
+
+/// Hands a simulation over to another one.
+pub(crate) fn hand_over(
+    from: &Simulation,
+    scenario: &Scenario,
+    to: &mut impl Restore,
+) -> Result<(), String> {
+    let head = Head::new(from);
+    head.check(scenario)?;
+    to.head(from.turn(), &head)?;
+    from.rows().try_for_each(|row| to.agent(row))
 }
 
 /// The digest of a simulation's whole state.

@@ -61,6 +61,9 @@ pub enum SimError {
         /// The turn that it goes on from.
         turn: u64,
     },
+    /// The agents of a run do not fit a scenario.
+    #[error("the agents do not fit the scenario: {0}")]
+    Scenario(String),
     /// The rates of the scenario cannot be.
     #[error(transparent)]
     Rates(#[from] RatesError),

@@ -1,7 +1,7 @@
 //! Files that are there whole or not at all.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::SimError;
@@ -44,6 +44,8 @@ pub(crate) fn give_name(path: &Path) -> Result<(), SimError> {
 /// Makes the name of a file durable.
 pub(crate) fn keep_name(path: &Path) -> Result<(), SimError> {
     let Some(folder) = path.parent() else { return Ok(()) };
+    let here = Path::new(".");
+    let folder = if folder.as_os_str().is_empty() { here } else { folder };
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(SimError::io("sync", folder))
 }
 
@@ -54,6 +56,35 @@ fn aside(path: &Path) -> PathBuf {
 /// Whether a file was written aside and never got its name.
 pub(crate) fn is_aside(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == ASIDE)
+}
+
+/// Makes a folder, and those around it that are missing, so that they are there after a crash.
+pub(crate) fn make_folder(path: &Path) -> Result<(), SimError> {
+    match fs::create_dir(path) {
+        Ok(()) => keep_name(path),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let around = path.parent().filter(|around| !around.as_os_str().is_empty());
+            let Some(around) = around else { return Err(SimError::io("make", path)(error)) };
+            make_folder(around)?;
+            fs::create_dir(path).map_err(SimError::io("make", path))?;
+            keep_name(path)
+        }
+        Err(error) => Err(SimError::io("make", path)(error)),
+    }
+}
+
+/// Removes files, if they are there.
+pub(crate) fn remove_all(paths: &[PathBuf]) -> Result<(), SimError> {
+    for path in paths {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(SimError::io("remove", path)(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Writes a small text whole.

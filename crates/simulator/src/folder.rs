@@ -5,10 +5,12 @@
 //! scenario.json     the scenario as the run began with it
 //! chart.json        the chart as the run began with it
 //! checkpoints/      turn_000042.json, or turn_000042.sim for a large population
+//! later/            checkpoints of turns that are being done again, until they are
 //! requests.jsonl    requests from outside, and what became of them
 //! owner.lock        held by the process that runs it
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -27,6 +29,7 @@ const RECORD: &str = "run.json";
 const SCENARIO: &str = "scenario.json";
 const CHART: &str = "chart.json";
 const CHECKPOINTS: &str = "checkpoints";
+const LATER: &str = "later";
 const REQUESTS: &str = "requests.jsonl";
 const LOCK: &str = "owner.lock";
 
@@ -133,13 +136,11 @@ impl RunFolder {
             let exists = std::io::Error::from(ErrorKind::AlreadyExists);
             return Err(SimError::io("make", path)(exists));
         }
-        let checkpoints = path.join(CHECKPOINTS);
-        fs::create_dir_all(&checkpoints).map_err(SimError::io("make", &checkpoints))?;
+        files::make_folder(&path.join(CHECKPOINTS))?;
         let owner = folder.own()?;
         files::write_text(&path.join(SCENARIO), scenario)?;
         files::write_text(&path.join(CHART), chart)?;
         folder.write_record(record)?;
-        files::keep_name(path)?;
         Ok((folder, owner))
     }
 
@@ -212,48 +213,104 @@ impl RunFolder {
 
     /// The turns of which there are checkpoints, in order.
     pub fn checkpoints(&self) -> Result<Vec<u64>, SimError> {
-        let folder = self.path.join(CHECKPOINTS);
-        let mut turns = Vec::new();
-        for entry in fs::read_dir(&folder).map_err(SimError::io("read", &folder))? {
-            let path = entry.map_err(SimError::io("read", &folder))?.path();
-            turns.extend(turn_of(&path));
-        }
+        self.turns_in(CHECKPOINTS)
+    }
+
+    /// The turns that are being done again, and of which there are checkpoints from before.
+    pub(crate) fn later(&self) -> Result<Vec<u64>, SimError> {
+        self.turns_in(LATER)
+    }
+
+    fn turns_in(&self, folder: &str) -> Result<Vec<u64>, SimError> {
+        let files = self.files_in(folder)?;
+        let mut turns: Vec<u64> = files.iter().filter_map(|path| turn_of(path)).collect();
         turns.sort_unstable();
         turns.dedup();
         Ok(turns)
     }
 
-    /// Removes the checkpoints of later turns, which are done again, and what a process that died
-    /// did not finish.
-    pub(crate) fn forget_after(&self, turn: u64) -> Result<(), SimError> {
-        let folder = self.path.join(CHECKPOINTS);
-        for entry in fs::read_dir(&folder).map_err(SimError::io("read", &folder))? {
-            let path = entry.map_err(SimError::io("read", &folder))?.path();
-            let is_later = turn_of(&path).is_some_and(|its| its > turn);
-            if is_later || files::is_aside(&path) {
+    fn files_in(&self, folder: &str) -> Result<Vec<PathBuf>, SimError> {
+        let folder = self.path.join(folder);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound && folder.ends_with(LATER) => {
+                return Ok(Vec::new());
+            }
+            entries => entries.map_err(SimError::io("read", &folder))?,
+        };
+        let path = |entry: std::io::Result<fs::DirEntry>| Ok(entry?.path());
+        entries.map(path).collect::<std::io::Result<_>>().map_err(SimError::io("read", &folder))
+    }
+
+    /// Puts the checkpoints of later turns aside, which are done again, and removes what a process
+    /// that died did not finish. They stay until there are new ones in their place.
+    pub(crate) fn set_aside_after(&self, turn: u64) -> Result<(), SimError> {
+        for path in self.files_in(CHECKPOINTS)? {
+            if files::is_aside(&path) {
                 fs::remove_file(&path).map_err(SimError::io("remove", &path))?;
+            } else if turn_of(&path).is_some_and(|its| its > turn) {
+                files::make_folder(&self.path.join(LATER))?;
+                self.move_to(LATER, &path)?;
             }
         }
         Ok(())
     }
 
-    /// The checkpoint of a turn, or the newest one.
-    pub(crate) fn checkpoint(&self, turn: Option<u64>) -> Result<(PathBuf, Form), SimError> {
+    /// Brings back the checkpoints that were put aside. Unless something was asked from outside
+    /// since, they are what would come of doing the turns again.
+    pub(crate) fn bring_back(&self) -> Result<(), SimError> {
+        self.files_in(LATER)?.iter().try_for_each(|path| self.move_to(CHECKPOINTS, path))
+    }
+
+    fn move_to(&self, folder: &str, path: &Path) -> Result<(), SimError> {
+        let Some(name) = path.file_name() else { return Ok(()) };
+        fs::rename(path, self.path.join(folder).join(name)).map_err(SimError::io("move", path))
+    }
+
+    /// Removes what was put aside.
+    pub(crate) fn forget_later(&self) -> Result<(), SimError> {
+        let path = self.path.join(LATER);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(SimError::io("remove", &path)(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// The checkpoint of a turn, or of the newest before it, or the newest of all, and its turn. A
+    /// turn that the run has not come to has none.
+    pub(crate) fn checkpoint(&self, turn: Option<u64>) -> Result<(u64, PathBuf, Form), SimError> {
         let known = self.checkpoints()?;
-        let turn = match turn {
-            Some(turn) if known.contains(&turn) => turn,
-            Some(turn) => return Err(SimError::NoCheckpoint { turn, known }),
-            None => *known.last().ok_or(SimError::NoCheckpoint { turn: 0, known: Vec::new() })?,
+        let newest = known.last().copied();
+        let reached = turn.is_none_or(|turn| newest.is_some_and(|newest| turn <= newest));
+        let wanted = turn.or(newest).unwrap_or_default();
+        let found = known.iter().rev().find(|known| **known <= wanted).filter(|_| reached);
+        let Some(found) = found.copied() else {
+            return Err(SimError::NoCheckpoint { turn: wanted, known });
         };
-        let found = Form::ALL
+        let path = Form::ALL
             .into_iter()
-            .map(|form| (self.checkpoint_path(turn, form), form))
-            .find(|(path, _)| path.exists());
-        found.ok_or(SimError::NoCheckpoint { turn, known })
+            .map(|form| (found, self.checkpoint_path(found, form), form))
+            .find(|(_, path, _)| path.exists());
+        path.ok_or(SimError::NoCheckpoint { turn: found, known })
     }
 
     pub(crate) fn checkpoint_path(&self, turn: u64, form: Form) -> PathBuf {
-        self.path.join(CHECKPOINTS).join(format!("turn_{turn:06}.{}", form.extension()))
+        self.file(CHECKPOINTS, turn, form)
+    }
+
+    /// The files that the checkpoint of a turn may be in.
+    pub(crate) fn checkpoint_paths(&self, turn: u64) -> [PathBuf; 2] {
+        Form::ALL.map(|form| self.file(CHECKPOINTS, turn, form))
+    }
+
+    /// The files that the checkpoint of a turn may be in that was put aside.
+    pub(crate) fn later_paths(&self, turn: u64) -> [PathBuf; 2] {
+        Form::ALL.map(|form| self.file(LATER, turn, form))
+    }
+
+    fn file(&self, folder: &str, turn: u64, form: Form) -> PathBuf {
+        self.path.join(folder).join(format!("turn_{turn:06}.{}", form.extension()))
     }
 
     pub(crate) fn requests(&self) -> PathBuf {
@@ -274,6 +331,14 @@ impl RunFolder {
     pub(crate) fn waiting(&self, turn: u64) -> Result<Vec<LifecycleAction>, SimError> {
         let waiting = RequestLog::open(&self.requests(), turn)?.take(turn + 1)?;
         Ok(waiting.into_iter().filter_map(|request| request.action.ok()).collect())
+    }
+
+    /// What was asked after a turn and looked at, by the turn in which it was.
+    pub(crate) fn answered(
+        &self,
+        turn: u64,
+    ) -> Result<BTreeMap<u64, Vec<LifecycleAction>>, SimError> {
+        Ok(RequestLog::open(&self.requests(), turn)?.answered())
     }
 
     /// Takes back a request that no one looks at any more.

@@ -16,3 +16,4 @@ mod files;
 mod keeper;
 mod names;
 mod population;
+mod retention;

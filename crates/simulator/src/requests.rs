@@ -108,6 +108,14 @@ impl RequestLog {
         Ok(requests)
     }
 
+    /// What is to be looked at in turns to come, because it was before or is meant for them.
+    pub(crate) fn answered(self) -> BTreeMap<u64, Vec<LifecycleAction>> {
+        let actions = |requests: Vec<Request>| {
+            requests.into_iter().filter_map(|request| request.action.ok()).collect()
+        };
+        self.planned.into_iter().map(|(turn, requests)| (turn, actions(requests))).collect()
+    }
+
     /// Makes answers durable.
     pub(crate) fn answer(&self, answers: Vec<Answer>) -> Result<(), SimError> {
         let lines: Vec<Line> = answers.into_iter().map(Line::Answer).collect();

@@ -1,5 +1,6 @@
 //! A run: a simulation that goes on in its folder.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -14,6 +15,7 @@ use crate::folder::{Owner, RunFolder, RunRecord, RunStatus};
 use crate::keeper::Keeper;
 use crate::lifecycle::{Opinion, Ruling};
 use crate::requests::{self, Answer, Request, RequestLog};
+use crate::retention::dispensable;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
 use crate::warning::Warning;
@@ -29,6 +31,10 @@ pub struct Run {
     keeper: Keeper,
     /// The newest checkpoint, by its turn, and its digest if that is known.
     written: Option<(u64, Option<Digest>)>,
+    /// The turns of which there are checkpoints.
+    kept: BTreeSet<u64>,
+    /// The turns that are done again, and of which there are checkpoints from before.
+    later: BTreeSet<u64>,
 }
 
 /// What a run was begun with.
@@ -42,6 +48,17 @@ pub struct Beginning<'a> {
     pub chart_text: &'a str,
     /// How many threads do the work; as many as the machine has, if none.
     pub threads: Option<NonZeroUsize>,
+}
+
+/// The end of a turn of another run, with which a fork begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Past<'a> {
+    /// The other run.
+    pub folder: &'a RunFolder,
+    /// Its scenario.
+    pub scenario: &'a Arc<Scenario>,
+    /// The turn.
+    pub turn: u64,
 }
 
 /// What came of a run.
@@ -141,11 +158,21 @@ impl Run {
         path: &Path,
         record: RunRecord,
         beginning: &Beginning<'_>,
-        other: &RunFolder,
-        turn: u64,
+        other: &Past<'_>,
     ) -> Result<Self, SimError> {
         let Beginning { scenario, threads, .. } = beginning;
-        let simulation = Simulation::restore(other, Some(turn), scenario, *threads)?;
+        let Past { folder: other, scenario: before, turn } = *other;
+        let (found, ..) = other.checkpoint(Some(turn))?;
+        if record.turns < turn {
+            return Err(SimError::TooFewTurns { turns: record.turns, turn });
+        }
+        let simulation = if found == turn {
+            Simulation::restore(other, Some(turn), scenario, *threads)?
+        } else {
+            // What is done again is done as it was.
+            let before = Simulation::restore(other, Some(turn), before, *threads)?;
+            before.in_scenario(scenario, *threads)?
+        };
         Self::create(path, record, beginning, simulation, Some(other))
     }
 
@@ -162,15 +189,25 @@ impl Run {
             requests::repeat(&other.requests(), &folder.requests(), simulation.turn())?;
         }
         let requests = RequestLog::open(&folder.requests(), simulation.turn())?;
-        let (keeper, written) = (Keeper::default(), None);
-        let mut run = Self { folder, _owner: owner, record, simulation, requests, keeper, written };
+        let mut run = Self {
+            folder,
+            _owner: owner,
+            record,
+            simulation,
+            requests,
+            keeper: Keeper::default(),
+            written: None,
+            kept: BTreeSet::new(),
+            later: BTreeSet::new(),
+        };
         run.keep()?;
         run.keeper.settle()?;
         Ok(run)
     }
 
-    /// Goes on with a run from the end of a turn, or of the newest that has a checkpoint. What came
-    /// after that turn is done again.
+    /// Goes on with a run from the end of a turn that it has come to, or of the newest that has a
+    /// checkpoint. What came after that turn is done again; the checkpoints of it stay until there
+    /// are new ones in their place.
     pub fn resume(
         folder: RunFolder,
         turn: Option<u64>,
@@ -185,6 +222,10 @@ impl Run {
         if record.turns > most {
             return Err(SimError::TooManyTurns { turns: record.turns, most });
         }
+        let newest = folder.checkpoints()?.last().copied();
+        if turn.is_some_and(|turn| newest.is_none_or(|newest| newest < turn)) {
+            folder.bring_back()?;
+        }
         // One that died before its first checkpoint has not done anything yet.
         let is_new =
             turn.is_none() && record.forked_from.is_none() && folder.checkpoints()?.is_empty();
@@ -197,13 +238,25 @@ impl Run {
             let (turns, turn) = (record.turns, simulation.turn());
             return Err(SimError::TooFewTurns { turns, turn });
         }
-        folder.forget_after(simulation.turn())?;
+        folder.set_aside_after(simulation.turn())?;
         let requests = RequestLog::open(&folder.requests(), simulation.turn())?;
         record.status = RunStatus::Running;
         folder.write_record(&record)?;
-        let written = (!is_new).then(|| (simulation.turn(), None));
+        let kept: BTreeSet<u64> = folder.checkpoints()?.into_iter().collect();
+        let later = folder.later()?.into_iter().collect();
+        let written = kept.contains(&simulation.turn()).then(|| (simulation.turn(), None));
         let keeper = Keeper::default();
-        let mut run = Self { folder, _owner: owner, record, simulation, requests, keeper, written };
+        let mut run = Self {
+            folder,
+            _owner: owner,
+            record,
+            simulation,
+            requests,
+            keeper,
+            written,
+            kept,
+            later,
+        };
         run.keep()?;
         Ok(run)
     }
@@ -220,11 +273,10 @@ impl Run {
 
     /// Runs to the last turn, or until `watch` says to stop, and tells what came of it.
     pub fn go(&mut self, mut watch: impl FnMut(Progress) -> GoOn) -> Result<Summary, SimError> {
-        let every = self.simulation.scenario().checkpoint_every.get();
         let mut status = RunStatus::Ended;
         while self.simulation.turn() < self.record.turns {
             self.turn()?;
-            if self.simulation.turn().is_multiple_of(every) {
+            if self.is_due() {
                 self.keep()?;
             }
             let (turn, turns) = (self.simulation.turn(), self.record.turns);
@@ -236,6 +288,9 @@ impl Run {
         }
         self.keep()?;
         self.keeper.settle()?;
+        if status == RunStatus::Ended {
+            self.folder.forget_later()?;
+        }
         let summary = self.summary()?;
         self.record.status = status;
         self.record.summary = Some(summary.clone());
@@ -262,14 +317,38 @@ impl Run {
                 answers.push(Answer { request_id: id, turn, opinion });
             }
         }
-        if answers.is_empty() { Ok(()) } else { self.requests.answer(answers) }
+        if answers.is_empty() {
+            return Ok(());
+        }
+        // What was not asked before leads elsewhere.
+        if !std::mem::take(&mut self.later).is_empty() {
+            self.folder.forget_later()?;
+        }
+        self.requests.answer(answers)
+    }
+
+    /// Whether it is time for a checkpoint.
+    fn is_due(&self) -> bool {
+        let after = self.simulation.scenario().checkpoint_after(self.simulation.len());
+        let since = self.written.map_or(0, |(written, _)| written);
+        self.simulation.turn() >= since.saturating_add(after)
     }
 
     /// Writes a checkpoint of the turn that is over, unless there is one.
     fn keep(&mut self) -> Result<(), SimError> {
         let turn = self.simulation.turn();
         if self.written.is_none_or(|(written, _)| written != turn) {
-            let digest = checkpoint::write(&self.folder, &self.simulation, &mut self.keeper)?;
+            self.kept.insert(turn);
+            let turns: Vec<u64> = self.kept.iter().copied().collect();
+            let gone = dispensable(&turns, self.simulation.scenario().keep_checkpoints);
+            self.kept.retain(|turn| !gone.contains(turn));
+            let still_later = self.later.split_off(&(turn + 1));
+            let replaced = std::mem::replace(&mut self.later, still_later).into_iter();
+            let gone = gone.into_iter().flat_map(|turn| self.folder.checkpoint_paths(turn));
+            let replaced = replaced.flat_map(|turn| self.folder.later_paths(turn));
+            let remove = gone.chain(replaced).collect();
+            let digest =
+                checkpoint::write(&self.folder, &self.simulation, &mut self.keeper, remove)?;
             self.written = Some((turn, digest));
         }
         Ok(())

@@ -32,6 +32,9 @@ pub const TURNS_DEFAULT: u64 = 100;
 /// The ticks of a turn unless the scenario says otherwise.
 pub const TICKS_PER_TURN_DEFAULT: u32 = 10;
 
+/// How many of the newest checkpoints are kept unless the scenario says otherwise.
+pub const KEEP_CHECKPOINTS_DEFAULT: NonZeroU64 = NonZeroU64::new(20).unwrap();
+
 /// Populations up to this size have a checkpoint of every turn; a larger one has one for each
 /// thousand agents' number of turns, but at least every hundred turns.
 const AGENTS_PER_CHECKPOINT_TURN: u64 = 1000;
@@ -74,8 +77,12 @@ pub struct ScenarioFile {
     #[schemars(extend("default" = MAX_AGENTS_DEFAULT, "maximum" = MAX_AGENTS_MAX))]
     pub max_agents: Option<u64>,
     /// After how many turns a checkpoint is written. Without it: after every turn for up to 1,000
-    /// agents, after as many turns as there are thousands of agents for more, 100 at most.
+    /// agents, after as many turns as there are thousands of agents for more, 100 at most; the
+    /// agents are those who are there then.
     pub checkpoint_every: Option<NonZeroU64>,
+    /// How many of the newest checkpoints are kept. Of those before as many at most, evenly spread.
+    #[schemars(extend("default" = KEEP_CHECKPOINTS_DEFAULT))]
+    pub keep_checkpoints: Option<NonZeroU64>,
     /// Changes of the population while it runs.
     pub lifecycle: Option<Vec<EventFile>>,
 }
@@ -166,8 +173,10 @@ pub struct Scenario {
     pub tick_seconds: f64,
     /// How many agents there may be at once.
     pub max_agents: u64,
-    /// After how many turns a checkpoint is written.
-    pub checkpoint_every: NonZeroU64,
+    /// After how many turns a checkpoint is written, if it says.
+    pub checkpoint_every: Option<NonZeroU64>,
+    /// How many of the newest checkpoints are kept.
+    pub keep_checkpoints: NonZeroU64,
     /// Changes of the population by turn, in the order of the file.
     pub events: BTreeMap<u64, Vec<LifecycleAction>>,
 }
@@ -218,6 +227,11 @@ impl Scenario {
     /// How many agents there are at the start.
     pub fn agents(&self) -> u64 {
         self.groups.iter().map(|group| group.count).sum()
+    }
+
+    /// After how many turns the next checkpoint is written, when there are so many agents.
+    pub(crate) fn checkpoint_after(&self, agents: u64) -> u64 {
+        self.checkpoint_every.unwrap_or_else(|| checkpoint_every_default(agents)).get()
     }
 
     /// How many ticks of the kernel a turn has: its own, and one for the end of the round.

@@ -334,7 +334,9 @@ impl Simulation {
 }
 
 impl Simulation {
-    /// A simulation that goes on from a checkpoint: of that turn, or of the newest.
+    /// A simulation that goes on from the end of a turn that a run has come to, or of the newest
+    /// that has a checkpoint. Where there is none, it goes on from one before, and does again what
+    /// was done since.
     pub fn restore(
         folder: &RunFolder,
         turn: Option<u64>,
@@ -343,6 +345,26 @@ impl Simulation {
     ) -> Result<Self, SimError> {
         let mut simulation = Self::empty(Arc::clone(scenario), threads)?;
         checkpoint::read(folder, turn, scenario, &mut simulation)?;
+        if let Some(turn) = turn.filter(|turn| simulation.turn < *turn) {
+            let strict = folder.record()?.strict;
+            let mut answered = folder.answered(simulation.turn)?;
+            while simulation.turn < turn {
+                simulation.act();
+                let actions = answered.remove(&simulation.turn).unwrap_or_default();
+                simulation.change(&actions, strict)?;
+            }
+        }
+        Ok(simulation)
+    }
+
+    /// The same agents in another scenario of the same chart.
+    pub(crate) fn in_scenario(
+        &self,
+        scenario: &Arc<Scenario>,
+        threads: Option<NonZeroUsize>,
+    ) -> Result<Self, SimError> {
+        let mut simulation = Self::empty(Arc::clone(scenario), threads)?;
+        checkpoint::hand_over(self, scenario, &mut simulation).map_err(SimError::Scenario)?;
         Ok(simulation)
     }
 

@@ -136,7 +136,7 @@ fn threads(text: &str) -> Result<NonZeroUsize, String> {
 pub(crate) struct SimResumeArgs {
     /// The run's id, or as much of its beginning as tells it from others; its folder; or "last"
     pub(crate) run: String,
-    /// Go on from the end of this turn, of which there must be a checkpoint
+    /// Go on from the end of this turn, which the run must have come to
     #[arg(long, value_name = "TURN")]
     pub(crate) from: Option<u64>,
     /// How many turns the run has in all, instead of what it began with
@@ -150,7 +150,7 @@ pub(crate) struct SimResumeArgs {
 pub(crate) struct SimForkArgs {
     /// The run's id, or as much of its beginning as tells it from others; its folder; or "last"
     pub(crate) run: String,
-    /// The turn at whose end the two part, of which there must be a checkpoint
+    /// The turn at whose end the two part, which the run must have come to
     #[arg(long, value_name = "TURN")]
     pub(crate) at: u64,
     /// How many turns the new run has in all
@@ -224,7 +224,7 @@ pub(crate) struct SimExportArgs {
     /// The agent's name
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: String,
-    /// As it was at the end of this turn, of which there must be a checkpoint; the newest, if none
+    /// As it was at the end of this turn; at the newest checkpoint, if none
     #[arg(long, value_name = "TURN")]
     pub(crate) at: Option<u64>,
 }

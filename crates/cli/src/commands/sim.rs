@@ -127,9 +127,11 @@ impl From<SimError> for CliError {
             SimError::TooManyTurns { .. } => Self::over_limit("limit_turns", &error)
                 .hint("ask for fewer turns, or give a turn fewer ticks"),
             SimError::TooFewTurns { .. } => Self::usage(&error)
-                .hint("ask for more turns, or go on from an earlier one with --from"),
+                .hint("ask for more turns with --turns, or begin at an earlier one"),
             SimError::Threads(_) => Self::conflict(&error).hint("try fewer with --threads"),
-            SimError::Rates(_) | SimError::Agent(_) => Self::conflict(&error),
+            SimError::Rates(_) | SimError::Agent(_) | SimError::Scenario(_) => {
+                Self::conflict(&error)
+            }
         }
     }
 }

@@ -200,6 +200,7 @@ fn a_fork_has_the_same_past_and_a_future_of_its_own() {
 
     for (args, code, message) in [
         (vec!["--at", "99"], 1, "no checkpoint of turn 99"),
+        (vec!["--at", "10", "--turns", "9"], 2, "is to have 9 turns, and it goes on from the end"),
         (vec!["--at", "3", "--set", "population.0.count=1"], 2, "cannot be different in a fork"),
         (vec!["--at", "3", "--set", "world.rates.9.rate=1"], 2, "there is no item 9"),
         (vec!["--at", "3", "--set", "world.rates.0.rate=2"], 2, "is not valid"),

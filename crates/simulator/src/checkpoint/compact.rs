@@ -84,11 +84,12 @@ fn write_agent(chart: &Chart, row: &AgentRow, encoder: &mut Encoder<impl Write>)
     Ok(())
 }
 
+/// Reads a simulation and gives its turn.
 pub(super) fn read(
     input: impl Read,
     scenario: &Scenario,
     restore: &mut impl Restore,
-) -> Result<(), String> {
+) -> Result<u64, String> {
     let mut decoder = Decoder::new(input);
     let mut magic = [0; MAGIC.len()];
     decoder.bytes(&mut magic).map_err(|error| in_words(&error, "its first bytes"))?;
@@ -122,7 +123,7 @@ pub(super) fn read(
         return Err("it is damaged: its checksum is another one".to_owned());
     }
     match rest.read(&mut [0]) {
-        Ok(0) => Ok(()),
+        Ok(0) => Ok(turn),
         Ok(_) => Err("it is damaged: something stands behind its end".to_owned()),
         Err(error) => Err(in_words(&error, "its end")),
     }

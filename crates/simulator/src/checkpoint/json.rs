@@ -131,11 +131,12 @@ struct AgentJson {
     state: StateJson,
 }
 
+/// Reads a simulation and gives its turn.
 pub(super) fn read(
     text: &str,
     scenario: &Scenario,
     restore: &mut impl Restore,
-) -> Result<(), String> {
+) -> Result<u64, String> {
     let document: CheckpointJson = serde_json::from_str(text).map_err(|error| {
         if error.is_eof() {
             format!("it is truncated: {error}")
@@ -166,7 +167,7 @@ pub(super) fn read(
         let name = row.name.clone();
         restore.agent(row).map_err(|reason| format!("agent \"{name}\": {reason}"))?;
     }
-    Ok(())
+    Ok(turn)
 }
 
 /// The paused, and for how many turns if they go on by themselves.

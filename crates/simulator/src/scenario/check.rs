@@ -10,9 +10,9 @@ use polity_statechart::{Chart, FieldId, StateId, TIMEOUT, TriggerId, Value as Fi
 use serde_json::{Map, Value};
 
 use super::{
-    Behaviour, Group, GroupFile, MAX_AGENTS_DEFAULT, MAX_AGENTS_MAX, Rate, RateFile,
-    START_TIME_DEFAULT, Scenario, ScenarioFile, Start, TICKS_PER_TURN_DEFAULT, TURNS_DEFAULT,
-    checkpoint_every_default,
+    Behaviour, Group, GroupFile, KEEP_CHECKPOINTS_DEFAULT, MAX_AGENTS_DEFAULT, MAX_AGENTS_MAX,
+    Rate, RateFile, START_TIME_DEFAULT, Scenario, ScenarioFile, Start, TICKS_PER_TURN_DEFAULT,
+    TURNS_DEFAULT,
 };
 use crate::kernel::{BEHAVIOURS_MAX, BehaviourId};
 use crate::names;
@@ -87,9 +87,8 @@ impl Scenario {
             start_time,
             tick_seconds,
             max_agents,
-            checkpoint_every: file
-                .checkpoint_every
-                .unwrap_or_else(|| checkpoint_every_default(agents)),
+            checkpoint_every: file.checkpoint_every,
+            keep_checkpoints: file.keep_checkpoints.unwrap_or(KEEP_CHECKPOINTS_DEFAULT),
             events,
             chart,
         };

@@ -45,7 +45,7 @@ fn a_scenario_of_two_words_has_defaults() {
     assert_eq!((scenario.agents(), scenario.max_agents), (0, 25));
     assert_eq!((scenario.turns, scenario.ticks_per_turn, scenario.seed), (100, 10, 0));
     assert_eq!(scenario.time_of(1).to_string(), "2026-01-01T00:00:00Z");
-    assert_eq!(scenario.checkpoint_every.get(), 1);
+    assert_eq!((scenario.checkpoint_after(0), scenario.keep_checkpoints.get()), (1, 20));
 }
 
 #[test]
@@ -172,7 +172,9 @@ fn everything_that_is_wrong_with_a_world_and_its_time_is_told_with_its_place() {
 /// A scenario that does one thing to its population.
 fn event(operation: &str, more: Value) -> Value {
     let mut event = json!({"turn": 2, "operation": operation, "target_agent_name": "ada"});
-    event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    if let Value::Object(more) = more {
+        event.as_object_mut().unwrap().extend(more);
+    }
     json!({
         "population": [{"name": "ada"}, {"name": "bee", "count": 3}],
         "lifecycle": [event],
@@ -315,7 +317,8 @@ fn simulated_time_follows_the_ticks_and_a_round_ends_with_its_last_one() {
 #[test]
 fn large_populations_have_fewer_checkpoints() {
     for (agents, every) in [(0, 1), (25, 1), (1000, 1), (1001, 2), (50_000, 50), (1_000_000, 100)] {
-        assert_eq!(checkpoint_every_default(agents).get(), every, "{agents}");
+        let scenario = read(json!({})).unwrap();
+        assert_eq!(scenario.checkpoint_after(agents), every, "{agents}");
     }
 }
 

@@ -4,4 +4,5 @@
 mod checkpoints;
 mod lifecycle;
 mod repeatable;
+mod retention;
 mod stage;

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use polity_simulator::error::SimError;
 use polity_simulator::folder::{RunFolder, RunRecord, RunStatus};
-use polity_simulator::run::{Beginning, GoOn, Progress, Run, Summary};
+use polity_simulator::run::{Beginning, GoOn, Past, Progress, Run, Summary};
 use polity_simulator::scenario::{Scenario, ScenarioFile};
 use polity_statechart::Chart;
 use serde_json::Value;
@@ -62,22 +63,27 @@ impl Theatre {
         }
     }
 
-    fn beginning(&self, threads: usize) -> Beginning<'static> {
+    fn text(&self) -> String {
+        serde_json::to_string(&self.file).unwrap()
+    }
+
+    fn beginning<'a>(&self, text: &'a str, threads: usize) -> Beginning<'a> {
         Beginning {
             scenario: self.scenario(),
-            scenario_text: "{}",
+            scenario_text: text,
             chart_text: "{}",
             threads: NonZeroUsize::new(threads),
         }
     }
 
     pub(crate) fn begin(&self, run: &str, threads: usize) -> Run {
-        Run::begin(&self.path(run), self.record(run), &self.beginning(threads)).unwrap()
+        let text = self.text();
+        Run::begin(&self.path(run), self.record(run), &self.beginning(&text, threads)).unwrap()
     }
 
     pub(crate) fn begin_strict(&self, run: &str) -> Run {
         let record = RunRecord { strict: true, ..self.record(run) };
-        Run::begin(&self.path(run), record, &self.beginning(1)).unwrap()
+        Run::begin(&self.path(run), record, &self.beginning(&self.text(), 1)).unwrap()
     }
 
     /// Runs to the last turn.
@@ -96,9 +102,17 @@ impl Theatre {
     }
 
     pub(crate) fn fork(&self, run: &str, at: u64, new: &str) -> Summary {
-        let beginning = self.beginning(1);
-        let run = Run::fork(&self.path(new), self.record(new), &beginning, &self.open(run), at);
-        run.unwrap().go(|_| GoOn::Yes).unwrap()
+        self.try_fork(run, at, new).unwrap().go(|_| GoOn::Yes).unwrap()
+    }
+
+    pub(crate) fn try_fork(&self, run: &str, at: u64, new: &str) -> Result<Run, SimError> {
+        let other = self.open(run);
+        let (_, text) = other.scenario().unwrap();
+        let file = serde_json::from_str(&text).unwrap();
+        let scenario = Arc::new(Scenario::new(&file, Arc::clone(&self.chart)).unwrap());
+        let past = Past { folder: &other, scenario: &scenario, turn: at };
+        let text = self.text();
+        Run::fork(&self.path(new), self.record(new), &self.beginning(&text, 1), &past)
     }
 
     pub(crate) fn checkpoint_path(&self, run: &str, turn: u64) -> PathBuf {

@@ -8,7 +8,7 @@ use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_model::ids::RunId;
 use polity_simulator::folder::{Fork, RunRecord, RunStatus};
-use polity_simulator::run::{Beginning, GoOn, Run};
+use polity_simulator::run::{Beginning, GoOn, Past, Run};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -46,13 +46,15 @@ pub(super) fn fork(app: &App, args: &SimForkArgs) -> CliResult {
     refuse_fixed(&args.set)?;
     let turns = args.turns.unwrap_or(before.turns);
     let changes = Changes { turns: Some(turns), set: &args.set, ..Changes::default() };
-    let read = changed(&pinned(&other)?, changes)?;
+    let pinned = pinned(&other)?;
+    let read = changed(&pinned, changes)?;
+    let past = Past { folder: &other, scenario: &Arc::new(pinned.scenario), turn: args.at };
     let forked_from = Fork { run_id: before.run_id, turn: args.at };
     let record = record(&read, before.strict, Some(forked_from));
     let path = place(app, args.out.as_deref(), &record);
     let texts = texts(&read)?;
     let beginning = beginning(read, &texts, args.threads);
-    perform(app, || Ok(Run::fork(&path, record, &beginning, &other, args.at)?))
+    perform(app, || Ok(Run::fork(&path, record, &beginning, &past)?))
 }
 
 fn record(read: &ReadScenario, strict: bool, forked_from: Option<Fork>) -> RunRecord {

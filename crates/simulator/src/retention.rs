@@ -1,0 +1,54 @@
+//! Which checkpoints of a run are kept.
+
+use std::num::NonZeroU64;
+
+/// Which checkpoints are not needed any more, of those of these turns in order. The newest are kept,
+/// as many as `keep` says. The turns before are divided into equal stretches, as many at most, and
+/// the first checkpoint of each is kept; so there are never more than twice as many and one. The
+/// length of a stretch is a power of two: when it grows, every second one goes, and no other is
+/// missed.
+pub(crate) fn dispensable(turns: &[u64], keep: NonZeroU64) -> Vec<u64> {
+    let newest = usize::try_from(keep.get()).unwrap_or(usize::MAX);
+    let (Some(last), Some(older)) = (turns.last(), turns.len().checked_sub(newest)) else {
+        return Vec::new();
+    };
+    let stretch = last.div_ceil(keep.get()).max(1).next_power_of_two();
+    let mut kept = None;
+    let is_kept = |turn: &u64| kept.replace(turn / stretch) != Some(turn / stretch);
+    let mut first_of_stretch = is_kept;
+    turns[..older].iter().filter(|turn| !first_of_stretch(turn)).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// What is left of the checkpoints of so many turns.
+    fn left(turns: u64, every: usize, keep: u64) -> Vec<u64> {
+        let keep = NonZeroU64::new(keep).unwrap();
+        let mut kept = BTreeSet::new();
+        for turn in (0..=turns).step_by(every) {
+            kept.insert(turn);
+            let known: Vec<u64> = kept.iter().copied().collect();
+            for turn in dispensable(&known, keep) {
+                kept.remove(&turn);
+            }
+            assert!(kept.len() as u64 <= 2 * keep.get() + 1, "{} at turn {turn}", kept.len());
+        }
+        kept.into_iter().collect()
+    }
+
+    #[test]
+    fn the_newest_are_kept_and_of_the_others_some_everywhere() {
+        assert_eq!(left(8, 1, 20), (0..=8).collect::<Vec<_>>());
+        assert_eq!(left(11, 1, 3), [0, 4, 8, 9, 10, 11]);
+        assert_eq!(left(12, 1, 3), [0, 4, 8, 10, 11, 12]);
+        assert_eq!(left(13, 1, 3), [0, 8, 11, 12, 13]);
+        let many = left(4000, 1, 20);
+        assert_eq!(&many[..5], [0, 256, 512, 768, 1024]);
+        assert_eq!(many[many.len() - 20..], (3981..=4000).collect::<Vec<_>>());
+        assert_eq!(left(50_000, 100, 1), [0, 50_000]);
+    }
+}
