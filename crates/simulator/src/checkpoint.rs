@@ -20,6 +20,7 @@ use crate::files;
 use crate::folder::{Form, RunFolder};
 use crate::keeper::{Job, Keeper};
 use crate::kernel::AgentImage;
+use crate::population::SERIALS_MAX;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
 use crate::warning::Warnings;
@@ -104,6 +105,19 @@ impl Head {
             if found != expected {
                 return Err(format!("it is of the {what} \"{found}\", not of \"{expected}\""));
             }
+        }
+        if self.next_serial < scenario.agents() {
+            return Err(format!(
+                "next_serial is {}, and there were {} agents from the start",
+                self.next_serial,
+                scenario.agents()
+            ));
+        }
+        if self.next_serial > SERIALS_MAX {
+            return Err(format!(
+                "next_serial is {}, and {SERIALS_MAX} is the most",
+                self.next_serial
+            ));
         }
         if self.behaviours != behaviours(scenario) {
             return Err("its behaviours have other names than those of the scenario".to_owned());

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::SimError;
 use crate::files;
 use crate::lifecycle::LifecycleAction;
-use crate::requests::{self, Answer, RequestLog};
+use crate::requests::{self, Answer, AnswerWatch, RequestLog};
 use crate::run::Summary;
 
 const RECORD: &str = "run.json";
@@ -318,13 +318,13 @@ impl RunFolder {
     }
 
     /// Asks the process that runs it, or will, for a change of the population.
-    pub fn ask(&self, request_id: &str, action: LifecycleAction) -> Result<(), SimError> {
+    pub fn ask(&self, request_id: &str, action: LifecycleAction) -> Result<AnswerWatch, SimError> {
         requests::ask(&self.requests(), request_id, action)
     }
 
     /// What became of such a request, if it was looked at.
     pub fn answer(&self, request_id: &str) -> Result<Option<Answer>, SimError> {
-        requests::answer_to(&self.requests(), request_id)
+        AnswerWatch::from_start(&self.requests(), request_id).look()
     }
 
     /// The requests that wait to be looked at after a turn.

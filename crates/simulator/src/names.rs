@@ -99,6 +99,12 @@ impl Names {
             .unwrap_or_default()
     }
 
+    /// Forgets all groups of many, of which there is no one, or none without a name of its own.
+    pub(crate) fn forget_groups(&mut self) {
+        self.groups = Vec::new();
+        self.by_stem = HashMap::new();
+    }
+
     /// Forgets an agent that is removed. Its name may be given again.
     pub(crate) fn remove(&mut self, serial: AgentSerial) {
         if let Some(name) = self.own_of.remove(&serial)

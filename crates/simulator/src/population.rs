@@ -10,7 +10,10 @@ use crate::names::{FreeNames, Names};
 const GONE: u32 = u32::MAX;
 
 /// How many agents a run may have had in all, the removed included.
-const SERIALS_MAX: u64 = 1 << 48;
+pub(crate) const SERIALS_MAX: u64 = 1 << 48;
+
+/// So few places of agents that have gone do no harm.
+const FORGET_MIN: usize = 1024;
 
 /// The agents of a simulation by name and serial. What they do is the kernel's.
 #[derive(Debug, Clone)]
@@ -74,12 +77,8 @@ impl Population {
     }
 
     /// Makes sure that no serial below is given again.
-    pub(crate) fn reserve_serials(&mut self, next: u64) -> Result<(), String> {
-        if next > SERIALS_MAX {
-            return Err(format!("next_serial is {next}, and {SERIALS_MAX} is the most"));
-        }
+    pub(crate) fn reserve_serials(&mut self, next: u64) {
         self.next = self.next.max(next);
-        Ok(())
     }
 
     /// Where the slot of an agent stands that was there from the start.
@@ -175,6 +174,24 @@ impl Population {
         }
     }
 
+    /// When most of those who were there from the start have gone, the others are held like those
+    /// who came later, so that nothing costs more than those who are there.
+    pub(crate) fn forget_the_gone(&mut self) {
+        let there = self.first.iter().filter(|slot| **slot != GONE).count();
+        if self.first.len() < FORGET_MIN || there > self.first.len() / 4 {
+            return;
+        }
+        let first = std::mem::take(&mut self.first);
+        let there = (0..).map(AgentSerial).zip(first).filter(|(_, slot)| *slot != GONE);
+        let there: Vec<(AgentSerial, String, Slot)> =
+            there.map(|(serial, slot)| (serial, self.name(serial), Slot(slot))).collect();
+        self.names.forget_groups();
+        for (serial, name, slot) in there {
+            self.names.add(&name, serial);
+            self.later.insert(serial, Later { slot, turn_added: 0 });
+        }
+    }
+
     /// The agents in their order.
     pub(crate) fn agents(&self) -> impl Iterator<Item = (AgentSerial, Slot)> + '_ {
         let first = (0..).map(AgentSerial).zip(&self.first).filter(|(_, slot)| **slot != GONE);
@@ -220,5 +237,39 @@ impl Population {
     /// Forgets what was remembered of free names, after promises that were not kept.
     pub(crate) fn forget_free_names(&mut self) {
         self.free_names.forget();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_have_gone_take_no_room() {
+        let mut population = Population::new(5000, 4001);
+        population.declare_group("crowd", AgentSerial(0), 4000);
+        population.declare_group("solo", AgentSerial(4000), 1);
+        for serial in 0..4001_u32 {
+            population.enter(AgentSerial(serial.into()), Slot(serial), 0);
+        }
+        let known = |population: &Population| {
+            let known = population.agents().map(|(serial, slot)| {
+                let name = population.name(serial);
+                assert_eq!(population.find(&name), Some(serial));
+                (name, slot, population.turn_added(serial))
+            });
+            known.collect::<Vec<_>>()
+        };
+        population.forget_the_gone();
+        assert_eq!(population.first.len(), 4001);
+        for serial in (0..4000).filter(|serial| serial % 100 != 7) {
+            population.leave(AgentSerial(serial));
+        }
+        let before = known(&population);
+        population.forget_the_gone();
+        assert_eq!((population.first.len(), population.later.len()), (0, 41));
+        assert_eq!(known(&population), before);
+        assert_eq!(population.find("crowd_1"), None);
+        assert_eq!(population.next_serial(), AgentSerial(4001));
     }
 }

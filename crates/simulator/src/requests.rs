@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::error::SimError;
+use crate::files;
 use crate::lifecycle::{LifecycleAction, Opinion};
 
 /// One line of the file.
@@ -64,9 +65,7 @@ pub(crate) struct Request {
 /// The file of requests, as far as it was read.
 #[derive(Debug)]
 pub(crate) struct RequestLog {
-    path: PathBuf,
-    /// How much of it was read, in whole lines.
-    read_bytes: u64,
+    tail: Tail,
     /// Requests that were answered in turns that are still to come.
     planned: BTreeMap<u64, Vec<Request>>,
     /// Requests that no one has answered.
@@ -76,19 +75,14 @@ pub(crate) struct RequestLog {
 impl RequestLog {
     /// Reads the file of a run that goes on after `turn`.
     pub(crate) fn open(path: &Path, turn: u64) -> Result<Self, SimError> {
-        let mut log = Self {
-            path: path.to_owned(),
-            read_bytes: 0,
-            planned: BTreeMap::new(),
-            new: Vec::new(),
-        };
+        let mut log = Self { tail: Tail::new(path, 0), planned: BTreeMap::new(), new: Vec::new() };
         log.sort_in(turn)?;
         Ok(log)
     }
 
     /// Reads what is new in the file, after `turn` is over.
     fn sort_in(&mut self, turn: u64) -> Result<(), SimError> {
-        for request in answered(self.read_new()?) {
+        for request in answered(self.tail.read_new()?) {
             match (request.answered_in, request.turn) {
                 (Some(planned), _) | (None, Some(planned)) if planned > turn => {
                     self.planned.entry(planned).or_default().push(request);
@@ -119,7 +113,21 @@ impl RequestLog {
     /// Makes answers durable.
     pub(crate) fn answer(&self, answers: Vec<Answer>) -> Result<(), SimError> {
         let lines: Vec<Line> = answers.into_iter().map(Line::Answer).collect();
-        append(&self.path, &lines)
+        append(&self.tail.path, &lines).map(drop)
+    }
+}
+
+/// The end of the file, as far as it was not read yet.
+#[derive(Debug)]
+struct Tail {
+    path: PathBuf,
+    /// How much of it was read, in whole lines.
+    read_bytes: u64,
+}
+
+impl Tail {
+    fn new(path: &Path, read_bytes: u64) -> Self {
+        Self { path: path.to_owned(), read_bytes }
     }
 
     fn read_new(&mut self) -> Result<Vec<Line>, SimError> {
@@ -138,6 +146,29 @@ impl RequestLog {
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         self.read_bytes += whole as u64;
         Ok(parse(&text[..whole]))
+    }
+}
+
+/// Looks for the answer to a request. What was looked through is not looked through again.
+#[derive(Debug)]
+pub struct AnswerWatch {
+    request_id: String,
+    tail: Tail,
+}
+
+impl AnswerWatch {
+    /// Looks through the whole file.
+    pub(crate) fn from_start(path: &Path, request_id: &str) -> Self {
+        Self { request_id: request_id.to_owned(), tail: Tail::new(path, 0) }
+    }
+
+    /// What became of the request, if it was looked at.
+    pub fn look(&mut self) -> Result<Option<Answer>, SimError> {
+        let answers = self.tail.read_new()?.into_iter().filter_map(|line| match line {
+            Line::Answer(answer) => Some(answer),
+            Line::Request { .. } | Line::Unreadable { .. } => None,
+        });
+        Ok(answers.into_iter().find(|answer| answer.request_id == self.request_id))
     }
 }
 
@@ -183,9 +214,12 @@ fn unreadable(line: &[u8], error: &serde_json::Error) -> Option<Line> {
     Some(Line::Unreadable { request_id, reason: format!("this is no request: {error}") })
 }
 
-/// Asks for something, from any process.
-pub(crate) fn ask(path: &Path, id: &str, action: LifecycleAction) -> Result<(), SimError> {
-    append(path, &[Line::Request { request_id: id.to_owned(), turn: None, action }])
+/// Asks for something, from any process. The answer will stand behind the request.
+pub(crate) fn ask(path: &Path, id: &str, action: LifecycleAction) -> Result<AnswerWatch, SimError> {
+    let request_id = id.to_owned();
+    let request = Line::Request { request_id: request_id.clone(), turn: None, action };
+    let place = append(path, &[request])?;
+    Ok(AnswerWatch { request_id, tail: Tail::new(path, place) })
 }
 
 /// Asks a fork for all that was looked at in another run after the turn at which they part, each in
@@ -200,29 +234,19 @@ pub(crate) fn repeat(from: &Path, to: &Path, after: u64) -> Result<(), SimError>
             lines.push(Line::Request { request_id: id, turn: Some(turn), action });
         }
     }
-    if lines.is_empty() { Ok(()) } else { append(to, &lines) }
+    if lines.is_empty() { Ok(()) } else { append(to, &lines).map(drop) }
 }
 
 /// Answers a request in place of the run, which has ended before it was looked at. It counts as
 /// looked at before the first turn, so whoever goes on with the run passes over it.
 pub(crate) fn withdraw(path: &Path, request_id: &str, reason: &str) -> Result<(), SimError> {
     let opinion = Opinion::refused(reason);
-    append(path, &[Line::Answer(Answer { request_id: request_id.to_owned(), turn: 0, opinion })])
+    let answer = Answer { request_id: request_id.to_owned(), turn: 0, opinion };
+    append(path, &[Line::Answer(answer)]).map(drop)
 }
 
-/// What became of a request, if it was looked at.
-pub(crate) fn answer_to(path: &Path, request_id: &str) -> Result<Option<Answer>, SimError> {
-    let text = std::fs::read(path).map_err(SimError::io("read", path))?;
-    let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    let answers = parse(&text[..end]).into_iter().filter_map(|line| match line {
-        Line::Answer(answer) => Some(answer),
-        Line::Request { .. } | Line::Unreadable { .. } => None,
-    });
-    Ok(answers.into_iter().find(|answer| answer.request_id == request_id))
-}
-
-/// Appends whole lines. Those who append take turns.
-fn append(path: &Path, lines: &[Line]) -> Result<(), SimError> {
+/// Appends whole lines, and says where they stand. Those who append take turns.
+fn append(path: &Path, lines: &[Line]) -> Result<u64, SimError> {
     let write = |error| SimError::io("write", path)(error);
     let mut text = Vec::new();
     for line in lines {
@@ -233,16 +257,20 @@ fn append(path: &Path, lines: &[Line]) -> Result<(), SimError> {
         OpenOptions::new().read(true).append(true).create(true).open(path).map_err(write)?;
     file.lock().map_err(write)?;
     // A line that its writer did not live to finish is ended, so that it does not spoil this one.
-    let length = file.metadata().map_err(write)?.len();
+    let mut length = file.metadata().map_err(write)?.len();
     if length > 0 {
         let mut last = [0];
         file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut last)).map_err(write)?;
         if last != *b"\n" {
-            let whole = whole_lines(&mut file, length).map_err(write)?;
-            file.set_len(whole).map_err(write)?;
+            length = whole_lines(&mut file, length).map_err(write)?;
+            file.set_len(length).map_err(write)?;
         }
     }
-    file.write_all(&text).and_then(|()| file.sync_all()).map_err(write)
+    file.write_all(&text).and_then(|()| file.sync_all()).map_err(write)?;
+    if length == 0 {
+        files::keep_name(path)?;
+    }
+    Ok(length)
 }
 
 /// How much of the file is whole lines.
@@ -288,8 +316,24 @@ mod tests {
         assert_eq!(names(&resumed.take(2).unwrap()), ["a", "b", "c"]);
         let mut resumed = RequestLog::open(&path, 2).unwrap();
         assert_eq!(names(&resumed.take(3).unwrap()), ["c"]);
-        assert_eq!(answer_to(&path, "2").unwrap(), Some(answer("2", 2)));
-        assert_eq!(answer_to(&path, "3").unwrap(), None);
+        let answer_to = |id| AnswerWatch::from_start(&path, id).look().unwrap();
+        assert_eq!(answer_to("2"), Some(answer("2", 2)));
+        assert_eq!(answer_to("3"), None);
+    }
+
+    #[test]
+    fn an_answer_is_looked_for_behind_its_request_and_nothing_is_read_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.jsonl");
+        let log = RequestLog::open(&path, 0).unwrap();
+        log.answer(vec![answer("1", 7)]).unwrap();
+        let mut watch = ask(&path, "1", action("a")).unwrap();
+        assert_eq!(watch.look().unwrap(), None, "what stands before is not looked at");
+        log.answer(vec![answer("other", 8)]).unwrap();
+        assert_eq!(watch.look().unwrap(), None);
+        log.answer(vec![answer("1", 9)]).unwrap();
+        assert_eq!(watch.look().unwrap(), Some(answer("1", 9)));
+        assert_eq!(watch.look().unwrap(), None, "it was read");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::kernel::{self, AgentSerial, Kernel, Seed, Slot};
 use crate::lifecycle::{Change, LifecycleAction, Operation, Opinion, Ruling, Stage};
 use crate::population::Population;
 use crate::scenario::{Scenario, Start};
-use crate::warning::{Warning, Warnings};
+use crate::warning::{Refused, Warnings};
 
 /// The trigger that comes to all at the end of a turn.
 const ROUND_ENDS: &str = "round_ends";
@@ -160,9 +160,14 @@ impl Simulation {
             &|initial| scenario.start(initial),
             strict,
         );
+        let mut refused = Refused::default();
         for (request, ruling) in requests.iter().zip(&mut rulings) {
-            self.settle(request, ruling)?;
+            match ruling.change.take() {
+                Some(change) => self.settle(change)?,
+                None => refused.add(request, &ruling.result),
+            }
         }
+        refused.into_warnings(self.turn).for_each(|warning| self.warnings.add(warning));
         self.close_gaps();
         Ok(rulings.split_off(first_outside))
     }
@@ -182,37 +187,27 @@ impl Simulation {
         Ok(rulings.pop().map(Ruling::into_opinion).unwrap_or_default())
     }
 
-    /// Does what was decided about a request, or takes note of why not.
-    fn settle(
-        &mut self,
-        request: &LifecycleAction,
-        ruling: &mut Ruling<Start>,
-    ) -> Result<(), SimError> {
-        match ruling.change.take() {
-            Some(Change::Add { serial, name, start }) => {
+    /// Does what was decided about a request.
+    fn settle(&mut self, change: Change<Start>) -> Result<(), SimError> {
+        match change {
+            Change::Add { serial, name, start } => {
                 self.population.declare(&name, serial);
                 self.enter(serial, &start)?;
             }
-            Some(Change::Remove(serial)) => {
+            Change::Remove(serial) => {
                 if let Some(slot) = self.population.leave(serial) {
                     self.kernel.remove(slot);
                     self.gaps += 1;
                 }
             }
-            Some(Change::Pause { serial, turns }) => {
+            Change::Pause { serial, turns } => {
                 self.population.pause(serial, self.turn, turns);
                 self.with_slot(serial, Kernel::pause);
             }
-            Some(Change::Resume(serial)) => {
+            Change::Resume(serial) => {
                 self.population.resume(serial);
                 self.with_slot(serial, Kernel::resume);
             }
-            None => self.warnings.add(Warning {
-                turn: self.turn,
-                operation: Some(request.operation),
-                target_agent_name: Some(request.target_agent_name.clone()),
-                reason: ruling.result.reason.clone().unwrap_or_default(),
-            }),
         }
         Ok(())
     }
@@ -231,6 +226,7 @@ impl Simulation {
             if let Some(moved) = self.kernel.compact() {
                 self.population.follow(&moved);
             }
+            self.population.forget_the_gone();
             self.gaps = 0;
         }
     }
@@ -345,6 +341,7 @@ impl Simulation {
     ) -> Result<Self, SimError> {
         let mut simulation = Self::empty(Arc::clone(scenario), threads)?;
         checkpoint::read(folder, turn, scenario, &mut simulation)?;
+        simulation.population.forget_the_gone();
         if let Some(turn) = turn.filter(|turn| simulation.turn < *turn) {
             let strict = folder.record()?.strict;
             let mut answered = folder.answered(simulation.turn)?;
@@ -393,7 +390,7 @@ impl Restore for Simulation {
         }
         self.kernel.resume_at(u32::try_from(tick).unwrap_or(u32::MAX));
         self.warnings = head.warnings.clone();
-        self.population.reserve_serials(head.next_serial)?;
+        self.population.reserve_serials(head.next_serial);
         let chart = Arc::clone(&self.scenario.chart);
         for (name, value) in head.world.iter().filter(|(_, value)| !value.is_null()) {
             let world =

@@ -1,8 +1,10 @@
 //! What went wrong without ending the run.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::lifecycle::Operation;
+use crate::lifecycle::{LifecycleAction, Operation, ValidationResult};
 
 /// How many warnings of a run are kept; more are only counted.
 pub const WARNINGS_MAX: usize = 1000;
@@ -18,6 +20,47 @@ pub struct Warning {
     pub target_agent_name: Option<String>,
     /// Why.
     pub reason: String,
+}
+
+/// What could not be done in a turn. What many ask for is told once.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    /// Each with how often it was asked for, in order.
+    told: Vec<(Warning, u64)>,
+    places: HashMap<(Operation, String, Option<String>), usize>,
+}
+
+impl Refused {
+    pub(crate) fn add(&mut self, request: &LifecycleAction, result: &ValidationResult) {
+        let LifecycleAction { operation, target_agent_name, .. } = request;
+        let key = (*operation, target_agent_name.clone(), result.reason.clone());
+        let place = *self.places.entry(key).or_insert(self.told.len());
+        if let Some((_, count)) = self.told.get_mut(place) {
+            *count += 1;
+            return;
+        }
+        let warning = Warning {
+            turn: 0,
+            operation: Some(*operation),
+            target_agent_name: Some(target_agent_name.clone()),
+            reason: result.reason.clone().unwrap_or_default(),
+        };
+        self.told.push((warning, 1));
+    }
+
+    pub(crate) fn into_warnings(self, turn: u64) -> impl Iterator<Item = Warning> {
+        let warnings = self.told.into_iter();
+        warnings.map(move |(warning, count)| Warning {
+            turn,
+            reason: often(&warning.reason, count),
+            ..warning
+        })
+    }
+}
+
+/// A reason, with how often it was one.
+fn often(reason: &str, count: u64) -> String {
+    if count == 1 { reason.to_owned() } else { format!("{reason} ({count} times)") }
 }
 
 /// The warnings of a run so far.
@@ -69,7 +112,7 @@ impl Warnings {
             turn: *turn,
             operation: None,
             target_agent_name: Some(agent.clone()),
-            reason: if *count == 1 { what.clone() } else { format!("{what} ({count} times)") },
+            reason: often(what, *count),
         }));
         told.sort_by_key(|warning| warning.turn);
         if self.left_out > 0 {

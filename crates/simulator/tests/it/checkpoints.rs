@@ -26,7 +26,7 @@ fn restored(theatre: &Theatre) -> Result<Simulation, SimError> {
 #[test]
 fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
     type Case = (&'static str, fn(&mut Value));
-    let cases: [Case; 20] = [
+    let cases: [Case; 21] = [
         ("agent \"ada\": its name inside is \"eve\"", |c| {
             c["agents"]["ada"]["name"] = "eve".into();
         }),
@@ -89,6 +89,9 @@ fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
         }),
         ("it has the format 1, and this version of Polity reads 2", |c| {
             c["global_state"]["format"] = json!(1);
+        }),
+        ("next_serial is 3, and there were 25 agents from the start", |c| {
+            c["global_state"]["next_serial"] = json!(3);
         }),
         ("it is of the chart \"other\", not of \"social\"", |c| {
             c["global_state"]["chart"] = "other".into();

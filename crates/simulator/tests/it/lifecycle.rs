@@ -257,6 +257,27 @@ fn a_line_that_is_no_request_ends_nothing_and_is_answered() {
 }
 
 #[test]
+fn what_many_ask_for_in_a_turn_is_done_once_and_told_once() {
+    let chart = "
+name: crowd
+states: [calm, angry]
+initial: calm
+transitions:
+  - {trigger: look, source: calm, target: angry, action: ['remove \"king\"', 'pause \"queen\"']}
+";
+    let scenario = "{name: revolt, chart: crowd, turns: 2, ticks_per_turn: 1, \
+        population: [{name: king, behaviour: still}, {name: queen, behaviour: still}, \
+        {name: man, count: 9}], world: {rates: [{trigger: look, rate: 1}], \
+        behaviours: {still: []}}}";
+    let summary = Theatre::new(chart, scenario).run("run", 1);
+    assert_eq!((summary.agents, summary.paused), (10, vec!["queen".to_owned()]));
+    let told: Vec<_> = summary.warnings.iter().map(|warning| warning.reason.as_str()).collect();
+    let expected =
+        ["there is no agent \"king\" (8 times)", "\"queen\" is paused already (8 times)"];
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn to_ask_for_the_same_in_every_tick_is_to_ask_once() {
     let chart = "
 name: lazy

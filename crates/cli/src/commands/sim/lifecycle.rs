@@ -30,11 +30,11 @@ pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
         return later(app, &folder, &action);
     }
     let request_id = RunId::from_random_bytes(SystemEntropy.seed()).to_string();
-    folder.ask(&request_id, action.clone())?;
+    let mut watch = folder.ask(&request_id, action.clone())?;
     loop {
         // Whether someone is at work is asked first: whoever has gone has answered before.
         let at_work = folder.is_owned()?;
-        if let Some(answer) = folder.answer(&request_id)? {
+        if let Some(answer) = watch.look()? {
             return tell(app, &action, &answer.opinion, &format!("in turn {}", answer.turn));
         }
         if !at_work {
