@@ -41,6 +41,12 @@ impl CliError {
         Self::new("usage", Exit::Usage, message)
     }
 
+    /// Says in the hint what a placeholder stands for.
+    pub(crate) fn about(mut self, placeholder: &str, name: &str) -> Self {
+        self.hint = self.hint.map(|hint| hint.replace(placeholder, name));
+        self
+    }
+
     /// There is no such thing.
     pub(crate) fn not_found(message: impl Display) -> Self {
         Self::new("not_found", Exit::Failed, message)

@@ -204,7 +204,7 @@ pub(crate) fn scenario_of(
 
 /// What is wrong with a scenario, as the document is told.
 pub(crate) fn complaint(error: ScenarioError) -> Complaint {
-    let ScenarioError { place, message, found, allowed, is_max_agents: _ } = error;
+    let ScenarioError { place, message, found, allowed, limit: _ } = error;
     let near = |found: &String| nearest(found, allowed.iter().map(String::as_str));
     let suggestion = found.as_ref().and_then(near).map(str::to_owned);
     let allowed = (!allowed.is_empty()).then(|| allowed.join(", "));

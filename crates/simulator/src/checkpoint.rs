@@ -13,6 +13,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::SimError;
@@ -21,6 +22,7 @@ use crate::folder::{Form, RunFolder};
 use crate::keeper::{Job, Keeper};
 use crate::kernel::AgentImage;
 use crate::population::SERIALS_MAX;
+use crate::run::States;
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
 use crate::warning::Warnings;
@@ -40,12 +42,16 @@ pub(crate) struct Head {
     pub(crate) scenario: String,
     pub(crate) chart: String,
     pub(crate) seed: u64,
+    pub(crate) start_time: Timestamp,
+    pub(crate) tick_seconds: f64,
     /// The names of the behaviours, in order.
     pub(crate) behaviours: Vec<String>,
     /// How many ticks of the kernel are over.
     pub(crate) tick: u64,
     /// The serial of the next agent.
     pub(crate) next_serial: u64,
+    /// How often each state was entered.
+    pub(crate) visits: States,
     /// The values of the world by name; null for one that was never set.
     pub(crate) world: serde_json::Map<String, serde_json::Value>,
     #[serde(flatten)]
@@ -82,9 +88,12 @@ impl Head {
             scenario: scenario.name.clone(),
             chart: scenario.chart.name().to_owned(),
             seed: scenario.seed,
+            start_time: scenario.start_time,
+            tick_seconds: scenario.tick_seconds,
             behaviours: behaviours(scenario),
             tick: simulation.tick(),
             next_serial: simulation.next_serial().0,
+            visits: States::new(simulation.visits()),
             world: simulation.world(),
             warnings: simulation.warnings().clone(),
         }

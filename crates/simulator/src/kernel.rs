@@ -13,6 +13,7 @@
 //! kernel.fire_all(round_ends, 11, &pool); // one trigger for everyone, guards and actions as ever
 //! kernel.pause(slot); kernel.resume(slot); kernel.remove(slot);
 //! kernel.state(slot); kernel.ticks_in_state(slot); kernel.field(slot, field); kernel.history(slot);
+//! kernel.count_visits(); kernel.take_visits();
 //! kernel.counts(); kernel.take_warnings(); kernel.take_requests();
 //! kernel.world(id); kernel.set_world(id, value);
 //! let image = kernel.image(slot);         // one agent, whole, for a checkpoint
@@ -43,6 +44,7 @@ mod population;
 mod rates;
 mod single;
 mod tree;
+mod visits;
 
 #[cfg(test)]
 mod tests;
@@ -60,6 +62,7 @@ use self::outbox::{Asked, Failed};
 use self::philox::{DRAWS_PER_BLOCK, Philox, Purpose};
 use self::plan::Plan;
 use self::single::Single;
+use self::visits::Visits;
 
 pub use self::image::AgentImage;
 pub use self::philox::{DrawKey, Seed};
@@ -108,6 +111,9 @@ pub struct Kernel {
     calendar: Calendar,
     requests: Vec<Asked>,
     failures: BTreeMap<(Site, Fault), Failed>,
+    /// How visits are counted, if they are.
+    counting: Option<Visits>,
+    visits: Vec<u64>,
 }
 
 /// What is the same for all agents in a tick.
@@ -140,6 +146,8 @@ impl Kernel {
             calendar: Calendar::new(chart.max_history_depth()),
             requests: Vec::new(),
             failures: BTreeMap::new(),
+            counting: None,
+            visits: vec![0; chart.states().len()],
             rates,
             chart,
         }
@@ -148,6 +156,17 @@ impl Kernel {
     /// The chart.
     pub fn chart(&self) -> &Arc<Chart> {
         &self.chart
+    }
+
+    /// Counts from now on how often each state is entered.
+    pub fn count_visits(&mut self) {
+        self.counting = Some(Visits::new(&self.chart));
+    }
+
+    /// How often each state was entered since this was last asked, in the order of the chart.
+    pub fn take_visits(&mut self) -> Vec<u64> {
+        let none = vec![0; self.visits.len()];
+        std::mem::replace(&mut self.visits, none)
     }
 
     /// One tick. Ticks must grow from call to call.
@@ -177,9 +196,19 @@ impl Kernel {
             draws_triggers: self.draws_triggers,
             purpose: Purpose::Guard,
         };
-        each_block(&mut self.blocks, pool, |first_slot, block| match plan {
-            Some(plan) => many::ticks(plan, single, block, &setting, first_slot, ticks),
-            None => ticks.iter().for_each(|tick| single.tick(block, &setting, first_slot, *tick)),
+        let counting = self.counting.as_ref();
+        each_block(&mut self.blocks, pool, |first_slot, block| {
+            match plan {
+                Some(plan) => many::ticks(plan, single, block, &setting, first_slot, ticks),
+                None => {
+                    for tick in ticks {
+                        single.tick(block, &setting, first_slot, *tick);
+                    }
+                }
+            }
+            if let Some(counting) = counting {
+                counting.count(block, ticks.len());
+            }
         });
         self.calendar.ticks.extend(ticks);
         self.collect();
@@ -202,9 +231,15 @@ impl Kernel {
             draws_triggers: false,
             purpose: Purpose::Round,
         };
-        each_block(&mut self.blocks, pool, |first_slot, block| match plan {
-            Some(plan) => many::ticks(plan, single, block, &setting, first_slot, &[tick]),
-            None => single.fire_all(block, &setting, first_slot, tick, trigger),
+        let counting = self.counting.as_ref();
+        each_block(&mut self.blocks, pool, |first_slot, block| {
+            match plan {
+                Some(plan) => many::ticks(plan, single, block, &setting, first_slot, &[tick]),
+                None => single.fire_all(block, &setting, first_slot, tick, trigger),
+            }
+            if let Some(counting) = counting {
+                counting.count(block, 1);
+            }
         });
         self.calendar.ticks.push(tick);
         self.collect();
@@ -232,6 +267,9 @@ impl Kernel {
                 apply(&mut self.world, change);
             }
             self.requests.append(&mut block.outbox.requests);
+            for (all, some) in self.visits.iter_mut().zip(&mut block.outbox.visits) {
+                *all += std::mem::take(some);
+            }
             for (what, failed) in std::mem::take(&mut block.outbox.failures) {
                 self.failures.entry(what).and_modify(|known| known.merge(failed)).or_insert(failed);
             }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use crate::checkpoint::{self, Digest};
 use crate::error::SimError;
@@ -82,14 +83,23 @@ pub struct Summary {
     pub warnings: Vec<Warning>,
     /// The SHA-256 over the whole state.
     pub digest: String,
-    /// The values of the world, for people to see at the end of a run.
-    #[serde(skip)]
-    pub world: Vec<(String, String)>,
+    /// How often agents have entered each state.
+    #[serde(default)]
+    pub visits: States,
+    /// The values of the world.
+    #[serde(default)]
+    pub world: Map<String, Value>,
 }
 
-/// How many agents are in each state, in the order of the chart.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A number for each state, in the order of the chart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct States(pub Vec<(String, u64)>);
+
+impl States {
+    pub(crate) fn new(states: Vec<(&str, u64)>) -> Self {
+        Self(states.into_iter().map(|(name, number)| (name.to_owned(), number)).collect())
+    }
+}
 
 impl Serialize for States {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -109,7 +119,7 @@ impl<'de> Visitor<'de> for StatesVisitor {
     type Value = States;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("numbers of agents by state")
+        f.write_str("numbers by state")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<States, A::Error> {
@@ -359,7 +369,6 @@ impl Run {
             Some((_, Some(digest))) => digest,
             Some((_, None)) | None => checkpoint::digest(&self.simulation)?,
         };
-        let states = self.simulation.states().into_iter();
         Ok(Summary {
             run_id: self.record.run_id.clone(),
             scenario: self.record.scenario.clone(),
@@ -367,15 +376,11 @@ impl Run {
             turns: self.simulation.turn(),
             agents: self.simulation.len(),
             paused: self.simulation.paused(),
-            states: States(states.map(|(name, count)| (name.to_owned(), count)).collect()),
+            states: States::new(self.simulation.states()),
             warnings: self.simulation.warnings().told(self.simulation.turn()),
             digest: hexadecimal(digest),
-            world: self
-                .simulation
-                .world()
-                .into_iter()
-                .map(|(name, value)| (name, value.to_string()))
-                .collect(),
+            visits: States::new(self.simulation.visits()),
+            world: self.simulation.world(),
         })
     }
 }

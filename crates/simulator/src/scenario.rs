@@ -16,7 +16,7 @@ use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use self::check::ScenarioError;
+pub use self::check::{Limit, ScenarioError};
 use crate::kernel::{self, BehaviourId, Rates, RatesError};
 use crate::lifecycle::{LifecycleAction, Operation};
 
@@ -85,6 +85,12 @@ pub struct ScenarioFile {
     pub keep_checkpoints: Option<NonZeroU64>,
     /// Changes of the population while it runs.
     pub lifecycle: Option<Vec<EventFile>>,
+    /// Who decides when the chart leaves it open. There is none yet, so it is refused.
+    #[schemars(skip)]
+    pub oracle: Option<Value>,
+    /// What is recorded of the run. Nothing is yet, so it is refused.
+    #[schemars(skip)]
+    pub record: Option<Value>,
 }
 
 /// Agents that are alike. One has the name of the group, more are numbered: `name_1`, `name_2`.

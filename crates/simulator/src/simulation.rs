@@ -14,6 +14,7 @@ use crate::folder::RunFolder;
 use crate::kernel::{self, AgentSerial, Kernel, Seed, Slot};
 use crate::lifecycle::{Change, LifecycleAction, Operation, Opinion, Ruling, Stage};
 use crate::population::Population;
+use crate::run::GoOn;
 use crate::scenario::{Scenario, Start};
 use crate::warning::{Refused, Warnings};
 
@@ -23,6 +24,9 @@ const ROUND_ENDS: &str = "round_ends";
 /// So few gaps do no harm.
 const GAPS_MIN: u64 = 1024;
 
+/// In larger populations no one is looked for who is not there any more.
+const LOOKED_THROUGH_MAX: u64 = 10_000;
+
 /// A simulation between two turns.
 #[derive(Debug)]
 pub struct Simulation {
@@ -30,6 +34,8 @@ pub struct Simulation {
     kernel: Kernel,
     population: Population,
     warnings: Warnings,
+    /// How often each state was entered, in the order of the chart.
+    visits: Vec<u64>,
     /// The turns that are over.
     turn: u64,
     /// How many agents were removed since the kernel last closed its gaps.
@@ -69,9 +75,11 @@ impl Simulation {
             .thread_name(|number| format!("simulation-{number}"))
             .build()?;
         let chart = Arc::clone(&scenario.chart);
-        let kernel = Kernel::new(chart, scenario.rates()?, Seed(scenario.seed));
+        let visits = vec![0; chart.states().len()];
+        let mut kernel = Kernel::new(chart, scenario.rates()?, Seed(scenario.seed));
+        kernel.count_visits();
         let warnings = Warnings::default();
-        Ok(Self { scenario, kernel, population, warnings, turn: 0, gaps: 0, pool })
+        Ok(Self { scenario, kernel, population, warnings, visits, turn: 0, gaps: 0, pool })
     }
 
     /// The scenario.
@@ -96,9 +104,17 @@ impl Simulation {
 
     /// How many agents are in each state, in the order of the chart.
     pub fn states(&self) -> Vec<(&str, u64)> {
+        self.state_names().zip(self.kernel.counts()).collect()
+    }
+
+    /// How often agents have entered each state, in the order of the chart.
+    pub fn visits(&self) -> Vec<(&str, u64)> {
+        self.state_names().zip(self.visits.iter().copied()).collect()
+    }
+
+    fn state_names(&self) -> impl Iterator<Item = &str> {
         let chart = &*self.scenario.chart;
-        let names = chart.states().map(|state| chart.state_name(state));
-        names.zip(self.kernel.counts()).collect()
+        chart.states().map(|state| chart.state_name(state))
     }
 
     /// The names of the paused, in the order of the agents.
@@ -131,6 +147,9 @@ impl Simulation {
         self.kernel.ticks(first, count, &self.pool);
         if let Some(round_ends) = self.scenario.chart.trigger(ROUND_ENDS) {
             self.kernel.fire_all(round_ends, first.saturating_add(count), &self.pool);
+        }
+        for (all, some) in self.visits.iter_mut().zip(self.kernel.take_visits()) {
+            *all += some;
         }
         self.take_failures();
     }
@@ -342,16 +361,60 @@ impl Simulation {
         let mut simulation = Self::empty(Arc::clone(scenario), threads)?;
         checkpoint::read(folder, turn, scenario, &mut simulation)?;
         simulation.population.forget_the_gone();
-        if let Some(turn) = turn.filter(|turn| simulation.turn < *turn) {
-            let strict = folder.record()?.strict;
-            let mut answered = folder.answered(simulation.turn)?;
-            while simulation.turn < turn {
-                simulation.act();
-                let actions = answered.remove(&simulation.turn).unwrap_or_default();
-                simulation.change(&actions, strict)?;
-            }
+        if let Some(turn) = turn {
+            simulation.repeat(folder, turn, |_| GoOn::Yes)?;
         }
         Ok(simulation)
+    }
+
+    /// Does again what was done until the end of a turn, or until someone has seen enough.
+    fn repeat(
+        &mut self,
+        folder: &RunFolder,
+        until: u64,
+        mut watch: impl FnMut(&Self) -> GoOn,
+    ) -> Result<(), SimError> {
+        if self.turn >= until {
+            return Ok(());
+        }
+        let strict = folder.record()?.strict;
+        let mut answered = folder.answered(self.turn)?;
+        while self.turn < until {
+            self.act();
+            let actions = answered.remove(&self.turn).unwrap_or_default();
+            self.change(&actions, strict)?;
+            match watch(self) {
+                GoOn::Yes => {}
+                GoOn::Stop => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// The last turn before this one at whose end an agent was there, as far as checkpoints tell. In
+    /// a large population no one is looked for.
+    pub fn last_seen(&self, folder: &RunFolder, name: &str) -> Result<Option<u64>, SimError> {
+        let scenario = &self.scenario;
+        if self.len().max(scenario.agents()) > LOOKED_THROUGH_MAX {
+            return Ok(None);
+        }
+        let before = folder.checkpoints()?.into_iter().filter(|turn| *turn < self.turn);
+        for turn in before.rev() {
+            let mut past = Self::restore(folder, Some(turn), scenario, Some(NonZeroUsize::MIN))?;
+            if past.population.find(name).is_none() {
+                continue;
+            }
+            let mut seen = turn;
+            past.repeat(folder, self.turn, |past| match past.population.find(name) {
+                Some(_) => {
+                    seen = past.turn;
+                    GoOn::Yes
+                }
+                None => GoOn::Stop,
+            })?;
+            return Ok(Some(seen));
+        }
+        Ok(None)
     }
 
     /// The same agents in another scenario of the same chart.
@@ -390,6 +453,11 @@ impl Restore for Simulation {
         }
         self.kernel.resume_at(u32::try_from(tick).unwrap_or(u32::MAX));
         self.warnings = head.warnings.clone();
+        for (state, count) in &head.visits.0 {
+            let state = self.scenario.chart.state(state);
+            let state = state.ok_or_else(|| "it counts visits of unknown states".to_owned())?;
+            self.visits[state.index()] = *count;
+        }
         self.population.reserve_serials(head.next_serial);
         let chart = Arc::clone(&self.scenario.chart);
         for (name, value) in head.world.iter().filter(|(_, value)| !value.is_null()) {

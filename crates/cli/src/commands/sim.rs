@@ -109,6 +109,11 @@ fn pinned(folder: &RunFolder) -> Result<ReadScenario, CliError> {
         .ok_or_else(|| invalid(document.into_problems()))
 }
 
+/// What went wrong with a run, with hints that name it.
+fn of_run(error: SimError, run: &str) -> CliError {
+    CliError::from(error).about("RUN", run)
+}
+
 impl From<SimError> for CliError {
     fn from(error: SimError) -> Self {
         match &error {

@@ -72,8 +72,8 @@ fn line(progress: Progress, done: u64, took: Duration) -> String {
     format!("turn {turn}/{turns} [{bar}] {agents}, {shown} turns/s, {} left", duration(left))
 }
 
-/// Shows what came of a run.
-pub(crate) fn print_summary(app: &App, summary: &Summary) -> Result<(), CliError> {
+/// Shows what came of a run, which is called so.
+pub(crate) fn print_summary(app: &App, summary: &Summary, run: &str) -> Result<(), CliError> {
     let agents = count(usize::try_from(summary.agents).unwrap_or(usize::MAX), "agent");
     let turns = count(usize::try_from(summary.turns).unwrap_or(usize::MAX), "turn");
     let paused = match summary.paused.as_slice() {
@@ -82,8 +82,12 @@ pub(crate) fn print_summary(app: &App, summary: &Summary) -> Result<(), CliError
         many => format!(", {} paused", many.len()),
     };
     say!("{}: {turns}, {agents}{paused}", summary.scenario)?;
-    let rows = summary.states.0.iter().map(|(state, count)| [state.clone(), count.to_string()]);
-    say!("{}", table(["STATE", "AGENTS"], rows))?;
+    // Runs from before visits were counted have none.
+    let visits = summary.visits.0.iter().map(|(_, visits)| visits.to_string());
+    let visits = visits.chain(std::iter::repeat(String::new()));
+    let rows = summary.states.0.iter().zip(visits);
+    let rows = rows.map(|((state, count), visits)| [state.clone(), count.to_string(), visits]);
+    say!("{}", table(["STATE", "AGENTS", "VISITS"], rows))?;
     if !summary.world.is_empty() {
         let world = summary.world.iter().map(|(name, value)| format!("{name} {value}"));
         say!("{} {}", style::label("world:"), world.collect::<Vec<_>>().join(", "))?;
@@ -102,7 +106,7 @@ pub(crate) fn print_summary(app: &App, summary: &Summary) -> Result<(), CliError
         say!("and {}, which --json shows", count(more, "more warning"))?;
     }
     if app.shows_progress() {
-        say!("{} {}", style::label("run:"), summary.run_id)?;
+        say!("{} {run}", style::label("run:"))?;
     }
     say!("{} {}", style::label("digest:"), summary.digest)
 }

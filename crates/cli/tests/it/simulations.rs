@@ -47,13 +47,29 @@ fn a_run_answers_with_all_that_came_of_it() {
     let sandbox = society();
     let answer = done(&sandbox, &["sim", "run", "society"]);
     let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
-    let expected =
-        ["agents", "digest", "paused", "run_id", "scenario", "seed", "states", "turns", "warnings"];
+    let expected = [
+        "agents", "digest", "paused", "run_id", "scenario", "seed", "states", "turns", "visits",
+        "warnings", "world",
+    ];
     assert_eq!(keys, expected);
     assert_eq!(answer["agents"], 25);
     assert_eq!((&answer["turns"], &answer["seed"]), (&json!(20), &json!(7)));
     assert_eq!(answer["warnings"], json!([]));
     assert_eq!(answer["states"].as_object().unwrap().len(), 8);
+    // At the end of a turn everyone is idle; what they did in between is counted.
+    assert_eq!(answer["states"]["idle"], 25);
+    let visits = answer["visits"].as_object().unwrap();
+    assert_eq!(visits.keys().count(), 8);
+    assert!(visits.values().all(|visits| visits.as_u64().unwrap() > 0), "{visits:?}");
+    let entered = |state: &str| visits[state].as_u64().unwrap();
+    assert_eq!(
+        answer["world"]["replies"].as_f64(),
+        Some(f64::from(u32::try_from(entered("engaging_reply")).unwrap()))
+    );
+    let standing = done(&sandbox, &["sim", "status", "last"]);
+    assert_eq!(standing["summary"], answer);
+    let shown = sandbox.polity(&["sim", "status", "last"]).out;
+    assert!(shown.contains("STATE             AGENTS  VISITS"), "{shown}");
     let digest = answer["digest"].as_str().unwrap();
     assert!(digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit()), "{digest}");
 }
@@ -73,6 +89,86 @@ fn threads_change_nothing_and_seeds_change_everything() {
     for threads in ["0", "9999"] {
         assert_eq!(sandbox.polity(&["sim", "run", "society", "--threads", threads]).code, 2);
     }
+}
+
+#[test]
+fn thousands_of_agents_in_a_world_end_alike_with_one_thread_and_with_four() {
+    let sandbox = society();
+    let run = |threads: &str| {
+        let size = ["--agents", "3000", "--set", "max_agents=4000", "--turns", "9"];
+        done(&sandbox, &[&["sim", "run", "society", "--threads", threads], &size[..]].concat())
+    };
+    let (mut one, mut four) = (run("1"), run("4"));
+    for summary in [&mut one, &mut four] {
+        summary.as_object_mut().unwrap().remove("run_id");
+    }
+    assert_eq!(one, four);
+    assert_eq!(one["agents"], 3000, "one came and one went");
+    assert!(one["world"]["replies"].as_f64().unwrap() > 1000.0, "{}", one["world"]);
+}
+
+#[test]
+fn a_run_in_a_folder_of_its_own_is_called_by_it() {
+    let sandbox = society();
+    let out = sandbox.file("elsewhere/run");
+    let out = out.to_str().unwrap();
+    let ran = sandbox.polity(&["sim", "run", "society", "--out", out]);
+    assert!(ran.out.contains(&format!("run: {out}\n")), "{ran:?}");
+    let digest = &done(&sandbox, &["sim", "status", out])["summary"]["digest"];
+    assert_eq!(&done(&sandbox, &["sim", "resume", out, "--from", "6"])["digest"], digest);
+    assert_eq!(&done(&sandbox, &["sim", "fork", out, "--at", "6"])["digest"], digest);
+    assert_eq!(done(&sandbox, &["sim", "export", out, "--agent", "ada"])["agent_id"], "ada");
+    for (args, hint) in [
+        (vec!["lifecycle", out, "remove", "ada"], format!("`polity sim fork {out} --at TURN`")),
+        (vec!["fork", out, "--at", "99"], format!("`polity sim status {out}`")),
+        (vec!["export", out, "--agent", "ada", "--at", "99"], format!("`polity sim status {out}`")),
+    ] {
+        let refused = sandbox.polity(&[&["sim"], &args[..], &["--json"]].concat());
+        assert!(refused.error()["hint"].as_str().unwrap().contains(&hint), "{refused:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_option_is_told_with_the_option() {
+    let sandbox = society();
+    for (args, code, told) in [
+        (
+            vec!["--set", "seed=3", "--set", "world.rates.decides.rate=2"],
+            2,
+            "not valid with --set world.rates.decides.rate=2: world.rates[3].rate must be from 0 to 1",
+        ),
+        (vec!["--set", "sed=3"], 2, "not valid with --set sed=3: unknown field \"sed\""),
+        (
+            vec!["--set", "lifecycle.1.auto_resume_turns=0"],
+            2,
+            "--set lifecycle.1.auto_resume_turns=0: lifecycle[1].auto_resume_turns",
+        ),
+        (vec!["--set", "oracle.budget=3"], 2, "oracle: this version has no oracle yet"),
+        (vec!["--set", "record=true"], 2, "record: this version has no record yet"),
+        (vec!["--turns", "1000000000000"], 6, "turns must be at most"),
+        (vec!["--set", "turns=1000000000000"], 6, "turns must be at most"),
+        (vec!["--set", "max_agents=1000000000000"], 6, "max_agents must be at most"),
+        (vec!["--set", "max_agents=3"], 6, "has 25 agents, and max_agents is 3"),
+    ] {
+        let refused =
+            sandbox.polity(&[&["sim", "run", "society"], &args[..], &["--json"]].concat());
+        assert_eq!(refused.code, code, "{refused:?}");
+        assert!(refused.error()["message"].as_str().unwrap().contains(told), "{refused:?}");
+    }
+    done(&sandbox, &["sim", "run", "society", "--turns", "1"]);
+    let longer = ["sim", "resume", "last", "--turns", "1000000000000", "--json"];
+    assert_eq!(sandbox.polity(&longer).code, 6);
+
+    // In a file, a limit that is exceeded is a definition that is not valid.
+    let path = sandbox.file("scenarios/society.yaml");
+    let text = fs::read_to_string(&path).unwrap().replace("max_agents: 30", "max_agents: 3");
+    fs::write(&path, text + "oracle: {llm_config: {}}\n").unwrap();
+    let (answer, code) = sandbox.json(&["check"]);
+    assert_eq!(code, 2);
+    let fields: Vec<&Value> =
+        answer["errors"].as_array().unwrap().iter().map(|error| &error["field"]).collect();
+    assert_eq!(fields, ["max_agents", "oracle"], "{answer:#}");
+    assert_eq!(sandbox.polity(&["sim", "run", "society"]).code, 2);
 }
 
 #[test]
@@ -228,6 +324,12 @@ fn an_agent_is_exported_with_the_way_that_it_came() {
     }
     let missing = sandbox.polity(&["sim", "export", "last", "--agent", "reader_3", "--json"]);
     assert_eq!((missing.code, &missing.error()["code"]), (1, &json!("not_found")));
+    let message = "there is no agent \"reader_3\" at the end of turn 20: it was removed in turn 8";
+    assert_eq!(missing.error()["message"], message);
+    let hint = missing.error()["hint"].as_str().unwrap().to_owned();
+    assert!(hint.ends_with("--agent reader_3 --at 7`"), "{hint}");
+    let never = sandbox.polity(&["sim", "export", "last", "--agent", "nobody", "--json"]);
+    assert_eq!(never.error()["hint"], "name a turn in which it was there with --at");
     let earlier = ["sim", "export", "last", "--agent", "reader_3", "--at", "7"];
     assert_eq!(done(&sandbox, &earlier)["agent_id"], "reader_3");
 }

@@ -109,6 +109,11 @@ impl History {
         self.columns.reserve_exact(wanted.saturating_sub(self.columns.len()));
     }
 
+    /// The newest columns, the newest last.
+    pub(super) fn newest(&self, columns: usize) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.columns[self.columns.len() - columns * BLOCK..].chunks_exact(BLOCK)
+    }
+
     #[inline]
     pub(super) fn column(&mut self, column: usize) -> &mut [u8] {
         &mut self.columns[column * BLOCK..(column + 1) * BLOCK]

@@ -28,6 +28,8 @@ pub(super) struct Outbox {
     pub(super) changes: Vec<(u32, WorldChange)>,
     pub(super) requests: Vec<Asked>,
     pub(super) failures: BTreeMap<(Site, Fault), Failed>,
+    /// How often each state was entered, if that is counted.
+    pub(super) visits: Vec<u64>,
 }
 
 impl Outbox {

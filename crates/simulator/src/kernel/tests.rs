@@ -536,3 +536,36 @@ fn the_history_of_quiet_agents_takes_little_room() {
     kernel.ticks(1, 1_100, &pool(1));
     assert!(kernel.bytes() <= 150 * 1024, "{} bytes for an agent", kernel.bytes() / 1024);
 }
+
+#[test]
+fn visits_are_what_histories_tell() {
+    let transitions: Vec<String> = (0..12)
+        .map(|to| format!("{{trigger: next, source: '*', target: s{to}, guard: chance(0.1)}}"))
+        .collect();
+    let names: Vec<String> = (0..12).map(|state| format!("s{state}")).collect();
+    let many_ways = format!(
+        "{{name: a, initial: s0, states: [{}], transitions: [{}], max_history_depth: 500}}",
+        names.join(", "),
+        transitions.join(", ")
+    );
+    for shape in 0..40 {
+        let (text, table) = random_chart(shape * 104_729);
+        let text = text.replace("max_history_depth: ", "max_history_depth: 500 # ");
+        let text = if shape == 0 { many_ways.clone() } else { text };
+        let chart = chart(&text);
+        let pool = pool(2);
+        let table = if shape == 0 { rates(&chart, &[("next", 0.9)]) } else { table.table(&chart) };
+        let mut kernel = Kernel::new(Arc::clone(&chart), table, Seed(shape));
+        kernel.count_visits();
+        fill(&mut kernel, 1100);
+        kernel.ticks(1, 110, &pool);
+        kernel.pause(Slot(3));
+        kernel.fire_all(chart.trigger("next").unwrap(), 111, &pool);
+        let mut told = vec![0; chart.states().len()];
+        for slot in kernel.slots() {
+            kernel.history(slot).iter().for_each(|past| told[past.to.index()] += 1);
+        }
+        assert_eq!(kernel.take_visits(), told, "{text}");
+        assert!(kernel.take_visits().iter().all(|visits| *visits == 0));
+    }
+}

@@ -37,8 +37,17 @@ pub struct ScenarioError {
     pub found: Option<String>,
     /// What may stand there.
     pub allowed: Vec<String>,
-    /// Whether the rule is `max_agents`.
-    pub is_max_agents: bool,
+    /// The limit that is exceeded, if it is one.
+    pub limit: Option<Limit>,
+}
+
+/// How much there may be of something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Of agents.
+    MaxAgents,
+    /// Of turns.
+    Turns,
 }
 
 /// What is wrong with a value, before it is said where it stands.
@@ -67,6 +76,7 @@ impl Scenario {
     pub fn new(file: &ScenarioFile, chart: Arc<Chart>) -> Result<Self, Vec<ScenarioError>> {
         let mut check = Check { chart: &chart, errors: Vec::new() };
         check.refuse_reserved();
+        check.refuse_unknown_yet(file);
         let behaviours = check.behaviours(file);
         let groups = check.groups(file.population.as_deref().unwrap_or_default(), &behaviours);
         let agents = groups.iter().fold(0u64, |sum, group| sum.saturating_add(group.count));
@@ -100,7 +110,8 @@ impl Scenario {
         let most = self.turns_max();
         if self.turns > most {
             let message = format!("turns must be at most {most}, found {}", self.turns);
-            errors.push(ScenarioError::new("turns", message));
+            let error = ScenarioError::new("turns", message);
+            errors.push(ScenarioError { limit: Some(Limit::Turns), ..error });
         }
         if errors.is_empty() { Ok(self) } else { Err(errors) }
     }
@@ -113,7 +124,7 @@ impl ScenarioError {
             message: message.into(),
             found: None,
             allowed: Vec::new(),
-            is_max_agents: false,
+            limit: None,
         }
     }
 }
@@ -282,17 +293,33 @@ impl Check<'_> {
         let most = max_agents.unwrap_or(MAX_AGENTS_DEFAULT);
         if most > MAX_AGENTS_MAX {
             let message = format!("max_agents must be at most {MAX_AGENTS_MAX}, found {most}");
-            self.report("max_agents", message);
+            self.over_limit("max_agents", message);
         } else if agents > most {
             let place = if max_agents.is_some() { "max_agents" } else { "population" };
             let message =
                 format!("the population has {agents} agents, and max_agents is {most}: raise it");
-            self.report(place, message);
-            if let Some(error) = self.errors.last_mut() {
-                error.is_max_agents = true;
-            }
+            self.over_limit(place, message);
         }
         most
+    }
+
+    fn over_limit(&mut self, place: &str, message: String) {
+        let error = ScenarioError::new(place, message);
+        self.errors.push(ScenarioError { limit: Some(Limit::MaxAgents), ..error });
+    }
+
+    /// What other versions may know, and this one does not yet.
+    fn refuse_unknown_yet(&mut self, file: &ScenarioFile) {
+        let instead = "until then oracle_default of the chart decides";
+        for (place, value, instead) in [
+            ("oracle", &file.oracle, instead),
+            ("record", &file.record, "checkpoints and `polity sim export` tell what happened"),
+        ] {
+            if value.is_some() {
+                let message = format!("{place}: this version has no {place} yet; {instead}");
+                self.report(place, message);
+            }
+        }
     }
 
     fn start_time(&mut self, text: Option<&str>) -> Timestamp {

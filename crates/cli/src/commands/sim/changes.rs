@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polity_model::definition::{Document, nearest};
-use polity_simulator::scenario::{Scenario, ScenarioFile};
+use polity_simulator::scenario::{Limit, Scenario, ScenarioFile};
 use serde_json::{Map, Value};
 
 use super::super::set;
@@ -26,20 +26,21 @@ const FIXED_IN_FORK: [&str; 6] =
 /// A scenario with some changes.
 pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadScenario, CliError> {
     let mut document = document_of(&read.file)?;
+    let mut made = Vec::new();
     for change in changes.set {
         let (path, value) = set::change(change)?;
-        put(&mut document, path, value)?;
+        let place = put(&mut document, path, value)?;
+        made.push(Made { place, option: format!("--set {change}") });
     }
     for (field, value) in [("turns", changes.turns), ("seed", changes.seed)] {
         if let (Some(value), Some(fields)) = (value, document.as_object_mut()) {
             fields.insert(field.to_owned(), value.into());
+            made.push(Made { place: field.to_owned(), option: format!("--{field} {value}") });
         }
     }
-    let called = format!("the scenario \"{}\" with these changes", read.scenario.name);
-    let mut document = Document::<ScenarioFile>::from_text(&called, &document.to_string());
-    let invalid = |document: Document<ScenarioFile>| {
-        CliError::invalid(format!("{called} is not valid"), document.into_problems())
-    };
+    let name = &read.scenario.name;
+    let mut document = Document::<ScenarioFile>::from_text(name, &document.to_string());
+    let invalid = |document: Document<ScenarioFile>| invalid(name, &made, document);
     let Some(mut file) = document.content.take().filter(|_| document.is_clean()) else {
         return Err(invalid(document));
     };
@@ -49,9 +50,17 @@ pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadS
     match Scenario::new(&file, Arc::clone(&read.chart.chart)) {
         Ok(scenario) => Ok(ReadScenario { scenario, file, chart: read.chart.clone() }),
         Err(errors) => {
-            if let Some(error) = errors.iter().find(|error| error.is_max_agents) {
-                return Err(CliError::over_limit("limit_max_agents", &error.message)
-                    .hint("raise it with --set max_agents=N, or in the scenario"));
+            let over = errors.iter().find_map(|error| Some((error.limit?, &error.message)));
+            match over {
+                Some((Limit::MaxAgents, message)) => {
+                    return Err(CliError::over_limit("limit_max_agents", message)
+                        .hint("raise it with --set max_agents=N, or in the scenario"));
+                }
+                Some((Limit::Turns, message)) => {
+                    return Err(CliError::over_limit("limit_turns", message)
+                        .hint("ask for fewer turns, or give a turn fewer ticks"));
+                }
+                None => {}
             }
             for error in errors {
                 document.complain(complaint(error));
@@ -59,6 +68,48 @@ pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadS
             Err(invalid(document))
         }
     }
+}
+
+/// A change that was made.
+struct Made {
+    /// The way to the value, such as `world.rates[0].rate`.
+    place: String,
+    /// The option that asked for it, as it was typed.
+    option: String,
+}
+
+impl Made {
+    /// Whether what is wrong at a place is wrong with this change.
+    fn is_at(&self, place: &str) -> bool {
+        let within = |inner: &str, outer: &str| {
+            let rest = inner.strip_prefix(outer);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        within(place, &self.place) || within(&self.place, place)
+    }
+}
+
+/// That a scenario is not valid with some changes, and which of them are to blame.
+fn invalid(name: &str, made: &[Made], document: Document<ScenarioFile>) -> CliError {
+    let problems = document.into_problems();
+    let to_blame = |made: &&Made| problems.iter().any(|problem| made.is_at(&problem.field));
+    let mut options: Vec<&str> =
+        made.iter().filter(to_blame).map(|made| made.option.as_str()).collect();
+    if options.is_empty() {
+        options = made.iter().map(|made| made.option.as_str()).collect();
+    }
+    let told: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+    let message = format!(
+        "the scenario \"{name}\" is not valid with {}: {}",
+        options.join(" "),
+        told.join("; ")
+    );
+    let error = CliError::invalid(message, Vec::new());
+    let first = problems.iter().find_map(|problem| {
+        let meant = problem.suggestion.as_ref().map(|near| format!("did you mean \"{near}\"?"));
+        meant.or_else(|| problem.allowed.as_ref().map(|allowed| format!("allowed: {allowed}")))
+    });
+    error.hint(first.unwrap_or_else(|| "`polity schema scenario` has what may be set".to_owned()))
 }
 
 /// Refuses changes that make no sense after the first turn.
@@ -109,21 +160,27 @@ fn steps(path: &str) -> impl Iterator<Item = &str> {
     path.split(['.', '[', ']']).filter(|step| !step.is_empty())
 }
 
-/// Puts a value where a path leads. What is missing on the way is made.
-fn put(document: &mut Value, path: &str, value: Value) -> Result<(), CliError> {
+/// Puts a value where a path leads, and says where that is. What is missing on the way is made.
+fn put(document: &mut Value, path: &str, value: Value) -> Result<String, CliError> {
     let mut here = document;
+    let mut place = String::new();
     for step in steps(path) {
         if here.is_null() {
             *here = Value::Object(Map::new());
         }
         here = match here {
-            Value::Object(fields) => fields.entry(step).or_insert(Value::Null),
+            Value::Object(fields) => {
+                place.push_str(if place.is_empty() { "" } else { "." });
+                place.push_str(step);
+                fields.entry(step).or_insert(Value::Null)
+            }
             Value::Array(items) => {
                 let (count, known) = (items.len(), named(items));
                 let index = step
                     .parse()
                     .ok()
                     .or_else(|| known.iter().position(|name| name.as_deref() == Some(step)));
+                place = format!("{place}[{}]", index.unwrap_or_default());
                 index.and_then(|index: usize| items.get_mut(index)).ok_or_else(|| {
                     let message = format!("\"{path}\": there is no item {step}, there are {count}");
                     let names = known.iter().flatten().map(String::as_str);
@@ -140,7 +197,7 @@ fn put(document: &mut Value, path: &str, value: Value) -> Result<(), CliError> {
         };
     }
     *here = value;
-    Ok(())
+    Ok(place)
 }
 
 /// Items that have a name or a trigger can be called by it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polity_model::definition::nearest;
 use polity_simulator::simulation::Simulation;
 
-use super::{find, pinned};
+use super::{called, find, of_run, pinned};
 use crate::app::App;
 use crate::args::SimExportArgs;
 use crate::error::{CliError, CliResult};
@@ -14,22 +14,29 @@ use crate::exit::Exit;
 use crate::view::print_json;
 
 pub(super) fn export(app: &App, args: &SimExportArgs) -> CliResult {
-    let (folder, _) = find(app, &args.run)?;
+    let (folder, record) = find(app, &args.run)?;
+    let run = called(app, &folder, &record);
     let scenario = Arc::new(pinned(&folder)?.scenario);
-    let simulation = Simulation::restore(&folder, args.at, &scenario, Some(NonZeroUsize::MIN))?;
-    let Some(agent) = simulation.export(&args.agent) else {
-        let turn = simulation.turn();
-        let message = format!("there is no agent \"{}\" at the end of turn {turn}", args.agent);
-        let names: Vec<String> = simulation.names().collect();
-        let near = nearest(&args.agent, names.iter().map(String::as_str));
-        let error = CliError::not_found(message);
-        return Err(match near {
-            Some(near) => error.hint(format!("did you mean \"{near}\"?")),
-            None => {
-                error.hint("one that was removed is in earlier checkpoints: name one with --at")
-            }
-        });
-    };
-    print_json(&agent)?;
-    Ok(Exit::Done)
+    let simulation = Simulation::restore(&folder, args.at, &scenario, Some(NonZeroUsize::MIN));
+    let simulation = simulation.map_err(|error| of_run(error, &run))?;
+    if let Some(agent) = simulation.export(&args.agent) {
+        print_json(&agent)?;
+        return Ok(Exit::Done);
+    }
+    let (turn, agent) = (simulation.turn(), &args.agent);
+    let missing = format!("there is no agent \"{agent}\" at the end of turn {turn}");
+    let seen = simulation.last_seen(&folder, agent).map_err(|error| of_run(error, &run))?;
+    if let Some(seen) = seen {
+        let removed = seen + 1;
+        let error = CliError::not_found(format!("{missing}: it was removed in turn {removed}"));
+        return Err(error.hint(format!(
+            "see it as it was before: `polity sim export {run} --agent {agent} --at {seen}`"
+        )));
+    }
+    let names: Vec<String> = simulation.names().collect();
+    let error = CliError::not_found(missing);
+    Err(match nearest(agent, names.iter().map(String::as_str)) {
+        Some(near) => error.hint(format!("did you mean \"{near}\"?")),
+        None => error.hint("name a turn in which it was there with --at"),
+    })
 }

@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use super::changes::{Changes, changed, refuse_fixed, text_of};
-use super::{called, find, pinned};
+use super::{called, find, of_run, pinned};
 use crate::app::App;
 use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs, ThreadArgs};
 use crate::error::{CliError, CliResult};
@@ -35,14 +35,19 @@ pub(super) fn run(app: &App, args: &SimRunArgs) -> CliResult {
 }
 
 pub(super) fn resume(app: &App, args: &SimResumeArgs) -> CliResult {
-    let (folder, _) = find(app, &args.run)?;
+    let (folder, record) = find(app, &args.run)?;
+    let run = called(app, &folder, &record);
     let scenario = Arc::new(pinned(&folder)?.scenario);
     let threads = args.threads.threads;
-    perform(app, || Ok(Run::resume(folder, args.from, args.turns, &scenario, threads)?))
+    perform(app, || {
+        let resumed = Run::resume(folder, args.from, args.turns, &scenario, threads);
+        resumed.map_err(|error| of_run(error, &run))
+    })
 }
 
 pub(super) fn fork(app: &App, args: &SimForkArgs) -> CliResult {
     let (other, before) = find(app, &args.run)?;
+    let run = called(app, &other, &before);
     refuse_fixed(&args.set)?;
     let turns = args.turns.unwrap_or(before.turns);
     let changes = Changes { turns: Some(turns), set: &args.set, ..Changes::default() };
@@ -54,7 +59,10 @@ pub(super) fn fork(app: &App, args: &SimForkArgs) -> CliResult {
     let path = place(app, args.out.as_deref(), &record);
     let texts = texts(&read)?;
     let beginning = beginning(read, &texts, args.threads);
-    perform(app, || Ok(Run::fork(&path, record, &beginning, &past)?))
+    perform(app, || {
+        let forked = Run::fork(&path, record, &beginning, &past);
+        forked.map_err(|error| of_run(error, &run))
+    })
 }
 
 fn record(read: &ReadScenario, strict: bool, forked_from: Option<Fork>) -> RunRecord {
@@ -97,11 +105,12 @@ fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResul
         if stop.load(Ordering::Relaxed) { GoOn::Stop } else { GoOn::Yes }
     });
     bar.clear();
-    let summary = summary?;
+    let name = called(app, run.folder(), run.record());
+    let summary = summary.map_err(|error| of_run(error, &name))?;
     if app.json() {
         print_json(&summary)?;
     } else {
-        print_summary(app, &summary)?;
+        print_summary(app, &summary, &name)?;
     }
     let RunRecord { status, turns, .. } = run.record();
     match status {
@@ -109,8 +118,7 @@ fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResul
         RunStatus::Stopped => {
             if app.shows_progress() {
                 let stopped = format!("stopped after turn {} of {turns}", summary.turns);
-                let run = called(app, run.folder(), run.record());
-                note!("{}: go on with `polity sim resume {run}`", style::warning(&stopped));
+                note!("{}: go on with `polity sim resume {name}`", style::warning(&stopped));
             }
             Ok(Exit::Cancelled)
         }

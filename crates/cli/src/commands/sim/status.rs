@@ -108,7 +108,9 @@ fn one(app: &App, standing: &Standing) -> CliResult {
     }
     say!("{} {}", style::label("folder:"), standing.folder.path().display())?;
     match (&record.summary, record.status) {
-        (Some(summary), RunStatus::Stopped | RunStatus::Ended) => print_summary(app, summary)?,
+        (Some(summary), RunStatus::Stopped | RunStatus::Ended) => {
+            print_summary(app, summary, &called(app, &standing.folder, record))?;
+        }
         (Some(_), RunStatus::Running) | (None, _) => {}
     }
     if standing.interrupted || record.status == RunStatus::Stopped {
