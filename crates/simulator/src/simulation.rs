@@ -1,20 +1,21 @@
 //! A population that lives: turns of ticks, and what changes between them.
 
+mod past;
+
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use polity_statechart::{AgentRecord, Request as Wish, Value as FieldValue, Who};
+use polity_statechart::{Request as Wish, Value as FieldValue, Who};
 use serde_json::{Map, Value};
 
-use crate::checkpoint::{self, AgentRow, Head, Restore};
+use crate::checkpoint::AgentRow;
 use crate::draw_key::draw_key;
 use crate::error::SimError;
 use crate::folder::RunFolder;
 use crate::kernel::{self, AgentSerial, Kernel, Seed, Slot};
 use crate::lifecycle::{Change, LifecycleAction, Operation, Opinion, Ruling, Stage};
 use crate::population::Population;
-use crate::run::GoOn;
 use crate::scenario::{Scenario, Start};
 use crate::warning::{Refused, Warnings};
 
@@ -23,9 +24,6 @@ const ROUND_ENDS: &str = "round_ends";
 
 /// So few gaps do no harm.
 const GAPS_MIN: u64 = 1024;
-
-/// In larger populations no one is looked for who is not there any more.
-const LOOKED_THROUGH_MAX: u64 = 10_000;
 
 /// A simulation between two turns.
 #[derive(Debug)]
@@ -345,147 +343,5 @@ impl Simulation {
             auto_resume: self.population.auto_resume(serial, self.turn),
             image: self.kernel.image(slot),
         })
-    }
-}
-
-impl Simulation {
-    /// A simulation that goes on from the end of a turn that a run has come to, or of the newest
-    /// that has a checkpoint. Where there is none, it goes on from one before, and does again what
-    /// was done since.
-    pub fn restore(
-        folder: &RunFolder,
-        turn: Option<u64>,
-        scenario: &Arc<Scenario>,
-        threads: Option<NonZeroUsize>,
-    ) -> Result<Self, SimError> {
-        let mut simulation = Self::empty(Arc::clone(scenario), threads)?;
-        checkpoint::read(folder, turn, scenario, &mut simulation)?;
-        simulation.population.forget_the_gone();
-        if let Some(turn) = turn {
-            simulation.repeat(folder, turn, |_| GoOn::Yes)?;
-        }
-        Ok(simulation)
-    }
-
-    /// Does again what was done until the end of a turn, or until someone has seen enough.
-    fn repeat(
-        &mut self,
-        folder: &RunFolder,
-        until: u64,
-        mut watch: impl FnMut(&Self) -> GoOn,
-    ) -> Result<(), SimError> {
-        if self.turn >= until {
-            return Ok(());
-        }
-        let strict = folder.record()?.strict;
-        let mut answered = folder.answered(self.turn)?;
-        while self.turn < until {
-            self.act();
-            let actions = answered.remove(&self.turn).unwrap_or_default();
-            self.change(&actions, strict)?;
-            match watch(self) {
-                GoOn::Yes => {}
-                GoOn::Stop => break,
-            }
-        }
-        Ok(())
-    }
-
-    /// The last turn before this one at whose end an agent was there, as far as checkpoints tell. In
-    /// a large population no one is looked for.
-    pub fn last_seen(&self, folder: &RunFolder, name: &str) -> Result<Option<u64>, SimError> {
-        let scenario = &self.scenario;
-        if self.len().max(scenario.agents()) > LOOKED_THROUGH_MAX {
-            return Ok(None);
-        }
-        let before = folder.checkpoints()?.into_iter().filter(|turn| *turn < self.turn);
-        for turn in before.rev() {
-            let mut past = Self::restore(folder, Some(turn), scenario, Some(NonZeroUsize::MIN))?;
-            if past.population.find(name).is_none() {
-                continue;
-            }
-            let mut seen = turn;
-            past.repeat(folder, self.turn, |past| match past.population.find(name) {
-                Some(_) => {
-                    seen = past.turn;
-                    GoOn::Yes
-                }
-                None => GoOn::Stop,
-            })?;
-            return Ok(Some(seen));
-        }
-        Ok(None)
-    }
-
-    /// The same agents in another scenario of the same chart.
-    pub(crate) fn in_scenario(
-        &self,
-        scenario: &Arc<Scenario>,
-        threads: Option<NonZeroUsize>,
-    ) -> Result<Self, SimError> {
-        let mut simulation = Self::empty(Arc::clone(scenario), threads)?;
-        checkpoint::hand_over(self, scenario, &mut simulation).map_err(SimError::Scenario)?;
-        Ok(simulation)
-    }
-
-    /// An agent with the way that it came, in simulated time.
-    pub fn export(&self, name: &str) -> Option<AgentRecord> {
-        let serial = self.population.find(name)?;
-        let slot = self.population.slot(serial)?;
-        let now = (self.kernel.state(slot), self.kernel.ticks_in_state(slot));
-        let history = self.kernel.history(slot);
-        let time = |tick| self.scenario.time_of(tick).to_string();
-        Some(AgentRecord::new(&self.scenario.chart, name, now, history, time))
-    }
-
-    /// The names of all agents, in their order.
-    pub fn names(&self) -> impl Iterator<Item = String> + '_ {
-        self.population.agents().map(|(serial, _)| self.population.name(serial))
-    }
-}
-
-impl Restore for Simulation {
-    fn head(&mut self, turn: u64, head: &Head) -> Result<(), String> {
-        self.turn = turn;
-        let tick = self.tick();
-        if tick != head.tick || turn > self.scenario.turns_max() {
-            return Err(format!("tick {} is not the end of turn {turn}", head.tick));
-        }
-        self.kernel.resume_at(u32::try_from(tick).unwrap_or(u32::MAX));
-        self.warnings = head.warnings.clone();
-        for (state, count) in &head.visits.0 {
-            let state = self.scenario.chart.state(state);
-            let state = state.ok_or_else(|| "it counts visits of unknown states".to_owned())?;
-            self.visits[state.index()] = *count;
-        }
-        self.population.reserve_serials(head.next_serial);
-        let chart = Arc::clone(&self.scenario.chart);
-        for (name, value) in head.world.iter().filter(|(_, value)| !value.is_null()) {
-            let world =
-                chart.world(name).ok_or_else(|| format!("the chart has no world.{name}"))?;
-            let value = FieldValue::from_json(value);
-            self.kernel.set_world(world, value.ok_or_else(|| format!("world.{name} is no value"))?);
-        }
-        Ok(())
-    }
-
-    fn agent(&mut self, row: AgentRow) -> Result<(), String> {
-        let AgentRow { name, turn_added, auto_resume, image } = row;
-        let (serial, paused) = (image.serial, image.paused);
-        if self.population.find(&name).is_some() {
-            return Err("another agent has the same name".to_owned());
-        }
-        if turn_added > 0 && serial.0 < self.scenario.agents() {
-            return Err(format!("it was there from the start, and not added in turn {turn_added}"));
-        }
-        if self.population.name(serial) != name {
-            self.population.declare(&name, serial);
-        }
-        let slot = self.kernel.restore(image).map_err(|error| error.to_string())?;
-        self.population.enter(serial, slot, turn_added);
-        if paused {
-            self.population.pause(serial, self.turn, auto_resume);
-        }
-        Ok(())
     }
 }
