@@ -18,7 +18,7 @@ use crate::read;
 use crate::source::ChartSource;
 use crate::value::Value;
 
-pub use self::candidates::{Destination, GuardShape, RowId};
+pub use self::candidates::{Destination, Entry, EntryId, GuardShape, RowId, WayId};
 
 /// The most states that agents of one chart can be in.
 pub const STATES_MAX: usize = 255;
@@ -51,6 +51,8 @@ pub struct Chart {
     /// Where the candidates of a state and trigger begin in `rows`; those of the next end them.
     pub(crate) starts: Box<[u32]>,
     pub(crate) rows: Box<[Row]>,
+    /// Where to go, by the states inside that were left last.
+    pub(crate) entries: Box<[Entry]>,
     pub(crate) ways: Box<[Way]>,
     pub(crate) effects: Box<[Effect]>,
     /// The effects of ways, which refer to stretches of it.
@@ -64,7 +66,7 @@ pub struct Chart {
     /// By state, which sources and triggers lead to it.
     pub(crate) into: Box<[WaysInto]>,
     /// Where to go when the oracle has no usable answer and none of the candidates leads there.
-    pub(crate) defaults: BTreeMap<(StateId, TriggerId), u32>,
+    pub(crate) defaults: BTreeMap<(StateId, TriggerId), Entry>,
     pub(crate) oracle_default: Option<StateId>,
     pub(crate) depth: usize,
 }
@@ -164,9 +166,9 @@ pub(crate) struct Row {
     pub(crate) quick: Quick,
     pub(crate) guard: Option<u16>,
     pub(crate) oracle: bool,
-    pub(crate) memory: Option<u8>,
-    /// The way it goes. With a memory, the first of several by the state inside.
-    pub(crate) way: u32,
+    /// Whether it leads to where the oracle's default is.
+    pub(crate) is_default: bool,
+    pub(crate) entry: Entry,
     /// Where it ends, if nothing else happens on it. It saves a look at the way.
     pub(crate) plain: Option<Step>,
     /// Its first random number among those of its state and trigger.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::chart::{Chart, Quick, Row, RowId, Way};
+use crate::chart::{Chart, Entry, Quick, Row, RowId, Way};
 use crate::effect::{EffectBody, Request, WorldChange};
 use crate::expression::{Fault, Scope};
 use crate::ids::{FieldId, StateId, TriggerId};
@@ -92,9 +92,19 @@ impl Chart {
         if let Some(step) = row.plain {
             return step;
         }
-        let inside = row.memory.map_or(0, |memory| u32::from(agent.recall(memory)));
-        let way = &self.ways[(row.way + inside) as usize];
-        self.go(way, row.effect_draw, agent)
+        self.enter(row.entry, row.effect_draw, agent)
+    }
+
+    /// Goes the way that the states which were left last lead to.
+    fn enter(&self, mut entry: Entry, first_draw: u32, agent: &mut impl Stage) -> Step {
+        loop {
+            match entry {
+                Entry::Way(way) => return self.go(&self.ways[way.0 as usize], first_draw, agent),
+                Entry::Recall { memory, first } => {
+                    entry = self.entry_inside(first, agent.recall(memory));
+                }
+            }
+        }
     }
 
     /// Goes where an agent goes when the oracle has no usable answer.
@@ -105,15 +115,13 @@ impl Chart {
         candidates: &[RowId],
         agent: &mut impl Stage,
     ) -> Step {
-        let leads_there =
-            |row: &&RowId| self.destination(**row).map(|way| way.to) == self.oracle_default;
-        if let Some(row) = candidates.iter().find(leads_there) {
+        if let Some(row) = candidates.iter().find(|row| self.is_default(**row)) {
             return self.take(*row, agent);
         }
         match self.defaults.get(&(state, trigger)) {
-            Some(way) => {
+            Some(entry) => {
                 let draw = self.rows[self.group(state, trigger).start].effect_draw;
-                self.go(&self.ways[*way as usize], draw, agent)
+                self.enter(*entry, draw, agent)
             }
             // A chart with candidates for the oracle always has a default.
             None => Step { to: state, code: 0 },

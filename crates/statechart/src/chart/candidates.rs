@@ -9,6 +9,28 @@ use crate::ids::{StateId, TriggerId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowId(pub(crate) u32);
 
+/// A way from one state to another, with all that happens on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WayId(pub(crate) u32);
+
+/// The first of several [entries](Entry), one for each state inside another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(pub(crate) u32);
+
+/// How to find the way of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// It is this one.
+    Way(WayId),
+    /// It depends on which state inside another was left last.
+    Recall {
+        /// The history that says so.
+        memory: u8,
+        /// The entries by state inside; see [`Chart::entry_inside`].
+        first: EntryId,
+    },
+}
+
 /// A guard, for those who evaluate many at once.
 #[derive(Debug, Clone, Copy)]
 pub enum GuardShape<'a> {
@@ -69,18 +91,41 @@ impl Chart {
 
     /// Where a candidate leads; nothing if that depends on a history.
     pub fn destination(&self, row: RowId) -> Option<Destination> {
-        let row = &self.rows[row.0 as usize];
-        let way = &self.ways[row.way as usize];
-        row.memory.is_none().then_some(Destination {
+        match self.entry(row) {
+            Entry::Way(way) => Some(self.destination_of(way)),
+            Entry::Recall { .. } => None,
+        }
+    }
+
+    /// Where a way leads.
+    pub fn destination_of(&self, way: WayId) -> Destination {
+        let way = &self.ways[way.0 as usize];
+        Destination {
             to: way.to,
             code: way.code,
             has_effects: way.effects.0 < way.effects.1 || way.remembers.0 < way.remembers.1,
-        })
+        }
+    }
+
+    /// How to find the way of a candidate.
+    pub fn entry(&self, row: RowId) -> Entry {
+        self.rows[row.0 as usize].entry
+    }
+
+    /// How to go on to the state inside that has this number.
+    #[inline]
+    pub fn entry_inside(&self, first: EntryId, child: u8) -> Entry {
+        self.entries[(first.0 + u32::from(child)) as usize]
     }
 
     /// Whether the oracle has a say in a candidate.
     pub fn is_oracle(&self, row: RowId) -> bool {
         self.rows[row.0 as usize].oracle
+    }
+
+    /// Whether a candidate leads to where one goes when the oracle has no usable answer.
+    pub fn is_default(&self, row: RowId) -> bool {
+        self.rows[row.0 as usize].is_default
     }
 
     /// The transition that a candidate comes from.

@@ -90,12 +90,11 @@ impl Draft {
     }
 
     /// The state that is gone to when the oracle has no usable answer.
-    pub(super) fn check_oracle(&mut self, source: &ChartSource) -> Option<StateId> {
+    pub(super) fn check_oracle(&mut self, source: &ChartSource) -> Option<usize> {
         if let Some(name) = &source.oracle_default {
             let node = self.find_state("oracle_default", "oracle_default", name)?;
-            let default = self.tree.entered(node)?;
-            self.check_oracle_default(name, default);
-            return Some(default);
+            self.check_oracle_default(name, node);
+            return Some(node);
         }
         let first = self.checked.iter().find(|checked| checked.oracle);
         if let Some(place) = first.map(|checked| checked.place.clone()) {
@@ -110,12 +109,14 @@ impl Draft {
 
     /// The oracle must be able to choose the default at least once; elsewhere it may lead away from
     /// what was asked.
-    fn check_oracle_default(&mut self, name: &str, default: StateId) {
+    fn check_oracle_default(&mut self, name: &str, default: usize) {
         let mut chosen = Vec::new();
+        let mut is_chosen = false;
         for checked in self.checked.iter().filter(|checked| checked.oracle) {
-            chosen.extend(self.targets(checked));
+            is_chosen |= self.tree.landing(checked.target) == self.tree.landing(default);
+            chosen.extend(self.tree.entries(checked.target));
         }
-        if chosen.is_empty() || chosen.contains(&default) {
+        if chosen.is_empty() || is_chosen {
             return;
         }
         let message = format!(
@@ -135,16 +136,16 @@ impl Draft {
     }
 
     /// Every state can be reached from the first one, if guards allow it.
-    pub(super) fn check_reachable(&mut self, initial: StateId, oracle_default: Option<StateId>) {
+    pub(super) fn check_reachable(&mut self, initial: StateId, oracle_default: Option<usize>) {
         let mut reached = vec![false; self.tree.leaves.len()];
         let mut open = vec![initial];
         reached[initial.index()] = true;
         while let Some(state) = open.pop() {
             for trigger in 0..self.triggers.len() {
                 let candidates = self.candidates(state, trigger);
-                let ways = candidates.iter().map(|one| &self.checked[one.transition]);
+                let targets = candidates.iter().map(|one| self.checked[one.transition].target);
                 let default = oracle_default.filter(|_| self.asks(&candidates));
-                for to in ways.flat_map(|checked| self.targets(checked)).chain(default) {
+                for to in targets.chain(default).flat_map(|node| self.tree.entries(node)) {
                     if !std::mem::replace(&mut reached[to.index()], true) {
                         open.push(to);
                     }
@@ -159,14 +160,5 @@ impl Draft {
                 self.error(place, message);
             }
         }
-    }
-
-    /// The states that a transition may lead to.
-    fn targets(&self, checked: &Checked) -> Vec<StateId> {
-        let target = &self.tree.nodes[checked.target];
-        if target.memory.is_none() {
-            return self.tree.entered(checked.target).into_iter().collect();
-        }
-        target.children.iter().filter_map(|child| self.tree.entered(*child)).collect()
     }
 }

@@ -98,6 +98,24 @@ impl Tree {
         self.nodes[node].state
     }
 
+    /// Where one who enters a node lands: a state that agents can be in, or one whose history says
+    /// how to go on.
+    pub(super) fn landing(&self, mut node: usize) -> usize {
+        while let (None, Some(initial)) = (self.nodes[node].memory, self.nodes[node].initial) {
+            node = initial;
+        }
+        node
+    }
+
+    /// The states that one who enters a node may be in then.
+    pub(super) fn entries(&self, node: usize) -> Vec<StateId> {
+        let landing = &self.nodes[self.landing(node)];
+        if landing.memory.is_none() {
+            return landing.state.into_iter().collect();
+        }
+        landing.children.iter().flat_map(|child| self.entries(*child)).collect()
+    }
+
     /// The states that agents can be in that are inside a node.
     pub(super) fn inside(&self, node: usize) -> impl Iterator<Item = StateId> + use<'_> {
         self.states().filter(move |state| self.is_inside(self.leaves[state.index()], node))

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use super::transitions::Checked;
 use super::{Draft, HISTORY_DEPTH_DEFAULT};
-use crate::chart::{Chart, Quick, Row, StateNode, Threshold, Transition, WAYS_INTO_STATE_MAX, Way};
+use crate::chart::{
+    Chart, Entry, EntryId, Quick, Row, StateNode, Threshold, Transition, WAYS_INTO_STATE_MAX, Way,
+    WayId,
+};
 use crate::error::{ChartError, ChartErrors};
 use crate::expression::{Comparison, Operand};
 use crate::fire::Step;
@@ -17,7 +20,7 @@ pub(super) fn build(
     draft: Draft,
     source: &ChartSource,
     initial: StateId,
-    oracle_default: Option<StateId>,
+    oracle_default: Option<usize>,
 ) -> Result<Chart, ChartErrors> {
     let mut tables = Tables::new(&draft);
     let states: Vec<StateId> = draft.tree.states().collect();
@@ -30,7 +33,8 @@ pub(super) fn build(
     if !tables.errors.is_empty() {
         return Err(ChartErrors(tables.errors));
     }
-    let Tables { rows, starts, ways, performed, remembered, into, defaults, .. } = tables;
+    let Tables { rows, starts, entries, ways, performed, remembered, into, defaults, .. } = tables;
+    let default = oracle_default.and_then(|node| draft.tree.entered(node));
     let timeout = draft.triggers.iter().position(|name| name == crate::chart::TIMEOUT);
     Ok(Chart {
         name: source.name.clone(),
@@ -47,6 +51,7 @@ pub(super) fn build(
         contexts: draft.vocabulary.contexts.into(),
         starts: starts.into(),
         rows: rows.into(),
+        entries: entries.into(),
         ways: ways.into(),
         effects: draft.effects.into(),
         performed: performed.into(),
@@ -54,7 +59,7 @@ pub(super) fn build(
         guards: draft.guards.into(),
         into: into.into_iter().map(Into::into).collect(),
         defaults,
-        oracle_default,
+        oracle_default: default,
         depth: source.max_history_depth.unwrap_or(HISTORY_DEPTH_DEFAULT),
     })
 }
@@ -63,11 +68,12 @@ struct Tables<'d> {
     draft: &'d Draft,
     starts: Vec<u32>,
     rows: Vec<Row>,
+    entries: Vec<Entry>,
     ways: Vec<Way>,
     performed: Vec<u16>,
     remembered: Vec<(u8, u8)>,
     into: Vec<Vec<(StateId, TriggerId)>>,
-    defaults: BTreeMap<(StateId, TriggerId), u32>,
+    defaults: BTreeMap<(StateId, TriggerId), Entry>,
     errors: Vec<ChartError>,
 }
 
@@ -77,6 +83,7 @@ impl<'d> Tables<'d> {
             draft,
             starts: Vec::new(),
             rows: Vec::new(),
+            entries: Vec::new(),
             ways: Vec::new(),
             performed: Vec::new(),
             remembered: Vec::new(),
@@ -86,7 +93,7 @@ impl<'d> Tables<'d> {
         }
     }
 
-    fn group(&mut self, state: StateId, trigger: usize, oracle_default: Option<StateId>) {
+    fn group(&mut self, state: StateId, trigger: usize, oracle_default: Option<usize>) {
         let draft = self.draft;
         self.starts.push(count(self.rows.len()));
         let candidates = draft.candidates(state, trigger);
@@ -98,28 +105,18 @@ impl<'d> Tables<'d> {
         let mut first_draw = 0;
         for candidate in &candidates {
             let checked = &draft.checked[candidate.transition];
-            let node = &draft.tree.nodes[checked.target];
-            let way = count(self.ways.len());
-            if node.memory.is_some() {
-                for child in &node.children {
-                    self.way(state, *child, checked.trigger, &checked.effects);
-                }
-            } else {
-                self.way(state, checked.target, checked.trigger, &checked.effects);
-            }
-            let only = self.ways.get(way as usize).filter(|_| node.memory.is_none());
-            let plain = only
-                .filter(|way| way.effects.0 == way.effects.1 && way.remembers.0 == way.remembers.1);
+            let landing = draft.tree.landing(checked.target);
+            let entry = self.entry(state, landing, checked.trigger, &checked.effects);
             self.rows.push(Row {
                 quick: quick(
                     checked.guard.map(|guard| &draft.guards[usize::from(guard)]),
                     first_draw,
                 ),
-                plain: plain.map(|way| Step { to: way.to, code: way.code }),
+                plain: self.plain(entry),
                 guard: checked.guard,
                 oracle: checked.oracle,
-                memory: node.memory,
-                way,
+                is_default: oracle_default.map(|node| draft.tree.landing(node)) == Some(landing),
+                entry,
                 first_draw,
                 effect_draw,
                 transition: small(candidate.transition),
@@ -127,17 +124,41 @@ impl<'d> Tables<'d> {
             first_draw += draws(candidate.transition);
         }
         if let Some(default) = oracle_default.filter(|_| draft.asks(&candidates)) {
-            let way = count(self.ways.len());
-            self.way(state, draft.tree.leaves[default.index()], trigger, &[]);
-            self.defaults.insert((state, trigger_id(trigger)), way);
+            let entry = self.entry(state, draft.tree.landing(default), trigger, &[]);
+            self.defaults.insert((state, trigger_id(trigger)), entry);
         }
     }
 
-    /// A way from a state to a node, with what happens on leaving and entering states.
-    fn way(&mut self, from: StateId, node: usize, trigger: usize, effects: &[u16]) {
+    /// How to find the way from a state to where one [lands](super::states::Tree::landing).
+    fn entry(&mut self, from: StateId, landing: usize, trigger: usize, effects: &[u16]) -> Entry {
+        let draft = self.draft;
+        let node = &draft.tree.nodes[landing];
+        let Some(memory) = node.memory else {
+            return Entry::Way(self.way(from, landing, trigger, effects));
+        };
+        let inside = node.children.iter().map(|child| draft.tree.landing(*child));
+        // What follows on one of them stands before all of them, so that they stand together.
+        let inside: Vec<Entry> =
+            inside.map(|landing| self.entry(from, landing, trigger, effects)).collect();
+        let first = EntryId(count(self.entries.len()));
+        self.entries.extend(inside);
+        Entry::Recall { memory, first }
+    }
+
+    /// Where one ends, if nothing else happens on the way.
+    fn plain(&self, entry: Entry) -> Option<Step> {
+        let Entry::Way(way) = entry else { return None };
+        let Way { to, code, effects, remembers } = self.ways[way.0 as usize];
+        let is_plain = effects.0 == effects.1 && remembers.0 == remembers.1;
+        is_plain.then_some(Step { to, code })
+    }
+
+    /// A way from one state to another, with what happens on leaving and entering states.
+    fn way(&mut self, from: StateId, target: usize, trigger: usize, effects: &[u16]) -> WayId {
         let tree = &self.draft.tree;
-        let Some(to) = tree.entered(node) else { return };
-        let (source, target) = (tree.leaves[from.index()], tree.leaves[to.index()]);
+        let source = tree.leaves[from.index()];
+        // One lands in a state that agents can be in, or in one with a history.
+        let to = tree.nodes[target].state.unwrap_or(from);
         let (first_effect, first_remembered) = (self.performed.len(), self.remembered.len());
         for left in tree.path(source).filter(|left| !tree.is_inside(target, *left)) {
             self.performed.extend(&tree.nodes[left].exit);
@@ -155,12 +176,14 @@ impl<'d> Tables<'d> {
             self.performed.extend(&tree.nodes[node].entry);
         }
         let code = self.code(from, to, trigger);
+        let way = WayId(count(self.ways.len()));
         self.ways.push(Way {
             to,
             code,
             effects: (count(first_effect), count(self.performed.len())),
             remembers: (count(first_remembered), count(self.remembered.len())),
         });
+        way
     }
 
     fn code(&mut self, from: StateId, to: StateId, trigger: usize) -> u8 {

@@ -60,7 +60,10 @@ impl Chart {
     fn scxml_state(&self, number: usize, depth: usize, text: &mut String) {
         let indent = "  ".repeat(depth);
         let node = &self.tree[number];
-        let initial = node.initial.map(|initial| &self.tree[initial].name);
+        // However a state with a history is entered, it is entered where it was last left.
+        let initial = node.initial.map(|initial| {
+            if node.history { history_id(node) } else { self.tree[initial].name.clone() }
+        });
         let initial = initial.map_or(String::new(), |name| format!(" initial=\"{name}\""));
         let _ = writeln!(text, "{indent}<state id=\"{}\"{initial}>", node.name);
         for (element, actions) in [("onentry", &node.entry), ("onexit", &node.exit)] {

@@ -77,6 +77,38 @@ fn a_shallow_history_leads_back_to_where_one_was() {
 }
 
 #[test]
+fn a_history_counts_however_its_state_is_entered() {
+    let chart = self::chart(
+        "name: a\nstates:\n  - out\n  - name: site\n    initial: shop\n    states:\n      \
+         - {name: shop, initial: door, history: shallow, states: [door, {name: hall, initial: \
+         left, history: shallow, states: [left, right]}]}\n      - roof\ninitial: out\n\
+         transitions:\n  - {trigger: enter, source: out, target: site}\n  \
+         - {trigger: next, source: door, target: left}\n  \
+         - {trigger: next, source: left, target: right}\n  \
+         - {trigger: climb, source: shop, target: roof}\n  \
+         - {trigger: knock, source: out, target: door}\n  \
+         - {trigger: leave, source: site, target: out}\n",
+    );
+    let empty = Context::new(&chart);
+    for (triggers, expected) in [
+        (&["enter"][..], "door"),
+        (&["enter", "next", "next", "leave", "enter"], "right"),
+        (&["enter", "next", "leave", "enter", "leave", "enter"], "left"),
+        (&["enter", "next", "climb", "leave", "enter"], "left"),
+        (&["enter", "next", "next", "leave", "knock"], "door"),
+    ] {
+        let mut agent = Instance::new(Arc::clone(&chart));
+        for name in triggers {
+            agent.fire(trigger(&chart, name), &empty);
+        }
+        assert_eq!(state(&agent), expected, "{triggers:?}");
+    }
+    let scxml = chart.to_scxml();
+    assert!(scxml.contains("<state id=\"site\" initial=\"shop\">"), "{scxml}");
+    assert!(scxml.contains("<state id=\"shop\" initial=\"shop_history\">"), "{scxml}");
+}
+
+#[test]
 fn a_timeout_of_a_state_is_one_of_all_inside() {
     let chart = chart(CHART);
     let empty = Context::new(&chart);
