@@ -28,21 +28,29 @@
 //! Random numbers are a pure function of seed, [`DrawKey`], tick and purpose. So the same agents have the
 //! same fate with one thread or many, whoever else is there, and in whatever pieces ticks are run.
 //!
-//! There are two paths through a tick with the same result: many agents at once (`many`), by a `plan`
-//! that is made of the chart, and agent by agent (`single`), for charts that are too large for one.
+//! There are two paths through a tick with the same result: all agents of a group at once (`many`), by
+//! a `plan` that is made of a chart with simple guards, and lists of agents to whom the same happens
+//! (`lists`), for all other charts.
 
+mod acts;
 mod block;
+mod doubts;
+mod drawn;
 mod fields;
 mod history;
 mod image;
+mod lists;
 mod many;
 mod masks;
 mod outbox;
 mod philox;
 mod plan;
+mod pool;
 mod population;
 mod rates;
 mod single;
+mod sorter;
+mod sums;
 mod tree;
 mod visits;
 
@@ -52,16 +60,18 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polity_statechart::{Chart, Fault, Request, Site, TriggerId, Value, WorldChange, WorldId};
+use polity_statechart::{
+    Chart, Fault, Request, Site, StateId, TriggerId, Value, WorldChange, WorldId,
+};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use self::block::Block;
 use self::history::Calendar;
+use self::lists::Desk;
 use self::outbox::{Asked, Failed};
-use self::philox::{DRAWS_PER_BLOCK, Philox, Purpose};
+use self::philox::{Philox, Purpose};
 use self::plan::Plan;
-use self::single::Single;
 use self::visits::Visits;
 
 pub use self::image::AgentImage;
@@ -101,10 +111,10 @@ pub struct Kernel {
     plan: Option<Plan>,
     /// Plans for triggers that were fired for everyone.
     fired: BTreeMap<TriggerId, Option<Plan>>,
-    single: Single,
-    /// How many counters the draws of guards need at most.
-    counters: usize,
-    draws_triggers: bool,
+    /// The state of each number.
+    states: Vec<StateId>,
+    /// Room to work in, for whoever works alone.
+    desk: Desk,
     world: Vec<Option<Value>>,
     blocks: Vec<Block>,
     live: usize,
@@ -121,24 +131,17 @@ struct Setting<'a> {
     rates: &'a Rates,
     philox: Philox,
     world: &'a [Option<Value>],
-    blocks: usize,
-    draws_triggers: bool,
     purpose: Purpose,
 }
 
 impl Kernel {
     /// A population without agents.
     pub fn new(chart: Arc<Chart>, rates: Rates, seed: Seed) -> Self {
-        let draws_triggers = (0..rates.behaviours()).any(|behaviour| {
-            let behaviour = u8::try_from(behaviour).unwrap_or(u8::MAX);
-            chart.states().any(|state| !Rates::certain(rates.limits(behaviour, state)))
-        });
         Self {
             plan: Plan::new(&chart, &rates),
             fired: BTreeMap::new(),
-            single: Single::new(&chart),
-            counters: (chart.guard_draws_max() as usize).div_ceil(DRAWS_PER_BLOCK),
-            draws_triggers,
+            states: chart.states().collect(),
+            desk: Desk::default(),
             philox: Philox::new(seed),
             world: chart.worlds().iter().map(|world| world.default.clone()).collect(),
             blocks: Vec::new(),
@@ -187,24 +190,18 @@ impl Kernel {
     }
 
     fn run(&mut self, ticks: &[u32], pool: &ThreadPool) {
-        let (single, plan) = (&self.single, self.plan.as_ref());
+        let (chart, plan) = (&self.chart, self.plan.as_ref());
         let setting = Setting {
             rates: &self.rates,
             philox: self.philox,
             world: &self.world,
-            blocks: self.counters,
-            draws_triggers: self.draws_triggers,
             purpose: Purpose::Guard,
         };
         let counting = self.counting.as_ref();
-        each_block(&mut self.blocks, pool, |first_slot, block| {
+        each_block(&mut self.blocks, pool, &mut self.desk, |desk, first_slot, block| {
             match plan {
-                Some(plan) => many::ticks(plan, single, block, &setting, first_slot, ticks),
-                None => {
-                    for tick in ticks {
-                        single.tick(block, &setting, first_slot, *tick);
-                    }
-                }
+                Some(plan) => many::ticks(plan, chart, block, &setting, first_slot, ticks, desk),
+                None => lists::ticks(chart, block, &setting, first_slot, ticks, desk),
             }
             if let Some(counting) = counting {
                 counting.count(block, ticks.len());
@@ -222,20 +219,17 @@ impl Kernel {
         let planned = self.plan.is_some();
         let plan = self.fired.entry(trigger).or_insert_with(|| Plan::of_trigger(chart, trigger));
         let plan = plan.as_ref().filter(|_| planned);
-        let single = &self.single;
         let setting = Setting {
             rates: &self.rates,
             philox: self.philox,
             world: &self.world,
-            blocks: self.counters,
-            draws_triggers: false,
             purpose: Purpose::Round,
         };
         let counting = self.counting.as_ref();
-        each_block(&mut self.blocks, pool, |first_slot, block| {
+        each_block(&mut self.blocks, pool, &mut self.desk, |desk, first_slot, block| {
             match plan {
-                Some(plan) => many::ticks(plan, single, block, &setting, first_slot, &[tick]),
-                None => single.fire_all(block, &setting, first_slot, tick, trigger),
+                Some(plan) => many::ticks(plan, chart, block, &setting, first_slot, &[tick], desk),
+                None => lists::fire_all(chart, block, &setting, first_slot, (tick, trigger), desk),
             }
             if let Some(counting) = counting {
                 counting.count(block, 1);
@@ -251,7 +245,9 @@ impl Kernel {
             return;
         }
         let calendar = &self.calendar;
-        each_block(&mut self.blocks, pool, |_, block| block.history.fold(block.length, calendar));
+        each_block(&mut self.blocks, pool, &mut (), |(), _, block| {
+            block.history.fold(block.length, calendar);
+        });
         let folded = self.blocks.iter().map(|block| block.history.folded_bytes()).sum();
         self.calendar.advance(self.live, folded);
         self.blocks.iter_mut().for_each(|block| block.history.fit(&self.calendar));
@@ -312,15 +308,24 @@ impl Kernel {
 }
 
 /// Does something with every block, on the threads of the pool if there are several.
-fn each_block(blocks: &mut [Block], pool: &ThreadPool, work: impl Fn(u32, &mut Block) + Sync) {
+/// Whoever works alone does so at this desk; the others have one each.
+fn each_block<D: Default>(
+    blocks: &mut [Block],
+    pool: &ThreadPool,
+    desk: &mut D,
+    work: impl Fn(&mut D, u32, &mut Block) + Sync,
+) {
     #[expect(clippy::cast_possible_truncation, reason = "slots have 32 bits")]
     let first_slot = |number: usize| (number * BLOCK) as u32;
     if blocks.len() <= 1 || pool.current_num_threads() == 1 {
-        blocks.iter_mut().enumerate().for_each(|(number, block)| work(first_slot(number), block));
+        let blocks = blocks.iter_mut().enumerate();
+        blocks.for_each(|(number, block)| work(desk, first_slot(number), block));
     } else {
         pool.install(|| {
             let blocks = blocks.par_iter_mut().enumerate();
-            blocks.for_each(|(number, block)| work(first_slot(number), block));
+            blocks.for_each_init(D::default, |desk, (number, block)| {
+                work(desk, first_slot(number), block);
+            });
         });
     }
 }

@@ -1,5 +1,6 @@
 //! A chart, checked and compiled to flat tables. It never changes.
 
+mod acts;
 mod candidates;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::read;
 use crate::source::ChartSource;
 use crate::value::Value;
 
+pub use self::acts::{Act, ActShape};
 pub use self::candidates::{Destination, Entry, EntryId, GuardShape, RowId, WayId};
 
 /// The most states that agents of one chart can be in.
@@ -273,7 +275,7 @@ impl Chart {
 
     /// The triggers that something can follow on in a state.
     pub fn valid_triggers(&self, state: StateId) -> Vec<TriggerId> {
-        self.triggers().filter(|trigger| !self.candidates(state, *trigger).is_empty()).collect()
+        self.triggers().filter(|trigger| self.candidates(state, *trigger).len() > 0).collect()
     }
 
     /// The fields of agents, by [`FieldId`].

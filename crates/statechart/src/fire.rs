@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::chart::{Chart, Entry, Quick, Row, RowId, Way};
+use crate::chart::{Chart, Destination, Entry, Quick, Row, RowId, WayId};
 use crate::effect::{EffectBody, Request, WorldChange};
 use crate::expression::{Fault, Scope};
 use crate::ids::{FieldId, StateId, TriggerId};
@@ -99,7 +99,7 @@ impl Chart {
     fn enter(&self, mut entry: Entry, first_draw: u32, agent: &mut impl Stage) -> Step {
         loop {
             match entry {
-                Entry::Way(way) => return self.go(&self.ways[way.0 as usize], first_draw, agent),
+                Entry::Way(way) => return self.go(way, first_draw, agent),
                 Entry::Recall { memory, first } => {
                     entry = self.entry_inside(first, agent.recall(memory));
                 }
@@ -209,28 +209,23 @@ impl Chart {
     }
 
     #[inline]
-    fn go(&self, way: &Way, first_draw: u32, agent: &mut impl Stage) -> Step {
-        if way.effects.0 < way.effects.1 {
-            self.perform(way, first_draw, agent);
+    fn go(&self, way: WayId, first_draw: u32, agent: &mut impl Stage) -> Step {
+        for act in self.acts(way, first_draw) {
+            self.perform(&act, agent);
         }
-        for (memory, child) in &self.remembered[way.remembers.0 as usize..way.remembers.1 as usize]
-        {
+        for (memory, child) in self.remembered(way) {
             agent.remember(*memory, *child);
         }
-        Step { to: way.to, code: way.code }
+        let Destination { to, code, .. } = self.destination_of(way);
+        Step { to, code }
     }
 
-    fn perform(&self, way: &Way, mut draw: u32, agent: &mut impl Stage) {
-        for index in &self.performed[way.effects.0 as usize..way.effects.1 as usize] {
-            let effect = &self.effects[usize::from(*index)];
-            if let Err(fault) = self.effect(&effect.body, draw, agent) {
-                agent.failed(Site::Action(*index), fault);
-            }
-            draw += effect.draws();
-        }
-    }
-
-    fn effect(&self, effect: &EffectBody, draw: u32, agent: &mut impl Stage) -> Result<(), Fault> {
+    pub(crate) fn effect(
+        &self,
+        effect: &EffectBody,
+        draw: u32,
+        agent: &mut impl Stage,
+    ) -> Result<(), Fault> {
         match effect {
             EffectBody::SetField(field, code) => {
                 let value = code.evaluate(agent, draw)?.to_value();

@@ -62,7 +62,7 @@ mod source;
 mod value;
 
 pub use self::chart::{
-    Chart, Destination, Entry, EntryId, Field, GuardShape, HISTORY_DEPTH_DEFAULT,
+    Act, ActShape, Chart, Destination, Entry, EntryId, Field, GuardShape, HISTORY_DEPTH_DEFAULT,
     HISTORY_DEPTH_MAX, RowId, STATES_MAX, StateNode, TIMEOUT, TRIGGERS_MAX, Threshold, Transition,
     WAYS_INTO_STATE_MAX, WayId, WorldValue,
 };

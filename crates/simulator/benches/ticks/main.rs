@@ -18,6 +18,18 @@ const W1: &str = include_str!("w1.yaml");
 /// The same with guards that are expressions over fields.
 const EXPRESSIONS: &str = include_str!("w1_expressions.yaml");
 
+/// Charts that have much of what a chart can have.
+const CHARTS: [(&str, &str); 5] = [
+    ("every guard is another expression", include_str!("w1_distinct.yaml")),
+    ("histories, entry and exit actions, oracle", include_str!("nested.yaml")),
+    ("texts and flags, actions on every way", include_str!("moods.yaml")),
+    ("sums over a world that all change", include_str!("market.yaml")),
+    ("guards without a value, requests", include_str!("faulty.yaml")),
+];
+
+/// How often agents get which trigger, where the chart has it.
+const RATES: [(&str, f64); 3] = [("tick", 1.0), ("scare", 0.1), ("cheer", 0.05)];
+
 const TICKS: u32 = 100;
 
 /// The variable that names the Python with Mesa; `cargo xtask bench` installs it.
@@ -35,11 +47,13 @@ fn main() {
     let rounds = if quick { 1 } else { 5 };
     let mesa = mesa();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    for (what, chart, ticks, least) in [
-        ("guards are expressions", EXPRESSIONS, TICKS, 50.0),
-        ("guards are draws", W1, TICKS, 250.0),
-        ("guards are draws, ten times as long", W1, 10 * TICKS, 250.0),
-    ] {
+    let large = large();
+    let mut charts = vec![("guards are expressions", EXPRESSIONS, TICKS, 50.0)];
+    charts.extend(CHARTS.map(|(what, chart)| (what, chart, TICKS, 50.0)));
+    charts.push(("two hundred states", large.as_str(), TICKS, 50.0));
+    charts.push(("guards are draws", W1, TICKS, 250.0));
+    charts.push(("guards are draws, ten times as long", W1, 10 * TICKS, 250.0));
+    for (what, chart, ticks, least) in charts {
         let best = (0..rounds).map(|_| time(&pool, chart, agents, ticks)).min().unwrap();
         let rate = f64::from(agents) * f64::from(ticks) / best.as_secs_f64() / 1e6;
         let ratio = mesa.map(|mesa| format!(", {:.0} times Mesa", rate * 1e6 / mesa));
@@ -81,10 +95,36 @@ fn report(what: &str, measured: &str, target: &str, kept: bool) {
     println!("{}", json!({"what": what, "measured": measured, "target": target, "kept": kept}));
 }
 
+/// A ring of two hundred states, each of which is left by two guards of its own.
+fn large() -> String {
+    const STATES: usize = 200;
+    let names: Vec<String> = (0..STATES).map(|state| format!("s{state}")).collect();
+    let mut text = format!(
+        "name: large\nstates: [{}]\ninitial: s0\nfields: {{pace: 1}}\ntimeouts:\n  \
+         - {{state: '*', threshold: 5, target: s0}}\ntransitions:\n",
+        names.join(", ")
+    );
+    for state in 0..STATES {
+        for (step, guard) in [(1, "draw() < 0.2"), (7, "draw() * agent.pace * 2 > 0.9")] {
+            let target = (state + step) % STATES;
+            text.push_str(&format!(
+                "  - {{trigger: tick, source: s{state}, target: s{target}, guard: {guard}{state}}}\n"
+            ));
+        }
+    }
+    text
+}
+
 fn population(chart: &str, agents: u32) -> Kernel {
     let chart = Arc::new(Chart::from_text(chart).unwrap());
-    let tick = Rate { trigger: chart.trigger("tick").unwrap(), rate: 1.0 };
-    let rates = Rates::uniform(&chart, &[tick]).unwrap();
+    let known = RATES.iter().rev().filter_map(|(name, rate)| Some((chart.trigger(name)?, *rate)));
+    let mut left = 1.0;
+    let rates = known.map(|(trigger, rate)| {
+        let rate = f64::min(rate, left);
+        left -= rate;
+        Rate { trigger, rate }
+    });
+    let rates = Rates::uniform(&chart, &rates.collect::<Vec<_>>()).unwrap();
     let mut kernel = Kernel::new(Arc::clone(&chart), rates, Seed(42));
     for serial in 0..u64::from(agents) {
         kernel

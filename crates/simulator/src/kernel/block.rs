@@ -1,6 +1,6 @@
 //! Some agents of a population, column by column.
 
-use polity_statechart::{Chart, StateId, Value};
+use polity_statechart::{Chart, Value};
 
 use super::BLOCK;
 use super::fields::Column;
@@ -103,13 +103,6 @@ impl Block {
             memories: self.memories.iter().map(|column| column[index]).collect(),
             history: self.history.of(index, calendar),
         }
-    }
-
-    /// Goes from one state to the next, and says so in a column.
-    #[inline]
-    pub(super) fn arrive(&mut self, index: usize, to: StateId) {
-        self.states[index] = to.get();
-        self.held[index] = 0;
     }
 
     /// How many bytes the agents take without their fields.

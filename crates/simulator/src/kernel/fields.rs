@@ -1,5 +1,8 @@
 //! The fields of agents, column by column.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use polity_statechart::{Chart, FieldId, Kind, Scalar, Value};
 
 /// One field of some agents.
@@ -9,8 +12,58 @@ pub(super) enum Column {
     Numbers(Vec<f64>),
     /// A field that the chart declares to be true or false: all bits or none.
     Flags(Vec<u8>),
-    /// Any other field.
-    Values(Vec<Option<Value>>),
+    /// A field that the chart declares to be a text.
+    Texts(Texts),
+}
+
+/// Texts as small numbers. Agents have few different ones, and they are compared often.
+#[derive(Debug, Clone)]
+pub(super) struct Texts {
+    /// Which text each agent has.
+    pub(super) numbers: Vec<u32>,
+    texts: Vec<Arc<str>>,
+    by_text: BTreeMap<Arc<str>, u32>,
+}
+
+impl Texts {
+    fn new(length: usize) -> Self {
+        let mut texts =
+            Self { numbers: vec![0; length], texts: Vec::new(), by_text: BTreeMap::new() };
+        texts.number(&Arc::from(""));
+        texts
+    }
+
+    /// An agent's text.
+    #[inline]
+    pub(super) fn get(&self, index: usize) -> &Arc<str> {
+        &self.texts[self.numbers[index] as usize]
+    }
+
+    /// The number of a text, if an agent may have it.
+    pub(super) fn known(&self, text: &str) -> Option<u32> {
+        self.by_text.get(text).copied()
+    }
+
+    /// The number of a text, which may be new.
+    pub(super) fn number(&mut self, text: &Arc<str>) -> u32 {
+        if let Some(number) = self.known(text) {
+            return number;
+        }
+        // Texts that no agent has any more are forgotten before they are many.
+        if self.texts.len() > 2 * self.numbers.len() {
+            let texts: Vec<Arc<str>> =
+                (0..self.numbers.len()).map(|index| Arc::clone(self.get(index))).collect();
+            self.texts.clear();
+            self.by_text.clear();
+            for (index, text) in texts.iter().enumerate() {
+                self.numbers[index] = self.number(text);
+            }
+        }
+        let number = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
+        self.texts.push(Arc::clone(text));
+        self.by_text.insert(Arc::clone(text), number);
+        number
+    }
 }
 
 impl Column {
@@ -20,7 +73,7 @@ impl Column {
             chart.fields().iter().map(|field| match field.default.as_ref().map(Value::kind) {
                 Some(Kind::Number) => Self::Numbers(vec![0.0; length]),
                 Some(Kind::Bool) => Self::Flags(vec![0; length]),
-                Some(Kind::Text) | None => Self::Values(vec![None; length]),
+                Some(Kind::Text) | None => Self::Texts(Texts::new(length)),
             });
         columns.collect()
     }
@@ -30,7 +83,7 @@ impl Column {
         match self {
             Self::Numbers(numbers) => Some(Scalar::Number(numbers[index])),
             Self::Flags(flags) => Some(Scalar::Bool(flags[index] != 0)),
-            Self::Values(values) => values[index].as_ref().map(Value::as_scalar),
+            Self::Texts(texts) => Some(Scalar::Text(texts.get(index))),
         }
     }
 
@@ -41,9 +94,11 @@ impl Column {
             (Self::Flags(flags), Some(Value::Bool(flag))) => {
                 flags[index] = u8::from(flag).wrapping_neg();
             }
+            (Self::Texts(texts), Some(Value::Text(text))) => {
+                texts.numbers[index] = texts.number(&text);
+            }
             // The chart has checked that a field which is declared stays what it is.
-            (Self::Numbers(_) | Self::Flags(_), _) => {}
-            (Self::Values(values), value) => values[index] = value,
+            (Self::Numbers(_) | Self::Flags(_) | Self::Texts(_), _) => {}
         }
     }
 }

@@ -40,7 +40,7 @@ impl Kernel {
             serial: AgentSerial(row.serial),
             key: DrawKey(row.key),
             behaviour: BehaviourId(row.behaviour),
-            state: self.single.state(row.state),
+            state: self.states[usize::from(row.state)],
             ticks_in_state: row.held,
             paused: row.status == PAUSED,
             history: self.transitions(row.state, &row.history),

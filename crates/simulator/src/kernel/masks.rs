@@ -18,22 +18,27 @@ pub(super) const YES: Mask = [0xFF; LANES];
 /// Compares many numbers.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
-pub(super) fn compared(operator: Compare, left: &Numbers, right: &Numbers, mask: &mut Mask) {
+pub(super) fn compared(
+    operator: Compare,
+    mask: &mut [u8],
+    left: impl Fn(usize) -> f64,
+    right: impl Fn(usize) -> f64,
+) {
     // Each operator has a loop of its own, because a loop with a choice inside is no vector.
     match operator {
-        Compare::Less => each(mask, |lane| left[lane] < right[lane]),
-        Compare::LessOrEqual => each(mask, |lane| left[lane] <= right[lane]),
-        Compare::Greater => each(mask, |lane| left[lane] > right[lane]),
-        Compare::GreaterOrEqual => each(mask, |lane| left[lane] >= right[lane]),
-        Compare::Equal => each(mask, |lane| Compare::Equal.holds(left[lane], right[lane])),
-        Compare::NotEqual => each(mask, |lane| Compare::NotEqual.holds(left[lane], right[lane])),
+        Compare::Less => each(mask, |lane| left(lane) < right(lane)),
+        Compare::LessOrEqual => each(mask, |lane| left(lane) <= right(lane)),
+        Compare::Greater => each(mask, |lane| left(lane) > right(lane)),
+        Compare::GreaterOrEqual => each(mask, |lane| left(lane) >= right(lane)),
+        Compare::Equal => each(mask, |lane| Compare::Equal.holds(left(lane), right(lane))),
+        Compare::NotEqual => each(mask, |lane| Compare::NotEqual.holds(left(lane), right(lane))),
     }
 }
 
 /// Asks something of each agent.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
-pub(super) fn each(mask: &mut Mask, holds: impl Fn(usize) -> bool) {
+pub(super) fn each(mask: &mut [u8], holds: impl Fn(usize) -> bool) {
     for (lane, mask) in mask.iter_mut().enumerate() {
         *mask = yes(holds(lane));
     }

@@ -1,13 +1,12 @@
 //! How charts are gone through for many agents at once.
 //!
 //! A plan is a list of tests, each of which gives a yes or no for every agent of a group, and for
-//! every state the ways out of it with the tests that must hold. What cannot be told so is a check,
-//! which looks at those agents that come that far, one by one. Whatever a plan says, going through
-//! the chart agent by agent says the same.
+//! every state the ways out of it with the tests that must hold. A chart that cannot be told so has
+//! none. Whatever a plan says, going through the chart in lists of agents says the same.
 
 use polity_statechart::{
-    Chart, Compare, Comparison, Destination, FieldId, GuardShape, Kind, Operand, RowId, StateId,
-    Threshold, TriggerId, Value,
+    Chart, Compare, Comparison, Entry, FieldId, GuardShape, Kind, Operand, RowId, StateId,
+    Threshold, TriggerId, Value, WayId,
 };
 
 use super::philox::DRAWS_PER_BLOCK;
@@ -43,8 +42,6 @@ pub(super) enum Test {
     OverdueField { field: usize },
     /// The agent behaves so.
     Behaviour { behaviour: u8 },
-    /// An expression holds; which of them is the number.
-    Tree { tree: usize },
 }
 
 /// A test, and what its answer must be: 0 for yes, 0xFF for no.
@@ -60,23 +57,10 @@ pub(super) struct PlannedWay {
     /// Nearly every way has one.
     pub(super) first: Condition,
     pub(super) more: Vec<Condition>,
-    /// What else must be looked at.
-    pub(super) check: Option<Check>,
     pub(super) to: u8,
     pub(super) code: u8,
     /// Which of the effects it has, from 1; 0 for none.
     pub(super) effect: u8,
-}
-
-/// What takes a closer look at those agents that come to a way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Check {
-    /// The guard of this candidate must hold, for those about whom its expression left a doubt.
-    Doubt(RowId, usize),
-    /// The guard of this candidate must hold.
-    Guard(RowId),
-    /// The trigger is fired for each of them; what follows is up to the chart.
-    Fire(TriggerId),
 }
 
 /// A state and its ways out, in the order in which they are tried.
@@ -91,19 +75,15 @@ pub(super) struct PlannedState {
 pub(super) struct Plan {
     pub(super) states: Vec<PlannedState>,
     pub(super) tests: Vec<Test>,
-    /// The candidates whose ways have effects; see [`PlannedWay::effect`].
-    pub(super) effects: Vec<RowId>,
+    /// The ways that have effects, with the first draw of those; see [`PlannedWay::effect`].
+    pub(super) effects: Vec<(WayId, u32)>,
     /// How many counters the draws of tests need.
     pub(super) blocks: usize,
-    /// Guards that are expressions: the test of each, and a candidate that has it.
-    pub(super) trees: Vec<(usize, RowId)>,
-    /// Whether there are checks.
-    pub(super) checks: bool,
     pub(super) draws_triggers: bool,
 }
 
 impl Plan {
-    /// A plan for the ticks of a chart, if it is not too large.
+    /// A plan for the ticks of a chart, if its guards are simple and it is not too large.
     pub(super) fn new(chart: &Chart, rates: &Rates) -> Option<Self> {
         let mut planner = Planner::new(chart);
         for state in chart.states() {
@@ -137,8 +117,6 @@ impl<'c> Planner<'c> {
             tests: Vec::new(),
             effects: Vec::new(),
             blocks: 0,
-            trees: Vec::new(),
-            checks: false,
             draws_triggers: false,
         };
         Self { chart, plan, ways: 0 }
@@ -183,7 +161,7 @@ impl<'c> Planner<'c> {
     ) -> Option<()> {
         let mut before = 0;
         for Limit { trigger, below } in limits {
-            if !self.chart.candidates(state, *trigger).is_empty() {
+            if self.chart.candidates(state, *trigger).len() > 0 {
                 let mut conditions = given.to_vec();
                 if before > 0 {
                     conditions.push(self.drawn_trigger(before, 0xFF)?);
@@ -212,94 +190,60 @@ impl<'c> Planner<'c> {
         given: &[Condition],
         ways: &mut Vec<PlannedWay>,
     ) -> Option<()> {
-        let rows = self.chart.candidates(state, trigger);
-        let is_open =
-            |row: &RowId| self.chart.is_oracle(*row) || self.chart.destination(*row).is_none();
-        if rows.iter().any(is_open) {
-            let fired = Destination { to: state, code: 0, has_effects: false };
-            ways.push(self.way(given.to_vec(), Some(Check::Fire(trigger)), fired, None)?);
-            return Some(());
-        }
-        for row in rows {
-            let destination = self.chart.destination(row)?;
-            let mut conditions = given.to_vec();
-            let check = match self.guard(row) {
-                Guarded::Never => continue,
-                Guarded::By(more) => {
-                    conditions.extend(more);
-                    None
-                }
-                Guarded::Tree(condition, tree) => {
-                    conditions.push(condition);
-                    Some(Check::Doubt(row, tree))
-                }
-                Guarded::Checked => Some(Check::Guard(row)),
+        for row in self.chart.candidates(state, trigger) {
+            let way = match self.chart.entry(row) {
+                Entry::Way(way) if !self.chart.is_oracle(row) => way,
+                Entry::Way(_) | Entry::Recall { .. } => return None,
             };
-            ways.push(self.way(conditions, check, destination, Some(row))?);
+            let mut conditions = given.to_vec();
+            match self.guard(row)? {
+                Guarded::Never => continue,
+                Guarded::By(more) => conditions.extend(more),
+            }
+            ways.push(self.way(conditions, way, self.chart.first_act_draw(row))?);
         }
         Some(())
     }
 
-    /// What a candidate's guard comes to.
-    fn guard(&mut self, row: RowId) -> Guarded {
+    /// What a candidate's guard comes to, if that can be told by tests.
+    fn guard(&mut self, row: RowId) -> Option<Guarded> {
         match self.chart.guard_shape(row) {
-            GuardShape::Always => Guarded::By(Vec::new()),
+            GuardShape::Always => Some(Guarded::By(Vec::new())),
             GuardShape::All { comparisons, first_draw } => {
                 let mut conditions = Vec::new();
                 for comparison in comparisons {
-                    match self.comparison(comparison, first_draw) {
-                        Some(Known::Always) => {}
-                        Some(Known::Never) => return Guarded::Never,
-                        Some(Known::If(condition)) => conditions.push(condition),
-                        None => return self.tree(row),
+                    match self.comparison(comparison, first_draw)? {
+                        Known::Always => {}
+                        Known::Never => return Some(Guarded::Never),
+                        Known::If(condition) => conditions.push(condition),
                     }
                 }
-                Guarded::By(conditions)
+                Some(Guarded::By(conditions))
             }
-            GuardShape::Expression => self.tree(row),
-            GuardShape::Rust => Guarded::Checked,
+            GuardShape::Expression | GuardShape::Rust => None,
         }
-    }
-
-    /// A guard as an expression. The same one is evaluated once, whoever has it.
-    fn tree(&mut self, row: RowId) -> Guarded {
-        let same = |other: &RowId| {
-            let (one, other) = (self.chart.guard_tree(row), self.chart.guard_tree(*other));
-            one.zip(other).is_some_and(|(one, other)| {
-                one.nodes == other.nodes && one.first_draw == other.first_draw
-            })
-        };
-        let known = self.plan.trees.iter().position(|(_, other)| same(other));
-        let tree = known.unwrap_or(self.plan.trees.len());
-        let Some(test) = self.test(Test::Tree { tree }) else { return Guarded::Checked };
-        if known.is_none() {
-            self.plan.trees.push((test, row));
-        }
-        Guarded::Tree(Condition { test, unless: 0 }, tree)
     }
 
     fn way(
         &mut self,
         conditions: Vec<Condition>,
-        check: Option<Check>,
-        destination: Destination,
-        row: Option<RowId>,
+        way: WayId,
+        first_draw: u32,
     ) -> Option<PlannedWay> {
         self.ways += 1;
         if self.ways > WAYS_MAX {
             return None;
         }
-        self.plan.checks |= check.is_some();
+        let destination = self.chart.destination_of(way);
         let mut effect = 0;
-        if let Some(row) = row.filter(|_| destination.has_effects) {
-            self.plan.effects.push(row);
+        if destination.has_effects {
+            self.plan.effects.push((way, first_draw));
             effect = u8::try_from(self.plan.effects.len()).ok()?;
         }
         let mut conditions = conditions.into_iter();
         Some(PlannedWay {
             first: conditions.next().unwrap_or(Condition { test: ALWAYS, unless: 0 }),
             more: conditions.collect(),
-            check,
             to: destination.to.get(),
             code: destination.code,
             effect,
@@ -417,8 +361,6 @@ impl<'c> Planner<'c> {
 enum Guarded {
     Never,
     By(Vec<Condition>),
-    Tree(Condition, usize),
-    Checked,
 }
 
 enum Side {

@@ -182,7 +182,7 @@ impl Kernel {
     /// The state that an agent is in.
     pub fn state(&self, slot: Slot) -> StateId {
         let (block, index) = self.block(slot);
-        self.single.state(block.states[index])
+        self.states[usize::from(block.states[index])]
     }
 
     /// For how many ticks it has been there.
@@ -218,7 +218,7 @@ impl Kernel {
 
     /// Codes and ticks, the newest first, as transitions that lead to a state.
     pub(super) fn transitions(&self, state: u8, codes: &[(u8, u32)]) -> Vec<StateTransition> {
-        let mut to = self.single.state(state);
+        let mut to = self.states[usize::from(state)];
         let mut transitions = Vec::with_capacity(codes.len());
         for (code, tick) in codes {
             let Some((from, trigger)) = self.chart.way_into(to, *code) else { break };

@@ -41,18 +41,18 @@ fn fill(kernel: &mut Kernel, agents: u64) {
 
 #[test]
 fn charts_at_random_go_every_way() {
-    let plans: Vec<Plan> = (0..60)
+    let plans: Vec<Option<Plan>> = (0..60)
         .map(|shape| {
             let (text, rates) = random_chart(shape * 7_919);
             let chart = chart(&text);
-            Plan::new(&chart, &rates.table(&chart)).unwrap()
+            Plan::new(&chart, &rates.table(&chart))
         })
         .collect();
-    let count = |is_so: fn(&Plan) -> bool| plans.iter().filter(|plan| is_so(plan)).count();
-    assert!(count(|plan| !plan.checks && plan.effects.is_empty()) > 10);
-    assert!(count(|plan| !plan.checks && !plan.effects.is_empty()) > 5);
-    assert!(count(|plan| plan.checks) > 10);
-    assert!(count(|plan| plan.draws_triggers) > 10);
+    let planned = || plans.iter().flatten();
+    assert!(planned().filter(|plan| plan.effects.is_empty()).count() > 10);
+    assert!(planned().filter(|plan| !plan.effects.is_empty()).count() > 5);
+    assert!(planned().filter(|plan| plan.draws_triggers).count() > 10);
+    assert!(plans.iter().filter(|plan| plan.is_none()).count() > 20);
 }
 
 proptest! {
@@ -82,8 +82,11 @@ proptest! {
             let requests: Vec<Request> =
                 kernel.take_requests().into_iter().map(|(_, request)| request).collect();
             prop_assert_eq!(&requests, &reference.requests);
-            let failures: u64 = kernel.take_warnings().iter().map(|warning| warning.count).sum();
-            prop_assert_eq!(failures, reference.failures);
+            let mut failures = BTreeMap::new();
+            for warning in kernel.take_warnings() {
+                *failures.entry((warning.text, warning.reason)).or_default() += warning.count;
+            }
+            prop_assert_eq!(&failures, &reference.failures, "{}", text);
         }
     }
 
@@ -223,7 +226,7 @@ fn large_ring(states: usize) -> Arc<Chart> {
     let names: Vec<String> = (0..states).map(|state| format!("s{state}")).collect();
     let mut source = ChartSource::new("ring", names.iter().map(String::as_str), "s0");
     for state in 0..states {
-        for (step, guard) in [(1, "draw() < 0.2"), (2, "draw() * 2 > 0.9")] {
+        for (step, guard) in [(1, "draw() < 0.2"), (2, "draw() > 0.4")] {
             let target = &names[(state + step) % states];
             let guard = format!("{guard}{state}");
             let transition = TransitionSource::new("go", [names[state].as_str()], target);
@@ -236,7 +239,7 @@ fn large_ring(states: usize) -> Arc<Chart> {
 #[test]
 fn large_charts_are_no_different() {
     let pool = pool(1);
-    for (states, has_plan) in [(20, true), (50, true), (200, false)] {
+    for (states, has_plan) in [(20, true), (50, false), (200, false)] {
         let chart = large_ring(states);
         let mut ends = Vec::new();
         for plan in [true, false] {

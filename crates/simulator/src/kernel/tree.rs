@@ -1,244 +1,488 @@
-//! Expressions for many agents at once.
+//! Expressions for a list of agents at once.
 //!
-//! Where an agent has no such field, something is divided by zero, or a value is of the wrong kind,
-//! there is a doubt about that agent, and it is asked alone. A doubt too many costs only time.
+//! Where something is divided by zero, a sum is too large or a value is missing, the expression has
+//! no value for an agent. Nearly always there is one reason for all agents of a list; then they are
+//! only counted. Where there are several, or a value is of a kind that only a closer look explains,
+//! those agents are asked one by one.
 
-use multiversion::multiversion;
-use polity_statechart::{Arithmetic, Compare, Node, Scalar, Tree, Value};
+use std::sync::Arc;
 
-use super::LANES;
-use super::fields::Column;
-use super::masks::{Mask, NO, Numbers, YES, compared, yes};
-use super::philox::{DRAWS_PER_BLOCK, Draws, unit};
+use polity_statechart::{Arithmetic, Compare, Fault, Kind, Node, Tree, Value};
 
-/// What an expression sees of a group of agents.
+use super::BLOCK;
+use super::doubts::{Cause, Doubts};
+use super::drawn::{Drawn, Moment};
+use super::fields::{Column, Texts};
+use super::masks::yes;
+use super::pool::{Pool, Rows, place};
+use super::sums::{compare_each, compare_same, with_each, with_left, with_right};
+
+/// What an expression sees of some agents.
 #[derive(Clone, Copy)]
 pub(super) struct Sight<'a> {
-    pub(super) tree: Tree<'a>,
     pub(super) fields: &'a [Column],
-    /// Where the group begins.
-    pub(super) base: usize,
-    pub(super) draws: &'a [Draws],
     pub(super) world: &'a [Option<Value>],
+    pub(super) list: &'a [u16],
+    pub(super) moment: Moment<'a>,
+}
+
+/// A number for each agent of a list.
+pub(super) enum Numbers {
+    /// The same for all.
+    Same(f64),
+    /// One for each.
+    Each(Rows<f64>),
+}
+
+/// What is true for each agent of a list: all bits for yes, none for no.
+pub(super) enum Truths {
+    /// The same for all.
+    Same(bool),
+    /// One for each.
+    Each(Rows<u8>),
+}
+
+/// What kind of value a part of an expression has for these agents.
+enum Found {
+    Kind(Kind),
+    Missing(Fault),
+}
+
+/// Where the texts of some agents come from.
+pub(super) enum Source<'a> {
+    Same(&'a Arc<str>),
+    Each(&'a Texts),
 }
 
 /// Room for values on the way.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Workings {
-    /// Numbers that were computed, by the depth in the expression.
-    #[expect(clippy::vec_box, reason = "they change places with the spare one")]
-    numbers: Vec<Box<Lanes>>,
-    /// What is true, by the depth in the expression.
-    truths: Vec<Mask>,
-    /// Draws as numbers, and which of them are there already.
-    units: Vec<(bool, Box<Lanes>)>,
-    spare: Option<Box<Lanes>>,
+    pub(super) drawn: Drawn,
+    numbers: Pool<f64>,
+    pub(super) truths: Pool<u8>,
 }
 
-/// A number for each agent, which can be moved about cheaply.
-struct Lanes(Numbers);
-
-impl Default for Lanes {
-    fn default() -> Self {
-        Self([0.0; LANES])
+impl Numbers {
+    #[inline]
+    pub(super) fn get(&self, number: usize) -> f64 {
+        match self {
+            Self::Same(same) => *same,
+            Self::Each(each) => each[number % BLOCK],
+        }
     }
 }
 
-/// Where numbers are to be found.
-#[derive(Clone, Copy)]
-enum Source {
-    Same(f64),
-    Field(usize),
-    Unit(usize),
-    Computed(usize),
-}
-
-/// Numbers, where they are.
-#[derive(Clone, Copy)]
-enum Side<'a> {
-    Same(f64),
-    Each(&'a Numbers),
+impl Truths {
+    #[inline]
+    pub(super) fn get(&self, number: usize) -> bool {
+        match self {
+            Self::Same(same) => *same,
+            Self::Each(each) => each[number % BLOCK] != 0,
+        }
+    }
 }
 
 impl Workings {
-    /// Forgets the draws of the group that was looked at before.
-    pub(super) fn begin(&mut self) {
-        self.units.iter_mut().for_each(|(known, _)| *known = false);
-    }
-
-    /// For whom the expression holds, and for whom that is in doubt.
-    pub(super) fn evaluate(&mut self, sight: &Sight<'_>, holds: &mut Mask, doubt: &mut Mask) {
-        *doubt = NO;
-        self.truth(sight, sight.tree.root, 0, doubt);
-        *holds = self.truths[0];
-    }
-
-    /// Finds out what is true at a depth.
-    fn truth(&mut self, sight: &Sight<'_>, node: u16, depth: usize, doubt: &mut Mask) {
-        if self.truths.len() == depth {
-            self.truths.push(NO);
-        }
-        match &sight.tree.nodes[usize::from(node)] {
-            Node::Bool(bool) => self.truths[depth] = if *bool { YES } else { NO },
-            Node::Not(inner) => {
-                self.truth(sight, *inner, depth, doubt);
-                self.truths[depth].iter_mut().for_each(|truth| *truth = !*truth);
-            }
-            Node::And(left, right) => {
-                self.both(sight, [*left, *right], depth, doubt, |left, right| *left &= right);
-            }
-            Node::Or(left, right) => {
-                self.both(sight, [*left, *right], depth, doubt, |left, right| *left |= right);
-            }
-            Node::Compare(operator, left, right) => {
-                if sight.may_be_other(*left) || sight.may_be_other(*right) {
-                    let truths = &mut self.truths[depth];
-                    return sight.equality(*operator, *left, *right, truths, doubt);
-                }
-                let left = self.source(sight, *left, 0, doubt);
-                let right = self.source(sight, *right, 1, doubt);
-                let mut truths = NO;
-                compare(*operator, self.side(sight, left), self.side(sight, right), &mut truths);
-                self.truths[depth] = truths;
-            }
-            Node::Field(_) | Node::World(_) => sight.flags(node, &mut self.truths[depth], doubt),
-            Node::Number(_)
-            | Node::Text(_)
-            | Node::Context(_)
-            | Node::Draw(_)
-            | Node::Negate(_)
-            | Node::Arithmetic(..) => *doubt = YES,
+    pub(super) fn give_numbers(&mut self, numbers: Numbers) {
+        match numbers {
+            Numbers::Same(_) => {}
+            Numbers::Each(rows) => self.numbers.give(rows),
         }
     }
 
-    fn both(
+    pub(super) fn give_truths(&mut self, truths: Truths) {
+        match truths {
+            Truths::Same(_) => {}
+            Truths::Each(rows) => self.truths.give(rows),
+        }
+    }
+
+    /// Doubts about all that are left.
+    fn all(&mut self, sight: &Sight<'_>, doubts: &mut Doubts, cause: Cause) {
+        doubts.add(&mut self.truths, sight.list.len(), |_| true, cause);
+    }
+
+    /// The numbers that an expression comes to.
+    pub(super) fn numbers(
         &mut self,
         sight: &Sight<'_>,
-        [left, right]: [u16; 2],
-        depth: usize,
-        doubt: &mut Mask,
-        join: impl Fn(&mut u8, u8),
-    ) {
-        self.truth(sight, left, depth, doubt);
-        self.truth(sight, right, depth + 1, doubt);
-        if let [left, right, ..] = &mut self.truths[depth..] {
-            left.iter_mut().zip(right).for_each(|(left, right)| join(left, *right));
-        }
+        tree: Tree<'_>,
+        doubts: &mut Doubts,
+    ) -> Numbers {
+        self.number(sight, tree, tree.root, doubts)
     }
 
-    /// Finds numbers, or computes them at a depth.
-    fn source(&mut self, sight: &Sight<'_>, node: u16, depth: usize, doubt: &mut Mask) -> Source {
-        let found = match &sight.tree.nodes[usize::from(node)] {
-            Node::Number(number) => Some(Source::Same(*number)),
-            Node::Draw(draw) => self.unit(sight, *draw),
+    /// For whom an expression holds.
+    pub(super) fn truths(
+        &mut self,
+        sight: &Sight<'_>,
+        tree: Tree<'_>,
+        doubts: &mut Doubts,
+    ) -> Truths {
+        self.truth(sight, tree, tree.root, doubts)
+    }
+
+    fn number(
+        &mut self,
+        sight: &Sight<'_>,
+        tree: Tree<'_>,
+        node: u16,
+        doubts: &mut Doubts,
+    ) -> Numbers {
+        let cause = match &tree.nodes[usize::from(node)] {
+            Node::Number(number) => return Numbers::Same(*number),
+            Node::Draw(draw) => {
+                let mut out = self.numbers.take();
+                let index = tree.first_draw + u32::from(*draw);
+                self.drawn.numbers(&sight.moment, index, sight.list, &mut out);
+                return Numbers::Each(out);
+            }
             Node::Field(field) => match &sight.fields[field.index()] {
-                Column::Numbers(_) => Some(Source::Field(field.index())),
-                Column::Flags(_) | Column::Values(_) => None,
+                Column::Numbers(column) => {
+                    let mut out = self.numbers.take();
+                    gather(column, sight.list, &mut out);
+                    return Numbers::Each(out);
+                }
+                Column::Flags(_) | Column::Texts(_) => Cause::Several,
             },
             Node::World(world) => match sight.world[world.index()] {
-                Some(Value::Number(number)) => Some(Source::Same(number)),
-                Some(Value::Bool(_) | Value::Text(_)) | None => None,
+                Some(Value::Number(number)) => return Numbers::Same(number),
+                Some(Value::Bool(_) | Value::Text(_)) => Cause::Several,
+                None => Cause::One(Fault::NoWorld(*world)),
             },
+            Node::Context(context) => Cause::One(Fault::NoContext(*context)),
             Node::Negate(inner) => {
-                let inner = self.source(sight, *inner, depth, doubt);
-                let minus = Source::Same(-1.0);
-                Some(self.compute(sight, Arithmetic::Multiply, [inner, minus], depth, doubt))
+                return match self.number(sight, tree, *inner, doubts) {
+                    Numbers::Same(same) => Numbers::Same(-same),
+                    Numbers::Each(mut each) => {
+                        each[..sight.list.len()].iter_mut().for_each(|number| *number = -*number);
+                        Numbers::Each(each)
+                    }
+                };
             }
             Node::Arithmetic(operator, left, right) => {
-                let left = self.source(sight, *left, depth, doubt);
-                let right = self.source(sight, *right, depth + 1, doubt);
-                Some(self.compute(sight, *operator, [left, right], depth, doubt))
+                let left = self.number(sight, tree, *left, doubts);
+                let right = self.number(sight, tree, *right, doubts);
+                return self.arithmetic(sight, *operator, left, right, doubts);
             }
             Node::Bool(_)
             | Node::Text(_)
-            | Node::Context(_)
             | Node::Not(_)
             | Node::Compare(..)
             | Node::And(..)
-            | Node::Or(..) => None,
+            | Node::Or(..) => Cause::Several,
         };
-        found.unwrap_or_else(|| {
-            *doubt = YES;
-            Source::Same(0.0)
-        })
+        self.all(sight, doubts, cause);
+        Numbers::Same(0.0)
     }
 
-    /// A draw as a number; nothing if it was not drawn ahead.
-    fn unit(&mut self, sight: &Sight<'_>, draw: u16) -> Option<Source> {
-        let draw = sight.tree.first_draw as usize + usize::from(draw);
-        let draws = sight.draws.get(draw / DRAWS_PER_BLOCK)?;
-        if self.units.len() <= draw {
-            self.units.resize_with(draw + 1, Default::default);
-        }
-        let (known, numbers) = &mut self.units[draw];
-        if !std::mem::replace(known, true) {
-            units(&draws[draw % DRAWS_PER_BLOCK], &mut numbers.0);
-        }
-        Some(Source::Unit(draw))
-    }
-
-    fn side<'s>(&'s self, sight: &Sight<'s>, source: Source) -> Side<'s> {
-        match source {
-            Source::Same(number) => Side::Same(number),
-            Source::Unit(draw) => Side::Each(&self.units[draw].1.0),
-            Source::Computed(depth) => Side::Each(&self.numbers[depth].0),
-            Source::Field(field) => match &sight.fields[field] {
-                Column::Numbers(numbers) => {
-                    numbers[sight.base..].first_chunk::<LANES>().map_or(Side::Same(0.0), Side::Each)
-                }
-                // No other column is a source of numbers.
-                Column::Flags(_) | Column::Values(_) => Side::Same(0.0),
-            },
-        }
-    }
-
-    fn compute(
+    fn arithmetic(
         &mut self,
         sight: &Sight<'_>,
         operator: Arithmetic,
-        [left, right]: [Source; 2],
-        depth: usize,
-        doubt: &mut Mask,
-    ) -> Source {
-        let mut out = self.spare.take().unwrap_or_default();
-        arithmetic(operator, self.side(sight, left), self.side(sight, right), &mut out.0, doubt);
-        if self.numbers.len() <= depth {
-            self.numbers.resize_with(depth + 1, Default::default);
+        left: Numbers,
+        right: Numbers,
+        doubts: &mut Doubts,
+    ) -> Numbers {
+        let count = sight.list.len();
+        match operator {
+            Arithmetic::Divide => {
+                let is_zero = |number: usize| right.get(number) == 0.0;
+                doubts.add(&mut self.truths, count, is_zero, Cause::One(Fault::DivisionByZero));
+            }
+            Arithmetic::Add | Arithmetic::Subtract | Arithmetic::Multiply => {}
         }
-        self.spare = Some(std::mem::replace(&mut self.numbers[depth], out));
-        Source::Computed(depth)
+        let (out, is_finite) = match (left, right) {
+            (Numbers::Same(left), Numbers::Same(right)) => {
+                let mut number = [left];
+                let is_finite = with_right(operator, &mut number, right);
+                (Numbers::Same(number[0]), is_finite)
+            }
+            (Numbers::Each(mut left), Numbers::Same(right)) => {
+                let is_finite = with_right(operator, &mut left[..count], right);
+                (Numbers::Each(left), is_finite)
+            }
+            (Numbers::Same(left), Numbers::Each(mut right)) => {
+                let is_finite = with_left(operator, left, &mut right[..count]);
+                (Numbers::Each(right), is_finite)
+            }
+            (Numbers::Each(mut left), Numbers::Each(right)) => {
+                let is_finite = with_each(operator, &mut left[..count], &right[..count]);
+                self.numbers.give(right);
+                (Numbers::Each(left), is_finite)
+            }
+        };
+        if !is_finite {
+            let is_wrong = |number: usize| !out.get(number).is_finite();
+            doubts.add(&mut self.truths, count, is_wrong, Cause::One(Fault::Overflow));
+        }
+        out
+    }
+
+    fn truth(
+        &mut self,
+        sight: &Sight<'_>,
+        tree: Tree<'_>,
+        node: u16,
+        doubts: &mut Doubts,
+    ) -> Truths {
+        let cause = match &tree.nodes[usize::from(node)] {
+            Node::Bool(bool) => return Truths::Same(*bool),
+            Node::Not(inner) => {
+                return match self.truth(sight, tree, *inner, doubts) {
+                    Truths::Same(same) => Truths::Same(!same),
+                    Truths::Each(mut each) => {
+                        each[..sight.list.len()].iter_mut().for_each(|truth| *truth = !*truth);
+                        Truths::Each(each)
+                    }
+                };
+            }
+            Node::And(left, right) => {
+                return self.both(sight, tree, [*left, *right], true, doubts);
+            }
+            Node::Or(left, right) => {
+                return self.both(sight, tree, [*left, *right], false, doubts);
+            }
+            Node::Compare(operator, left, right) => {
+                return self.compare(sight, tree, *operator, [*left, *right], doubts);
+            }
+            Node::Field(field) => match &sight.fields[field.index()] {
+                Column::Flags(column) => {
+                    let mut out = self.truths.take();
+                    gather(column, sight.list, &mut out);
+                    return Truths::Each(out);
+                }
+                Column::Numbers(_) | Column::Texts(_) => Cause::Several,
+            },
+            Node::World(world) => match &sight.world[world.index()] {
+                Some(Value::Bool(bool)) => return Truths::Same(*bool),
+                Some(Value::Number(_) | Value::Text(_)) => Cause::Several,
+                None => Cause::One(Fault::NoWorld(*world)),
+            },
+            Node::Context(context) => Cause::One(Fault::NoContext(*context)),
+            Node::Number(_)
+            | Node::Text(_)
+            | Node::Draw(_)
+            | Node::Negate(_)
+            | Node::Arithmetic(..) => Cause::Several,
+        };
+        self.all(sight, doubts, cause);
+        Truths::Same(false)
+    }
+
+    /// The right side matters where the left one is `decides`: true for `&&`, false for `||`.
+    fn both(
+        &mut self,
+        sight: &Sight<'_>,
+        tree: Tree<'_>,
+        [left, right]: [u16; 2],
+        decides: bool,
+        doubts: &mut Doubts,
+    ) -> Truths {
+        let count = sight.list.len();
+        let left = self.truth(sight, tree, left, doubts);
+        let mut mine = Doubts::default();
+        let right = self.truth(sight, tree, right, &mut mine);
+        if mine.mask().is_some() {
+            let matters = |number: usize| left.get(number) == decides && mine.is_about(number);
+            doubts.add(&mut self.truths, count, matters, mine.cause().clone());
+        }
+        mine.end(&mut self.truths);
+        match (left, right) {
+            (Truths::Same(same), other) | (other, Truths::Same(same)) if same == decides => other,
+            (Truths::Same(same), other) | (other, Truths::Same(same)) => {
+                self.give_truths(other);
+                Truths::Same(same)
+            }
+            (Truths::Each(mut left), Truths::Each(right)) => {
+                let pairs = left[..count].iter_mut().zip(&right[..count]);
+                if decides {
+                    pairs.for_each(|(left, right)| *left &= *right);
+                } else {
+                    pairs.for_each(|(left, right)| *left |= *right);
+                }
+                self.truths.give(right);
+                Truths::Each(left)
+            }
+        }
+    }
+
+    fn compare(
+        &mut self,
+        sight: &Sight<'_>,
+        tree: Tree<'_>,
+        operator: Compare,
+        [left, right]: [u16; 2],
+        doubts: &mut Doubts,
+    ) -> Truths {
+        match (sight.kind(tree, left), sight.kind(tree, right)) {
+            (Found::Kind(Kind::Number), Found::Kind(Kind::Number)) => {
+                let left = self.number(sight, tree, left, doubts);
+                let right = self.number(sight, tree, right, doubts);
+                self.compare_numbers(sight.list.len(), operator, left, right)
+            }
+            (Found::Kind(Kind::Bool), Found::Kind(Kind::Bool)) if is_equality(operator) => {
+                let left = self.truth(sight, tree, left, doubts);
+                let right = self.truth(sight, tree, right, doubts);
+                let mut out = self.truths.take();
+                let wanted = operator == Compare::Equal;
+                for (number, out) in out[..sight.list.len()].iter_mut().enumerate() {
+                    *out = yes((left.get(number) == right.get(number)) == wanted);
+                }
+                self.give_truths(left);
+                self.give_truths(right);
+                Truths::Each(out)
+            }
+            (Found::Kind(Kind::Text), Found::Kind(Kind::Text)) if is_equality(operator) => {
+                let wanted = operator == Compare::Equal;
+                let texts = [sight.texts(tree, left), sight.texts(tree, right)];
+                self.compare_texts(sight, texts, wanted)
+            }
+            (Found::Missing(fault), _) => {
+                self.all(sight, doubts, Cause::One(fault));
+                Truths::Same(false)
+            }
+            // What comes first is what is wrong.
+            (Found::Kind(kind), Found::Missing(fault)) => {
+                match kind {
+                    Kind::Number => {
+                        let numbers = self.number(sight, tree, left, doubts);
+                        self.give_numbers(numbers);
+                    }
+                    Kind::Bool => {
+                        let truths = self.truth(sight, tree, left, doubts);
+                        self.give_truths(truths);
+                    }
+                    Kind::Text => {}
+                }
+                self.all(sight, doubts, Cause::One(fault));
+                Truths::Same(false)
+            }
+            (Found::Kind(_), Found::Kind(_)) => {
+                self.all(sight, doubts, Cause::Several);
+                Truths::Same(false)
+            }
+        }
+    }
+
+    fn compare_numbers(
+        &mut self,
+        count: usize,
+        operator: Compare,
+        left: Numbers,
+        right: Numbers,
+    ) -> Truths {
+        let (left, operator, right) = match (left, right) {
+            (Numbers::Same(left), Numbers::Same(right)) => {
+                return Truths::Same(operator.holds(left, right));
+            }
+            (Numbers::Same(left), right @ Numbers::Each(_)) => {
+                (right, operator.mirrored(), Numbers::Same(left))
+            }
+            (left @ Numbers::Each(_), right) => (left, operator, right),
+        };
+        let mut out = self.truths.take();
+        if let Numbers::Each(left) = &left {
+            let out = &mut out[..count];
+            match &right {
+                Numbers::Same(right) => compare_same(operator, &left[..count], *right, out),
+                Numbers::Each(right) => {
+                    compare_each(operator, &left[..count], &right[..count], out)
+                }
+            }
+        }
+        self.give_numbers(left);
+        self.give_numbers(right);
+        Truths::Each(out)
+    }
+
+    fn compare_texts(
+        &mut self,
+        sight: &Sight<'_>,
+        texts: [Option<Source<'_>>; 2],
+        wanted: bool,
+    ) -> Truths {
+        let (texts, other) = match texts {
+            [Some(Source::Same(left)), Some(Source::Same(right))] => {
+                return Truths::Same((left == right) == wanted);
+            }
+            [Some(Source::Each(texts)), Some(other)] | [Some(other), Some(Source::Each(texts))] => {
+                (texts, other)
+            }
+            [None, _] | [_, None] => return Truths::Same(false),
+        };
+        let mut out = self.truths.take();
+        let lanes = out.iter_mut().zip(sight.list);
+        match other {
+            Source::Same(text) => match texts.known(text) {
+                Some(text) => lanes.for_each(|(out, lane)| {
+                    *out = yes((texts.numbers[place(*lane)] == text) == wanted);
+                }),
+                None => lanes.for_each(|(out, _)| *out = yes(!wanted)),
+            },
+            Source::Each(others) => lanes.for_each(|(out, lane)| {
+                let lane = place(*lane);
+                *out = yes((texts.get(lane) == others.get(lane)) == wanted);
+            }),
+        }
+        Truths::Each(out)
+    }
+}
+
+fn is_equality(operator: Compare) -> bool {
+    match operator {
+        Compare::Equal | Compare::NotEqual => true,
+        Compare::Less | Compare::LessOrEqual | Compare::Greater | Compare::GreaterOrEqual => false,
     }
 }
 
 impl<'a> Sight<'a> {
-    /// Whether a value may be something else than a number.
-    fn may_be_other(&self, node: u16) -> bool {
-        match &self.tree.nodes[usize::from(node)] {
+    /// The kind of value that an expression has.
+    fn kind(&self, tree: Tree<'_>, node: u16) -> Found {
+        Found::Kind(match &tree.nodes[usize::from(node)] {
+            Node::Number(_) | Node::Draw(_) | Node::Negate(_) | Node::Arithmetic(..) => {
+                Kind::Number
+            }
+            Node::Bool(_) | Node::Not(_) | Node::Compare(..) | Node::And(..) | Node::Or(..) => {
+                Kind::Bool
+            }
+            Node::Text(_) => Kind::Text,
             Node::Field(field) => match &self.fields[field.index()] {
-                Column::Numbers(_) => false,
-                Column::Flags(_) | Column::Values(_) => true,
+                Column::Numbers(_) => Kind::Number,
+                Column::Flags(_) => Kind::Bool,
+                Column::Texts(_) => Kind::Text,
             },
-            Node::World(world) => !matches!(self.world[world.index()], Some(Value::Number(_))),
-            Node::Number(_) | Node::Draw(_) | Node::Negate(_) | Node::Arithmetic(..) => false,
-            Node::Bool(_)
-            | Node::Text(_)
-            | Node::Context(_)
-            | Node::Not(_)
-            | Node::Compare(..)
-            | Node::And(..)
-            | Node::Or(..) => true,
+            Node::World(world) => match &self.world[world.index()] {
+                Some(value) => value.kind(),
+                None => return Found::Missing(Fault::NoWorld(*world)),
+            },
+            Node::Context(context) => return Found::Missing(Fault::NoContext(*context)),
+        })
+    }
+
+    /// The kind of value that a whole expression has, if it has one.
+    pub(super) fn kind_of(&self, tree: Tree<'_>) -> Option<Kind> {
+        match self.kind(tree, tree.root) {
+            Found::Kind(kind) => Some(kind),
+            Found::Missing(_) => None,
         }
     }
 
-    /// A value of one agent that stands for itself; nothing if it takes more to know it.
-    fn value(&self, node: u16, lane: usize) -> Option<Scalar<'a>> {
-        match &self.tree.nodes[usize::from(node)] {
-            Node::Number(number) => Some(Scalar::Number(*number)),
-            Node::Bool(bool) => Some(Scalar::Bool(*bool)),
-            Node::Text(text) => Some(Scalar::Text(text)),
-            Node::Field(field) => self.fields[field.index()].get(self.base + lane),
-            Node::World(world) => self.world[world.index()].as_ref().map(Value::as_scalar),
-            Node::Context(_)
+    /// The texts that an expression comes to. Nothing makes texts of others.
+    pub(super) fn texts(&self, tree: Tree<'a>, node: u16) -> Option<Source<'a>> {
+        match &tree.nodes[usize::from(node)] {
+            Node::Text(text) => Some(Source::Same(text)),
+            Node::Field(field) => match &self.fields[field.index()] {
+                Column::Texts(texts) => Some(Source::Each(texts)),
+                Column::Numbers(_) | Column::Flags(_) => None,
+            },
+            Node::World(world) => match &self.world[world.index()] {
+                Some(Value::Text(text)) => Some(Source::Same(text)),
+                Some(Value::Number(_) | Value::Bool(_)) | None => None,
+            },
+            Node::Number(_)
+            | Node::Bool(_)
+            | Node::Context(_)
             | Node::Draw(_)
             | Node::Not(_)
             | Node::Negate(_)
@@ -248,102 +492,11 @@ impl<'a> Sight<'a> {
             | Node::Or(..) => None,
         }
     }
-
-    /// Compares values that may be texts, or true or false.
-    fn equality(&self, operator: Compare, left: u16, right: u16, out: &mut Mask, doubt: &mut Mask) {
-        for lane in 0..LANES {
-            let equal = match (self.value(left, lane), self.value(right, lane)) {
-                (Some(Scalar::Text(a)), Some(Scalar::Text(b))) => Some(a == b),
-                (Some(Scalar::Bool(a)), Some(Scalar::Bool(b))) => Some(a == b),
-                (Some(Scalar::Number(a)), Some(Scalar::Number(b))) => {
-                    out[lane] = yes(operator.holds(a, b));
-                    continue;
-                }
-                (Some(_) | None, _) => None,
-            };
-            let truth = match operator {
-                Compare::Equal => equal,
-                Compare::NotEqual => equal.map(|equal| !equal),
-                Compare::Less
-                | Compare::LessOrEqual
-                | Compare::Greater
-                | Compare::GreaterOrEqual => None,
-            };
-            out[lane] = yes(truth == Some(true));
-            doubt[lane] |= yes(truth.is_none());
-        }
-    }
-
-    /// Values that are true or false themselves.
-    fn flags(&self, node: u16, out: &mut Mask, doubt: &mut Mask) {
-        if let Node::Field(field) = &self.tree.nodes[usize::from(node)]
-            && let Column::Flags(flags) = &self.fields[field.index()]
-        {
-            out.copy_from_slice(&flags[self.base..self.base + LANES]);
-            return;
-        }
-        for lane in 0..LANES {
-            match self.value(node, lane) {
-                Some(Scalar::Bool(bool)) => out[lane] = yes(bool),
-                Some(Scalar::Number(_) | Scalar::Text(_)) | None => doubt[lane] = 0xFF,
-            }
-        }
-    }
 }
 
-#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn units(draws: &[u32; LANES], out: &mut Numbers) {
-    for lane in 0..LANES {
-        out[lane] = unit(draws[lane]);
-    }
-}
-
-#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn arithmetic(
-    operator: Arithmetic,
-    left: Side<'_>,
-    right: Side<'_>,
-    out: &mut Numbers,
-    doubt: &mut Mask,
-) {
-    match operator {
-        Arithmetic::Add => join(left, right, out, |a, b| a + b),
-        Arithmetic::Subtract => join(left, right, out, |a, b| a - b),
-        Arithmetic::Multiply => join(left, right, out, |a, b| a * b),
-        Arithmetic::Divide => join(left, right, out, |a, b| a / b),
-    }
-    for lane in 0..LANES {
-        doubt[lane] |= yes(!out[lane].is_finite());
-    }
-}
-
-#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn compare(operator: Compare, left: Side<'_>, right: Side<'_>, out: &mut Mask) {
-    match (left, right) {
-        (Side::Each(left), Side::Each(right)) => compared(operator, left, right, out),
-        (Side::Each(left), Side::Same(right)) => compared(operator, left, &[right; LANES], out),
-        (Side::Same(left), Side::Each(right)) => {
-            compared(operator.mirrored(), right, &[left; LANES], out);
-        }
-        (Side::Same(left), Side::Same(right)) => *out = [yes(operator.holds(left, right)); LANES],
-    }
-}
-
-/// Each combination has a loop of its own, so that what is the same for all is read once.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
-fn join(left: Side<'_>, right: Side<'_>, out: &mut Numbers, join: impl Fn(f64, f64) -> f64) {
-    let lanes = out.iter_mut();
-    match (left, right) {
-        (Side::Each(left), Side::Each(right)) => {
-            lanes.zip(left.iter().zip(right)).for_each(|(out, (a, b))| *out = join(*a, *b));
-        }
-        (Side::Each(left), Side::Same(b)) => {
-            lanes.zip(left).for_each(|(out, a)| *out = join(*a, b));
-        }
-        (Side::Same(a), Side::Each(right)) => {
-            lanes.zip(right).for_each(|(out, b)| *out = join(a, *b));
-        }
-        (Side::Same(a), Side::Same(b)) => *out = [join(a, b); LANES],
-    }
+/// Takes what the agents of a list have out of a column.
+#[inline]
+fn gather<T: Copy>(column: &[T], list: &[u16], out: &mut Rows<T>) {
+    let Some(column) = column.first_chunk::<BLOCK>() else { return };
+    out.iter_mut().zip(list).for_each(|(out, lane)| *out = column[place(*lane)]);
 }

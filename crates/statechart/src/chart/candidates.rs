@@ -62,9 +62,13 @@ pub struct Destination {
 
 impl Chart {
     /// The candidates of a state and trigger, in the order in which they are tried.
-    pub fn candidates(&self, state: StateId, trigger: TriggerId) -> Vec<RowId> {
+    pub fn candidates(
+        &self,
+        state: StateId,
+        trigger: TriggerId,
+    ) -> impl ExactSizeIterator<Item = RowId> + Clone + use<> {
         #[expect(clippy::cast_possible_truncation, reason = "the table was built with 32 bits")]
-        self.group(state, trigger).map(|row| RowId(row as u32)).collect()
+        self.group(state, trigger).map(|row| RowId(row as u32))
     }
 
     /// A candidate's guard.

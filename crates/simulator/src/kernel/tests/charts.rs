@@ -59,7 +59,7 @@ const SIMPLE: [&str; 9] = [
 ];
 
 /// Guards that are not.
-const OTHER: [&str; 7] = [
+const OTHER: [&str; 15] = [
     "draw() < 0.2 || agent.energy > 5",
     "agent.mood == 'glad'",
     "1 / (agent.energy - 3) > 0.1",
@@ -67,6 +67,14 @@ const OTHER: [&str; 7] = [
     "!agent.flag",
     "agent.energy * draw() > 2",
     "world.count < 20",
+    "agent.energy != 3 && 1 / (agent.energy - 3) > 0.1",
+    "agent.energy == 3 || 1 / (agent.energy - 3) > 0.1 || context.score > 1",
+    "agent.flag == (agent.energy > 2) && agent.mood != world.word",
+    "agent.mood == agent.wish || -agent.energy < 0 - 5",
+    "agent.energy / (agent.energy - 3) > context.score",
+    "1 / (agent.energy - 3) > 1 / (agent.energy - 4)",
+    "(agent.energy > 5) == context.yes",
+    "agent.energy * 1e308 > 1 || world.count / (world.count - 3) > draw()",
 ];
 
 const ACTIONS: [&str; 6] = [
@@ -78,11 +86,17 @@ const ACTIONS: [&str; 6] = [
     "copy 'twin'",
 ];
 
-const OTHER_ACTIONS: [&str; 4] = [
+const OTHER_ACTIONS: [&str; 10] = [
     "set agent.mood = 'glad'",
     "set agent.flag = agent.energy > 2",
     "add world.count = 1",
     "set world.count = 0",
+    "set agent.mood = agent.wish",
+    "set agent.wish = world.word",
+    "set world.word = agent.mood",
+    "set agent.energy = 6 / (agent.energy - 3)",
+    "add world.count = agent.share / (agent.energy - 4)",
+    "set agent.flag = context.yes",
 ];
 
 /// A chart and rates for it.
@@ -94,7 +108,8 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
     let declared: Vec<String> = (0..states)
         .map(|state| {
             if nested && state == 1 {
-                return "{name: s1, initial: inner, history: shallow, states: [inner, second], \
+                return "{name: s1, initial: inner, history: shallow, states: [inner, second, \
+                        {name: deep, initial: third, history: shallow, states: [third, fourth]}], \
                         entry: add agent.energy = 1, exit: set agent.energy = 1}"
                     .to_owned();
             }
@@ -102,9 +117,9 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
         })
         .collect();
     let _ = writeln!(text, "states: [{}]", declared.join(", "));
-    text.push_str("fields: {energy: {default: 4, max: 9}, limit: 5, share: 0.3, mood: sad, flag: false, patience: 3}\n");
+    text.push_str("fields: {energy: {default: 4, max: 9}, limit: 5, share: 0.3, mood: sad, wish: fun, flag: false, patience: 3}\n");
     if other {
-        text.push_str("world: {count: 0}\n");
+        text.push_str("world: {count: 0, word: fun}\n");
     }
     let _ = writeln!(
         text,
@@ -123,7 +138,9 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
         );
     }
     if nested {
-        text.push_str("  - {trigger: swap, source: inner, target: second}\n");
+        for (source, target) in [("inner", "second"), ("second", "deep"), ("third", "fourth")] {
+            let _ = writeln!(text, "  - {{trigger: swap, source: {source}, target: {target}}}");
+        }
     }
     for _ in 0..numbers.below(14) {
         let guard =

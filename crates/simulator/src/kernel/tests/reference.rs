@@ -1,5 +1,6 @@
 //! The plainest way to run a population: one [`Instance`] for each agent.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polity_statechart::{Chart, Context, Instance, Request, Value, WorldChange};
@@ -15,7 +16,8 @@ pub(super) struct Reference {
     philox: Philox,
     pub(super) world: Vec<Option<Value>>,
     pub(super) requests: Vec<Request>,
-    pub(super) failures: u64,
+    /// What failed for which reason, and how often.
+    pub(super) failures: BTreeMap<(String, String), u64>,
 }
 
 impl Reference {
@@ -26,7 +28,7 @@ impl Reference {
             philox: Philox::new(seed),
             world: chart.worlds().iter().map(|world| world.default.clone()).collect(),
             requests: Vec::new(),
-            failures: 0,
+            failures: BTreeMap::new(),
         }
     }
 
@@ -51,7 +53,11 @@ impl Reference {
                 }
                 changes.extend(agent.take_changes());
                 self.requests.extend(agent.take_requests());
-                self.failures += agent.take_failures().len() as u64;
+                for failure in agent.take_failures() {
+                    let text = agent.chart().site(failure.site).0;
+                    let reason = agent.chart().describe(&failure.fault);
+                    *self.failures.entry((text, reason)).or_default() += 1;
+                }
             }
             for change in changes {
                 apply(&mut self.world, change);

@@ -1,0 +1,112 @@
+//! The draws of a block of agents in a tick, made when they are needed.
+
+use multiversion::multiversion;
+
+use super::philox::{DRAWS_PER_BLOCK, Draws, Philox, Purpose, unit};
+use super::pool::{Rows, place};
+use super::{BLOCK, LANES};
+
+/// How many agents must need a draw so that it is made for the whole block. So many draws one by one
+/// cost as much.
+const MANY: usize = 96;
+
+/// How many counters of a purpose are drawn for the whole block. What a chart needs beyond that is
+/// drawn one by one.
+const COUNTERS_MAX: usize = 8;
+
+/// Whose draws, and when.
+#[derive(Clone, Copy)]
+pub(super) struct Moment<'a> {
+    pub(super) philox: Philox,
+    /// The keys of all agents of the block.
+    pub(super) keys: &'a [u64],
+    pub(super) tick: u32,
+    pub(super) purpose: Purpose,
+}
+
+/// The numbers of one counter for all agents of a block.
+#[derive(Debug)]
+struct Counter {
+    is_known: bool,
+    draws: Box<[Draws; BLOCK / LANES]>,
+}
+
+impl Default for Counter {
+    fn default() -> Self {
+        let draws = Box::new([[[0; LANES]; DRAWS_PER_BLOCK]; BLOCK / LANES]);
+        Self { is_known: false, draws }
+    }
+}
+
+impl Counter {
+    fn know(&mut self, moment: &Moment<'_>, counter: u32) {
+        if !std::mem::replace(&mut self.is_known, true) {
+            fill(moment, counter, &mut self.draws);
+        }
+    }
+
+    #[inline]
+    fn draw(&self, word: usize, lane: usize) -> u32 {
+        self.draws[lane / LANES][word % DRAWS_PER_BLOCK][lane % LANES]
+    }
+}
+
+/// The draws of a tick, as far as they are known.
+#[derive(Debug, Default)]
+pub(super) struct Drawn {
+    triggers: Counter,
+    counters: Vec<Counter>,
+}
+
+impl Drawn {
+    /// Forgets the draws of another tick or block.
+    pub(super) fn begin(&mut self) {
+        self.triggers.is_known = false;
+        self.counters.iter_mut().for_each(|counter| counter.is_known = false);
+    }
+
+    /// Makes the draws that decide on triggers, if they are not known yet.
+    pub(super) fn know_triggers(&mut self, moment: &Moment<'_>) {
+        self.triggers.know(&Moment { purpose: Purpose::Trigger, ..*moment }, 0);
+    }
+
+    /// The draw that decides on an agent's trigger.
+    #[inline]
+    pub(super) fn trigger(&self, lane: usize) -> u32 {
+        self.triggers.draw(0, lane)
+    }
+
+    /// A draw of guards or actions for each agent of a list.
+    pub(super) fn numbers(
+        &mut self,
+        moment: &Moment<'_>,
+        index: u32,
+        list: &[u16],
+        out: &mut Rows<f64>,
+    ) {
+        let (counter, word) = (index as usize / DRAWS_PER_BLOCK, index as usize % DRAWS_PER_BLOCK);
+        if counter < COUNTERS_MAX && self.counters.len() <= counter {
+            self.counters.resize_with(counter + 1, Counter::default);
+        }
+        let out = out.iter_mut().zip(list);
+        match self.counters.get_mut(counter) {
+            Some(known) if known.is_known || list.len() >= MANY => {
+                known.know(moment, index / 4);
+                out.for_each(|(out, lane)| *out = unit(known.draw(word, place(*lane))));
+            }
+            Some(_) | None => {
+                let Moment { philox, keys, tick, purpose } = *moment;
+                let draw = |lane: u16| philox.draw(keys[place(lane)], tick, purpose, index);
+                out.for_each(|(out, lane)| *out = unit(draw(*lane)));
+            }
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn fill(moment: &Moment<'_>, counter: u32, out: &mut [Draws; BLOCK / LANES]) {
+    let Moment { philox, keys, tick, purpose } = *moment;
+    for (keys, out) in keys.as_chunks::<LANES>().0.iter().zip(out) {
+        philox.fill(keys, tick, purpose, counter, out);
+    }
+}

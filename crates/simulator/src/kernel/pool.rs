@@ -1,0 +1,83 @@
+//! Room for the agents of a block, which is used again and again.
+
+use std::ops::Deref;
+
+use super::BLOCK;
+
+/// Something for each agent of a list, in the order of the list.
+pub(super) type Rows<T> = Box<[T; BLOCK]>;
+
+/// Rows that are not in use.
+#[derive(Debug)]
+pub(super) struct Pool<T>(Vec<Rows<T>>);
+
+impl<T> Default for Pool<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Copy + Default> Pool<T> {
+    /// Rows with anything in them.
+    #[inline]
+    pub(super) fn take(&mut self) -> Rows<T> {
+        self.0.pop().unwrap_or_else(|| Box::new([T::default(); BLOCK]))
+    }
+
+    /// Takes rows back.
+    #[inline]
+    pub(super) fn give(&mut self, rows: Rows<T>) {
+        self.0.push(rows);
+    }
+}
+
+/// Some agents of a block by their places in it, in order.
+pub(super) struct List {
+    lanes: Rows<u16>,
+    length: usize,
+}
+
+impl Deref for List {
+    type Target = [u16];
+
+    #[inline]
+    fn deref(&self) -> &[u16] {
+        &self.lanes[..self.length]
+    }
+}
+
+impl Pool<u16> {
+    /// Divides agents into those for whom something is so and the others. It is asked by the number
+    /// in the list and the place in the block.
+    #[inline]
+    pub(super) fn divide(
+        &mut self,
+        list: &[u16],
+        is_so: impl Fn(usize, usize) -> bool,
+    ) -> (List, List) {
+        let (mut yes, mut no) = (self.take(), self.take());
+        let (mut yeses, mut noes) = (0, 0);
+        for (number, lane) in list.iter().enumerate() {
+            // Who is one of them cannot be foreseen, so there is no branch that depends on it.
+            let is_one = is_so(number, place(*lane));
+            yes[yeses % BLOCK] = *lane;
+            no[noes % BLOCK] = *lane;
+            yeses += usize::from(is_one);
+            noes += usize::from(!is_one);
+        }
+        (List { lanes: yes, length: yeses }, List { lanes: no, length: noes })
+    }
+
+    /// Takes a list back.
+    #[inline]
+    pub(super) fn give_list(&mut self, list: List) {
+        self.give(list.lanes);
+    }
+}
+
+/// A place in a block. All of them are below its size, which the compiler gets to see here.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "it is nothing but a mask")]
+pub(super) fn place(lane: u16) -> usize {
+    usize::from(lane) % BLOCK
+}

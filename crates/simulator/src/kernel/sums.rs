@@ -1,0 +1,61 @@
+//! Calculating with many numbers.
+
+use multiversion::multiversion;
+use polity_statechart::{Arithmetic, Compare};
+
+use super::masks::compared;
+
+/// Replaces numbers, and says whether all of the new ones are finite.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
+fn replace(numbers: &mut [f64], new: impl Fn(usize, f64) -> f64) -> bool {
+    let mut is_finite = true;
+    for (index, number) in numbers.iter_mut().enumerate() {
+        *number = new(index, *number);
+        is_finite &= number.is_finite();
+    }
+    is_finite
+}
+
+#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(super) fn with_right(operator: Arithmetic, left: &mut [f64], right: f64) -> bool {
+    match operator {
+        Arithmetic::Add => replace(left, |_, left| left + right),
+        Arithmetic::Subtract => replace(left, |_, left| left - right),
+        Arithmetic::Multiply => replace(left, |_, left| left * right),
+        Arithmetic::Divide => replace(left, |_, left| left / right),
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(super) fn with_left(operator: Arithmetic, left: f64, right: &mut [f64]) -> bool {
+    match operator {
+        Arithmetic::Add => replace(right, |_, right| left + right),
+        Arithmetic::Subtract => replace(right, |_, right| left - right),
+        Arithmetic::Multiply => replace(right, |_, right| left * right),
+        Arithmetic::Divide => replace(right, |_, right| left / right),
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(super) fn with_each(operator: Arithmetic, left: &mut [f64], right: &[f64]) -> bool {
+    let right = &right[..left.len()];
+    match operator {
+        Arithmetic::Add => replace(left, |index, left| left + right[index]),
+        Arithmetic::Subtract => replace(left, |index, left| left - right[index]),
+        Arithmetic::Multiply => replace(left, |index, left| left * right[index]),
+        Arithmetic::Divide => replace(left, |index, left| left / right[index]),
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(super) fn compare_same(operator: Compare, left: &[f64], right: f64, out: &mut [u8]) {
+    let left = &left[..out.len()];
+    compared(operator, out, |index| left[index], |_| right);
+}
+
+#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+pub(super) fn compare_each(operator: Compare, left: &[f64], right: &[f64], out: &mut [u8]) {
+    let (left, right) = (&left[..out.len()], &right[..out.len()]);
+    compared(operator, out, |index| left[index], |index| right[index]);
+}
