@@ -37,6 +37,7 @@ mod block;
 mod doubts;
 mod drawn;
 mod fields;
+mod happenings;
 mod history;
 mod image;
 mod lists;
@@ -67,6 +68,7 @@ use rayon::ThreadPool;
 use rayon::prelude::*;
 
 use self::block::Block;
+use self::happenings::Happenings;
 use self::history::Calendar;
 use self::lists::Desk;
 use self::outbox::{Asked, Failed};
@@ -80,7 +82,7 @@ pub use self::population::{AgentSerial, KernelError, Slot};
 pub use self::rates::{BEHAVIOURS_MAX, Behaviour, BehaviourId, Rate, Rates, RatesError};
 
 /// How many agents stand together. Threads share work by the block.
-const BLOCK: usize = 1024;
+const BLOCK: usize = 4096;
 
 /// How many agents are looked at together.
 const LANES: usize = 256;
@@ -109,8 +111,9 @@ pub struct Kernel {
     rates: Rates,
     philox: Philox,
     plan: Option<Plan>,
-    /// Plans for triggers that were fired for everyone.
-    fired: BTreeMap<TriggerId, Option<Plan>>,
+    happenings: Happenings,
+    /// The same for triggers that were fired for everyone.
+    fired: BTreeMap<TriggerId, (Option<Plan>, Happenings)>,
     /// The state of each number.
     states: Vec<StateId>,
     /// Room to work in, for whoever works alone.
@@ -128,7 +131,6 @@ pub struct Kernel {
 
 /// What is the same for all agents in a tick.
 struct Setting<'a> {
-    rates: &'a Rates,
     philox: Philox,
     world: &'a [Option<Value>],
     purpose: Purpose,
@@ -139,6 +141,7 @@ impl Kernel {
     pub fn new(chart: Arc<Chart>, rates: Rates, seed: Seed) -> Self {
         Self {
             plan: Plan::new(&chart, &rates),
+            happenings: Happenings::new(&chart, &rates),
             fired: BTreeMap::new(),
             states: chart.states().collect(),
             desk: Desk::default(),
@@ -190,18 +193,13 @@ impl Kernel {
     }
 
     fn run(&mut self, ticks: &[u32], pool: &ThreadPool) {
-        let (chart, plan) = (&self.chart, self.plan.as_ref());
-        let setting = Setting {
-            rates: &self.rates,
-            philox: self.philox,
-            world: &self.world,
-            purpose: Purpose::Guard,
-        };
+        let (chart, plan, happenings) = (&self.chart, self.plan.as_ref(), &self.happenings);
+        let setting = Setting { philox: self.philox, world: &self.world, purpose: Purpose::Guard };
         let counting = self.counting.as_ref();
         each_block(&mut self.blocks, pool, &mut self.desk, |desk, first_slot, block| {
             match plan {
                 Some(plan) => many::ticks(plan, chart, block, &setting, first_slot, ticks, desk),
-                None => lists::ticks(chart, block, &setting, first_slot, ticks, desk),
+                None => lists::ticks(happenings, chart, block, &setting, first_slot, ticks, desk),
             }
             if let Some(counting) = counting {
                 counting.count(block, ticks.len());
@@ -217,19 +215,16 @@ impl Kernel {
         self.make_room(pool);
         let chart = &self.chart;
         let planned = self.plan.is_some();
-        let plan = self.fired.entry(trigger).or_insert_with(|| Plan::of_trigger(chart, trigger));
-        let plan = plan.as_ref().filter(|_| planned);
-        let setting = Setting {
-            rates: &self.rates,
-            philox: self.philox,
-            world: &self.world,
-            purpose: Purpose::Round,
-        };
+        let (plan, happenings) = self.fired.entry(trigger).or_insert_with(|| {
+            (Plan::of_trigger(chart, trigger), Happenings::of_trigger(chart, trigger))
+        });
+        let (plan, happenings) = (plan.as_ref().filter(|_| planned), &*happenings);
+        let setting = Setting { philox: self.philox, world: &self.world, purpose: Purpose::Round };
         let counting = self.counting.as_ref();
         each_block(&mut self.blocks, pool, &mut self.desk, |desk, first_slot, block| {
             match plan {
                 Some(plan) => many::ticks(plan, chart, block, &setting, first_slot, &[tick], desk),
-                None => lists::fire_all(chart, block, &setting, first_slot, (tick, trigger), desk),
+                None => lists::ticks(happenings, chart, block, &setting, first_slot, &[tick], desk),
             }
             if let Some(counting) = counting {
                 counting.count(block, 1);

@@ -28,13 +28,15 @@ pub(super) struct Moment<'a> {
 #[derive(Debug)]
 struct Counter {
     is_known: bool,
+    /// For how many agents of this tick it was asked while it was not known.
+    asked: usize,
     draws: Box<[Draws; BLOCK / LANES]>,
 }
 
 impl Default for Counter {
     fn default() -> Self {
         let draws = Box::new([[[0; LANES]; DRAWS_PER_BLOCK]; BLOCK / LANES]);
-        Self { is_known: false, draws }
+        Self { is_known: false, asked: 0, draws }
     }
 }
 
@@ -43,6 +45,12 @@ impl Counter {
         if !std::mem::replace(&mut self.is_known, true) {
             fill(moment, counter, &mut self.draws);
         }
+    }
+
+    /// Whether it is worth while to draw for the whole block, now that so many more agents ask.
+    fn is_wanted(&mut self, more: usize) -> bool {
+        self.asked += more;
+        self.is_known || self.asked >= MANY
     }
 
     #[inline]
@@ -62,7 +70,11 @@ impl Drawn {
     /// Forgets the draws of another tick or block.
     pub(super) fn begin(&mut self) {
         self.triggers.is_known = false;
-        self.counters.iter_mut().for_each(|counter| counter.is_known = false);
+        for counter in &mut self.counters {
+            counter.is_known = false;
+            // What was needed by many is likely to be needed by many again.
+            counter.asked = if counter.asked >= MANY { MANY } else { 0 };
+        }
     }
 
     /// Makes the draws that decide on triggers, if they are not known yet.
@@ -76,6 +88,28 @@ impl Drawn {
         self.triggers.draw(0, lane)
     }
 
+    /// A draw of guards or actions by agent, if it is known or so many agents make it worth while
+    /// to draw for the whole block.
+    #[inline]
+    pub(super) fn known<'d>(
+        &'d mut self,
+        moment: &Moment<'_>,
+        index: u32,
+        agents: usize,
+    ) -> Option<impl Fn(usize) -> u32 + use<'d>> {
+        let (counter, word) = (index as usize / DRAWS_PER_BLOCK, index as usize % DRAWS_PER_BLOCK);
+        if counter < COUNTERS_MAX && self.counters.len() <= counter {
+            self.counters.resize_with(counter + 1, Counter::default);
+        }
+        let counter: &'d mut Counter = self.counters.get_mut(counter)?;
+        if !counter.is_wanted(agents) {
+            return None;
+        }
+        counter.know(moment, index / 4);
+        let counter: &'d Counter = counter;
+        Some(move |lane| counter.draw(word, lane))
+    }
+
     /// A draw of guards or actions for each agent of a list.
     pub(super) fn numbers(
         &mut self,
@@ -84,17 +118,10 @@ impl Drawn {
         list: &[u16],
         out: &mut Rows<f64>,
     ) {
-        let (counter, word) = (index as usize / DRAWS_PER_BLOCK, index as usize % DRAWS_PER_BLOCK);
-        if counter < COUNTERS_MAX && self.counters.len() <= counter {
-            self.counters.resize_with(counter + 1, Counter::default);
-        }
         let out = out.iter_mut().zip(list);
-        match self.counters.get_mut(counter) {
-            Some(known) if known.is_known || list.len() >= MANY => {
-                known.know(moment, index / 4);
-                out.for_each(|(out, lane)| *out = unit(known.draw(word, place(*lane))));
-            }
-            Some(_) | None => {
+        match self.known(moment, index, list.len()) {
+            Some(draw) => out.for_each(|(out, lane)| *out = unit(draw(place(*lane)))),
+            None => {
                 let Moment { philox, keys, tick, purpose } = *moment;
                 let draw = |lane: u16| philox.draw(keys[place(lane)], tick, purpose, index);
                 out.for_each(|(out, lane)| *out = unit(draw(*lane)));

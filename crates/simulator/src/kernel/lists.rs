@@ -4,23 +4,24 @@
 //! by what happens to them, then by which candidate's guard holds for them, and so on: whatever is
 //! looked at is looked at for a list of agents, and only for those that it matters to.
 
+use multiversion::multiversion;
 use polity_statechart::{
-    Chart, Entry, GuardShape, RowId, Site, StateId, Threshold, TriggerId, WayId,
+    Chart, Compare, Comparison, Entry, GuardShape, Operand, RowId, Site, StateId, TriggerId, WayId,
 };
 
 use super::block::{ACTING, Block};
 use super::doubts::{Cause, Doubts};
 use super::drawn::Moment;
 use super::fields::Column;
-use super::many::Room;
+use super::happenings::Happenings;
+use super::many::{Room, counted};
 use super::masks::yes;
-use super::philox::Purpose;
-use super::pool::{List, Pool, Rows, place};
-use super::rates::{Limit, Rates};
+use super::plan::Draws;
+use super::pool::{Divided, List, Pool, Rows, place};
 use super::single::Agent;
 use super::sorter::Sorter;
 use super::tree::{Sight, Truths, Workings};
-use super::{BLOCK, Setting};
+use super::{BLOCK, LANES, Setting};
 
 /// Room to work in, which is used again and again.
 #[derive(Debug)]
@@ -31,6 +32,7 @@ pub(super) struct Desk {
     pub(super) room: Box<Room>,
     /// What else happens on the way that each agent takes, by the number in the plan.
     pub(super) effects: Rows<u8>,
+    asked: Vec<Asked>,
 }
 
 impl Default for Desk {
@@ -41,6 +43,7 @@ impl Default for Desk {
             sorter: Sorter::default(),
             room: Box::default(),
             effects: Box::new([0; BLOCK]),
+            asked: Vec::new(),
         }
     }
 }
@@ -58,6 +61,7 @@ pub(super) struct Tick<'a> {
 
 /// Some ticks of a block, each of which writes a column.
 pub(super) fn ticks(
+    happenings: &Happenings,
     chart: &Chart,
     block: &mut Block,
     setting: &Setting<'_>,
@@ -68,23 +72,8 @@ pub(super) fn ticks(
     let first = block.history.extend(ticks.len());
     for (number, tick) in ticks.iter().enumerate() {
         let column = first + number;
-        let mut tick = Tick { chart, setting, block, first_slot, tick: *tick, column };
-        tick.run(desk, Tick::state);
+        Tick { chart, setting, block, first_slot, tick: *tick, column }.run(happenings, desk);
     }
-}
-
-/// Fires one trigger for every agent that acts, and writes a column.
-pub(super) fn fire_all(
-    chart: &Chart,
-    block: &mut Block,
-    setting: &Setting<'_>,
-    first_slot: u32,
-    (tick, trigger): (u32, TriggerId),
-    desk: &mut Desk,
-) {
-    let column = block.history.extend(1);
-    let mut tick = Tick { chart, setting, block, first_slot, tick, column };
-    tick.run(desk, |tick, state, list, desk| tick.fire(state, trigger, list, desk));
 }
 
 /// For whom a guard holds.
@@ -95,7 +84,7 @@ enum Holds {
 }
 
 /// What the oracle has been asked about an agent so far.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Asked {
     /// How many candidates it may choose from, or [`TAKEN`].
     count: u8,
@@ -104,37 +93,49 @@ struct Asked {
     default: u16,
 }
 
+impl Default for Asked {
+    fn default() -> Self {
+        Self { count: 0, first: 0, default: NONE }
+    }
+}
+
 /// The agent has gone another way already.
 const TAKEN: u8 = u8::MAX;
 /// There is no such candidate.
 const NONE: u16 = u16::MAX;
 
 impl Tick<'_> {
-    /// Does something for the agents of each state.
-    fn run(
-        &mut self,
-        desk: &mut Desk,
-        mut each: impl FnMut(&mut Self, StateId, &[u16], &mut Desk),
-    ) {
+    /// Has happen what happens to each agent.
+    fn run(&mut self, happenings: &Happenings, desk: &mut Desk) {
         self.begin(desk);
-        let Block { states, status, length, .. } = &*self.block;
-        let mut order = desk.lists.take();
-        let key = |index: usize| if status[index] == ACTING { states[index] } else { u8::MAX };
-        desk.sorter.sort(*length, key, &mut order);
-        let counted = match self.setting.purpose {
-            Purpose::Trigger | Purpose::Guard => 1,
-            Purpose::Round => 0,
-        };
-        for (held, status) in self.block.held.iter_mut().zip(&self.block.status) {
-            *held = held.saturating_add(counted * u32::from(*status == ACTING));
-        }
-        for state in self.chart.states() {
-            let list = desk.sorter.range(state.get());
+        let (mut numbers, mut order) = (desk.lists.take(), desk.lists.take());
+        let lanes = self.lanes();
+        // The order is not known yet, so there is room for what leads to it.
+        let cases = &mut order[..lanes];
+        let workings = &mut desk.workings;
+        happenings.tell(self.block, &self.moment(), workings, cases, &mut numbers[..lanes]);
+        desk.sorter.sort(happenings.len(), &numbers[..lanes], &mut order);
+        for (number, state, trigger) in happenings.fired() {
+            let list = &order[desk.sorter.range(number)];
             if !list.is_empty() {
-                each(self, state, &order[list], desk);
+                self.fire(state, trigger, list, desk);
             }
         }
+        desk.lists.give(numbers);
         desk.lists.give(order);
+        let lanes = self.lanes();
+        let Block { held, status, history, .. } = &mut *self.block;
+        count(
+            &mut held[..lanes],
+            status,
+            history.column(self.column),
+            counted(self.setting.purpose),
+        );
+    }
+
+    /// How many places of the block are looked at, so that all agents are among them.
+    fn lanes(&self) -> usize {
+        self.block.length.next_multiple_of(LANES)
     }
 
     /// Nothing is known of this tick yet.
@@ -149,7 +150,7 @@ impl Tick<'_> {
     fn moment(&self) -> Moment<'_> {
         Moment {
             philox: self.setting.philox,
-            keys: &self.block.keys,
+            keys: &self.block.keys[..self.lanes()],
             tick: self.tick,
             purpose: self.setting.purpose,
         }
@@ -165,47 +166,6 @@ impl Tick<'_> {
             world: self.setting.world,
             block: self.block,
         }
-    }
-
-    /// The timeout for those for whom it is due, and for the others what they draw.
-    fn state(&mut self, state: StateId, list: &[u16], desk: &mut Desk) {
-        let (Some(threshold), Some(timeout)) = (self.chart.threshold(state), self.chart.timeout())
-        else {
-            return self.behaviours(state, list, desk);
-        };
-        let held = &self.block.held;
-        let (overdue, others) = match threshold {
-            Threshold::Ticks(ticks) => {
-                desk.lists.divide(list, |_, lane| f64::from(held[lane]) > ticks)
-            }
-            Threshold::Field(field) => match &self.block.fields[field.index()] {
-                Column::Numbers(ticks) => {
-                    desk.lists.divide(list, |_, lane| f64::from(held[lane]) > ticks[lane])
-                }
-                // A threshold is a number.
-                Column::Flags(_) | Column::Texts(_) => desk.lists.divide(list, |_, _| false),
-            },
-        };
-        self.fire(state, timeout, &overdue, desk);
-        self.behaviours(state, &others, desk);
-        desk.lists.give_list(overdue);
-        desk.lists.give_list(others);
-    }
-
-    /// What agents draw that may behave in different ways.
-    fn behaviours(&mut self, state: StateId, list: &[u16], desk: &mut Desk) {
-        let rates = self.setting.rates;
-        if rates.behaviours() <= 1 {
-            return self.triggers(state, rates.limits(0, state), list, desk);
-        }
-        self.by_value(
-            list,
-            |tick, lane| tick.block.behaviours[lane],
-            desk,
-            |tick, behaviour, list, desk| {
-                tick.triggers(state, rates.limits(behaviour, state), list, desk);
-            },
-        );
     }
 
     /// Divides agents by a value of each, and does something with those that have the same.
@@ -232,56 +192,29 @@ impl Tick<'_> {
         }
     }
 
-    fn triggers(&mut self, state: StateId, limits: &[Limit], list: &[u16], desk: &mut Desk) {
-        if Rates::certain(limits) {
-            if let Some(limit) = limits.first() {
-                self.fire(state, limit.trigger, list, desk);
-            }
-            return;
-        }
-        desk.workings.drawn.know_triggers(&self.moment());
-        let mut open: Option<List> = None;
-        for Limit { trigger, below } in limits {
-            let left = open.as_deref().unwrap_or(list);
-            let drawn = &desk.workings.drawn;
-            let (taken, others) =
-                desk.lists.divide(left, |_, lane| u64::from(drawn.trigger(lane)) < *below);
-            self.fire(state, *trigger, &taken, desk);
-            desk.lists.give_list(taken);
-            if let Some(before) = open.replace(others) {
-                desk.lists.give_list(before);
-            }
-        }
-        if let Some(open) = open {
-            desk.lists.give_list(open);
-        }
-    }
-
     /// Fires a trigger for agents in one state.
     fn fire(&mut self, state: StateId, trigger: TriggerId, list: &[u16], desk: &mut Desk) {
         let chart = self.chart;
         let rows = chart.candidates(state, trigger);
-        if list.is_empty() {
-            return;
-        }
         if rows.clone().any(|row| chart.is_oracle(row)) {
             return self.fire_with_oracle(state, trigger, list, desk);
         }
         let mut open: Option<List> = None;
+        let mut left = rows.len();
         for row in rows {
-            let left = open.as_deref().unwrap_or(list);
-            let holds = match self.guard(row, left, &mut desk.workings) {
-                Holds::Nobody => continue,
-                Holds::All => {
-                    self.take(row, left, desk);
+            left -= 1;
+            let agents = open.as_deref().unwrap_or(list);
+            let (taken, others) = match self.divide(row, agents, left == 0, desk) {
+                Divided::Nobody => continue,
+                Divided::All => {
+                    self.take(row, agents, desk);
                     break;
                 }
-                Holds::Some(holds) => holds,
+                Divided::Some(taken, others) => (taken, others),
             };
-            let (taken, others) = desk.lists.divide(left, |number, _| holds[number % BLOCK] != 0);
-            desk.workings.truths.give(holds);
             self.take(row, &taken, desk);
             desk.lists.give_list(taken);
+            let Some(others) = others else { break };
             let is_over = others.is_empty();
             if let Some(before) = open.replace(others) {
                 desk.lists.give_list(before);
@@ -292,6 +225,80 @@ impl Tick<'_> {
         }
         if let Some(open) = open {
             desk.lists.give_list(open);
+        }
+    }
+
+    /// Divides agents into those for whom a candidate's guard holds and, unless it is the last one,
+    /// the others.
+    fn divide(&mut self, row: RowId, list: &[u16], is_last: bool, desk: &mut Desk) -> Divided {
+        if let GuardShape::All { comparisons: [comparison], first_draw } =
+            self.chart.guard_shape(row)
+            && let Some(divided) = self.divide_by(comparison, first_draw, list, is_last, desk)
+        {
+            return divided;
+        }
+        match self.guard(row, list, &mut desk.workings) {
+            Holds::All => Divided::All,
+            Holds::Nobody => Divided::Nobody,
+            Holds::Some(holds) => {
+                let divided =
+                    desk.lists.part(list, is_last, |number, _| holds[number % BLOCK] != 0);
+                desk.workings.truths.give(holds);
+                divided
+            }
+        }
+    }
+
+    /// Divides agents by a comparison with a number, which is what most guards are.
+    fn divide_by(
+        &self,
+        comparison: &Comparison,
+        first_draw: u32,
+        list: &[u16],
+        is_last: bool,
+        desk: &mut Desk,
+    ) -> Option<Divided> {
+        let Comparison { left, operator, right } = comparison;
+        let (side, operator, number) = match (left, right) {
+            (side, Operand::Number(number)) => (side, *operator, *number),
+            (Operand::Number(number), side) => (side, operator.mirrored(), *number),
+            _ => return None,
+        };
+        let Desk { lists, workings, .. } = desk;
+        match side {
+            Operand::Draw(draw) => {
+                let index = first_draw + u32::from(*draw);
+                let draw = workings.drawn.known(&self.moment(), index, list.len())?;
+                Some(match Draws::that(operator, number)? {
+                    Draws::All => Divided::All,
+                    Draws::None => Divided::Nobody,
+                    Draws::Some { at_most, unless } => {
+                        lists.part(list, is_last, |_, lane| (draw(lane) <= at_most) != unless)
+                    }
+                })
+            }
+            Operand::Field(field) => {
+                let Column::Numbers(column) = &self.block.fields[field.index()] else {
+                    return None;
+                };
+                let column = column.first_chunk::<BLOCK>()?;
+                Some(match operator {
+                    Compare::Less => lists.part(list, is_last, |_, lane| column[lane] < number),
+                    Compare::LessOrEqual => {
+                        lists.part(list, is_last, |_, lane| column[lane] <= number)
+                    }
+                    Compare::Greater => lists.part(list, is_last, |_, lane| column[lane] > number),
+                    Compare::GreaterOrEqual => {
+                        lists.part(list, is_last, |_, lane| column[lane] >= number)
+                    }
+                    Compare::Equal | Compare::NotEqual => return None,
+                })
+            }
+            Operand::Number(_)
+            | Operand::Bool(_)
+            | Operand::Text(_)
+            | Operand::Context(_)
+            | Operand::World(_) => None,
         }
     }
 
@@ -306,7 +313,9 @@ impl Tick<'_> {
     ) {
         let chart = self.chart;
         let rows: Vec<RowId> = chart.candidates(state, trigger).collect();
-        let mut asked = vec![Asked { count: 0, first: 0, default: NONE }; BLOCK];
+        let mut asked = std::mem::take(&mut desk.asked);
+        asked.resize(BLOCK, Asked::default());
+        list.iter().for_each(|lane| asked[place(*lane)] = Asked::default());
         for (candidate, row) in (0..).zip(&rows) {
             let is_oracle = chart.is_oracle(*row);
             // Once the oracle is to be asked, only what is left to it can still be chosen.
@@ -352,6 +361,7 @@ impl Tick<'_> {
         }
         desk.lists.give_list(open);
         desk.lists.give_list(others);
+        desk.asked = asked;
     }
 
     /// Takes the only candidate that the oracle could choose, or the one that is the default.
@@ -438,11 +448,10 @@ impl Tick<'_> {
             self.perform(way, first_draw, list, &mut desk.workings);
         }
         if destination.code != 0 {
-            let Block { states, held, history, .. } = &mut *self.block;
+            let Block { states, history, .. } = &mut *self.block;
             let column = history.column(self.column);
             for lane in list.iter().map(|lane| place(*lane)) {
                 states[lane] = destination.to.get();
-                held[lane] = 0;
                 column[lane] = destination.code;
             }
         }
@@ -464,5 +473,14 @@ impl Tick<'_> {
             let memory = &mut self.block.memories[usize::from(*memory)];
             list.iter().for_each(|lane| memory[place(*lane)] = *child);
         }
+    }
+}
+
+/// Counts the ticks in states, for those who have stayed there.
+#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn count(held: &mut [u32], status: &[u8], codes: &[u8], counted: u8) {
+    for ((held, status), code) in held.iter_mut().zip(status).zip(codes) {
+        let more = u32::from(*status == ACTING) * u32::from(counted);
+        *held = held.saturating_add(more) * u32::from(*code == 0);
     }
 }

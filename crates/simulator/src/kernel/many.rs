@@ -42,7 +42,8 @@ pub(super) fn ticks(
         }
         let mut order = desk.lists.take();
         let Desk { effects, sorter, .. } = desk;
-        sorter.sort(block.length, |lane| effects[lane], &mut order);
+        let lanes = block.length.next_multiple_of(LANES);
+        sorter.sort(plan.effects.len() + 1, &effects[..lanes], &mut order);
         let mut tick = Tick { chart, setting, block, first_slot, tick: *tick, column };
         tick.begin(desk);
         for (number, (way, first_draw)) in (1..).zip(&plan.effects) {
@@ -73,7 +74,7 @@ impl Default for Room {
 /// How many ticks in a state something counts for.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
-fn counted(purpose: Purpose) -> u8 {
+pub(super) fn counted(purpose: Purpose) -> u8 {
     match purpose {
         Purpose::Trigger | Purpose::Guard => 1,
         Purpose::Round => 0,

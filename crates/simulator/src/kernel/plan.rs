@@ -9,6 +9,7 @@ use polity_statechart::{
     Threshold, TriggerId, Value, WayId,
 };
 
+use super::masks::yes;
 use super::philox::DRAWS_PER_BLOCK;
 use super::rates::{ALL_DRAWS, Limit, Rates, below};
 
@@ -308,21 +309,14 @@ impl<'c> Planner<'c> {
 
     /// A draw against a number: of all draws, those up to some limit pass, or those beyond it.
     fn draw(&mut self, draw: usize, operator: Compare, number: f64) -> Option<Known> {
-        let (count, unless) = match operator {
-            Compare::Less => (below(number), 0),
-            Compare::LessOrEqual => (below(number.next_up()), 0),
-            Compare::Greater => (below(number.next_up()), 0xFF),
-            Compare::GreaterOrEqual => (below(number), 0xFF),
-            Compare::Equal | Compare::NotEqual => return None,
-        };
-        let Some(at_most) = count.checked_sub(1) else {
-            return Some(Known::of(unless != 0));
-        };
-        if count == ALL_DRAWS {
-            return Some(Known::of(unless == 0));
+        match Draws::that(operator, number)? {
+            Draws::All => Some(Known::Always),
+            Draws::None => Some(Known::Never),
+            Draws::Some { at_most, unless } => {
+                let test = Test::Draw { draw, at_most };
+                Some(Known::If(Condition { test: self.test(test)?, unless: yes(unless) }))
+            }
         }
-        let test = Test::Draw { draw, at_most: u32::try_from(at_most).ok()? };
-        Some(Known::If(Condition { test: self.test(test)?, unless }))
     }
 
     fn side(&mut self, operand: &Operand, first_draw: u32) -> Option<Side> {
@@ -354,6 +348,38 @@ impl<'c> Planner<'c> {
         }
         tests.push(test);
         Some(tests.len() - 1)
+    }
+}
+
+/// The draws for which a comparison with a number holds.
+pub(super) enum Draws {
+    All,
+    None,
+    /// Those up to a limit; unless it is just those for which it does not hold.
+    Some {
+        at_most: u32,
+        unless: bool,
+    },
+}
+
+impl Draws {
+    /// The draws that compare so with a number. Those that are equal to one are too few to have a
+    /// test.
+    pub(super) fn that(operator: Compare, number: f64) -> Option<Self> {
+        let (count, unless) = match operator {
+            Compare::Less => (below(number), false),
+            Compare::LessOrEqual => (below(number.next_up()), false),
+            Compare::Greater => (below(number.next_up()), true),
+            Compare::GreaterOrEqual => (below(number), true),
+            Compare::Equal | Compare::NotEqual => return None,
+        };
+        Some(match count {
+            0 if unless => Self::All,
+            0 => Self::None,
+            ALL_DRAWS if unless => Self::None,
+            ALL_DRAWS => Self::All,
+            _ => Self::Some { at_most: u32::try_from(count - 1).ok()?, unless },
+        })
     }
 }
 

@@ -31,6 +31,14 @@ impl<T: Copy + Default> Pool<T> {
     }
 }
 
+/// What became of a list of agents.
+pub(super) enum Divided {
+    All,
+    Nobody,
+    /// These, and the others if they matter.
+    Some(List, Option<List>),
+}
+
 /// Some agents of a block by their places in it, in order.
 pub(super) struct List {
     lanes: Rows<u16>,
@@ -56,16 +64,41 @@ impl Pool<u16> {
         is_so: impl Fn(usize, usize) -> bool,
     ) -> (List, List) {
         let (mut yes, mut no) = (self.take(), self.take());
-        let (mut yeses, mut noes) = (0, 0);
+        let mut yeses = 0;
         for (number, lane) in list.iter().enumerate() {
             // Who is one of them cannot be foreseen, so there is no branch that depends on it.
-            let is_one = is_so(number, place(*lane));
             yes[yeses % BLOCK] = *lane;
-            no[noes % BLOCK] = *lane;
-            yeses += usize::from(is_one);
-            noes += usize::from(!is_one);
+            no[(number - yeses) % BLOCK] = *lane;
+            yeses += usize::from(is_so(number, place(*lane)));
         }
-        (List { lanes: yes, length: yeses }, List { lanes: no, length: noes })
+        (List { lanes: yes, length: yeses }, List { lanes: no, length: list.len() - yeses })
+    }
+
+    /// Those agents for whom something is so, where the others are of no interest.
+    #[inline]
+    pub(super) fn select(&mut self, list: &[u16], is_so: impl Fn(usize, usize) -> bool) -> List {
+        let mut yes = self.take();
+        let mut yeses = 0;
+        for (number, lane) in list.iter().enumerate() {
+            yes[yeses % BLOCK] = *lane;
+            yeses += usize::from(is_so(number, place(*lane)));
+        }
+        List { lanes: yes, length: yeses }
+    }
+
+    /// Those agents for whom something is so and, unless they are of no interest, the others.
+    #[inline]
+    pub(super) fn part(
+        &mut self,
+        list: &[u16],
+        is_last: bool,
+        is_so: impl Fn(usize, usize) -> bool,
+    ) -> Divided {
+        if is_last {
+            return Divided::Some(self.select(list, is_so), None);
+        }
+        let (yes, no) = self.divide(list, is_so);
+        Divided::Some(yes, Some(no))
     }
 
     /// Takes a list back.

@@ -112,11 +112,6 @@ impl Rates {
         let states = self.table.get(usize::from(behaviour));
         states.map_or(&[], |states| &states[state.index()])
     }
-
-    /// Whether a trigger is certain, so that nothing has to be drawn.
-    pub(super) fn certain(limits: &[Limit]) -> bool {
-        matches!(limits, [Limit { below: ALL_DRAWS, .. }] | [])
-    }
 }
 
 fn limits(chart: &Chart, state: StateId, rates: &[Rate]) -> Result<Vec<Limit>, RatesError> {

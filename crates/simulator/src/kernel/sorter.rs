@@ -1,4 +1,4 @@
-//! Agents in the order of a small number.
+//! Agents in the order of small numbers.
 
 use std::ops::Range;
 
@@ -8,64 +8,77 @@ use super::pool::place;
 /// How many parts of a block are put in order side by side, so that no step waits for another.
 const PARTS: usize = 4;
 
-/// Puts agents in order by a small number.
-#[derive(Debug)]
+/// Puts the agents of a block in order.
+#[derive(Debug, Default)]
 pub(super) struct Sorter {
     /// By number and part, where the next agent goes.
-    next: Box<[[u16; PARTS]; 256]>,
-    /// By number, where its agents end.
-    ends: Box<[u16; 256]>,
-}
-
-impl Default for Sorter {
-    fn default() -> Self {
-        Self { next: Box::new([[0; PARTS]; 256]), ends: Box::new([0; 256]) }
-    }
+    next: Vec<[u16; PARTS]>,
+    /// By number, where its agents begin; those of the next end them.
+    begins: Vec<u16>,
 }
 
 impl Sorter {
-    /// Puts so many agents in order. Those with the same key stay in the order of the block.
-    pub(super) fn sort(
+    /// Puts the first agents of a block in order, by numbers below a limit; there must be a multiple
+    /// of four of them. Those with the same number stay in their order.
+    pub(super) fn sort<N: Copy + Into<usize>>(
         &mut self,
-        length: usize,
-        key: impl Fn(usize) -> u8,
+        limit: usize,
+        numbers: &[N],
         order: &mut [u16; BLOCK],
     ) {
-        const PART: usize = BLOCK / PARTS;
-        let Self { next, ends } = self;
-        **next = [[0; PARTS]; 256];
-        for index in 0..PART {
-            for part in 0..PARTS {
-                let lane = part * PART + index;
-                if lane < length {
-                    next[usize::from(key(lane))][part] += 1;
-                }
+        let Self { next, begins } = self;
+        let part = numbers.len() / PARTS;
+        let parts: [&[N]; PARTS] = std::array::from_fn(|number| &numbers[number * part..][..part]);
+        next.clear();
+        next.resize(limit, [0; PARTS]);
+        for index in 0..part {
+            for (number, numbers) in parts.iter().enumerate() {
+                next[numbers[index].into()][number] += 1;
             }
         }
         let mut total = 0;
-        for (next, end) in next.iter_mut().zip(ends.iter_mut()) {
+        begins.clear();
+        for next in next.iter_mut() {
+            begins.push(total);
             for next in next {
                 total += std::mem::replace(next, total);
             }
-            *end = total;
         }
-        for index in 0..PART {
-            for part in 0..PARTS {
-                let lane = part * PART + index;
-                if lane < length {
-                    let next = &mut next[usize::from(key(lane))][part];
-                    #[expect(clippy::cast_possible_truncation, reason = "a place in a block")]
-                    let number = lane as u16;
-                    order[place(*next)] = number;
-                    *next += 1;
-                }
+        begins.push(total);
+        for index in 0..part {
+            for (number, numbers) in parts.iter().enumerate() {
+                let next = &mut next[numbers[index].into()][number];
+                #[expect(clippy::cast_possible_truncation, reason = "a place in a block")]
+                let lane = (number * part + index) as u16;
+                order[place(*next)] = lane;
+                *next += 1;
             }
         }
     }
 
-    /// Where the agents with a key stand.
-    pub(super) fn range(&self, key: u8) -> Range<usize> {
-        let begin = key.checked_sub(1).map_or(0, |before| self.ends[usize::from(before)]);
-        usize::from(begin)..usize::from(self.ends[usize::from(key)])
+    /// Where the agents with a number stand.
+    pub(super) fn range(&self, number: usize) -> Range<usize> {
+        usize::from(self.begins[number])..usize::from(self.begins[number + 1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_with_the_same_number_stay_in_their_order() {
+        let mut sorter = Sorter::default();
+        let mut order = [0; BLOCK];
+        for (limit, count) in [(1, BLOCK), (2, 256), (7, BLOCK), (300, 1024)] {
+            let numbers: Vec<u16> =
+                (0..).map(|lane| lane % 4099 * 13 % limit).take(count).collect();
+            sorter.sort(usize::from(limit), &numbers, &mut order);
+            for wanted in 0..limit {
+                let lanes = (0..).zip(&numbers).filter(|(_, number)| **number == wanted);
+                let expected: Vec<u16> = lanes.map(|(lane, _)| lane).collect();
+                assert_eq!(order[sorter.range(usize::from(wanted))], expected);
+            }
+        }
     }
 }

@@ -535,9 +535,9 @@ fn the_history_of_quiet_agents_takes_little_room() {
     );
     let rates = rates(&chart, &[("go", 0.03)]);
     let mut kernel = Kernel::new(chart, rates, Seed(3));
-    fill(&mut kernel, 1024);
+    fill(&mut kernel, BLOCK as u64);
     kernel.ticks(1, 1_100, &pool(1));
-    assert!(kernel.bytes() <= 150 * 1024, "{} bytes for an agent", kernel.bytes() / 1024);
+    assert!(kernel.bytes() <= 150 * BLOCK, "{} bytes for an agent", kernel.bytes() / BLOCK);
 }
 
 #[test]
