@@ -399,11 +399,6 @@ impl Chart {
         u8::try_from(index + 1).ok()
     }
 
-    /// How many random numbers the guards of one state and trigger use at most.
-    pub fn guard_draws_max(&self) -> u32 {
-        self.rows.iter().map(|row| row.effect_draw).max().unwrap_or(0)
-    }
-
     #[inline]
     pub(crate) fn group(&self, state: StateId, trigger: TriggerId) -> std::ops::Range<usize> {
         let index = state.index() * self.triggers.len() + trigger.index();

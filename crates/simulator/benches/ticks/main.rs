@@ -107,9 +107,9 @@ fn large() -> String {
     for state in 0..STATES {
         for (step, guard) in [(1, "draw() < 0.2"), (7, "draw() * agent.pace * 2 > 0.9")] {
             let target = (state + step) % STATES;
-            text.push_str(&format!(
-                "  - {{trigger: tick, source: s{state}, target: s{target}, guard: {guard}{state}}}\n"
-            ));
+            text.push_str("  - {trigger: tick, source: ");
+            text.push_str(&[&names[state], ", target: ", &names[target], ", guard: "].concat());
+            text.push_str(&[guard, &state.to_string(), "}\n"].concat());
         }
     }
     text

@@ -3,18 +3,22 @@
 //! Agents see nothing of each other in a tick, so it makes no difference that all of them perform
 //! the first action of a way before any performs the second.
 
+use std::hint::select_unpredictable;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use polity_statechart::{
     Act, ActShape, Fault, Field, FieldId, Kind, Site, Tree, Value, WorldChange, WorldId,
 };
 
+use super::BLOCK;
 use super::doubts::{Cause, Doubts};
 use super::fields::Column;
 use super::lists::Tick;
+use super::masks::yes;
 use super::outbox::{Asked, Failed};
 use super::pool::place;
-use super::tree::{Numbers, Source, Truths, Workings};
+use super::tree::{Source, Truths, Workings};
 
 impl Tick<'_> {
     /// Performs an action for some agents.
@@ -26,7 +30,9 @@ impl Tick<'_> {
             }
             ActShape::AddField(field, tree) => {
                 let more = workings.numbers(&self.sight(list), tree, &mut doubts);
-                self.add_field(act.site(), field, &more, list, &doubts);
+                self.store(act.site(), field, list, (workings, &doubts), |number, now| {
+                    now + more.get(number)
+                });
                 workings.give_numbers(more);
             }
             ActShape::SetWorld(world, tree) => {
@@ -41,7 +47,7 @@ impl Tick<'_> {
             }
             ActShape::Request(request) => {
                 let asked = list.iter().map(|lane| Asked {
-                    tick: self.tick,
+                    tick: self.now,
                     slot: self.first_slot + u32::from(*lane),
                     request: request.clone(),
                 });
@@ -77,7 +83,7 @@ impl Tick<'_> {
         let Some(first) = numbers.next().map(|number| list[number]) else { return };
         let failed = Failed {
             count: 1 + numbers.count() as u64,
-            tick: self.tick,
+            tick: self.now,
             slot: self.first_slot + u32::from(first),
             serial: self.block.serials[place(first)],
         };
@@ -96,7 +102,7 @@ impl Tick<'_> {
         match &self.block.fields[field.index()] {
             Column::Numbers(_) => {
                 let numbers = workings.numbers(&self.sight(list), tree, doubts);
-                self.store(site, field, list, doubts, |number, _| numbers.get(number));
+                self.store(site, field, list, (workings, doubts), |number, _| numbers.get(number));
                 workings.give_numbers(numbers);
             }
             Column::Flags(_) => {
@@ -134,7 +140,9 @@ impl Tick<'_> {
             match texts {
                 Texts::Same(text) => {
                     let text = column.number(&text);
-                    list.iter().for_each(|lane| column.numbers[place(*lane)] = text);
+                    for lane in list {
+                        column.numbers[place(*lane)] = text;
+                    }
                 }
                 Texts::Each(texts) => {
                     for (lane, text) in list.iter().zip(&texts) {
@@ -145,41 +153,31 @@ impl Tick<'_> {
         }
     }
 
-    fn add_field(
-        &mut self,
-        site: Site,
-        field: FieldId,
-        more: &Numbers,
-        list: &[u16],
-        doubts: &Doubts,
-    ) {
-        self.store(site, field, list, doubts, |number, now| now + more.get(number));
-    }
-
     /// Gives a field new numbers, where they are ones that it may have.
     fn store(
         &mut self,
         site: Site,
         field: FieldId,
         list: &[u16],
-        doubts: &Doubts,
+        (workings, doubts): (&mut Workings, &Doubts),
         new: impl Fn(usize, f64) -> f64,
     ) {
         let Field { min, max, .. } = &self.chart.fields()[field.index()];
-        let (min, max) = (min.unwrap_or(f64::MIN), max.unwrap_or(f64::MAX));
-        let Column::Numbers(numbers) = &mut self.block.fields[field.index()] else { return };
-        let mut refused = Vec::new();
-        for (number, lane) in list.iter().enumerate() {
-            let place = &mut numbers[place(*lane)];
-            let new = new(number, *place);
-            // What is no number is not between two numbers.
-            let may_be = min <= new && new <= max && !doubts.is_about(number);
-            *place = if may_be { new } else { *place };
-            if !may_be && !doubts.is_about(number) {
-                refused.push(number);
+        let range = min.unwrap_or(f64::MIN)..=max.unwrap_or(f64::MAX);
+        let Column::Numbers(column) = &mut self.block.fields[field.index()] else { return };
+        let Some(column) = column.first_chunk_mut::<BLOCK>() else { return };
+        let mut refused = workings.truths.take();
+        let is_refused = match doubts.mask() {
+            None => store_numbers(column, list, range, new, |_| 0, &mut refused),
+            Some(doubtful) => {
+                store_numbers(column, list, range, new, |number| doubtful[number], &mut refused)
             }
+        };
+        if is_refused {
+            let refused = (0..list.len()).filter(|number| refused[*number] != 0);
+            self.failed(site, Fault::OutOfRange(field), list, refused);
         }
-        self.failed(site, Fault::OutOfRange(field), list, refused.into_iter());
+        workings.truths.give(refused);
     }
 
     fn set_world(
@@ -229,11 +227,42 @@ impl Tick<'_> {
         doubts: &Doubts,
         change: impl Fn(usize) -> WorldChange,
     ) {
-        let sure = list.iter().enumerate().filter(|(number, _)| !doubts.is_about(*number));
-        let changes =
-            sure.map(|(number, lane)| (self.first_slot + u32::from(*lane), change(number)));
-        self.block.outbox.changes.extend(changes);
+        let agents = list.iter().enumerate();
+        let change =
+            |(number, lane): (usize, &u16)| (self.first_slot + u32::from(*lane), change(number));
+        let changes = &mut self.block.outbox.changes;
+        if doubts.mask().is_none() {
+            changes.extend(agents.map(change));
+        } else {
+            changes.extend(agents.filter(|(number, _)| !doubts.is_about(*number)).map(change));
+        }
     }
+}
+
+/// Stores numbers that are within a range, and marks those that are not. There is no branch that
+/// depends on an agent. Says whether there was one that is not.
+#[inline]
+#[expect(clippy::needless_bitwise_bool, reason = "there is no branch with them")]
+fn store_numbers(
+    column: &mut [f64; BLOCK],
+    list: &[u16],
+    range: RangeInclusive<f64>,
+    new: impl Fn(usize, f64) -> f64,
+    doubtful: impl Fn(usize) -> u8,
+    refused: &mut [u8; BLOCK],
+) -> bool {
+    let (min, max) = range.into_inner();
+    let mut any = 0;
+    for (number, (lane, refused)) in list.iter().zip(refused).enumerate() {
+        let place = &mut column[place(*lane)];
+        let (now, new) = (*place, new(number, *place));
+        // What is no number is not between two numbers.
+        let may_be = (min <= new) & (new <= max);
+        *place = select_unpredictable(may_be & (doubtful(number) == 0), new, now);
+        *refused = yes(!may_be) & !doubtful(number);
+        any |= *refused;
+    }
+    any != 0
 }
 
 /// Texts to be given to agents of a list.

@@ -91,7 +91,7 @@ impl Block {
     }
 
     pub(super) fn row(&self, index: usize, calendar: &Calendar) -> Row {
-        let fields = self.fields.iter().map(|column| Some(column.get(index)?.to_value()));
+        let fields = self.fields.iter().map(|column| Some(column.get(index).to_value()));
         Row {
             serial: self.serials[index],
             key: self.keys[index],

@@ -35,6 +35,7 @@ struct Counter {
 
 impl Default for Counter {
     fn default() -> Self {
+        #[expect(clippy::large_stack_arrays, reason = "it is made once and kept")]
         let draws = Box::new([[[0; LANES]; DRAWS_PER_BLOCK]; BLOCK / LANES]);
         Self { is_known: false, asked: 0, draws }
     }
@@ -119,13 +120,12 @@ impl Drawn {
         out: &mut Rows<f64>,
     ) {
         let out = out.iter_mut().zip(list);
-        match self.known(moment, index, list.len()) {
-            Some(draw) => out.for_each(|(out, lane)| *out = unit(draw(place(*lane)))),
-            None => {
-                let Moment { philox, keys, tick, purpose } = *moment;
-                let draw = |lane: u16| philox.draw(keys[place(lane)], tick, purpose, index);
-                out.for_each(|(out, lane)| *out = unit(draw(*lane)));
-            }
+        if let Some(draw) = self.known(moment, index, list.len()) {
+            out.for_each(|(out, lane)| *out = unit(draw(place(*lane))));
+        } else {
+            let Moment { philox, keys, tick, purpose } = *moment;
+            let draw = |lane: u16| philox.draw(keys[place(lane)], tick, purpose, index);
+            out.for_each(|(out, lane)| *out = unit(draw(*lane)));
         }
     }
 }

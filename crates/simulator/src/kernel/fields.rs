@@ -21,14 +21,14 @@ pub(super) enum Column {
 pub(super) struct Texts {
     /// Which text each agent has.
     pub(super) numbers: Vec<u32>,
-    texts: Vec<Arc<str>>,
+    all: Vec<Arc<str>>,
     by_text: BTreeMap<Arc<str>, u32>,
 }
 
 impl Texts {
     fn new(length: usize) -> Self {
         let mut texts =
-            Self { numbers: vec![0; length], texts: Vec::new(), by_text: BTreeMap::new() };
+            Self { numbers: vec![0; length], all: Vec::new(), by_text: BTreeMap::new() };
         texts.number(&Arc::from(""));
         texts
     }
@@ -36,7 +36,7 @@ impl Texts {
     /// An agent's text.
     #[inline]
     pub(super) fn get(&self, index: usize) -> &Arc<str> {
-        &self.texts[self.numbers[index] as usize]
+        &self.all[self.numbers[index] as usize]
     }
 
     /// The number of a text, if an agent may have it.
@@ -50,17 +50,17 @@ impl Texts {
             return number;
         }
         // Texts that no agent has any more are forgotten before they are many.
-        if self.texts.len() > 2 * self.numbers.len() {
+        if self.all.len() > 2 * self.numbers.len() {
             let texts: Vec<Arc<str>> =
                 (0..self.numbers.len()).map(|index| Arc::clone(self.get(index))).collect();
-            self.texts.clear();
+            self.all.clear();
             self.by_text.clear();
             for (index, text) in texts.iter().enumerate() {
                 self.numbers[index] = self.number(text);
             }
         }
-        let number = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
-        self.texts.push(Arc::clone(text));
+        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.all.push(Arc::clone(text));
         self.by_text.insert(Arc::clone(text), number);
         number
     }
@@ -79,11 +79,11 @@ impl Column {
     }
 
     #[inline]
-    pub(super) fn get(&self, index: usize) -> Option<Scalar<'_>> {
+    pub(super) fn get(&self, index: usize) -> Scalar<'_> {
         match self {
-            Self::Numbers(numbers) => Some(Scalar::Number(numbers[index])),
-            Self::Flags(flags) => Some(Scalar::Bool(flags[index] != 0)),
-            Self::Texts(texts) => Some(Scalar::Text(texts.get(index))),
+            Self::Numbers(numbers) => Scalar::Number(numbers[index]),
+            Self::Flags(flags) => Scalar::Bool(flags[index] != 0),
+            Self::Texts(texts) => Scalar::Text(texts.get(index)),
         }
     }
 

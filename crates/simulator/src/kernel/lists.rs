@@ -54,7 +54,7 @@ pub(super) struct Tick<'a> {
     pub(super) setting: &'a Setting<'a>,
     pub(super) block: &'a mut Block,
     pub(super) first_slot: u32,
-    pub(super) tick: u32,
+    pub(super) now: u32,
     /// Where it is written which ways were taken.
     pub(super) column: usize,
 }
@@ -72,7 +72,7 @@ pub(super) fn ticks(
     let first = block.history.extend(ticks.len());
     for (number, tick) in ticks.iter().enumerate() {
         let column = first + number;
-        Tick { chart, setting, block, first_slot, tick: *tick, column }.run(happenings, desk);
+        Tick { chart, setting, block, first_slot, now: *tick, column }.run(happenings, desk);
     }
 }
 
@@ -151,7 +151,7 @@ impl Tick<'_> {
         Moment {
             philox: self.setting.philox,
             keys: &self.block.keys[..self.lanes()],
-            tick: self.tick,
+            tick: self.now,
             purpose: self.setting.purpose,
         }
     }
@@ -160,7 +160,7 @@ impl Tick<'_> {
         Agent {
             index,
             first_slot: self.first_slot,
-            tick: self.tick,
+            tick: self.now,
             purpose: self.setting.purpose,
             philox: self.setting.philox,
             world: self.setting.world,
@@ -258,12 +258,7 @@ impl Tick<'_> {
         is_last: bool,
         desk: &mut Desk,
     ) -> Option<Divided> {
-        let Comparison { left, operator, right } = comparison;
-        let (side, operator, number) = match (left, right) {
-            (side, Operand::Number(number)) => (side, *operator, *number),
-            (Operand::Number(number), side) => (side, operator.mirrored(), *number),
-            _ => return None,
-        };
+        let (side, operator, number) = comparison.with_number()?;
         let Desk { lists, workings, .. } = desk;
         match side {
             Operand::Draw(draw) => {
@@ -315,7 +310,9 @@ impl Tick<'_> {
         let rows: Vec<RowId> = chart.candidates(state, trigger).collect();
         let mut asked = std::mem::take(&mut desk.asked);
         asked.resize(BLOCK, Asked::default());
-        list.iter().for_each(|lane| asked[place(*lane)] = Asked::default());
+        for lane in list {
+            asked[place(*lane)] = Asked::default();
+        }
         for (candidate, row) in (0..).zip(&rows) {
             let is_oracle = chart.is_oracle(*row);
             // Once the oracle is to be asked, only what is left to it can still be chosen.
@@ -347,7 +344,9 @@ impl Tick<'_> {
             if !is_oracle {
                 self.take(*row, &yes, desk);
             }
-            [open, yes, no].into_iter().for_each(|list| desk.lists.give_list(list));
+            for list in [open, yes, no] {
+                desk.lists.give_list(list);
+            }
         }
         self.choose(&rows, list, &asked, desk);
         let (open, others) = desk.lists.divide(list, |_, lane| {
@@ -471,7 +470,9 @@ impl Tick<'_> {
         }
         for (memory, child) in chart.remembered(way) {
             let memory = &mut self.block.memories[usize::from(*memory)];
-            list.iter().for_each(|lane| memory[place(*lane)] = *child);
+            for lane in list {
+                memory[place(*lane)] = *child;
+            }
         }
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn ticks(
         let Desk { effects, sorter, .. } = desk;
         let lanes = block.length.next_multiple_of(LANES);
         sorter.sort(plan.effects.len() + 1, &effects[..lanes], &mut order);
-        let mut tick = Tick { chart, setting, block, first_slot, tick: *tick, column };
+        let mut tick = Tick { chart, setting, block, first_slot, now: *tick, column };
         tick.begin(desk);
         for (number, (way, first_draw)) in (1..).zip(&plan.effects) {
             let list = &order[desk.sorter.range(number)];

@@ -20,6 +20,7 @@ impl<T> Default for Pool<T> {
 impl<T: Copy + Default> Pool<T> {
     /// Rows with anything in them.
     #[inline]
+    #[expect(clippy::unnecessary_box_returns, reason = "they are passed on and given back")]
     pub(super) fn take(&mut self) -> Rows<T> {
         self.0.pop().unwrap_or_else(|| Box::new([T::default(); BLOCK]))
     }

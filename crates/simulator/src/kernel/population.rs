@@ -194,7 +194,7 @@ impl Kernel {
     /// A field of an agent.
     pub fn field(&self, slot: Slot, field: FieldId) -> Option<Scalar<'_>> {
         let (block, index) = self.block(slot);
-        block.fields[field.index()].get(index)
+        Some(block.fields[field.index()].get(index))
     }
 
     /// Changes a field of an agent; refused with the reason if it may not have that value.

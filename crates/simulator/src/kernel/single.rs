@@ -21,7 +21,7 @@ pub(super) struct Agent<'a> {
 
 impl Scope for Agent<'_> {
     fn field(&self, field: FieldId) -> Option<Scalar<'_>> {
-        self.block.fields[field.index()].get(self.index)
+        Some(self.block.fields[field.index()].get(self.index))
     }
 
     fn context(&self, _: ContextId) -> Option<Scalar<'_>> {

@@ -387,7 +387,7 @@ impl Workings {
             match &right {
                 Numbers::Same(right) => compare_same(operator, &left[..count], *right, out),
                 Numbers::Each(right) => {
-                    compare_each(operator, &left[..count], &right[..count], out)
+                    compare_each(operator, &left[..count], &right[..count], out);
                 }
             }
         }

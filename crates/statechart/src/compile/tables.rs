@@ -9,7 +9,7 @@ use crate::chart::{
     WayId,
 };
 use crate::error::{ChartError, ChartErrors};
-use crate::expression::{Comparison, Operand};
+use crate::expression::Operand;
 use crate::fire::Step;
 use crate::guard::{Guard, GuardBody};
 use crate::ids::{StateId, TriggerId};
@@ -212,12 +212,8 @@ impl<'d> Tables<'d> {
 fn quick(guard: Option<&Guard>, first_draw: u32) -> Quick {
     let Some(guard) = guard else { return Quick::Always };
     let GuardBody::Simple(comparisons, _) = &guard.body else { return Quick::Guard };
-    let [Comparison { left, operator, right }] = &**comparisons else { return Quick::Guard };
-    let (side, operator, number) = match (left, right) {
-        (side, Operand::Number(number)) => (side, *operator, *number),
-        (Operand::Number(number), side) => (side, operator.mirrored(), *number),
-        _ => return Quick::Guard,
-    };
+    let [comparison] = &**comparisons else { return Quick::Guard };
+    let Some((side, operator, number)) = comparison.with_number() else { return Quick::Guard };
     match side {
         Operand::Field(field) => Quick::Field(*field, operator, number),
         Operand::Draw(draw) => Quick::Draw(first_draw + u32::from(*draw), operator, number),

@@ -36,6 +36,26 @@ pub struct Comparison {
     pub right: Operand,
 }
 
+impl Comparison {
+    /// What is compared with a number that stands in the chart, if that is what it is: with the
+    /// operator as it is when the number stands right.
+    pub fn with_number(&self) -> Option<(&Operand, Compare, f64)> {
+        let Self { left, operator, right } = self;
+        if let Operand::Number(number) = right {
+            return Some((left, *operator, *number));
+        }
+        match left {
+            Operand::Number(number) => Some((right, operator.mirrored(), *number)),
+            Operand::Bool(_)
+            | Operand::Text(_)
+            | Operand::Field(_)
+            | Operand::Context(_)
+            | Operand::World(_)
+            | Operand::Draw(_) => None,
+        }
+    }
+}
+
 impl Code {
     /// The comparisons that must all hold, if that is all the expression is.
     pub(crate) fn comparisons(&self) -> Option<Vec<Comparison>> {
