@@ -4,6 +4,7 @@ mod acts;
 mod candidates;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
@@ -108,6 +109,43 @@ pub struct Field {
     pub min: Option<f64>,
     /// The greatest number it may be.
     pub max: Option<f64>,
+    /// Whether it says how long a state may last. Then it is above 0.
+    pub is_threshold: bool,
+}
+
+impl Field {
+    /// The numbers that it may be.
+    pub fn range(&self) -> RangeInclusive<f64> {
+        let least = self.min.unwrap_or(f64::MIN);
+        let least = if self.is_threshold { least.max(0.0_f64.next_up()) } else { least };
+        least..=self.max.unwrap_or(f64::MAX)
+    }
+
+    /// Whether it may have this value; if not, why.
+    pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
+        let Self { name, default, min, max, is_threshold } = self;
+        if let Some(default) = default
+            && default.kind() != value.kind()
+        {
+            return Err(format!("{name} must be {}, found {value}", default.kind().in_words()));
+        }
+        let Value::Number(number) = value else { return Ok(()) };
+        if !number.is_finite() {
+            return Err(format!("{name} must be a finite number"));
+        }
+        if self.range().contains(number) {
+            return Ok(());
+        }
+        let is_declared =
+            min.is_none_or(|min| min <= *number) && max.is_none_or(|max| *number <= max);
+        let range = match (min, max) {
+            _ if is_declared && *is_threshold => "above 0, because it is a threshold".to_owned(),
+            (Some(min), Some(max)) => format!("from {min} to {max}"),
+            (Some(min), None) => format!("at least {min}"),
+            (None, max) => format!("at most {}", max.unwrap_or(f64::MAX)),
+        };
+        Err(format!("{name} must be {range}, found {number}"))
+    }
 }
 
 /// A value of the world.
@@ -331,26 +369,7 @@ impl Chart {
 
     /// Whether a field may have this value; if not, why.
     pub fn check_field(&self, field: FieldId, value: &Value) -> Result<(), String> {
-        let Field { name, default, min, max } = &self.fields[field.index()];
-        if let Some(default) = default
-            && default.kind() != value.kind()
-        {
-            return Err(format!("{name} must be {}, found {value}", default.kind().in_words()));
-        }
-        if let Value::Number(number) = value {
-            if !number.is_finite() {
-                return Err(format!("{name} must be a finite number"));
-            }
-            if min.is_some_and(|min| *number < min) || max.is_some_and(|max| *number > max) {
-                let range = match (min, max) {
-                    (Some(min), Some(max)) => format!("from {min} to {max}"),
-                    (Some(min), None) => format!("at least {min}"),
-                    (None, max) => format!("at most {}", max.unwrap_or(f64::MAX)),
-                };
-                return Err(format!("{name} must be {range}, found {number}"));
-            }
-        }
-        Ok(())
+        self.fields[field.index()].check(value)
     }
 
     /// A fault in words.
@@ -391,6 +410,13 @@ impl Chart {
     pub fn way_into(&self, to: StateId, code: u8) -> Option<(StateId, TriggerId)> {
         let index = usize::from(code).checked_sub(1)?;
         self.into[to.index()].get(index).copied()
+    }
+
+    /// The greatest code of a way into any state.
+    pub fn greatest_code(&self) -> u8 {
+        let ways = self.into.iter().map(|ways| ways.len()).max();
+        // There are not more ways than codes.
+        u8::try_from(ways.unwrap_or(0)).unwrap_or(u8::MAX)
     }
 
     /// The code of a way into the state `to`.

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use polity_statechart::{
-    Act, ActShape, Fault, Field, FieldId, Kind, Site, Tree, Value, WorldChange, WorldId,
+    Act, ActShape, Fault, FieldId, Kind, Site, Tree, Value, WorldChange, WorldId,
 };
 
 use super::BLOCK;
@@ -162,8 +162,7 @@ impl Tick<'_> {
         (workings, doubts): (&mut Workings, &Doubts),
         new: impl Fn(usize, f64) -> f64,
     ) {
-        let Field { min, max, .. } = &self.chart.fields()[field.index()];
-        let range = min.unwrap_or(f64::MIN)..=max.unwrap_or(f64::MAX);
+        let range = self.chart.fields()[field.index()].range();
         let Column::Numbers(column) = &mut self.block.fields[field.index()] else { return };
         let Some(column) = column.first_chunk_mut::<BLOCK>() else { return };
         let mut refused = workings.truths.take();

@@ -5,7 +5,7 @@ use crate::chart::{Field, WorldValue};
 use crate::error::ChartError;
 use crate::expression::Names;
 use crate::ids::{ContextId, FieldId, WorldId};
-use crate::source::ChartSource;
+use crate::source::{ChartSource, ThresholdSource};
 use crate::value::{Kind, Value};
 
 /// The names of a chart. Fields and values of the world are declared; names of the context are taken
@@ -23,6 +23,10 @@ impl Vocabulary {
             default: Some(field.default.clone()),
             min: field.min,
             max: field.max,
+            is_threshold: source.timeouts.iter().any(|timeout| match &timeout.threshold {
+                ThresholdSource::Field(threshold) => threshold == name,
+                ThresholdSource::Ticks(_) => false,
+            }),
         });
         let worlds = source.world.iter();
         let worlds = worlds

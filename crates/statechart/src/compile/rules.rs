@@ -107,27 +107,40 @@ impl Draft {
         None
     }
 
-    /// The oracle must be able to choose the default at least once; elsewhere it may lead away from
-    /// what was asked.
+    /// Wherever the oracle may be asked, the default must be one of its choices.
     fn check_oracle_default(&mut self, name: &str, default: usize) {
-        let mut chosen = Vec::new();
-        let mut is_chosen = false;
-        for checked in self.checked.iter().filter(|checked| checked.oracle) {
-            is_chosen |= self.tree.landing(checked.target) == self.tree.landing(default);
-            chosen.extend(self.tree.entries(checked.target));
+        let default = self.tree.landing(default);
+        let mut told = Vec::new();
+        let states: Vec<StateId> = self.tree.states().collect();
+        for (state, trigger) in states
+            .into_iter()
+            .flat_map(|state| (0..self.triggers.len()).map(move |trigger| (state, trigger)))
+        {
+            let candidates = self.candidates(state, trigger);
+            let choices: Vec<usize> = candidates
+                .iter()
+                .map(|one| one.transition)
+                .filter(|transition| self.checked[*transition].oracle)
+                .collect();
+            let target = |choice: &usize| self.tree.landing(self.checked[*choice].target);
+            // States inside one that says so are told of once.
+            if choices.len() < 2
+                || choices.iter().any(|choice| target(choice) == default)
+                || told.contains(&choices)
+            {
+                continue;
+            }
+            let message = format!(
+                "oracle_default \"{name}\" is not one of the choices that the oracle has in state \
+                 \"{}\" on \"{}\": add a transition with \"oracle: true\" that leads there",
+                self.tree.state_name(state),
+                self.triggers[trigger]
+            );
+            let names = choices.iter().map(|choice| self.tree.name(self.checked[*choice].target));
+            let error = ChartError::new("oracle_default", message).one_of(name, names);
+            self.errors.push(error);
+            told.push(choices);
         }
-        if chosen.is_empty() || is_chosen {
-            return;
-        }
-        let message = format!(
-            "oracle_default \"{name}\" is not a state that the oracle can choose: no transition with \
-             \"oracle: true\" leads there"
-        );
-        let error = ChartError::new("oracle_default", message);
-        chosen.sort_unstable();
-        chosen.dedup();
-        let names = chosen.iter().map(|state| self.tree.state_name(*state));
-        self.errors.push(error.one_of(name, names));
     }
 
     /// Whether the oracle may have to choose among candidates.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::{Draft, HISTORIES_MAX, item};
 use crate::chart::STATES_MAX;
-use crate::effect::Effect;
+use crate::effect::{Effect, EffectBody};
 use crate::error::ChartError;
 use crate::ids::StateId;
 use crate::source::StateSource;
+use crate::value::Value;
 
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
@@ -239,7 +240,8 @@ impl Draft {
     pub(super) fn effects(&mut self, place: &str, name: &str, texts: &[String]) -> Vec<u16> {
         let mut effects = Vec::new();
         for (index, text) in texts.iter().enumerate() {
-            match Effect::compile(text, &mut self.vocabulary) {
+            match Effect::compile(text, &mut self.vocabulary).and_then(|effect| self.known(effect))
+            {
                 Ok(effect) => {
                     effects.push(self.number_of_next("actions", self.effects.len()));
                     self.effects.push(effect);
@@ -248,6 +250,19 @@ impl Draft {
             }
         }
         effects
+    }
+
+    /// What is known to fail whenever it is done is refused.
+    fn known(&self, effect: Effect) -> Result<Effect, ChartError> {
+        if let EffectBody::SetField(field, code) = &effect.body
+            && let Some(number) = code.constant()
+        {
+            let field = &self.vocabulary.fields[field.index()];
+            field
+                .check(&Value::Number(number))
+                .map_err(|reason| format!("\"{}\" can never be done: {reason}", effect.text))?;
+        }
+        Ok(effect)
     }
 
     pub(super) fn number_of_next(&mut self, what: &str, length: usize) -> u16 {

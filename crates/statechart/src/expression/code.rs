@@ -126,6 +126,25 @@ impl Code {
         Tree { nodes: &self.nodes, root: self.root, first_draw }
     }
 
+    /// The number that it is whatever it sees, if it is one.
+    pub(crate) fn constant(&self) -> Option<f64> {
+        match &self.nodes[usize::from(self.root)] {
+            Node::Number(number) => Some(*number),
+            Node::Bool(_)
+            | Node::Text(_)
+            | Node::Field(_)
+            | Node::Context(_)
+            | Node::World(_)
+            | Node::Draw(_)
+            | Node::Not(_)
+            | Node::Negate(_)
+            | Node::Arithmetic(..)
+            | Node::Compare(..)
+            | Node::And(..)
+            | Node::Or(..) => None,
+        }
+    }
+
     /// How many random numbers it may ask for.
     pub(crate) fn draws(&self) -> u16 {
         self.draws

@@ -95,19 +95,61 @@ fn the_default_of_the_oracle_is_one_that_it_can_choose() {
         - {trigger: go, source: x, target: z, oracle: true}\n";
     refused(
         text,
-        &["oracle_default: oracle_default \"x\" is not a state that the oracle can choose: no \
-           transition with \"oracle: true\" leads there; allowed: y, z"],
+        &["oracle_default: oracle_default \"x\" is not one of the choices that the oracle has in \
+           state \"x\" on \"go\": add a transition with \"oracle: true\" that leads there; allowed: \
+           y, z"],
     );
     assert!(Chart::from_text(&text.replace("default: x", "default: z")).is_ok());
 }
 
 #[test]
-fn the_default_of_the_oracle_is_a_way_to_a_state() {
+fn the_default_of_the_oracle_serves_wherever_it_is_asked() {
+    let text = "name: a\nstates: [x, {name: out, initial: y, states: [y, z]}]\ninitial: x\n\
+        oracle_default: x\ntransitions:\n  \
+        - {trigger: go, source: x, target: x, oracle: true}\n  \
+        - {trigger: go, source: x, target: z, oracle: true}\n  \
+        - {trigger: stay, source: out, target: y, oracle: true}\n  \
+        - {trigger: stay, source: out, target: z, oracle: true}\n  \
+        - {trigger: back, source: out, target: z, oracle: true}\n";
+    refused(
+        text,
+        &["oracle_default: oracle_default \"x\" is not one of the choices that the oracle has in \
+           state \"y\" on \"stay\": add a transition with \"oracle: true\" that leads there; \
+           allowed: y, z"],
+    );
+    let served = format!("{text}  - {{trigger: stay, source: out, target: x, oracle: true}}\n");
+    assert!(Chart::from_text(&served).is_ok());
+}
+
+#[test]
+fn an_action_that_can_never_be_done_is_refused() {
+    let chart = |action: &str| {
+        format!(
+            "name: a\nstates: [x, y]\ninitial: x\nfields: {{n: {{default: 3, min: 1, max: 5}}, \
+             patience: 4}}\ntransitions:\n  \
+             - {{trigger: go, source: x, target: y, action: {action}}}\n\
+             timeouts: [{{state: y, threshold: agent.patience, target: x}}]\n"
+        )
+    };
+    for (action, reason) in [
+        ("set agent.n = 7", "n must be from 1 to 5, found 7"),
+        ("set agent.n = 2 - 3", "n must be from 1 to 5, found -1"),
+        ("set agent.patience = 0", "patience must be above 0, because it is a threshold, found 0"),
+    ] {
+        let problem = format!("transitions[0].action: \"{action}\" can never be done: {reason}");
+        refused(&chart(action), &[&problem]);
+    }
+    for action in ["set agent.n = 5", "add agent.n = 7", "set agent.patience = 0.5"] {
+        assert!(Chart::from_text(&chart(action)).is_ok(), "{action}");
+    }
+}
+
+#[test]
+fn a_choice_of_its_own_needs_no_default_of_the_oracle_to_serve_it() {
     let text = "name: a\nstates: [x, y, z]\ninitial: x\noracle_default: z\ntransitions:\n  \
         - {trigger: go, source: x, target: y, oracle: true}\n  \
-        - {trigger: go, source: x, target: x, oracle: true}\n  \
-        - {trigger: go, source: z, target: z, oracle: true}\n";
-    assert!(Chart::from_text(text).is_ok(), "the oracle may have no usable answer in x");
+        - {trigger: on, source: y, target: z, oracle: true}\n";
+    assert!(Chart::from_text(text).is_ok(), "where there is one choice, the oracle is not asked");
 }
 
 #[test]

@@ -153,14 +153,36 @@ fn actions_change_the_agent_the_world_and_ask_for_more() {
 
 #[test]
 fn an_action_that_fails_changes_nothing_and_is_recorded() {
-    let mut agent =
-        acting(&["set agent.n = 20", "add agent.n = 6", "set agent.n = 1 / (agent.n - 5)"]);
+    let mut agent = acting(&[
+        "set agent.n = agent.n * 4",
+        "add agent.n = 6",
+        "set agent.n = 1 / (agent.n - 5)",
+    ]);
     let chart = Arc::clone(agent.chart());
     let reasons: Vec<String> =
         agent.take_failures().iter().map(|failure| chart.describe(&failure.fault)).collect();
     let range = "the value is not one that \"n\" may have";
     assert_eq!(reasons, [range, range, "division by zero"]);
     assert_eq!(agent.field(chart.field("n").unwrap()), Some(&5.0.into()));
+}
+
+#[test]
+fn a_threshold_stays_above_0_whoever_sets_it() {
+    let chart = chart(
+        "name: a\nstates: [x, y]\ninitial: x\nfields: {patience: 2, less: -3}\ntransitions:\n  \
+         - {trigger: go, source: x, target: y, action: add agent.patience = agent.less}\n\
+         timeouts: [{state: y, threshold: agent.patience, target: x}]\n",
+    );
+    let (patience, less) = (chart.field("patience").unwrap(), chart.field("less").unwrap());
+    let mut agent = Instance::new(Arc::clone(&chart));
+    assert_eq!(
+        agent.set_field(patience, 0.0.into()).unwrap_err(),
+        "patience must be above 0, because it is a threshold, found 0"
+    );
+    assert_eq!(agent.set_field(less, (-4.0).into()), Ok(()));
+    agent.fire(trigger(&chart, "go"), &Context::new(&chart));
+    assert_eq!(agent.take_failures().len(), 1);
+    assert_eq!(agent.field(patience), Some(&2.0.into()));
 }
 
 #[test]

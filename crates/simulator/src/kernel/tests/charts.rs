@@ -77,10 +77,11 @@ const OTHER: [&str; 15] = [
     "agent.energy * 1e308 > 1 || world.count / (world.count - 3) > draw()",
 ];
 
-const ACTIONS: [&str; 6] = [
+const ACTIONS: [&str; 7] = [
     "add agent.energy = 1",
     "set agent.energy = draw() * 6",
     "set agent.share = draw()",
+    "add agent.patience = draw() * 4 - 2",
     "add agent.energy = 0 - agent.energy",
     "pause 2",
     "copy 'twin'",
@@ -127,8 +128,6 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
         [1, 3, 50, 50, 200][usize::try_from(numbers.below(5)).unwrap()]
     );
     text.push_str("oracle_default: s0\ntransitions:\n");
-    // The default must be one that the oracle can choose.
-    text.push_str("  - {trigger: choose, source: s0, target: s0, oracle: true}\n");
     // Every state can be reached.
     for state in 0..states {
         let _ = writeln!(
@@ -142,6 +141,7 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
             let _ = writeln!(text, "  - {{trigger: swap, source: {source}, target: {target}}}");
         }
     }
+    let mut asked = Vec::new();
     for _ in 0..numbers.below(14) {
         let guard =
             if other && numbers.chance(50) { numbers.pick(&OTHER) } else { numbers.pick(&SIMPLE) };
@@ -151,8 +151,9 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
             text,
             "  - {{trigger: {trigger}, source: s{source}, target: s{target}, guard: \"{guard}\""
         );
-        if other && numbers.chance(20) {
+        if other && numbers.chance(40) {
             text.push_str(", oracle: true");
+            asked.push((trigger, source, target));
         }
         if acts && numbers.chance(50) {
             let action = if other && numbers.chance(50) {
@@ -163,6 +164,20 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
             let _ = write!(text, ", action: \"{action}\"");
         }
         text.push_str("}\n");
+    }
+    // Wherever the oracle may be asked, the default is one of its choices.
+    for trigger in ["go", "swap", "jump"] {
+        for state in 0..states {
+            if asked.iter().filter(|(its, source, _)| (*its, *source) == (trigger, state)).count()
+                > 1
+            {
+                let _ = writeln!(
+                    text,
+                    "  - {{trigger: {trigger}, source: s{state}, target: s0, guard: \"draw() < 0.4\", \
+                     oracle: true}}"
+                );
+            }
+        }
     }
     text.push_str("timeouts:\n");
     for state in 0..states {
