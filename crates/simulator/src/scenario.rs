@@ -31,6 +31,8 @@ pub const TURNS_DEFAULT: u64 = 100;
 
 /// The ticks of a turn unless the scenario says otherwise.
 pub const TICKS_PER_TURN_DEFAULT: u32 = 10;
+/// The most ticks of a turn. A run can be stopped, and asked for something, between turns only.
+pub const TICKS_PER_TURN_MAX: u32 = 100_000;
 
 /// How many of the newest checkpoints are kept unless the scenario says otherwise.
 pub const KEEP_CHECKPOINTS_DEFAULT: NonZeroU64 = NonZeroU64::new(20).unwrap();
@@ -62,7 +64,7 @@ pub struct ScenarioFile {
     #[schemars(extend("default" = TURNS_DEFAULT))]
     pub turns: Option<u64>,
     /// How many ticks a turn has. In a tick, an agent changes its state once at most.
-    #[schemars(extend("default" = TICKS_PER_TURN_DEFAULT))]
+    #[schemars(extend("default" = TICKS_PER_TURN_DEFAULT, "maximum" = TICKS_PER_TURN_MAX))]
     pub ticks_per_turn: Option<NonZeroU32>,
     /// All chance follows from this number.
     #[schemars(extend("default" = 0))]

@@ -3,6 +3,7 @@
 mod events;
 
 use std::collections::{BTreeMap, HashSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -12,7 +13,7 @@ use serde_json::{Map, Value};
 use super::{
     Behaviour, Group, GroupFile, KEEP_CHECKPOINTS_DEFAULT, MAX_AGENTS_DEFAULT, MAX_AGENTS_MAX,
     Rate, RateFile, START_TIME_DEFAULT, Scenario, ScenarioFile, Start, TICKS_PER_TURN_DEFAULT,
-    TURNS_DEFAULT,
+    TICKS_PER_TURN_MAX, TURNS_DEFAULT,
 };
 use crate::kernel::{BEHAVIOURS_MAX, BehaviourId};
 use crate::names;
@@ -85,6 +86,7 @@ impl Scenario {
             check.events(file.lifecycle.as_deref().unwrap_or_default(), &groups, &behaviours);
         let start_time = check.start_time(file.start_time.as_deref());
         let tick_seconds = check.tick_seconds(file.tick_seconds);
+        let ticks_per_turn = check.ticks_per_turn(file.ticks_per_turn);
         let name = check.required("name", file.name.as_deref()).unwrap_or_default().to_owned();
         let errors = check.errors;
         let scenario = Self {
@@ -92,7 +94,7 @@ impl Scenario {
             groups,
             behaviours,
             turns: file.turns.unwrap_or(TURNS_DEFAULT),
-            ticks_per_turn: file.ticks_per_turn.map_or(TICKS_PER_TURN_DEFAULT, u32::from),
+            ticks_per_turn,
             seed: file.seed.unwrap_or_default(),
             start_time,
             tick_seconds,
@@ -320,6 +322,17 @@ impl Check<'_> {
                 self.report(place, message);
             }
         }
+    }
+
+    fn ticks_per_turn(&mut self, ticks: Option<NonZeroU32>) -> u32 {
+        let ticks = ticks.map_or(TICKS_PER_TURN_DEFAULT, u32::from);
+        if ticks > TICKS_PER_TURN_MAX {
+            let message = format!(
+                "ticks_per_turn must be at most {TICKS_PER_TURN_MAX}, found {ticks}: have more turns"
+            );
+            self.report("ticks_per_turn", message);
+        }
+        ticks
     }
 
     fn start_time(&mut self, text: Option<&str>) -> Timestamp {

@@ -332,3 +332,13 @@ fn fields_that_an_initial_state_could_not_name_are_refused() {
     assert_eq!(errors.len(), 2);
     assert!(errors[0].message.contains("has a field \"state\""), "{errors:?}");
 }
+
+#[test]
+fn a_turn_has_not_more_ticks_than_its_limit() {
+    told_at_their_places([(
+        json!({"ticks_per_turn": 100_001}),
+        "ticks_per_turn",
+        "ticks_per_turn must be at most 100000, found 100001: have more turns",
+    )]);
+    assert_eq!(read(json!({"ticks_per_turn": 100_000})).unwrap().ticks_per_turn, 100_000);
+}
