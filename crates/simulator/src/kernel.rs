@@ -149,7 +149,7 @@ impl Kernel {
             world: chart.worlds().iter().map(|world| world.default.clone()).collect(),
             blocks: Vec::new(),
             live: 0,
-            calendar: Calendar::new(chart.max_history_depth()),
+            calendar: Calendar::new(chart.max_history_depth(), chart.greatest_code()),
             requests: Vec::new(),
             failures: BTreeMap::new(),
             counting: None,

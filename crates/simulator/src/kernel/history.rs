@@ -3,7 +3,7 @@
 //! A tick writes one byte for each agent: the code of the way it took, or 0. Such columns are
 //! written one after the other, which is as fast as memory gets. When there are many, the oldest
 //! are folded: of each agent only what is among its last transitions is kept, with its newest
-//! first, as a code and how many ticks earlier it was than the one after it.
+//! first, as one number: which code it is, and how many ticks earlier it was than the one after it.
 //!
 //! A code says which of the ways into a state was taken, so transitions are read back from the
 //! state that an agent is in, one by one into the past.
@@ -34,11 +34,15 @@ pub(super) struct Calendar {
     folded: u32,
     columns: usize,
     depth: usize,
+    /// How many codes there are.
+    codes: u64,
 }
 
 impl Calendar {
-    pub(super) fn new(depth: usize) -> Self {
-        Self { ticks: Vec::new(), folded: 0, columns: COLUMNS_MAX, depth }
+    /// A calendar for histories of this depth, with codes from 1 up to a greatest one.
+    pub(super) fn new(depth: usize, greatest: u8) -> Self {
+        let codes = u64::from(greatest.max(1));
+        Self { ticks: Vec::new(), folded: 0, columns: COLUMNS_MAX, depth, codes }
     }
 
     /// Begins after a tick, with nothing written yet.
@@ -138,10 +142,7 @@ impl History {
         let columns = self.columns.chunks_exact(BLOCK).zip(&calendar.ticks).rev();
         let recent = columns.map(|(column, tick)| (column[index], *tick));
         let recent = recent.filter(|(code, _)| *code != 0);
-        recent
-            .chain(Folded::new(self.folded_of(index), calendar.folded))
-            .take(calendar.depth)
-            .collect()
+        recent.chain(Folded::new(self.folded_of(index), calendar)).take(calendar.depth).collect()
     }
 
     /// Replaces what is known of an agent. Transitions are given with the newest first, and none
@@ -155,7 +156,7 @@ impl History {
         let mut bytes = Vec::new();
         let mut after = calendar.folded;
         for (code, tick) in open {
-            put(&mut bytes, *code, after.wrapping_sub(*tick));
+            calendar.put(&mut bytes, *code, after.wrapping_sub(*tick));
             after = *tick;
         }
         let begin = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
@@ -279,14 +280,14 @@ impl<'c> Fold<'c> {
         };
         let mut after = last;
         let more = wanted.saturating_sub(found);
-        for (code, tick) in Folded::new(before, self.calendar.folded).take(more) {
-            put(folded, code, after.wrapping_sub(tick));
+        for (code, tick) in Folded::new(before, self.calendar).take(more) {
+            self.calendar.put(folded, code, after.wrapping_sub(tick));
             after = tick;
         }
     }
 
-    /// Adds transitions from columns that are less than 128 ticks apart, so that each takes two
-    /// bytes. Says how many they are and the tick of the last one.
+    /// Adds transitions from columns that are less than 128 ticks apart. Says how many they are and
+    /// the tick of the last one.
     fn near(
         &mut self,
         lane: usize,
@@ -311,7 +312,9 @@ impl<'c> Fold<'c> {
                 break;
             }
         }
-        folded.extend_from_slice(self.entries[..found.min(wanted)].as_flattened());
+        for [code, earlier] in &self.entries[..found.min(wanted)] {
+            self.calendar.put(folded, *code, u32::from(*earlier));
+        }
         (found, self.calendar.ticks[self.older - 1].wrapping_sub(u32::from(last)))
     }
 
@@ -322,7 +325,7 @@ impl<'c> Fold<'c> {
         for column in (0..self.older).rev() {
             let (code, tick) = (self.lanes(column)[lane], self.calendar.ticks[column]);
             if code != 0 && found < wanted {
-                put(folded, code, after.wrapping_sub(tick));
+                self.calendar.put(folded, code, after.wrapping_sub(tick));
                 after = tick;
                 found += 1;
             }
@@ -343,11 +346,12 @@ fn count_codes(column: &[u8; LANES], counts: &mut [u8; LANES]) {
 struct Folded<'b> {
     bytes: std::slice::Iter<'b, u8>,
     tick: u32,
+    codes: u64,
 }
 
 impl<'b> Folded<'b> {
-    fn new(bytes: &'b [u8], from: u32) -> Self {
-        Self { bytes: bytes.iter(), tick: from }
+    fn new(bytes: &'b [u8], calendar: &Calendar) -> Self {
+        Self { bytes: bytes.iter(), tick: calendar.folded, codes: calendar.codes }
     }
 }
 
@@ -355,31 +359,35 @@ impl Iterator for Folded<'_> {
     type Item = (u8, u32);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let code = *self.bytes.next()?;
-        let mut earlier = 0;
-        let mut shift = 0;
-        for byte in self.bytes.by_ref() {
-            earlier |= u32::from(byte & 0x7F) << shift;
+        let (mut number, mut shift) = (0, 0);
+        loop {
+            let byte = self.bytes.next()?;
+            number |= u64::from(byte & 0x7F) << shift;
             shift += 7;
             if byte & 0x80 == 0 {
                 break;
             }
         }
+        #[expect(clippy::cast_possible_truncation, reason = "both were as small when written")]
+        let (code, earlier) = ((number % self.codes) as u8 + 1, (number / self.codes) as u32);
         self.tick = self.tick.wrapping_sub(earlier);
         Some((code, self.tick))
     }
 }
 
-/// Writes a code and how much earlier it was, seven bits at a time.
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "seven bits are kept on purpose")]
-fn put(bytes: &mut Vec<u8>, code: u8, mut earlier: u32) {
-    bytes.push(code);
-    while earlier >= 0x80 {
-        bytes.push(earlier as u8 | 0x80);
-        earlier >>= 7;
+impl Calendar {
+    /// Writes a code and how much earlier it was as one number, seven bits at a time. Few charts have
+    /// many codes, so it takes hardly more room than the ticks alone.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "seven bits are kept on purpose")]
+    fn put(&self, bytes: &mut Vec<u8>, code: u8, earlier: u32) {
+        let mut number = u64::from(earlier) * self.codes + u64::from(code) - 1;
+        while number >= 0x80 {
+            bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        bytes.push(number as u8);
     }
-    bytes.push(earlier as u8);
 }
 
 /// A block's transitions are far fewer than 32 bits can count.

@@ -533,11 +533,16 @@ fn the_history_of_quiet_agents_takes_little_room() {
         "name: quiet\nstates: [x, y]\ninitial: x\ntransitions:\n  \
          - {trigger: go, source: x, target: y}\n  - {trigger: go, source: y, target: x}\n",
     );
-    let rates = rates(&chart, &[("go", 0.03)]);
-    let mut kernel = Kernel::new(chart, rates, Seed(3));
-    fill(&mut kernel, BLOCK as u64);
-    kernel.ticks(1, 1_100, &pool(1));
-    assert!(kernel.bytes() <= 150 * BLOCK, "{} bytes for an agent", kernel.bytes() / BLOCK);
+    for rate in [0.003, 0.01, 0.1] {
+        let rates = rates(&chart, &[("go", rate)]);
+        let mut kernel = Kernel::new(Arc::clone(&chart), rates, Seed(3));
+        fill(&mut kernel, BLOCK as u64);
+        for first in (1..6_000).step_by(500) {
+            kernel.ticks(first, 500, &pool(1));
+            let bytes = kernel.bytes() / BLOCK;
+            assert!(bytes <= 150, "{bytes} bytes for an agent after {first} ticks at {rate}");
+        }
+    }
 }
 
 #[test]
