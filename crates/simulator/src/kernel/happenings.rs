@@ -156,16 +156,41 @@ impl Happenings {
         self.tell_cases(block, cases);
         let table = Table {
             count: self.cases,
-            limits: &self.limits,
             numbers: &self.numbers,
             due: &self.due,
             timeouts: &self.timeouts,
         };
-        if self.limits.is_empty() {
-            table.tell(cases, &block.held, |_| 0, out);
-        } else {
+        if !self.limits.is_empty() {
             workings.drawn.know_triggers(moment);
-            table.tell(cases, &block.held, |lane| workings.drawn.trigger(lane), out);
+        }
+        let drawn = &workings.drawn;
+        // Few limits are what most charts have, and are looked at without a loop.
+        match *self.limits.chunks_exact(self.cases).collect::<Vec<_>>() {
+            [] => table.tell(cases, &block.held, |_, _| 0, out),
+            [only] => table.tell(
+                cases,
+                &block.held,
+                |lane, case| usize::from(drawn.trigger(lane) > only[case]),
+                out,
+            ),
+            [first, second] => table.tell(
+                cases,
+                &block.held,
+                |lane, case| {
+                    let draw = drawn.trigger(lane);
+                    usize::from(draw > first[case]) + usize::from(draw > second[case])
+                },
+                out,
+            ),
+            ref limits => table.tell(
+                cases,
+                &block.held,
+                |lane, case| {
+                    let draw = drawn.trigger(lane);
+                    limits.iter().map(|limit| usize::from(draw > limit[case])).sum()
+                },
+                out,
+            ),
         }
         for (field, is_it) in &self.fields {
             // A threshold is a number.
@@ -192,24 +217,26 @@ impl Happenings {
 /// are no branches that depend on it.
 struct Table<'a> {
     count: usize,
-    limits: &'a [u32],
     numbers: &'a [u16],
     due: &'a [u32],
     timeouts: &'a [u16],
 }
 
 impl Table<'_> {
+    /// Tells what happens, by how many limits an agent's draw is beyond.
     #[inline(never)]
-    fn tell(&self, cases: &[u16], held: &[u32], draw: impl Fn(usize) -> u32, out: &mut [u16]) {
-        let Self { count, limits, numbers, due, timeouts } = *self;
+    fn tell(
+        &self,
+        cases: &[u16],
+        held: &[u32],
+        beyond: impl Fn(usize, usize) -> usize,
+        out: &mut [u16],
+    ) {
+        let Self { count, numbers, due, timeouts } = *self;
         for (lane, ((out, case), held)) in out.iter_mut().zip(cases).zip(held).enumerate() {
-            let (draw, case) = (draw(lane), usize::from(*case));
-            let (mut place, mut number) = (case, case);
-            while let Some(limit) = limits.get(place) {
-                number += select_unpredictable(draw > *limit, count, 0);
-                place += count;
-            }
-            *out = select_unpredictable(*held >= due[case], timeouts[case], numbers[number]);
+            let case = usize::from(*case);
+            let number = numbers[beyond(lane, case) * count + case];
+            *out = select_unpredictable(*held >= due[case], timeouts[case], number);
         }
     }
 
