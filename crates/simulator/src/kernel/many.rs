@@ -134,7 +134,9 @@ fn run(
         let column = block.history.column(first_column + number);
         let Some(column) = column[base..].first_chunk_mut::<LANES>() else { return };
         *column = chosen.codes;
-        if let Some(effects) = effects[base..].first_chunk_mut::<LANES>() {
+        if !plan.effects.is_empty()
+            && let Some(effects) = effects[base..].first_chunk_mut::<LANES>()
+        {
             *effects = chosen.effects;
         }
     }
