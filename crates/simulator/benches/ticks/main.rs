@@ -6,7 +6,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_simulator::kernel::{AgentSerial, BehaviourId, DrawKey, Kernel, Rate, Rates, Seed};
+use polity_simulator::kernel::{
+    AgentSerial, Behaviour, BehaviourId, DrawKey, Kernel, Rate, Rates, Seed,
+};
 use polity_statechart::Chart;
 use rayon::ThreadPool;
 use rustix::time::{ClockId, clock_gettime};
@@ -19,7 +21,11 @@ const W1: &str = include_str!("w1.yaml");
 const EXPRESSIONS: &str = include_str!("w1_expressions.yaml");
 
 /// Charts that have much of what a chart can have.
-const CHARTS: [(&str, &str); 5] = [
+const CHARTS: [(&str, &str); 6] = [
+    (
+        "the society of the example",
+        include_str!("../../../../examples/11-society/charts/social.yaml"),
+    ),
     ("every guard is another expression", include_str!("w1_distinct.yaml")),
     ("histories, entry and exit actions, oracle", include_str!("nested.yaml")),
     ("texts and flags, actions on every way", include_str!("moods.yaml")),
@@ -27,8 +33,18 @@ const CHARTS: [(&str, &str); 5] = [
     ("guards without a value, requests", include_str!("faulty.yaml")),
 ];
 
-/// How often agents get which trigger, where the chart has it.
-const RATES: [(&str, f64); 3] = [("tick", 1.0), ("scare", 0.1), ("cheer", 0.05)];
+/// How often agents get which trigger, where the chart has it. The first take what is left.
+const RATES: [(&str, f64); 9] = [
+    ("tick", 1.0),
+    ("scare", 0.1),
+    ("cheer", 0.05),
+    ("feed_ready", 0.5),
+    ("sees_post", 0.4),
+    ("ignores", 0.2),
+    ("decides", 0.5),
+    ("compose_done", 0.4),
+    ("action_done", 0.6),
+];
 
 const TICKS: u32 = 100;
 
@@ -117,14 +133,20 @@ fn large() -> String {
 
 fn population(chart: &str, agents: u32) -> Kernel {
     let chart = Arc::new(Chart::from_text(chart).unwrap());
-    let known = RATES.iter().rev().filter_map(|(name, rate)| Some((chart.trigger(name)?, *rate)));
-    let mut left = 1.0;
-    let rates = known.map(|(trigger, rate)| {
-        let rate = f64::min(rate, left);
-        left -= rate;
-        Rate { trigger, rate }
-    });
-    let rates = Rates::uniform(&chart, &rates.collect::<Vec<_>>()).unwrap();
+    let of = |state| {
+        let known =
+            RATES.iter().rev().filter_map(|(name, rate)| Some((chart.trigger(name)?, *rate)));
+        let mut left = 1.0;
+        let rates = known.filter(|(trigger, _)| chart.valid_triggers(state).contains(trigger));
+        let rates = rates.map(|(trigger, rate)| {
+            let rate = f64::min(rate, left);
+            left -= rate;
+            Rate { trigger, rate }
+        });
+        (state, rates.collect())
+    };
+    let by_state = chart.states().map(of).collect();
+    let rates = Rates::new(&chart, &[Behaviour { rates: Vec::new(), by_state }]).unwrap();
     let mut kernel = Kernel::new(Arc::clone(&chart), rates, Seed(42));
     for serial in 0..u64::from(agents) {
         kernel
