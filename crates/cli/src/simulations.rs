@@ -75,12 +75,11 @@ impl Simulations {
     fn add_scenario(&mut self, mut document: Document<ScenarioFile>) {
         let name = document.name.clone();
         let scenario = document.content.take().and_then(|file| {
-            let chart = self.chart_for(&file, &mut document)?;
-            let read = scenario_of(file, chart, &mut document)?;
-            for error in read.scenario.never_happening(&read.file) {
+            for error in file.never_happening() {
                 document.complain(complaint(error));
             }
-            Some(read)
+            let chart = self.chart_for(&file, &mut document)?;
+            scenario_of(file, chart, &mut document)
         });
         match (scenario, name) {
             (Some(scenario), Some(name)) if document.is_clean() => {

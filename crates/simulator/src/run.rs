@@ -298,9 +298,6 @@ impl Run {
         }
         self.keep()?;
         self.keeper.settle()?;
-        if status == RunStatus::Ended {
-            self.folder.forget_later()?;
-        }
         let summary = self.summary()?;
         self.record.status = status;
         self.record.summary = Some(summary.clone());

@@ -166,6 +166,8 @@ pub struct Transition {
     pub trigger: TriggerId,
     /// The states that it leads from, by their places in the tree.
     pub sources: Vec<usize>,
+    /// Whether it leads from all states, as `*`. Then it counts as one of the outermost.
+    pub from_any: bool,
     /// The state that it leads to, by its place in the tree.
     pub target: usize,
     /// Its guard, as written.

@@ -5,7 +5,7 @@ mod servers;
 use std::fs;
 use std::process::Child;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::servers::{Relay, Server, Stub, card};
 use crate::sandbox::{Said, Sandbox, said};

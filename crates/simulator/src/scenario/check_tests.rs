@@ -245,9 +245,9 @@ fn everything_that_is_wrong_with_a_change_of_the_population_is_told_with_its_pla
 fn a_change_after_the_last_turn_never_happens() {
     let mut document = event("resume_agent", json!({"turn": 7}));
     document["turns"] = 6.into();
-    let scenario = read(document.clone()).unwrap();
-    let file = serde_json::from_value(document).unwrap();
-    let never = scenario.never_happening(&file);
+    assert!(read(document.clone()).is_ok());
+    let file: ScenarioFile = serde_json::from_value(document).unwrap();
+    let never = file.never_happening();
     assert_eq!(never.len(), 1);
     assert_eq!(never[0].place, "lifecycle[0].turn");
     assert!(never[0].message.contains("turn 7 never comes, the scenario has 6 turns"));

@@ -1,5 +1,6 @@
 //! A simulation as it was: read from checkpoints, and done again where there is none.
 
+use std::mem::discriminant;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -127,11 +128,21 @@ impl Restore for Simulation {
         }
         self.population.reserve_serials(head.next_serial);
         let chart = Arc::clone(&self.scenario.chart);
+        if let Some(missing) =
+            chart.worlds().iter().find(|world| !head.world.contains_key(&world.name))
+        {
+            return Err(format!("world.{} is missing", missing.name));
+        }
         for (name, value) in head.world.iter().filter(|(_, value)| !value.is_null()) {
             let world =
                 chart.world(name).ok_or_else(|| format!("the chart has no world.{name}"))?;
             let value = FieldValue::from_json(value);
-            self.kernel.set_world(world, value.ok_or_else(|| format!("world.{name} is no value"))?);
+            let value = value.ok_or_else(|| format!("world.{name} is no value"))?;
+            let declared = chart.worlds().get(world.index()).and_then(|it| it.default.as_ref());
+            if declared.is_some_and(|it| discriminant(it) != discriminant(&value)) {
+                return Err(format!("world.{name} is of another kind than the chart says"));
+            }
+            self.kernel.set_world(world, value);
         }
         Ok(())
     }

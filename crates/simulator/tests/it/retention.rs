@@ -101,6 +101,13 @@ fn checkpoints_of_turns_that_are_done_again_stay_until_they_are_replaced() {
     drop(again());
     assert_eq!(theatre.resume("run", None), straight);
     assert_eq!((folder.checkpoints().unwrap().len(), later()), (21, 0));
+    // One that ends earlier now leaves what comes after it alone.
+    let shorter = Run::resume(folder.clone(), Some(5), Some(9), &theatre.scenario(), None);
+    shorter.unwrap().go(stop_after(99)).unwrap();
+    assert_eq!((folder.checkpoints().unwrap().len(), later()), (10, 11));
+    let longer = Run::resume(folder.clone(), Some(20), Some(20), &theatre.scenario(), None);
+    drop(longer.unwrap());
+    assert_eq!((folder.checkpoints().unwrap().len(), later()), (21, 0));
 
     // What was not asked before leads elsewhere.
     let mut run = again();

@@ -247,6 +247,7 @@ fn transition(draft: &Draft, checked: &Checked) -> Transition {
         place: checked.place.clone(),
         trigger: trigger_id(checked.trigger),
         sources: checked.sources.clone(),
+        from_any: checked.from_any,
         target: checked.target,
         guard,
         actions: actions.map(|effect| draft.effects[usize::from(*effect)].text.clone()).collect(),

@@ -95,8 +95,17 @@ impl Chart {
     /// The transitions of a state. There is no oracle elsewhere, so of those that are left to it the
     /// one to its default comes first.
     fn scxml_order(&self, number: usize) -> Vec<&Transition> {
-        let own = self.transitions.iter().filter(|one| one.sources.contains(&number));
-        let mut ordered: Vec<&Transition> = own.collect();
+        let around = |node: usize| std::iter::successors(Some(node), |it| self.tree[*it].parent);
+        // What leads from all states counts as one of the outermost, in the order of the file.
+        let is_here = |one: &&Transition| {
+            if one.from_any {
+                self.tree[number].parent.is_none()
+                    && one.sources.iter().any(|source| around(*source).any(|it| it == number))
+            } else {
+                one.sources.contains(&number)
+            }
+        };
+        let mut ordered: Vec<&Transition> = self.transitions.iter().filter(is_here).collect();
         for late in 0..ordered.len() {
             let Transition { trigger, target, oracle, .. } = ordered[late];
             if !oracle || self.scxml_entered(*target) != self.oracle_default {

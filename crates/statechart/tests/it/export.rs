@@ -45,6 +45,24 @@ fn scxml_leaves_no_state_that_is_not_left_here() {
     }
 }
 
+/// Of transitions that could be taken, the innermost is; `*` is outside of all.
+#[test]
+fn scxml_has_what_leads_from_all_states_outermost() {
+    let text = chart(
+        "name: a\nstates: [x, {name: busy, initial: one, states: [one, two]}, y]\ninitial: x\n\
+         transitions:\n  - {trigger: any, source: x, target: busy, guard: chance(0.5)}\n  \
+         - {trigger: any, source: '*', target: y}\n  - {trigger: any, source: one, target: two}\n",
+    )
+    .to_scxml();
+    let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what} in {text}"));
+    let to_y = "<transition event=\"any\" target=\"y\"/>";
+    assert!(place("target=\"busy\"") < place(to_y), "{text}");
+    let one = &text[place("<state id=\"one\"")..];
+    assert!(!one[..one.find("</state>").unwrap()].contains(to_y), "{text}");
+    let busy = &text[place("<state id=\"busy\"")..place("<state id=\"one\"")];
+    assert!(busy.contains(to_y), "{text}");
+}
+
 #[test]
 fn scxml_has_the_default_of_the_oracle_first() {
     let text = chart(

@@ -19,6 +19,9 @@ pub(super) struct Changes<'a> {
     pub(super) set: &'a [String],
 }
 
+/// What cannot be different in a run: the run is of this scenario and this chart.
+const FIXED_IN_RUN: [&str; 2] = ["name", "chart"];
+
 /// What cannot be different in a fork: its agents are there already, and so is their past.
 const FIXED_IN_FORK: [&str; 6] =
     ["name", "chart", "population", "ticks_per_turn", "start_time", "tick_seconds"];
@@ -46,6 +49,13 @@ pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadS
     };
     if let Some(agents) = changes.agents {
         share(&mut file, agents)?;
+    }
+    let never = file.never_happening();
+    if sets(changes.set, "lifecycle") && !never.is_empty() {
+        for error in never {
+            document.complain(complaint(error));
+        }
+        return Err(invalid(document));
     }
     match Scenario::new(&file, Arc::clone(&read.chart.chart)) {
         Ok(scenario) => Ok(ReadScenario { scenario, file, chart: read.chart.clone() }),
@@ -112,20 +122,40 @@ fn invalid(name: &str, made: &[Made], document: Document<ScenarioFile>) -> CliEr
     error.hint(first.unwrap_or_else(|| "`polity schema scenario` has what may be set".to_owned()))
 }
 
-/// Refuses changes that make no sense after the first turn.
-pub(super) fn refuse_fixed(changes: &[String]) -> Result<(), CliError> {
-    for change in changes {
-        let (path, _) = set::change(change)?;
-        let first = steps(path).next().unwrap_or_default().to_owned();
-        if FIXED_IN_FORK.contains(&first.as_str()) {
-            let message = format!("\"{first}\" cannot be different in a fork");
-            return Err(CliError::usage(message).hint(
-                "its agents and their past are those of the other run; `polity sim lifecycle` changes who \
-                 is there",
-            ));
+/// What is begun, and so what of a scenario cannot be different.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fixed {
+    InRun,
+    InFork,
+}
+
+/// Refuses changes that make no sense.
+pub(super) fn refuse_fixed(changes: &[String], fixed: Fixed) -> Result<(), CliError> {
+    let (names, what, hint) = match fixed {
+        Fixed::InRun => {
+            (&FIXED_IN_RUN[..], "run", "write another scenario, or change the file of this one")
         }
+        Fixed::InFork => (
+            &FIXED_IN_FORK[..],
+            "fork",
+            "its agents and their past are those of the other run; `polity sim lifecycle` changes \
+             who is there",
+        ),
+    };
+    match names.iter().find(|name| sets(changes, name)) {
+        Some(name) => {
+            let message = format!("\"{name}\" cannot be different in a {what}");
+            Err(CliError::usage(message).hint(hint))
+        }
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Whether one of the changes is to this field, or to something in it. One that cannot be read is
+/// told of where it is made.
+pub(super) fn sets(changes: &[String], field: &str) -> bool {
+    let path = |change: &String| set::change(change).ok().map(|(path, _)| path.to_owned());
+    changes.iter().filter_map(path).any(|path| steps(&path).next() == Some(field))
 }
 
 /// The scenario as a run keeps it.

@@ -12,7 +12,7 @@ use polity_simulator::run::{Beginning, GoOn, Past, Run};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::changes::{Changes, changed, refuse_fixed, text_of};
+use super::changes::{Changes, Fixed, changed, refuse_fixed, sets, text_of};
 use super::{called, find, of_run, pinned};
 use crate::app::App;
 use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs, ThreadArgs};
@@ -25,6 +25,7 @@ use crate::view::{note, print_json, style};
 pub(super) fn run(app: &App, args: &SimRunArgs) -> CliResult {
     let simulations = app.folder.simulations()?;
     let SimRunArgs { turns, agents, seed, set, .. } = args;
+    refuse_fixed(set, Fixed::InRun)?;
     let changes = Changes { turns: *turns, agents: *agents, seed: *seed, set };
     let read = changed(simulations.scenario(&args.scenario)?, changes)?;
     let record = record(&read, args.strict, None);
@@ -48,9 +49,10 @@ pub(super) fn resume(app: &App, args: &SimResumeArgs) -> CliResult {
 pub(super) fn fork(app: &App, args: &SimForkArgs) -> CliResult {
     let (other, before) = find(app, &args.run)?;
     let run = called(app, &other, &before);
-    refuse_fixed(&args.set)?;
-    let turns = args.turns.unwrap_or(before.turns);
-    let changes = Changes { turns: Some(turns), set: &args.set, ..Changes::default() };
+    refuse_fixed(&args.set, Fixed::InFork)?;
+    // It has as many turns as the other one, which may have been given more than its scenario has.
+    let turns = args.turns.or_else(|| (!sets(&args.set, "turns")).then_some(before.turns));
+    let changes = Changes { turns, set: &args.set, ..Changes::default() };
     let pinned = pinned(&other)?;
     let read = changed(&pinned, changes)?;
     let past = Past { folder: &other, scenario: &Arc::new(pinned.scenario), turn: args.at };

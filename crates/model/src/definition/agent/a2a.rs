@@ -215,6 +215,11 @@ impl AuthenticationFile {
         }
         checker.refuse_unless(has_token, &path.field("token_env"), when);
         checker.refuse_unless(has_token, &path.field("header_name"), when);
+        if let Some(name) = self.header_name.as_ref().filter(|name| !is_header(name.as_str())) {
+            let place = path.field("header_name");
+            let message = format!("{place}: \"{name}\" is no name of an HTTP header");
+            checker.report(&place, Finding::new(message));
+        }
         if !has_token && self.required == Some(true) {
             let place = path.field("required");
             let message = format!("{place} is true, but the type is none: nothing could be sent");
@@ -227,6 +232,12 @@ impl AuthenticationFile {
             required: self.required.unwrap_or(has_token),
         })
     }
+}
+
+/// Whether a text may be the name of an HTTP header.
+fn is_header(name: &str) -> bool {
+    let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(may_be)
 }
 
 impl A2aDefinition {

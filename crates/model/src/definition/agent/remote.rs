@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::a2a::{A2aFile, AuthenticationDefinition, AuthenticationFile};
 use crate::definition::checker::Checker;
 use crate::definition::path::Path;
+use crate::definition::problem::Finding;
 use crate::definition::value::{HttpUrl, Text};
 use crate::name::Name;
 
@@ -42,9 +43,30 @@ impl RemoteAgentFile {
     pub(super) fn check(self, checker: &mut Checker) -> Option<RemoteAgent> {
         let root = Path::root();
         let card_url = checker.require(&root.field("card_url"), self.card_url);
+        if let Some(url) = card_url.as_ref().filter(|url| has_password(url.as_str())) {
+            let place = root.field("card_url");
+            let message = format!(
+                "{place}: {} has a name or a password in it, which everyone sees: use auth",
+                shown(url.as_str())
+            );
+            checker.report(&place, Finding::new(message));
+        }
         let auth = self.auth.and_then(|auth| auth.check(&root.field("auth"), checker));
         Some(RemoteAgent { role: self.role, card_url: card_url?, auth })
     }
+}
+
+/// Whether an address has a name before its host.
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains('@'))
+}
+
+/// The address without what stands before its host.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let host = rest.split_once('@').map_or(rest, |(_, host)| host);
+    format!("{scheme}://{host}")
 }
 
 impl RemoteAgent {

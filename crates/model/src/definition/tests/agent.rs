@@ -420,6 +420,16 @@ fn a_remote_agent_has_a_card() {
             "4:14: auth.type: unknown value \"bearer\", did you mean \"bearer_token\"?",
         ],
     );
+    check(
+        "agents/far.yaml",
+        "kind: remote\nname: far\ncard_url: https://ada:s3cret@example.com/card\n\
+         auth: {type: api_key, token_env: FAR, header_name: Bad Header}\n",
+        &[
+            "3:11: card_url: https://example.com/card has a name or a password in it, which everyone \
+             sees: use auth",
+            "4:52: auth.header_name: \"Bad Header\" is no name of an HTTP header",
+        ],
+    );
 }
 
 #[test]

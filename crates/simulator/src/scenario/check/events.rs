@@ -7,7 +7,7 @@ use polity_statechart::Chart;
 use super::{Check, start};
 use crate::lifecycle::{LifecycleAction, Operation, number_of_turns};
 use crate::names;
-use crate::scenario::{Behaviour, EventFile, Group, Scenario, ScenarioError, ScenarioFile};
+use crate::scenario::{Behaviour, EventFile, Group, ScenarioError, ScenarioFile, TURNS_DEFAULT};
 
 /// The agents that there may ever be, as far as a scenario and its chart tell.
 struct Known<'a> {
@@ -137,12 +137,12 @@ impl Check<'_> {
     }
 }
 
-impl Scenario {
+impl ScenarioFile {
     /// The entries of `lifecycle` that never happen because the scenario has too few turns. A run
     /// may well be made shorter, so they are no errors of a run.
-    pub fn never_happening(&self, file: &ScenarioFile) -> Vec<ScenarioError> {
-        let turns = self.turns;
-        let entries = file.lifecycle.iter().flatten().enumerate();
+    pub fn never_happening(&self) -> Vec<ScenarioError> {
+        let turns = self.turns.unwrap_or(TURNS_DEFAULT);
+        let entries = self.lifecycle.iter().flatten().enumerate();
         let late = entries.filter_map(|(index, file)| {
             let turn = file.turn.filter(|turn| turn.get() > turns)?;
             let place = format!("lifecycle[{index}].turn");
