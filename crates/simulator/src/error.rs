@@ -27,7 +27,7 @@ pub enum SimError {
         reason: String,
     },
     /// There is no checkpoint of that turn.
-    #[error("the run has no checkpoint of turn {turn}; there are checkpoints of {}", list(.known))]
+    #[error("the run has no checkpoint of turn {turn}{}", why_none(*.turn, .known))]
     NoCheckpoint {
         /// The turn that was asked for.
         turn: u64,
@@ -83,6 +83,16 @@ impl SimError {
 
     pub(crate) fn damaged(path: &Path, reason: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), reason: reason.into() }
+    }
+}
+
+/// Why there is no checkpoint: those of some turns are not kept, and others are yet to come.
+fn why_none(turn: u64, known: &[u64]) -> String {
+    match known.last() {
+        Some(newest) if *newest < turn => {
+            format!(", because it has not come that far: the newest is of turn {newest}")
+        }
+        Some(_) | None => format!("; there are checkpoints of {}", list(known)),
     }
 }
 

@@ -79,6 +79,19 @@ pub(super) enum NoWay {
         /// What is spoken.
         spoken: String,
     },
+    /// What is spoken here is offered at something that is no address.
+    #[error(
+        "the card at {card} offers {offered} at \"{url}\", which is no address that starts with \
+         http:// or https://: mend the card"
+    )]
+    NoAddress {
+        /// Where the card is.
+        card: String,
+        /// What it offers there.
+        offered: String,
+        /// Where that should be.
+        url: String,
+    },
     /// A secret would go to someone else than the one whom the file names.
     #[error(
         "the card at {card} leads to {interface}, which is another origin, and the token in {} is \
@@ -122,6 +135,10 @@ impl Card {
         ways.sort_by_key(|way| (way.binding, !is_own(way)));
         let shown = shown_url(card);
         let Some(first) = ways.first() else {
+            if let Some(offer) = offers.iter().find(|offer| offer.binding().is_some()) {
+                let (offered, url) = (offer.to_string(), offer.url.clone());
+                return Err(NoWay::NoAddress { card: shown, offered, url });
+            }
             let offered: Vec<_> = offers.iter().map(ToString::to_string).collect();
             let offered =
                 if offered.is_empty() { "no interface".into() } else { offered.join(", ") };
@@ -172,14 +189,19 @@ impl Card {
 }
 
 impl Offer {
+    /// How it is spoken, if it is here.
+    fn binding(&self) -> Option<Binding> {
+        match (self.binding.as_str(), self.version.as_str()) {
+            ("JSONRPC", "1.0") => Some(Binding::JsonRpc1),
+            ("HTTP+JSON", "1.0") => Some(Binding::HttpJson1),
+            ("JSONRPC", "0.3") => Some(Binding::JsonRpc03),
+            (_, _) => None,
+        }
+    }
+
     /// The way, if it is spoken here.
     fn spoken(&self) -> Option<Interface> {
-        let binding = match (self.binding.as_str(), self.version.as_str()) {
-            ("JSONRPC", "1.0") => Binding::JsonRpc1,
-            ("HTTP+JSON", "1.0") => Binding::HttpJson1,
-            ("JSONRPC", "0.3") => Binding::JsonRpc03,
-            (_, _) => return None,
-        };
+        let binding = self.binding()?;
         let url = Url::parse(&self.url).ok()?;
         let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
         is_http.then(|| Interface { url, binding, tenant: self.tenant.clone() })

@@ -49,7 +49,8 @@ fn what_is_not_spoken_is_told_with_what_is() {
     assert!(told.contains("offers GRPC 1.0, HTTP+JSON 0.3"), "{told}");
     assert!(told.contains("JSONRPC 1.0, HTTP+JSON 1.0, JSONRPC 0.3"), "{told}");
     // An address that is none is no way, whatever its binding.
-    assert!(way(card_1(&[offer("nowhere", "JSONRPC", "1.0")]), None).is_err());
+    let told = way(card_1(&[offer("nowhere", "JSONRPC", "1.0")]), None).unwrap_err();
+    assert!(told.contains("offers JSONRPC 1.0 at \"nowhere\", which is no address"), "{told}");
 }
 
 #[test]

@@ -133,8 +133,7 @@ fn a_turn_without_a_checkpoint_is_named_with_those_that_have_one() {
     theatre.run_until("run", 3);
     let scenario = theatre.scenario();
     let error = Simulation::restore(&theatre.open("run"), Some(9), &scenario, None).unwrap_err();
-    let expected =
-        "the run has no checkpoint of turn 9; there are checkpoints of the turns 0, 1, 2, 3";
+    let expected = "the run has no checkpoint of turn 9, because it has not come that far: the newest is of turn 3";
     assert_eq!(error.to_string(), expected);
 }
 
