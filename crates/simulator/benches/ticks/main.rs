@@ -69,7 +69,12 @@ fn main() {
     charts.push(("two hundred states", large.as_str(), TICKS, 50.0));
     charts.push(("guards are draws", W1, TICKS, 250.0));
     charts.push(("guards are draws, ten times as long", W1, 10 * TICKS, 250.0));
-    for (what, chart, ticks, least) in charts {
+    // Words after `--` choose among the charts.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let is_wanted = |what: &str| {
+        wanted.is_empty() || wanted.iter().any(|word| what.contains(word.as_str()))
+    };
+    for (what, chart, ticks, least) in charts.into_iter().filter(|(what, ..)| is_wanted(what)) {
         let best = (0..rounds).map(|_| time(&pool, chart, agents, ticks)).min().unwrap();
         let rate = f64::from(agents) * f64::from(ticks) / best.as_secs_f64() / 1e6;
         let ratio = mesa.map(|mesa| format!(", {:.0} times Mesa", rate * 1e6 / mesa));
@@ -79,6 +84,9 @@ fn main() {
             &format!("≥ {least:.0} M"),
             rate >= least,
         );
+    }
+    if !is_wanted("memory") {
+        return;
     }
     let mut kernel = population(W1, many);
     let began = cpu();

@@ -13,7 +13,7 @@ use multiversion::multiversion;
 use super::{BLOCK, LANES};
 
 /// The most columns before the oldest of them are folded.
-const COLUMNS_MAX: usize = 96;
+const COLUMNS_MAX: usize = 112;
 /// The least columns before the oldest of them are folded.
 const COLUMNS_MIN: usize = 24;
 /// What columns and folded transitions of an agent should come to, in bytes. The more the folded
@@ -278,11 +278,12 @@ impl<'c> Fold<'c> {
             Some(earlier) => self.near(lane, wanted, &earlier, folded),
             None => self.far(lane, wanted, folded),
         };
-        let mut after = last;
-        let more = wanted.saturating_sub(found);
-        for (code, tick) in Folded::new(before, self.calendar).take(more) {
-            self.calendar.put(folded, code, after.wrapping_sub(tick));
-            after = tick;
+        let Some(others) = wanted.saturating_sub(found).checked_sub(1) else { return };
+        let mut before = Folded::new(before, self.calendar);
+        if let Some((code, tick)) = before.next() {
+            self.calendar.put(folded, code, last.wrapping_sub(tick));
+            // How much earlier each was than the one after it has not changed for the others.
+            folded.extend_from_slice(first_numbers(before.bytes.as_slice(), others));
         }
     }
 
@@ -340,6 +341,13 @@ fn count_codes(column: &[u8; LANES], counts: &mut [u8; LANES]) {
     for lane in 0..LANES {
         counts[lane] += u8::from(column[lane] != 0);
     }
+}
+
+/// So many numbers of those that are written seven bits at a time.
+fn first_numbers(bytes: &[u8], numbers: usize) -> &[u8] {
+    let mut ends = (0..bytes.len()).filter(|index| bytes[*index] < 0x80);
+    let Some(last) = numbers.checked_sub(1) else { return &[] };
+    ends.nth(last).map_or(bytes, |end| &bytes[..=end])
 }
 
 /// Reads folded transitions, the newest first.
