@@ -34,6 +34,7 @@
 
 mod acts;
 mod block;
+mod cases;
 mod doubts;
 mod drawn;
 mod fields;
@@ -54,6 +55,7 @@ mod sorter;
 mod sums;
 mod tree;
 mod visits;
+mod world;
 
 #[cfg(test)]
 mod tests;
@@ -62,7 +64,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polity_statechart::{
-    Chart, Fault, Request, Site, StateId, TriggerId, Value, WorldChange, WorldId,
+    Chart, Fault, Request, Site, StateId, TriggerId, Value, WorldId,
 };
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -252,11 +254,7 @@ impl Kernel {
     fn collect(&mut self) {
         let first_request = self.requests.len();
         for block in &mut self.blocks {
-            // Agents that took the same way were looked at together.
-            block.outbox.changes.sort_by_key(|(slot, _)| *slot);
-            for (_, change) in block.outbox.changes.drain(..) {
-                apply(&mut self.world, change);
-            }
+            block.outbox.changes.apply(&mut self.world);
             self.requests.append(&mut block.outbox.requests);
             for (all, some) in self.visits.iter_mut().zip(&mut block.outbox.visits) {
                 *all += std::mem::take(some);
@@ -322,20 +320,5 @@ fn each_block<D: Default>(
                 work(desk, first_slot(number), block);
             });
         });
-    }
-}
-
-/// A value that is added to and is no number counts from 0. Numbers stay finite.
-fn apply(world: &mut [Option<Value>], change: WorldChange) {
-    match change {
-        WorldChange::Set(id, value) => world[id.index()] = Some(value),
-        WorldChange::Add(id, more) => {
-            let value = &mut world[id.index()];
-            let now = match value {
-                Some(Value::Number(number)) => *number,
-                Some(Value::Bool(_) | Value::Text(_)) | None => 0.0,
-            };
-            *value = Some(Value::Number((now + more).clamp(f64::MIN, f64::MAX)));
-        }
     }
 }

@@ -3,22 +3,19 @@
 //! Agents see nothing of each other in a tick, so it makes no difference that all of them perform
 //! the first action of a way before any performs the second.
 
-use std::hint::select_unpredictable;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use polity_statechart::{
-    Act, ActShape, Fault, FieldId, Kind, Site, Tree, Value, WorldChange, WorldId,
-};
+use polity_statechart::{Act, ActShape, Fault, FieldId, Kind, Site, Tree, Value, WorldId};
 
 use super::BLOCK;
 use super::doubts::{Cause, Doubts};
 use super::fields::Column;
 use super::lists::Tick;
-use super::masks::yes;
 use super::outbox::{Asked, Failed};
 use super::pool::place;
-use super::tree::{Source, Truths, Workings};
+use super::sums::are_within;
+use super::tree::{Numbers, Source, Truths, Workings};
+use super::world::Change;
 
 impl Tick<'_> {
     /// Performs an action for some agents.
@@ -29,20 +26,15 @@ impl Tick<'_> {
                 self.set_field(act.site(), field, tree, list, workings, &mut doubts);
             }
             ActShape::AddField(field, tree) => {
-                let more = workings.numbers(&self.sight(list), tree, &mut doubts);
-                self.store(act.site(), field, list, (workings, &doubts), |number, now| {
-                    now + more.get(number)
-                });
-                workings.give_numbers(more);
+                let sums = workings.sums(&self.sight(list), field, tree, &mut doubts);
+                self.store(act.site(), field, list, sums, (workings, &doubts));
             }
             ActShape::SetWorld(world, tree) => {
                 self.set_world(world, tree, list, workings, &mut doubts);
             }
             ActShape::AddWorld(world, tree) => {
                 let more = workings.numbers(&self.sight(list), tree, &mut doubts);
-                self.change_world(list, &doubts, |number| {
-                    WorldChange::Add(world, more.get(number))
-                });
+                self.change_world(world, list, &doubts, |number| Change::Add(more.get(number)));
                 workings.give_numbers(more);
             }
             ActShape::Request(request) => {
@@ -102,8 +94,7 @@ impl Tick<'_> {
         match &self.block.fields[field.index()] {
             Column::Numbers(_) => {
                 let numbers = workings.numbers(&self.sight(list), tree, doubts);
-                self.store(site, field, list, (workings, doubts), |number, _| numbers.get(number));
-                workings.give_numbers(numbers);
+                self.store(site, field, list, numbers, (workings, doubts));
             }
             Column::Flags(_) => {
                 let truths = workings.truths(&self.sight(list), tree, doubts);
@@ -159,24 +150,37 @@ impl Tick<'_> {
         site: Site,
         field: FieldId,
         list: &[u16],
+        numbers: Numbers,
         (workings, doubts): (&mut Workings, &Doubts),
-        new: impl Fn(usize, f64) -> f64,
     ) {
         let range = self.chart.fields()[field.index()].range();
-        let Column::Numbers(column) = &mut self.block.fields[field.index()] else { return };
-        let Some(column) = column.first_chunk_mut::<BLOCK>() else { return };
-        let mut refused = workings.truths.take();
-        let is_refused = match doubts.mask() {
-            None => store_numbers(column, list, range, new, |_| 0, &mut refused),
-            Some(doubtful) => {
-                store_numbers(column, list, range, new, |number| doubtful[number], &mut refused)
+        if let Column::Numbers(column) = &mut self.block.fields[field.index()]
+            && let Some(column) = column.first_chunk_mut::<BLOCK>()
+        {
+            let may_be = match &numbers {
+                Numbers::Same(same) => range.contains(same),
+                Numbers::Each(each) => are_within(&each[..list.len()], &range),
+            };
+            if may_be && doubts.mask().is_none() {
+                scatter(column, list, &numbers);
+            } else {
+                let mut refused = Vec::new();
+                for (number, lane) in list.iter().enumerate() {
+                    if doubts.is_about(number) {
+                        continue;
+                    }
+                    // What is no number is not between two numbers.
+                    let new = numbers.get(number);
+                    if range.contains(&new) {
+                        column[place(*lane)] = new;
+                    } else {
+                        refused.push(number);
+                    }
+                }
+                self.failed(site, Fault::OutOfRange(field), list, refused.into_iter());
             }
-        };
-        if is_refused {
-            let refused = (0..list.len()).filter(|number| refused[*number] != 0);
-            self.failed(site, Fault::OutOfRange(field), list, refused);
         }
-        workings.truths.give(refused);
+        workings.give_numbers(numbers);
     }
 
     fn set_world(
@@ -191,8 +195,8 @@ impl Tick<'_> {
         match sight.kind_of(tree) {
             Some(Kind::Bool) => {
                 let truths = workings.truths(&sight, tree, doubts);
-                self.change_world(list, doubts, |number| {
-                    WorldChange::Set(world, Value::Bool(truths.get(number)))
+                self.change_world(world, list, doubts, |number| {
+                    Change::Set(Value::Bool(truths.get(number)))
                 });
                 workings.give_truths(truths);
             }
@@ -205,15 +209,15 @@ impl Tick<'_> {
                     }
                     None => return,
                 };
-                self.change_world(list, doubts, |number| {
-                    WorldChange::Set(world, texts[number].clone())
+                self.change_world(world, list, doubts, |number| {
+                    Change::Set(texts[number].clone())
                 });
             }
             // Numbers say what is missing, too.
             Some(Kind::Number) | None => {
                 let numbers = workings.numbers(&sight, tree, doubts);
-                self.change_world(list, doubts, |number| {
-                    WorldChange::Set(world, Value::Number(numbers.get(number)))
+                self.change_world(world, list, doubts, |number| {
+                    Change::Set(Value::Number(numbers.get(number)))
                 });
                 workings.give_numbers(numbers);
             }
@@ -222,14 +226,15 @@ impl Tick<'_> {
 
     fn change_world(
         &mut self,
+        world: WorldId,
         list: &[u16],
         doubts: &Doubts,
-        change: impl Fn(usize) -> WorldChange,
+        change: impl Fn(usize) -> Change,
     ) {
         let agents = list.iter().enumerate();
         let change =
             |(number, lane): (usize, &u16)| (self.first_slot + u32::from(*lane), change(number));
-        let changes = &mut self.block.outbox.changes;
+        let changes = self.block.outbox.changes.of(world);
         if doubts.mask().is_none() {
             changes.extend(agents.map(change));
         } else {
@@ -238,30 +243,14 @@ impl Tick<'_> {
     }
 }
 
-/// Stores numbers that are within a range, and marks those that are not. There is no branch that
-/// depends on an agent. Says whether there was one that is not.
-#[inline]
-#[expect(clippy::needless_bitwise_bool, reason = "there is no branch with them")]
-fn store_numbers(
-    column: &mut [f64; BLOCK],
-    list: &[u16],
-    range: RangeInclusive<f64>,
-    new: impl Fn(usize, f64) -> f64,
-    doubtful: impl Fn(usize) -> u8,
-    refused: &mut [u8; BLOCK],
-) -> bool {
-    let (min, max) = range.into_inner();
-    let mut any = 0;
-    for (number, (lane, refused)) in list.iter().zip(refused).enumerate() {
-        let place = &mut column[place(*lane)];
-        let (now, new) = (*place, new(number, *place));
-        // What is no number is not between two numbers.
-        let may_be = (min <= new) & (new <= max);
-        *place = select_unpredictable(may_be & (doubtful(number) == 0), new, now);
-        *refused = yes(!may_be) & !doubtful(number);
-        any |= *refused;
+/// Gives the agents of a list their numbers.
+fn scatter(column: &mut [f64; BLOCK], list: &[u16], numbers: &Numbers) {
+    match numbers {
+        Numbers::Same(same) => list.iter().for_each(|lane| column[place(*lane)] = *same),
+        Numbers::Each(each) => {
+            list.iter().zip(&**each).for_each(|(lane, number)| column[place(*lane)] = *number);
+        }
     }
-    any != 0
 }
 
 /// Texts to be given to agents of a list.

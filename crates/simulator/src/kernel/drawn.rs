@@ -83,10 +83,10 @@ impl Drawn {
         self.triggers.know(&Moment { purpose: Purpose::Trigger, ..*moment }, 0);
     }
 
-    /// The draw that decides on an agent's trigger.
+    /// The draws that decide on the triggers of a group of agents.
     #[inline]
-    pub(super) fn trigger(&self, lane: usize) -> u32 {
-        self.triggers.draw(0, lane)
+    pub(super) fn triggers(&self, group: usize) -> &[u32; LANES] {
+        &self.triggers.draws[group % (BLOCK / LANES)][0]
     }
 
     /// A draw of guards or actions by agent, if it is known or so many agents make it worth while

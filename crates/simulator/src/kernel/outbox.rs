@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use polity_statechart::{Fault, Request, Site, WorldChange};
+use polity_statechart::{Fault, Request, Site};
+
+use super::world::Changes;
 
 /// A request of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +26,7 @@ pub(super) struct Failed {
 /// What the agents of one block have for others.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    /// Changes of the world, and whose they are.
-    pub(super) changes: Vec<(u32, WorldChange)>,
+    pub(super) changes: Changes,
     pub(super) requests: Vec<Asked>,
     pub(super) failures: BTreeMap<(Site, Fault), Failed>,
     /// How often each state was entered, if that is counted.

@@ -52,7 +52,7 @@ impl Stage for Agent<'_> {
 
     fn change_world(&mut self, change: WorldChange) {
         let slot = self.slot();
-        self.block.outbox.changes.push((slot, change));
+        self.block.outbox.changes.push(slot, change);
     }
 
     fn request(&mut self, request: &Request) {

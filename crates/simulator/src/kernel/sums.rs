@@ -1,5 +1,7 @@
 //! Calculating with many numbers.
 
+use std::ops::RangeInclusive;
+
 use multiversion::multiversion;
 use polity_statechart::{Arithmetic, Compare};
 
@@ -46,6 +48,18 @@ pub(super) fn with_each(operator: Arithmetic, left: &mut [f64], right: &[f64]) -
         Arithmetic::Multiply => replace(left, |index, left| left * right[index]),
         Arithmetic::Divide => replace(left, |index, left| left / right[index]),
     }
+}
+
+/// Whether all numbers are in a range. What is no number is not.
+#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+#[expect(clippy::needless_bitwise_bool, reason = "there is no branch with them")]
+pub(super) fn are_within(numbers: &[f64], range: &RangeInclusive<f64>) -> bool {
+    let (min, max) = (*range.start(), *range.end());
+    let mut are_within = true;
+    for number in numbers {
+        are_within &= (min <= *number) & (*number <= max);
+    }
+    are_within
 }
 
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]

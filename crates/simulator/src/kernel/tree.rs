@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use polity_statechart::{Arithmetic, Compare, Fault, Kind, Node, Tree, Value};
+use polity_statechart::{Arithmetic, Compare, Fault, FieldId, Kind, Node, Tree, Value};
 
 use super::BLOCK;
 use super::doubts::{Cause, Doubts};
@@ -110,6 +110,28 @@ impl Workings {
         doubts: &mut Doubts,
     ) -> Numbers {
         self.number(sight, tree, tree.root, doubts)
+    }
+
+    /// What a field comes to with an expression added. It may be too large.
+    pub(super) fn sums(
+        &mut self,
+        sight: &Sight<'_>,
+        field: FieldId,
+        tree: Tree<'_>,
+        doubts: &mut Doubts,
+    ) -> Numbers {
+        let count = sight.list.len();
+        let more = self.numbers(sight, tree, doubts);
+        let mut sums = self.numbers.take();
+        if let Column::Numbers(column) = &sight.fields[field.index()] {
+            gather(column, sight.list, &mut sums);
+        }
+        match &more {
+            Numbers::Same(more) => with_right(Arithmetic::Add, &mut sums[..count], *more),
+            Numbers::Each(more) => with_each(Arithmetic::Add, &mut sums[..count], &more[..count]),
+        };
+        self.give_numbers(more);
+        Numbers::Each(sums)
     }
 
     /// For whom an expression holds.

@@ -8,7 +8,7 @@ use polity_statechart::{Chart, Context, Instance, Request, Value, WorldChange};
 use super::charts::RandomRates;
 use crate::kernel::philox::{Philox, Purpose, Seed, unit};
 use crate::kernel::rates::Rates;
-use crate::kernel::{AgentImage, AgentSerial, BehaviourId, DrawKey, apply};
+use crate::kernel::{AgentImage, AgentSerial, BehaviourId, DrawKey};
 
 pub(super) struct Reference {
     agents: Vec<Instance>,
@@ -87,5 +87,20 @@ impl Reference {
                 }
             })
             .collect()
+    }
+}
+
+/// A value that is added to and is no number counts from 0. Numbers stay finite.
+fn apply(world: &mut [Option<Value>], change: WorldChange) {
+    match change {
+        WorldChange::Set(id, value) => world[id.index()] = Some(value),
+        WorldChange::Add(id, more) => {
+            let now = match world[id.index()] {
+                Some(Value::Number(number)) => number,
+                Some(Value::Bool(_) | Value::Text(_)) | None => 0.0,
+            };
+            let sum = (now + more).clamp(f64::MIN, f64::MAX);
+            world[id.index()] = Some(Value::Number(sum));
+        }
     }
 }
