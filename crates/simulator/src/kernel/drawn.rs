@@ -2,7 +2,7 @@
 
 use multiversion::multiversion;
 
-use super::philox::{DRAWS_PER_BLOCK, Draws, Philox, Purpose, unit};
+use super::philox::{DRAWS_PER_BLOCK, Philox, Purpose, unit};
 use super::pool::{Rows, place};
 use super::{BLOCK, LANES};
 
@@ -24,24 +24,24 @@ pub(super) struct Moment<'a> {
     pub(super) purpose: Purpose,
 }
 
-/// The numbers of one counter for all agents of a block.
+/// The first numbers of one counter, or all of them, for all agents of a block.
 #[derive(Debug)]
-struct Counter {
+struct Counter<const WORDS: usize> {
     is_known: bool,
     /// For how many agents of this tick it was asked while it was not known.
     asked: usize,
-    draws: Box<[Draws; BLOCK / LANES]>,
+    draws: Box<[[[u32; LANES]; WORDS]; BLOCK / LANES]>,
 }
 
-impl Default for Counter {
+impl<const WORDS: usize> Default for Counter<WORDS> {
     fn default() -> Self {
         #[expect(clippy::large_stack_arrays, reason = "it is made once and kept")]
-        let draws = Box::new([[[0; LANES]; DRAWS_PER_BLOCK]; BLOCK / LANES]);
+        let draws = Box::new([[[0; LANES]; WORDS]; BLOCK / LANES]);
         Self { is_known: false, asked: 0, draws }
     }
 }
 
-impl Counter {
+impl<const WORDS: usize> Counter<WORDS> {
     fn know(&mut self, moment: &Moment<'_>, counter: u32) {
         if !std::mem::replace(&mut self.is_known, true) {
             fill(moment, counter, &mut self.draws);
@@ -56,15 +56,15 @@ impl Counter {
 
     #[inline]
     fn draw(&self, word: usize, lane: usize) -> u32 {
-        self.draws[lane / LANES][word % DRAWS_PER_BLOCK][lane % LANES]
+        self.draws[lane / LANES][word % WORDS][lane % LANES]
     }
 }
 
 /// The draws of a tick, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
-    triggers: Counter,
-    counters: Vec<Counter>,
+    triggers: Counter<1>,
+    counters: Vec<Counter<DRAWS_PER_BLOCK>>,
 }
 
 impl Drawn {
@@ -102,12 +102,12 @@ impl Drawn {
         if counter < COUNTERS_MAX && self.counters.len() <= counter {
             self.counters.resize_with(counter + 1, Counter::default);
         }
-        let counter: &'d mut Counter = self.counters.get_mut(counter)?;
+        let counter = self.counters.get_mut(counter)?;
         if !counter.is_wanted(agents) {
             return None;
         }
         counter.know(moment, index / 4);
-        let counter: &'d Counter = counter;
+        let counter: &'d Counter<_> = counter;
         Some(move |lane| counter.draw(word, lane))
     }
 
@@ -131,7 +131,11 @@ impl Drawn {
 }
 
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn fill(moment: &Moment<'_>, counter: u32, out: &mut [Draws; BLOCK / LANES]) {
+fn fill<const WORDS: usize>(
+    moment: &Moment<'_>,
+    counter: u32,
+    out: &mut [[[u32; LANES]; WORDS]; BLOCK / LANES],
+) {
     let Moment { philox, keys, tick, purpose } = *moment;
     for (keys, out) in keys.as_chunks::<LANES>().0.iter().zip(out) {
         philox.fill(keys, tick, purpose, counter, out);

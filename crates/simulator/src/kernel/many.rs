@@ -59,7 +59,7 @@ pub(super) fn ticks(
 /// Room for the draws of a group of agents, and for their answers to all tests.
 #[derive(Debug)]
 pub(super) struct Room {
-    trigger: Draws,
+    trigger: [[u32; LANES]; 1],
     guards: [Draws; BLOCKS_MAX],
     tested: [Mask; TESTS_MAX],
 }
@@ -67,7 +67,7 @@ pub(super) struct Room {
 impl Default for Room {
     fn default() -> Self {
         let draws = [[0; LANES]; DRAWS_PER_BLOCK];
-        Self { trigger: draws, guards: [draws; BLOCKS_MAX], tested: [NO; TESTS_MAX] }
+        Self { trigger: [[0; LANES]], guards: [draws; BLOCKS_MAX], tested: [NO; TESTS_MAX] }
     }
 }
 

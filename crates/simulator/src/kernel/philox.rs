@@ -64,17 +64,17 @@ impl Philox {
         words[(index % 4) as usize] as u32
     }
 
-    /// The numbers of a counter for many agents at once. Each word is kept in 64 bits, because
-    /// that is how processors multiply many words of 32 bits.
+    /// The first numbers of a counter, or all of them, for many agents at once. Each word is kept in
+    /// 64 bits, because that is how processors multiply many words of 32 bits.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "the low half of each word is what counts")]
-    pub(super) fn fill(
+    pub(super) fn fill<const WORDS: usize>(
         self,
         keys: &[u64; LANES],
         tick: u32,
         purpose: Purpose,
         block: u32,
-        out: &mut Draws,
+        out: &mut [[u32; LANES]; WORDS],
     ) {
         const STEP: usize = 16;
         for base in (0..LANES).step_by(STEP) {
