@@ -45,6 +45,7 @@ mod lists;
 mod many;
 mod masks;
 mod outbox;
+mod pace;
 mod philox;
 mod plan;
 mod pool;
@@ -63,9 +64,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polity_statechart::{
-    Chart, Fault, Request, Site, StateId, TriggerId, Value, WorldId,
-};
+use polity_statechart::{Chart, Fault, Request, Site, StateId, TriggerId, Value, WorldId};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
@@ -74,6 +73,7 @@ use self::happenings::Happenings;
 use self::history::Calendar;
 use self::lists::Desk;
 use self::outbox::{Asked, Failed};
+use self::pace::Pace;
 use self::philox::{Philox, Purpose};
 use self::plan::Plan;
 use self::visits::Visits;
@@ -124,6 +124,7 @@ pub struct Kernel {
     blocks: Vec<Block>,
     live: usize,
     calendar: Calendar,
+    pace: Pace,
     requests: Vec<Asked>,
     failures: BTreeMap<(Site, Fault), Failed>,
     /// How visits are counted, if they are.
@@ -152,6 +153,7 @@ impl Kernel {
             blocks: Vec::new(),
             live: 0,
             calendar: Calendar::new(chart.max_history_depth(), chart.greatest_code()),
+            pace: Pace::new(&chart),
             requests: Vec::new(),
             failures: BTreeMap::new(),
             counting: None,
@@ -187,14 +189,15 @@ impl Kernel {
         let mut open = first..first.saturating_add(count);
         while !open.is_empty() {
             self.make_room(pool);
-            // Where there is a world, each tick may see what the one before did to it.
-            let most = if self.world.is_empty() { self.calendar.room() } else { 1 };
+            let most = self.calendar.room().min(self.pace.ticks());
             let ticks: Vec<u32> = open.by_ref().take(most).collect();
-            self.run(&ticks, pool);
+            let changes = self.run(&ticks, pool);
+            self.pace.went(ticks.len(), changes, self.live);
         }
     }
 
-    fn run(&mut self, ticks: &[u32], pool: &ThreadPool) {
+    /// Runs some ticks. Says how many changes of the world agents made in them.
+    fn run(&mut self, ticks: &[u32], pool: &ThreadPool) -> usize {
         let (chart, plan, happenings) = (&self.chart, self.plan.as_ref(), &self.happenings);
         let setting = Setting { philox: self.philox, world: &self.world, purpose: Purpose::Guard };
         let counting = self.counting.as_ref();
@@ -208,7 +211,7 @@ impl Kernel {
             }
         });
         self.calendar.ticks.extend(ticks);
-        self.collect();
+        self.collect(ticks.len())
     }
 
     /// Fires a trigger for every agent that acts. It counts as a tick of its own for the draws of
@@ -233,7 +236,7 @@ impl Kernel {
             }
         });
         self.calendar.ticks.push(tick);
-        self.collect();
+        self.collect(1);
     }
 
     /// Folds the history where there is no room for another column.
@@ -250,11 +253,13 @@ impl Kernel {
         self.blocks.iter_mut().for_each(|block| block.history.fit(&self.calendar));
     }
 
-    /// Puts what agents did to others in order, and the world in its new state.
-    fn collect(&mut self) {
+    /// Puts what agents did to others in the newest columns in order, and the world in its new state.
+    /// Says how many changes that took.
+    fn collect(&mut self, columns: usize) -> usize {
+        let all = self.calendar.ticks.len();
+        let changes = world::apply(&mut self.blocks, all - columns..all, &mut self.world);
         let first_request = self.requests.len();
         for block in &mut self.blocks {
-            block.outbox.changes.apply(&mut self.world);
             self.requests.append(&mut block.outbox.requests);
             for (all, some) in self.visits.iter_mut().zip(&mut block.outbox.visits) {
                 *all += std::mem::take(some);
@@ -264,6 +269,7 @@ impl Kernel {
             }
         }
         self.requests[first_request..].sort_by_key(|asked| (asked.tick, asked.slot));
+        changes
     }
 
     /// The guards and actions that could not be evaluated since this was last asked.

@@ -338,6 +338,17 @@ impl Chart {
         position(&self.worlds, |world| world.name == name).map(WorldId)
     }
 
+    /// Whether what agents do to the world can make a difference to what agents do: whether something
+    /// that an action changes is looked at anywhere.
+    pub fn sees_changes_of_world(&self) -> bool {
+        let changed: Vec<WorldId> =
+            self.effects.iter().filter_map(|effect| effect.body.changes()).collect();
+        let mut codes = self.effects.iter().filter_map(|effect| effect.body.code());
+        !changed.is_empty()
+            && (self.guards.iter().any(|guard| guard.looks_at(&changed))
+                || codes.any(|code| code.looks_at(&changed)))
+    }
+
     /// The names that guards read from the context, by [`ContextId`].
     pub fn contexts(&self) -> &[String] {
         &self.contexts

@@ -90,15 +90,30 @@ const FORMS: &str = "set agent.FIELD = EXPRESSION, add agent.FIELD = EXPRESSION,
 
 const VERBS: [&str; 6] = ["set", "add", "pause", "resume", "copy", "remove"];
 
+impl EffectBody {
+    /// The expression that it works out, if there is one.
+    pub(crate) fn code(&self) -> Option<&Code> {
+        match self {
+            Self::SetField(_, code)
+            | Self::AddField(_, code)
+            | Self::SetWorld(_, code)
+            | Self::AddWorld(_, code) => Some(code),
+            Self::Request(_) => None,
+        }
+    }
+
+    /// The value of the world that it changes, if it does.
+    pub(crate) fn changes(&self) -> Option<WorldId> {
+        match self {
+            Self::SetWorld(world, _) | Self::AddWorld(world, _) => Some(*world),
+            Self::SetField(..) | Self::AddField(..) | Self::Request(_) => None,
+        }
+    }
+}
+
 impl Effect {
     pub(crate) fn draws(&self) -> u32 {
-        match &self.body {
-            EffectBody::SetField(_, code)
-            | EffectBody::AddField(_, code)
-            | EffectBody::SetWorld(_, code)
-            | EffectBody::AddWorld(_, code) => u32::from(code.draws()),
-            EffectBody::Request(_) => 0,
-        }
+        self.body.code().map_or(0, |code| u32::from(code.draws()))
     }
 
     /// Compiles an action.

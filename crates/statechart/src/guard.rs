@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::chart::Chart;
 use crate::expression::{Code, Comparison, Fault, Scope};
+use crate::ids::WorldId;
 use crate::value::Scalar;
 
 /// A guard in Rust.
@@ -59,6 +60,14 @@ pub(crate) enum GuardBody {
 }
 
 impl Guard {
+    /// Whether it may look at one of some values of the world. A function in Rust may look at all.
+    pub(crate) fn looks_at(&self, worlds: &[WorldId]) -> bool {
+        match &self.body {
+            GuardBody::Simple(_, code) | GuardBody::Code(code) => code.looks_at(worlds),
+            GuardBody::Rust(_) => true,
+        }
+    }
+
     pub(crate) fn draws(&self) -> u32 {
         match &self.body {
             GuardBody::Simple(_, code) | GuardBody::Code(code) => u32::from(code.draws()),

@@ -20,6 +20,9 @@ const W1: &str = include_str!("w1.yaml");
 /// The same with guards that are expressions over fields.
 const EXPRESSIONS: &str = include_str!("w1_expressions.yaml");
 
+/// Many different sums, and a world that all change.
+const MARKET: &str = include_str!("market.yaml");
+
 /// Charts that have much of what a chart can have.
 const CHARTS: [(&str, &str); 6] = [
     (
@@ -29,7 +32,7 @@ const CHARTS: [(&str, &str); 6] = [
     ("every guard is another expression", include_str!("w1_distinct.yaml")),
     ("histories, entry and exit actions, oracle", include_str!("nested.yaml")),
     ("texts and flags, actions on every way", include_str!("moods.yaml")),
-    ("sums over a world that all change", include_str!("market.yaml")),
+    ("sums over a world that all change", MARKET),
     ("guards without a value, requests", include_str!("faulty.yaml")),
 ];
 
@@ -63,17 +66,17 @@ fn main() {
     let rounds = if quick { 1 } else { 5 };
     let mesa = mesa();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-    let large = large();
+    let (large, watched) = (large(), watched());
     let mut charts = vec![("guards are expressions", EXPRESSIONS, TICKS, 50.0)];
     charts.extend(CHARTS.map(|(what, chart)| (what, chart, TICKS, 50.0)));
+    charts.push(("a world that all change and look at", watched.as_str(), TICKS, 50.0));
     charts.push(("two hundred states", large.as_str(), TICKS, 50.0));
     charts.push(("guards are draws", W1, TICKS, 250.0));
     charts.push(("guards are draws, ten times as long", W1, 10 * TICKS, 250.0));
     // Words after `--` choose among the charts.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    let is_wanted = |what: &str| {
-        wanted.is_empty() || wanted.iter().any(|word| what.contains(word.as_str()))
-    };
+    let is_wanted =
+        |what: &str| wanted.is_empty() || wanted.iter().any(|word| what.contains(word.as_str()));
     for (what, chart, ticks, least) in charts.into_iter().filter(|(what, ..)| is_wanted(what)) {
         let best = (0..rounds).map(|_| time(&pool, chart, agents, ticks)).min().unwrap();
         let rate = f64::from(agents) * f64::from(ticks) / best.as_secs_f64() / 1e6;
@@ -117,6 +120,13 @@ fn mesa() -> Option<f64> {
 
 fn report(what: &str, measured: &str, target: &str, kept: bool) {
     println!("{}", json!({"what": what, "measured": measured, "target": target, "kept": kept}));
+}
+
+/// The market, with agents who look at what the others do.
+fn watched() -> String {
+    let (before, after) = ("agent.goods >= 1 &&", "agent.goods >= world.volume / 1e9 &&");
+    assert!(MARKET.contains(before));
+    MARKET.replace(before, after)
 }
 
 /// A ring of two hundred states, each of which is left by two guards of its own.

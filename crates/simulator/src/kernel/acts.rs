@@ -15,7 +15,7 @@ use super::outbox::{Asked, Failed};
 use super::pool::place;
 use super::sums::are_within;
 use super::tree::{Numbers, Source, Truths, Workings};
-use super::world::Change;
+use super::world::{At, List};
 
 impl Tick<'_> {
     /// Performs an action for some agents.
@@ -34,7 +34,9 @@ impl Tick<'_> {
             }
             ActShape::AddWorld(world, tree) => {
                 let more = workings.numbers(&self.sight(list), tree, &mut doubts);
-                self.change_world(world, list, &doubts, |number| Change::Add(more.get(number)));
+                self.change_world(world, list, &doubts, |changes, at, number| {
+                    changes.add(at, more.get(number));
+                });
                 workings.give_numbers(more);
             }
             ActShape::Request(request) => {
@@ -195,8 +197,8 @@ impl Tick<'_> {
         match sight.kind_of(tree) {
             Some(Kind::Bool) => {
                 let truths = workings.truths(&sight, tree, doubts);
-                self.change_world(world, list, doubts, |number| {
-                    Change::Set(Value::Bool(truths.get(number)))
+                self.change_world(world, list, doubts, |changes, at, number| {
+                    changes.set(at, Value::Bool(truths.get(number)));
                 });
                 workings.give_truths(truths);
             }
@@ -209,15 +211,15 @@ impl Tick<'_> {
                     }
                     None => return,
                 };
-                self.change_world(world, list, doubts, |number| {
-                    Change::Set(texts[number].clone())
+                self.change_world(world, list, doubts, |changes, at, number| {
+                    changes.set(at, texts[number].clone());
                 });
             }
             // Numbers say what is missing, too.
             Some(Kind::Number) | None => {
                 let numbers = workings.numbers(&sight, tree, doubts);
-                self.change_world(world, list, doubts, |number| {
-                    Change::Set(Value::Number(numbers.get(number)))
+                self.change_world(world, list, doubts, |changes, at, number| {
+                    changes.set(at, Value::Number(numbers.get(number)));
                 });
                 workings.give_numbers(numbers);
             }
@@ -229,16 +231,14 @@ impl Tick<'_> {
         world: WorldId,
         list: &[u16],
         doubts: &Doubts,
-        change: impl Fn(usize) -> Change,
+        mut change: impl FnMut(&mut List, At, usize),
     ) {
-        let agents = list.iter().enumerate();
-        let change =
-            |(number, lane): (usize, &u16)| (self.first_slot + u32::from(*lane), change(number));
+        let column = self.column;
         let changes = self.block.outbox.changes.of(world);
-        if doubts.mask().is_none() {
-            changes.extend(agents.map(change));
-        } else {
-            changes.extend(agents.filter(|(number, _)| !doubts.is_about(*number)).map(change));
+        for (number, lane) in list.iter().enumerate() {
+            if !doubts.is_about(number) {
+                change(changes, At::new(column, *lane), number);
+            }
         }
     }
 }

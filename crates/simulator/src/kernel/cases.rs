@@ -47,7 +47,7 @@ pub(super) enum Due {
 /// What can happen, by case.
 #[derive(Debug)]
 pub(super) struct Cases {
-    cases: Vec<Case>,
+    all: Vec<Case>,
     /// The fields that are thresholds.
     fields: Vec<usize>,
     tables: Tables,
@@ -73,11 +73,11 @@ impl Cases {
     pub(super) fn new(cases: Vec<Case>) -> Self {
         let fields: BTreeSet<usize> = cases.iter().filter_map(|case| case.due.field()).collect();
         let fields: Vec<usize> = fields.into_iter().collect();
-        Self { tables: Tables::new(&cases, &fields), fields, cases }
+        Self { tables: Tables::new(&cases, &fields), fields, all: cases }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.cases.len()
+        self.all.len()
     }
 
     /// Whether it takes a draw to tell what happens.
@@ -104,7 +104,7 @@ impl Cases {
             }
             late.push(is_late);
         }
-        if self.cases.len() <= FEW {
+        if self.all.len() <= FEW {
             self.tell_few(block, cases, &workings.drawn, &late, out);
         } else {
             self.tables.tell(cases, &block.held, &workings.drawn, out);
@@ -129,7 +129,7 @@ impl Cases {
         let agents = out.as_chunks_mut::<LANES>().0.iter_mut().zip(cases.as_chunks::<LANES>().0);
         for (chunk, ((out, cases), held)) in agents.zip(held).enumerate() {
             out.fill(NOTHING);
-            for (number, case) in (0..).zip(&self.cases) {
+            for (number, case) in (0..).zip(&self.all) {
                 let late = match case.due {
                     Due::Never => Late::Nobody,
                     Due::After(ticks) => Late::After(held, ticks),
@@ -189,14 +189,10 @@ fn tell_case(
 /// values that stand in memory is made a choice between their addresses, which is no vector.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
-fn put(
-    numbers: &mut [u16; LANES],
-    other: impl Fn(usize) -> u16,
-    is_so: impl Fn(usize) -> bool,
-) {
-    for lane in 0..LANES {
+fn put(numbers: &mut [u16; LANES], other: impl Fn(usize) -> u16, is_so: impl Fn(usize) -> bool) {
+    for (lane, number) in numbers.iter_mut().enumerate() {
         let mask = u16::from(is_so(lane)).wrapping_neg();
-        numbers[lane] = (other(lane) & mask) | (numbers[lane] & !mask);
+        *number = (other(lane) & mask) | (*number & !mask);
     }
 }
 

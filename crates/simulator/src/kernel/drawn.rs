@@ -35,7 +35,6 @@ struct Counter<const WORDS: usize> {
 
 impl<const WORDS: usize> Default for Counter<WORDS> {
     fn default() -> Self {
-        #[expect(clippy::large_stack_arrays, reason = "it is made once and kept")]
         let draws = Box::new([[[0; LANES]; WORDS]; BLOCK / LANES]);
         Self { is_known: false, asked: 0, draws }
     }

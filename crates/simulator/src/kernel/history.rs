@@ -13,7 +13,7 @@ use multiversion::multiversion;
 use super::{BLOCK, LANES};
 
 /// The most columns before the oldest of them are folded.
-const COLUMNS_MAX: usize = 112;
+pub(super) const COLUMNS_MAX: usize = 112;
 /// The least columns before the oldest of them are folded.
 const COLUMNS_MIN: usize = 24;
 /// What columns and folded transitions of an agent should come to, in bytes. The more the folded

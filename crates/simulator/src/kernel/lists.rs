@@ -161,6 +161,7 @@ impl Tick<'_> {
             index,
             first_slot: self.first_slot,
             tick: self.now,
+            column: self.column,
             purpose: self.setting.purpose,
             philox: self.setting.philox,
             world: self.setting.world,

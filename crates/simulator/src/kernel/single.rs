@@ -7,6 +7,7 @@ use polity_statechart::{
 use super::block::Block;
 use super::outbox::{Asked, Failed};
 use super::philox::{Philox, Purpose, unit};
+use super::world::At;
 
 /// One agent that something happens to.
 pub(super) struct Agent<'a> {
@@ -14,6 +15,8 @@ pub(super) struct Agent<'a> {
     pub(super) index: usize,
     pub(super) first_slot: u32,
     pub(super) tick: u32,
+    /// Where the tick is written.
+    pub(super) column: usize,
     pub(super) purpose: Purpose,
     pub(super) philox: Philox,
     pub(super) world: &'a [Option<Value>],
@@ -51,8 +54,9 @@ impl Stage for Agent<'_> {
     }
 
     fn change_world(&mut self, change: WorldChange) {
-        let slot = self.slot();
-        self.block.outbox.changes.push(slot, change);
+        #[expect(clippy::cast_possible_truncation, reason = "an index within a block")]
+        let at = At::new(self.column, self.index as u16);
+        self.block.outbox.changes.push(at, change);
     }
 
     fn request(&mut self, request: &Request) {

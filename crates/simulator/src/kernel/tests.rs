@@ -2,6 +2,7 @@
 
 mod charts;
 mod reference;
+mod world;
 
 use std::sync::Arc;
 
@@ -474,30 +475,6 @@ fn guards_that_fail_are_counted_and_explained() {
     assert_eq!((warnings[0].serial, warnings[0].tick), (AgentSerial(0), 1));
     assert_eq!(kernel.counts(), [2000, 0]);
     assert!(kernel.take_warnings().is_empty());
-}
-
-#[test]
-fn agents_see_the_world_as_it_was_when_the_tick_began() {
-    let chart = chart(
-        "name: queue\nstates: [out, inside]\ninitial: out\nworld: {guests: 0, last: none}\n\
-         transitions:\n  - trigger: enter\n    source: out\n    target: inside\n    \
-         guard: world.guests < 3\n    action: [add world.guests = 1, set world.last = 'in']\n",
-    );
-    let pool = pool(1);
-    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("enter", 1.0)]), Seed(3));
-    let guests = chart.world("guests").unwrap();
-    fill(&mut kernel, 5);
-    kernel.ticks(1, 5, &pool);
-    assert_eq!(kernel.counts(), [0, 5], "all came in at once: none saw another come");
-    assert_eq!(kernel.world(guests), Some(&Value::Number(5.0)));
-    assert_eq!(kernel.world(chart.world("last").unwrap()), Some(&Value::text("in")));
-    let late =
-        kernel.add(AgentSerial(9), DrawKey(9), BehaviourId(0), chart.initial(), &[]).unwrap();
-    kernel.ticks(6, 5, &pool);
-    assert_eq!(kernel.state(late), chart.initial(), "it is full");
-    kernel.set_world(guests, Value::Number(0.0));
-    kernel.ticks(11, 1, &pool);
-    assert_ne!(kernel.state(late), chart.initial());
 }
 
 #[test]

@@ -1,66 +1,153 @@
 //! What agents do to the world, until it takes effect.
 //!
-//! That happens in the order of agents. Each value of the world has a list of its own, as none
-//! depends on another; most lists are in order already.
+//! That happens by tick and in the order of agents. Each value of the world has a list of its own, as
+//! none depends on another; most lists are in order already.
+
+use std::ops::Range;
 
 use polity_statechart::{Value, WorldChange, WorldId};
 
-/// A change of one value.
-#[derive(Debug, Clone)]
-pub(super) enum Change {
-    Add(f64),
-    Set(Value),
+use super::block::Block;
+use super::history::COLUMNS_MAX;
+
+/// When a change is made, and by whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct At {
+    column: u8,
+    lane: u16,
 }
 
-/// Changes by value of the world, and whose they are.
+const _: () = assert!(COLUMNS_MAX <= 1 << u8::BITS, "a column's number is a byte");
+
+impl At {
+    /// A change in the tick that writes a column, by the agent at a place of its block.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "there are no more columns than that")]
+    pub(super) fn new(column: usize, lane: u16) -> Self {
+        Self { column: column as u8, lane }
+    }
+}
+
+/// A change of a value. There may be one for every agent and tick, so they are kept small.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Add { at: At, more: f64 },
+    Set { at: At, value: u32 },
+}
+
+/// The changes of one value by the agents of a block.
 #[derive(Debug, Default)]
-pub(super) struct Changes(Vec<Vec<(u32, Change)>>);
+pub(super) struct List {
+    changes: Vec<Change>,
+    /// What it is set to.
+    values: Vec<Value>,
+    /// How many changes have taken effect.
+    done: usize,
+}
+
+/// The changes of all values by the agents of a block.
+#[derive(Debug, Default)]
+pub(super) struct Changes(Vec<List>);
 
 impl Changes {
     /// The changes of a value.
-    pub(super) fn of(&mut self, world: WorldId) -> &mut Vec<(u32, Change)> {
+    pub(super) fn of(&mut self, world: WorldId) -> &mut List {
         if self.0.len() <= world.index() {
-            self.0.resize_with(world.index() + 1, Vec::new);
+            self.0.resize_with(world.index() + 1, List::default);
         }
         &mut self.0[world.index()]
     }
 
-    pub(super) fn push(&mut self, slot: u32, change: WorldChange) {
-        let (world, change) = match change {
-            WorldChange::Add(world, more) => (world, Change::Add(more)),
-            WorldChange::Set(world, value) => (world, Change::Set(value)),
-        };
-        self.of(world).push((slot, change));
+    pub(super) fn push(&mut self, at: At, change: WorldChange) {
+        match change {
+            WorldChange::Add(world, more) => self.of(world).add(at, more),
+            WorldChange::Set(world, value) => self.of(world).set(at, value),
+        }
+    }
+}
+
+impl List {
+    #[inline]
+    pub(super) fn add(&mut self, at: At, more: f64) {
+        self.changes.push(Change::Add { at, more });
     }
 
-    /// Has all changes take effect.
-    pub(super) fn apply(&mut self, world: &mut [Option<Value>]) {
-        for (changes, value) in self.0.iter_mut().zip(world) {
-            // Agents that took the same way were looked at together.
-            if !changes.is_sorted_by_key(|(slot, _)| *slot) {
-                changes.sort_by_key(|(slot, _)| *slot);
-            }
-            for (_, change) in changes.drain(..) {
-                change.apply(value);
-            }
+    pub(super) fn set(&mut self, at: At, value: Value) {
+        // There are as many as changes, of which a block has less than 32 bits can count.
+        let number = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
+        self.values.push(value);
+        self.changes.push(Change::Set { at, value: number });
+    }
+
+    /// Agents that took the same way were looked at together.
+    fn put_in_order(&mut self) {
+        if !self.changes.is_sorted_by_key(Change::at) {
+            self.changes.sort_by_key(Change::at);
         }
+    }
+
+    /// Has the changes of a tick take effect.
+    fn apply(&mut self, column: usize, world: &mut Option<Value>) {
+        let open = self.changes[self.done..].iter();
+        for change in open.take_while(|change| usize::from(change.at().column) == column) {
+            match (*change, &mut *world) {
+                (Change::Add { more, .. }, Some(Value::Number(now))) => *now = sum(*now, more),
+                // What is no number counts from 0.
+                (Change::Add { more, .. }, world) => *world = Some(Value::Number(sum(0.0, more))),
+                (Change::Set { value, .. }, world) => {
+                    *world = self.values.get(value as usize).cloned();
+                }
+            }
+            self.done += 1;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.changes.clear();
+        self.values.clear();
+        self.done = 0;
     }
 }
 
 impl Change {
-    /// A value that is added to and is no number counts from 0. Numbers stay finite.
     #[inline]
-    fn apply(self, value: &mut Option<Value>) {
-        match (self, value) {
-            (Self::Add(more), Some(Value::Number(number))) => *number = sum(*number, more),
-            (Self::Add(more), value) => *value = Some(Value::Number(sum(0.0, more))),
-            (Self::Set(new), value) => *value = Some(new),
+    fn at(&self) -> At {
+        match self {
+            Self::Add { at, .. } | Self::Set { at, .. } => *at,
         }
     }
 }
 
+/// Numbers stay finite.
 #[inline]
 fn sum(left: f64, right: f64) -> f64 {
     let sum = left + right;
     if sum.is_finite() { sum } else { sum.clamp(f64::MIN, f64::MAX) }
+}
+
+/// Has all changes take effect that were made while these columns were written. Says how many they
+/// were.
+pub(super) fn apply(
+    blocks: &mut [Block],
+    columns: Range<usize>,
+    world: &mut [Option<Value>],
+) -> usize {
+    let mut count = 0;
+    for (number, value) in world.iter_mut().enumerate() {
+        let lists = blocks.iter_mut().filter_map(|block| block.outbox.changes.0.get_mut(number));
+        let mut lists: Vec<&mut List> = lists.filter(|list| !list.changes.is_empty()).collect();
+        for list in &mut lists {
+            count += list.changes.len();
+            list.put_in_order();
+        }
+        for column in columns.clone() {
+            for list in &mut lists {
+                list.apply(column, value);
+            }
+        }
+        for list in lists {
+            list.clear();
+        }
+    }
+    count
 }

@@ -122,6 +122,12 @@ impl Code {
         Ok((Self { nodes: nodes.into(), root, draws }, kind))
     }
 
+    /// Whether it looks at one of some values of the world.
+    pub(crate) fn looks_at(&self, worlds: &[WorldId]) -> bool {
+        let is_one = |node: &Node| matches!(node, Node::World(world) if worlds.contains(world));
+        self.nodes.iter().any(is_one)
+    }
+
     pub(crate) fn tree(&self, first_draw: u32) -> Tree<'_> {
         Tree { nodes: &self.nodes, root: self.root, first_draw }
     }

@@ -87,10 +87,12 @@ const ACTIONS: [&str; 7] = [
     "copy 'twin'",
 ];
 
-const OTHER_ACTIONS: [&str; 10] = [
+const OTHER_ACTIONS: [&str; 12] = [
     "set agent.mood = 'glad'",
     "set agent.flag = agent.energy > 2",
     "add world.count = 1",
+    "add world.tally = agent.share / 3 + draw()",
+    "set world.tally = agent.energy / 7",
     "set world.count = 0",
     "set agent.mood = agent.wish",
     "set agent.wish = world.word",
@@ -120,7 +122,7 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
     let _ = writeln!(text, "states: [{}]", declared.join(", "));
     text.push_str("fields: {energy: {default: 4, max: 9}, limit: 5, share: 0.3, mood: sad, wish: fun, flag: false, patience: 3}\n");
     if other {
-        text.push_str("world: {count: 0, word: fun}\n");
+        text.push_str("world: {count: 0, word: fun, tally: 0}\n");
     }
     let _ = writeln!(
         text,

@@ -1,0 +1,58 @@
+//! What agents see of the world and do to it.
+
+use super::*;
+
+#[test]
+fn agents_see_the_world_as_it_was_when_the_tick_began() {
+    let chart = chart(
+        "name: queue\nstates: [out, inside]\ninitial: out\nworld: {guests: 0, last: none}\n\
+         transitions:\n  - trigger: enter\n    source: out\n    target: inside\n    \
+         guard: world.guests < 3\n    action: [add world.guests = 1, set world.last = 'in']\n",
+    );
+    let pool = pool(1);
+    let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("enter", 1.0)]), Seed(3));
+    let guests = chart.world("guests").unwrap();
+    fill(&mut kernel, 5);
+    kernel.ticks(1, 5, &pool);
+    assert_eq!(kernel.counts(), [0, 5], "all came in at once: none saw another come");
+    assert_eq!(kernel.world(guests), Some(&Value::Number(5.0)));
+    assert_eq!(kernel.world(chart.world("last").unwrap()), Some(&Value::text("in")));
+    let late =
+        kernel.add(AgentSerial(9), DrawKey(9), BehaviourId(0), chart.initial(), &[]).unwrap();
+    kernel.ticks(6, 5, &pool);
+    assert_eq!(kernel.state(late), chart.initial(), "it is full");
+    kernel.set_world(guests, Value::Number(0.0));
+    kernel.ticks(11, 1, &pool);
+    assert_ne!(kernel.state(late), chart.initial());
+}
+
+/// The order in which numbers are added makes a difference to their sum, and so does what is set
+/// before or after.
+#[test]
+fn changes_take_effect_by_tick_and_agent_however_many_ticks_are_run_at_once() {
+    let chart = chart(
+        "name: shop\nstates: [out, inside]\ninitial: out\nfields: {bid: 0.1}\n\
+         world: {price: 3, turnover: 0, last: 0}\ntransitions:\n  \
+         - {trigger: go, source: out, target: inside, guard: draw() < 0.6, action: \
+           [set agent.bid = draw() / world.price, add world.turnover = agent.bid]}\n  \
+         - {trigger: go, source: inside, target: out, action: \
+           [set world.last = agent.bid, add world.last = 1]}\n  \
+         - {trigger: reset, source: '*', target: out, action: set world.turnover = agent.bid}\n",
+    );
+    let rates = [("go", 0.2), ("reset", 0.0001)];
+    let (turnover, last) = (chart.world("turnover").unwrap(), chart.world("last").unwrap());
+    let mut ends = Vec::new();
+    for (threads, piece) in [(1, 1), (1, 90), (2, 90), (2, 17)] {
+        let pool = pool(threads);
+        let mut kernel = Kernel::new(Arc::clone(&chart), super::rates(&chart, &rates), Seed(8));
+        fill(&mut kernel, 9000);
+        let mut worlds = Vec::new();
+        for first in (1..=90).step_by(piece) {
+            kernel.ticks(first, u32::try_from(piece).unwrap().min(91 - first), &pool);
+            worlds.push((kernel.world(turnover).cloned(), kernel.world(last).cloned()));
+        }
+        assert!(piece < 90 || kernel.pace.ticks() > 1, "some ticks are run at once");
+        ends.push((images(&kernel), worlds.pop()));
+    }
+    assert!(ends.windows(2).all(|pair| pair[0] == pair[1]));
+}
