@@ -99,6 +99,31 @@ impl Head {
         }
     }
 
+    /// Whether it says what the scenario says that it was written in, where that never changes.
+    fn check_written(&self, scenario: &Scenario) -> Result<(), String> {
+        let Scenario { seed, start_time, tick_seconds, .. } = scenario;
+        for (what, is_it, found, expected) in [
+            ("seed", self.seed == *seed, self.seed.to_string(), seed.to_string()),
+            (
+                "start_time",
+                self.start_time == *start_time,
+                self.start_time.to_string(),
+                start_time.to_string(),
+            ),
+            (
+                "tick_seconds",
+                self.tick_seconds.to_bits() == tick_seconds.to_bits(),
+                self.tick_seconds.to_string(),
+                tick_seconds.to_string(),
+            ),
+        ] {
+            if !is_it {
+                return Err(format!("its {what} is {found}, and that of the run is {expected}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a simulation of this scenario can go on from here.
     fn check(&self, scenario: &Scenario) -> Result<(), String> {
         if self.format != FORMAT {
@@ -219,11 +244,12 @@ pub(crate) fn write(
     Ok(None)
 }
 
-/// Reads the checkpoint of a turn or the newest before it, or the newest one.
+/// Reads the checkpoint of a turn or the newest before it, or the newest one. It was written in one
+/// scenario, and what is read is to go on in another, or in the same.
 pub(crate) fn read(
     folder: &RunFolder,
     turn: Option<u64>,
-    scenario: &Scenario,
+    scenarios: [&Scenario; 2],
     restore: &mut impl Restore,
 ) -> Result<(), SimError> {
     let (turn, path, form) = folder.checkpoint(turn)?;
@@ -231,10 +257,10 @@ pub(crate) fn read(
         SimError::damaged(&path, format!("the checkpoint cannot be used: {reason}"))
     };
     let read = match form {
-        Form::Json => json::read(&files::read_text(&path)?, scenario, restore),
+        Form::Json => json::read(&files::read_text(&path)?, scenarios, restore),
         Form::Compact => {
             let file = std::fs::File::open(&path).map_err(SimError::io("read", &path))?;
-            compact::read(io::BufReader::with_capacity(1 << 18, file), scenario, restore)
+            compact::read(io::BufReader::with_capacity(1 << 18, file), scenarios, restore)
         }
     };
     match read.map_err(unusable)? {

@@ -329,7 +329,7 @@ impl RunFolder {
 
     /// The requests that wait to be looked at after a turn.
     pub(crate) fn waiting(&self, turn: u64) -> Result<Vec<LifecycleAction>, SimError> {
-        let waiting = RequestLog::open(&self.requests(), turn)?.take(turn + 1)?;
+        let waiting = RequestLog::peek(&self.requests(), turn)?.take(turn + 1)?;
         Ok(waiting.into_iter().filter_map(|request| request.action.ok()).collect())
     }
 

@@ -6,7 +6,7 @@
 //! resumed looks at it in the same turn again, and so ends as it would have. A fork takes over what
 //! was looked at after it parted, each with its turn.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -35,6 +35,11 @@ enum Line {
     Unreadable {
         request_id: String,
         reason: String,
+    },
+    /// What is no line of ours, by its number among those read at once. It is never written.
+    #[serde(skip)]
+    Foreign {
+        number: usize,
     },
 }
 
@@ -75,14 +80,29 @@ pub(crate) struct RequestLog {
 impl RequestLog {
     /// Reads the file of a run that goes on after `turn`.
     pub(crate) fn open(path: &Path, turn: u64) -> Result<Self, SimError> {
+        Self::read(path, turn, check_whole)
+    }
+
+    /// Looks into the file of a run that is at the end of `turn`, and maybe under way.
+    pub(crate) fn peek(path: &Path, turn: u64) -> Result<Self, SimError> {
+        Self::read(path, turn, |_, _| Ok(()))
+    }
+
+    fn read(
+        path: &Path,
+        turn: u64,
+        check: impl Fn(&Path, &[Line]) -> Result<(), SimError>,
+    ) -> Result<Self, SimError> {
         let mut log = Self { tail: Tail::new(path, 0), planned: BTreeMap::new(), new: Vec::new() };
-        log.sort_in(turn)?;
+        let lines = log.tail.read_new()?;
+        check(path, &lines)?;
+        log.sort_in(turn, lines);
         Ok(log)
     }
 
-    /// Reads what is new in the file, after `turn` is over.
-    fn sort_in(&mut self, turn: u64) -> Result<(), SimError> {
-        for request in answered(self.tail.read_new()?) {
+    /// Puts requests where they belong, after `turn` is over.
+    fn sort_in(&mut self, turn: u64, lines: Vec<Line>) {
+        for request in answered(lines) {
             match (request.answered_in, request.turn) {
                 (Some(planned), _) | (None, Some(planned)) if planned > turn => {
                     self.planned.entry(planned).or_default().push(request);
@@ -91,12 +111,12 @@ impl RequestLog {
                 (None, _) => self.new.push(request),
             }
         }
-        Ok(())
     }
 
     /// The requests to look at in this turn, in the order in which they were made.
     pub(crate) fn take(&mut self, turn: u64) -> Result<Vec<Request>, SimError> {
-        self.sort_in(turn.saturating_sub(1))?;
+        let lines = self.tail.read_new()?;
+        self.sort_in(turn.saturating_sub(1), lines);
         let mut requests = self.planned.remove(&turn).unwrap_or_default();
         requests.append(&mut self.new);
         Ok(requests)
@@ -166,7 +186,7 @@ impl AnswerWatch {
     pub fn look(&mut self) -> Result<Option<Answer>, SimError> {
         let answers = self.tail.read_new()?.into_iter().filter_map(|line| match line {
             Line::Answer(answer) => Some(answer),
-            Line::Request { .. } | Line::Unreadable { .. } => None,
+            Line::Request { .. } | Line::Unreadable { .. } | Line::Foreign { .. } => None,
         });
         Ok(answers.into_iter().find(|answer| answer.request_id == self.request_id))
     }
@@ -184,6 +204,7 @@ fn answered(lines: Vec<Line>) -> Vec<Request> {
             Line::Unreadable { request_id: id, reason } => {
                 requests.push(Request { id, action: Err(reason), turn: None, answered_in: None });
             }
+            Line::Foreign { .. } => {}
             // Of a run that was resumed, only the first answer was ever told.
             Line::Answer(answer) => {
                 answers.entry(answer.request_id).or_insert(answer.turn);
@@ -196,14 +217,14 @@ fn answered(lines: Vec<Line>) -> Vec<Request> {
     requests
 }
 
-/// The lines of the file. What is no line of ours was written by someone else, and must not end a
-/// run: it is passed over, but for a request that can at least be answered.
+/// The lines of the file. What is no line of ours was written by someone else and ends no run that is
+/// under way; a request that can at least be answered is.
 fn parse(text: &[u8]) -> Vec<Line> {
-    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let lines = text.split(|byte| *byte == b'\n').zip(1..).filter(|(line, _)| !line.is_empty());
     lines
-        .filter_map(|line| match serde_json::from_slice(line) {
-            Ok(line) => Some(line),
-            Err(error) => unreadable(line, &error),
+        .map(|(line, number)| match serde_json::from_slice(line) {
+            Ok(line) => line,
+            Err(error) => unreadable(line, &error).unwrap_or(Line::Foreign { number }),
         })
         .collect()
 }
@@ -212,6 +233,33 @@ fn unreadable(line: &[u8], error: &serde_json::Error) -> Option<Line> {
     let line: serde_json::Value = serde_json::from_slice(line).ok()?;
     let request_id = line.get("request")?.get("request_id")?.as_str()?.to_owned();
     Some(Line::Unreadable { request_id, reason: format!("this is no request: {error}") })
+}
+
+/// Whoever goes on with a run does again what was asked of it. So nothing of that may be missing:
+/// all lines can be read, and there is a request before each answer.
+fn check_whole(path: &Path, lines: &[Line]) -> Result<(), SimError> {
+    let mut asked = HashSet::new();
+    for line in lines {
+        let missing = match line {
+            Line::Request { request_id, .. } | Line::Unreadable { request_id, .. } => {
+                asked.insert(request_id);
+                continue;
+            }
+            Line::Answer(answer) if asked.contains(&answer.request_id) => continue,
+            Line::Answer(Answer { request_id, .. }) => {
+                format!("the request {request_id} is missing, and its answer is there")
+            }
+            Line::Foreign { number } => {
+                format!("line {number} is neither a request nor an answer")
+            }
+        };
+        let reason = format!(
+            "{missing}: the run cannot be repeated as it was; restore the file, or remove the line \
+             to go on without it"
+        );
+        return Err(SimError::damaged(path, reason));
+    }
+    Ok(())
 }
 
 /// Asks for something, from any process. The answer will stand behind the request.
@@ -337,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_make_no_sense_end_nothing() {
+    fn lines_that_make_no_sense_end_no_run_that_is_under_way() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("requests.jsonl");
         let nonsense = concat!(
@@ -345,13 +393,38 @@ mod tests {
             "{\"request\": {\"request_id\": \"1\", \"operation\": \"dance\"}}\n",
             "[1, 2]\n",
         );
+        let mut log = RequestLog::open(&path, 0).unwrap();
         std::fs::write(&path, nonsense).unwrap();
         ask(&path, "2", action("a")).unwrap();
-        let taken = RequestLog::open(&path, 0).unwrap().take(1).unwrap();
+        let taken = log.take(1).unwrap();
         let ids: Vec<&str> = taken.iter().map(|request| request.id.as_str()).collect();
         assert_eq!(ids, ["1", "2"]);
         assert!(taken[0].action.clone().unwrap_err().starts_with("this is no request"));
         assert_eq!(names(&taken[1..]), ["a"]);
+    }
+
+    #[test]
+    fn whoever_goes_on_is_told_what_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.jsonl");
+        let mut log = RequestLog::open(&path, 0).unwrap();
+        ask(&path, "1", action("a")).unwrap();
+        log.take(1).unwrap();
+        log.answer(vec![answer("1", 1)]).unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        let [request, reply] = *whole.lines().collect::<Vec<_>>() else { panic!("{whole}") };
+        let refused = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            RequestLog::open(&path, 0).unwrap_err().to_string()
+        };
+        let cut = refused(&format!("{}\n{reply}\n", &request[..20]));
+        assert!(cut.contains("line 1 is neither a request nor an answer"), "{cut}");
+        let cut = refused(&format!("{request}\n\n{}\n", &reply[..20]));
+        assert!(cut.contains("line 3 is neither"), "{cut}");
+        let missing = refused(&format!("{reply}\n"));
+        assert!(missing.contains("the request 1 is missing"), "{missing}");
+        std::fs::write(&path, whole).unwrap();
+        RequestLog::open(&path, 0).unwrap();
     }
 
     #[test]

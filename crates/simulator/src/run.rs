@@ -177,7 +177,7 @@ impl Run {
             return Err(SimError::TooFewTurns { turns: record.turns, turn });
         }
         let simulation = if found == turn {
-            Simulation::restore(other, Some(turn), scenario, *threads)?
+            Simulation::restore_in(other, turn, before, scenario, *threads)?
         } else {
             // What is done again is done as it was.
             let before = Simulation::restore(other, Some(turn), before, *threads)?;

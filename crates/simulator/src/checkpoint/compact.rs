@@ -87,7 +87,7 @@ fn write_agent(chart: &Chart, row: &AgentRow, encoder: &mut Encoder<impl Write>)
 /// Reads a simulation and gives its turn.
 pub(super) fn read(
     input: impl Read,
-    scenario: &Scenario,
+    [written, scenario]: [&Scenario; 2],
     restore: &mut impl Restore,
 ) -> Result<u64, String> {
     let mut decoder = Decoder::new(input);
@@ -100,6 +100,7 @@ pub(super) fn read(
     let turn = decoder.number().map_err(of_head)?;
     let head: Head = serde_json::from_str(&decoder.text().map_err(of_head)?)
         .map_err(|error| format!("its head is damaged: {error}"))?;
+    head.check_written(written)?;
     head.check(scenario)?;
     restore.head(turn, &head)?;
     let count = decoder.number().map_err(of_head)?;

@@ -134,7 +134,7 @@ struct AgentJson {
 /// Reads a simulation and gives its turn.
 pub(super) fn read(
     text: &str,
-    scenario: &Scenario,
+    [written, scenario]: [&Scenario; 2],
     restore: &mut impl Restore,
 ) -> Result<u64, String> {
     let document: CheckpointJson = serde_json::from_str(text).map_err(|error| {
@@ -145,6 +145,7 @@ pub(super) fn read(
         }
     })?;
     let CheckpointJson { turn, agents, paused_agents, auto_resume, global_state } = document;
+    global_state.check_written(written)?;
     global_state.check(scenario)?;
     let pauses = pauses(&agents, paused_agents, &auto_resume)?;
     let mut rows = Vec::with_capacity(agents.len());

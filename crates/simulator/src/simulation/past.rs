@@ -27,12 +27,44 @@ impl Simulation {
         threads: Option<NonZeroUsize>,
     ) -> Result<Self, SimError> {
         let mut simulation = Self::empty(Arc::clone(scenario), threads)?;
-        checkpoint::read(folder, turn, scenario, &mut simulation)?;
-        simulation.population.forget_the_gone();
+        simulation.read(folder, turn, scenario)?;
         if let Some(turn) = turn {
             simulation.repeat(folder, turn, |_| GoOn::Yes)?;
         }
         Ok(simulation)
+    }
+
+    /// The agents of a checkpoint that was written in one scenario, in another of the same chart.
+    pub(crate) fn restore_in(
+        folder: &RunFolder,
+        turn: u64,
+        written: &Scenario,
+        scenario: &Arc<Scenario>,
+        threads: Option<NonZeroUsize>,
+    ) -> Result<Self, SimError> {
+        let mut simulation = Self::empty(Arc::clone(scenario), threads)?;
+        simulation.read(folder, Some(turn), written)?;
+        Ok(simulation)
+    }
+
+    fn read(
+        &mut self,
+        folder: &RunFolder,
+        turn: Option<u64>,
+        written: &Scenario,
+    ) -> Result<(), SimError> {
+        let scenario = Arc::clone(&self.scenario);
+        checkpoint::read(folder, turn, [written, &scenario], self)?;
+        self.population.forget_the_gone();
+        self.check_number()
+    }
+
+    fn check_number(&self) -> Result<(), SimError> {
+        let (agents, max_agents) = (self.len(), self.scenario.max_agents);
+        if agents > max_agents {
+            return Err(SimError::TooManyAgents { agents, max_agents });
+        }
+        Ok(())
     }
 
     /// Does again what was done until the end of a turn, or until someone has seen enough.
@@ -93,6 +125,7 @@ impl Simulation {
     ) -> Result<Self, SimError> {
         let mut simulation = Self::empty(Arc::clone(scenario), threads)?;
         checkpoint::hand_over(self, scenario, &mut simulation).map_err(SimError::Scenario)?;
+        simulation.check_number()?;
         Ok(simulation)
     }
 

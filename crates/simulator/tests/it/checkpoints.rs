@@ -26,7 +26,7 @@ fn restored(theatre: &Theatre) -> Result<Simulation, SimError> {
 #[test]
 fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
     type Case = (&'static str, fn(&mut Value));
-    let cases: [Case; 21] = [
+    let cases: [Case; 24] = [
         ("agent \"ada\": its name inside is \"eve\"", |c| {
             c["agents"]["ada"]["name"] = "eve".into();
         }),
@@ -95,6 +95,15 @@ fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
         }),
         ("it is of the chart \"other\", not of \"social\"", |c| {
             c["global_state"]["chart"] = "other".into();
+        }),
+        ("its seed is 8, and that of the run is 7", |c| {
+            c["global_state"]["seed"] = json!(8);
+        }),
+        ("its tick_seconds is -1, and that of the run is 1", |c| {
+            c["global_state"]["tick_seconds"] = json!(-1);
+        }),
+        ("its start_time is 2027-01-01T00:00:00Z, and that of the run is 2026-01-01", |c| {
+            c["global_state"]["start_time"] = "2027-01-01T00:00:00Z".into();
         }),
     ];
     for (expected, change) in cases {
@@ -236,4 +245,15 @@ fn an_agent_that_stands_twice_in_a_checkpoint_is_refused() {
     fs::write(&path, text.replacen("\"reader_2\": {", "\"reader_1\": {", 1)).unwrap();
     let told = restored(&theatre).unwrap_err().to_string();
     assert!(told.contains("agent \"reader_1\" stands there twice"), "{told}");
+}
+
+#[test]
+fn no_population_is_larger_than_it_may_be() {
+    let mut theatre = Theatre::society();
+    theatre.run_until("run", 6);
+    let agents = restored(&theatre).unwrap().len();
+    assert_eq!(agents, 26, "one was added");
+    theatre.file.max_agents = Some(25);
+    let told = restored(&theatre).unwrap_err().to_string();
+    assert_eq!(told, "26 agents are more than max_agents allows, which is 25");
 }
