@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use polity_statechart::{Chart, FieldId, StateId, TIMEOUT, TriggerId, Value as FieldValue};
 use serde_json::{Map, Value};
 
@@ -115,7 +115,22 @@ impl Scenario {
             let error = ScenarioError::new("turns", message);
             errors.push(ScenarioError { limit: Some(Limit::Turns), ..error });
         }
+        if errors.is_empty() && !self.ends_in_time() {
+            let message = format!(
+                "the run would end after the year 9999: {} turns of {} ticks of {} seconds from {} on",
+                self.turns, self.ticks_per_turn, self.tick_seconds, self.start_time
+            );
+            errors.push(ScenarioError::new("tick_seconds", message));
+        }
         if errors.is_empty() { Ok(self) } else { Err(errors) }
+    }
+
+    /// Whether there is a time for its end.
+    fn ends_in_time(&self) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "there are far fewer ticks than that")]
+        let ticks = self.turns as f64 * f64::from(self.ticks_per_turn);
+        let took = SignedDuration::try_from_secs_f64(ticks * self.tick_seconds);
+        took.is_ok_and(|took| self.start_time.checked_add(took).is_ok())
     }
 }
 

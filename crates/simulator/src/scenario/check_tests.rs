@@ -342,3 +342,12 @@ fn a_turn_has_not_more_ticks_than_its_limit() {
     )]);
     assert_eq!(read(json!({"ticks_per_turn": 100_000})).unwrap().ticks_per_turn, 100_000);
 }
+
+#[test]
+fn a_run_ends_at_a_time_that_there_is() {
+    let file = json!({"turns": 20, "ticks_per_turn": 30, "tick_seconds": 1e10});
+    let message = "the run would end after the year 9999: 20 turns of 30 ticks of 10000000000 \
+        seconds from 2026-01-01T00:00:00Z on";
+    told_at_their_places([(file, "tick_seconds", message)]);
+    read(json!({"turns": 20, "ticks_per_turn": 30, "tick_seconds": 1e8})).unwrap();
+}

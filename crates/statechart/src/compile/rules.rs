@@ -2,6 +2,7 @@
 
 use super::Draft;
 use super::transitions::Checked;
+use crate::chart::TIMEOUT;
 use crate::error::ChartError;
 use crate::ids::StateId;
 use crate::source::ChartSource;
@@ -60,8 +61,7 @@ impl Draft {
                 for candidate in later {
                     let pair = (candidates[first].transition, candidate.transition);
                     let (earlier, late) = (&self.checked[pair.0], &self.checked[pair.1]);
-                    // That a state times out twice has been said in words of its own.
-                    let is_wrong = !(earlier.oracle && late.oracle) && late.threshold.is_none();
+                    let is_wrong = !(earlier.oracle && late.oracle);
                     if is_wrong && !found.contains(&pair) {
                         found.push(pair);
                         let error = self.conflict(state, earlier, late);
@@ -75,6 +75,10 @@ impl Draft {
     fn conflict(&self, state: StateId, earlier: &Checked, late: &Checked) -> ChartError {
         let (state, trigger) = (self.tree.state_name(state), &self.triggers[late.trigger]);
         let first = &earlier.place;
+        if self.triggers[late.trigger] == TIMEOUT {
+            let message = format!("state \"{state}\" has a timeout already, in {first}");
+            return ChartError::new(format!("{}.state", late.place), message);
+        }
         let message = if late.guard.is_some() {
             format!(
                 "this transition can never be taken: in state \"{state}\" {first} comes first on \

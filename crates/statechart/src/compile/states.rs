@@ -116,11 +116,6 @@ impl Tree {
         }
         landing.children.iter().flat_map(|child| self.entries(*child)).collect()
     }
-
-    /// The states that agents can be in that are inside a node.
-    pub(super) fn inside(&self, node: usize) -> impl Iterator<Item = StateId> + use<'_> {
-        self.states().filter(move |state| self.is_inside(self.leaves[state.index()], node))
-    }
 }
 
 impl Draft {

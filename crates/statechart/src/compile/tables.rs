@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::transitions::Checked;
 use super::{Draft, HISTORY_DEPTH_DEFAULT};
 use crate::chart::{
-    Chart, Entry, EntryId, Quick, Row, StateNode, Threshold, Transition, WAYS_INTO_STATE_MAX, Way,
-    WayId,
+    Chart, Entry, EntryId, Quick, Row, StateNode, TIMEOUT, Threshold, Transition,
+    WAYS_INTO_STATE_MAX, Way, WayId,
 };
 use crate::error::{ChartError, ChartErrors};
 use crate::expression::Operand;
@@ -260,15 +260,12 @@ fn transition(draft: &Draft, checked: &Checked) -> Transition {
 }
 
 fn thresholds(draft: &Draft) -> Box<[Option<Threshold>]> {
-    let mut thresholds = vec![None; draft.tree.leaves.len()];
-    for checked in draft.checked.iter().filter(|checked| checked.threshold.is_some()) {
-        for node in &checked.sources {
-            for state in draft.tree.inside(*node) {
-                thresholds[state.index()] = checked.threshold;
-            }
-        }
-    }
-    thresholds.into()
+    let timeout = draft.triggers.iter().position(|trigger| trigger == TIMEOUT);
+    let threshold = |state: StateId| {
+        let first = draft.candidates(state, timeout?).into_iter().next()?;
+        draft.checked[first.transition].threshold
+    };
+    draft.tree.states().map(threshold).collect()
 }
 
 /// A history begins with the state inside that is entered first.

@@ -79,7 +79,6 @@ impl Draft {
     }
 
     pub(super) fn check_timeouts(&mut self, source: &ChartSource) {
-        let mut taken: Vec<Option<String>> = vec![None; self.tree.leaves.len()];
         for (index, timeout) in source.timeouts.iter().enumerate() {
             let place = format!("timeouts[{index}]");
             let target = self.find_state(&format!("{place}.target"), "target", &timeout.target);
@@ -87,17 +86,6 @@ impl Draft {
             let threshold = self.threshold(&format!("{place}.threshold"), &timeout.threshold);
             let effects = self.effects(&place, "action", &timeout.action);
             let (Some(target), Some(sources)) = (target, sources) else { continue };
-            for node in &sources {
-                let states: Vec<_> = self.tree.inside(*node).collect();
-                for state in states {
-                    if let Some(first) = &taken[state.index()] {
-                        let name = self.tree.state_name(state);
-                        let message = format!("state \"{name}\" has a timeout already, in {first}");
-                        self.errors.push(ChartError::new(format!("{place}.state"), message));
-                    }
-                    taken[state.index()] = Some(place.clone());
-                }
-            }
             let trigger = self.trigger(TIMEOUT);
             self.checked.push(Checked {
                 place,

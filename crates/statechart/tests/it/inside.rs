@@ -119,6 +119,24 @@ fn a_timeout_of_a_state_is_one_of_all_inside() {
 }
 
 #[test]
+fn a_timeout_of_a_state_goes_before_that_of_a_state_around_it() {
+    let chart = self::chart(
+        "name: a\nstates: [out, late, {name: busy, initial: one, states: [one, two]}]\n\
+         initial: one\ntransitions:\n  - {trigger: go, source: one, target: two}\n\
+         timeouts:\n  - {state: busy, threshold: 1, target: out}\n  \
+         - {state: two, threshold: 3, target: late}\n",
+    );
+    let empty = Context::new(&chart);
+    let ticks = |from: &str| {
+        let mut agent = Instance::new(Arc::clone(&chart)).in_state(chart.state(from).unwrap());
+        let ticks = (1..10).find(|_| agent.begin_tick(&empty).is_some());
+        (ticks, state(&agent).to_owned())
+    };
+    assert_eq!(ticks("one"), (Some(2), "out".to_owned()));
+    assert_eq!(ticks("two"), (Some(4), "late".to_owned()));
+}
+
+#[test]
 fn what_is_said_for_all_states_does_not_come_before_what_a_state_with_others_inside_says() {
     let chart = self::chart(
         "name: a\nstates: [x, y, {name: busy, initial: one, states: [one, {name: deep, initial: \

@@ -11,6 +11,7 @@ use polity_simulator::folder::{Fork, RunRecord, RunStatus};
 use polity_simulator::run::{Beginning, GoOn, Past, Run};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
 
 use super::changes::{Changes, Fixed, changed, refuse_fixed, sets, text_of};
 use super::{called, find, of_run, pinned};
@@ -19,6 +20,7 @@ use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs, ThreadArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::simulations::ReadScenario;
+use crate::view::live::CLEAR_LINE;
 use crate::view::simulation::{Bar, print_summary};
 use crate::view::{note, print_json, style};
 
@@ -99,7 +101,7 @@ fn beginning(read: ReadScenario, texts: &(String, String), threads: ThreadArgs) 
 
 /// Runs to the end, or to the end of the turn in which someone asks to stop.
 fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResult {
-    let stop = listen()?;
+    let stop = listen(app)?;
     let mut run = begin()?;
     let mut bar = Bar::new(app);
     let summary = run.go(|progress| {
@@ -128,13 +130,24 @@ fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResul
 }
 
 /// Whether someone has asked to stop. Whoever asks twice does not want to wait for the turn's end.
-fn listen() -> Result<Arc<AtomicBool>, CliError> {
+fn listen(app: &App) -> Result<Arc<AtomicBool>, CliError> {
+    const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
     let stop = Arc::new(AtomicBool::new(false));
     let io = |error| CliError::io("listen to", Path::new("signals"), &error);
-    for signal in [SIGINT, SIGTERM] {
+    for signal in SIGNALS {
         let code = i32::from(Exit::Cancelled.code());
         flag::register_conditional_shutdown(signal, code, Arc::clone(&stop)).map_err(io)?;
         flag::register(signal, Arc::clone(&stop)).map_err(io)?;
+    }
+    if app.shows_progress() {
+        // A turn may take long, and whoever asked should know that it was heard.
+        let (mut signals, is_live) = (Signals::new(SIGNALS).map_err(io)?, app.is_live());
+        std::thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                let line = if is_live { CLEAR_LINE } else { "" };
+                note!("{line}stopping at the end of this turn; once more to quit at once");
+            }
+        });
     }
     Ok(stop)
 }

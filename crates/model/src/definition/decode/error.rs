@@ -121,6 +121,7 @@ pub(crate) fn in_words(expected: &str) -> String {
         "u16" => "a whole number from 0 to 65535".to_owned(),
         "u32" => format!("a whole number from 0 to {}", u32::MAX),
         "u64" | "usize" => "a whole number, 0 or above".to_owned(),
+        "i64" => "a whole number".to_owned(),
         "a nonzero u16" => "a whole number from 1 to 65535".to_owned(),
         "a nonzero u32" => format!("a whole number from 1 to {}", u32::MAX),
         "a nonzero u64" | "a nonzero usize" => "a whole number above 0".to_owned(),
