@@ -1,6 +1,7 @@
 //! `polity sim`: populations that are run, stopped, resumed, forked and changed while they run.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::Child;
 
 use serde_json::{Value, json};
@@ -37,9 +38,13 @@ fn at_work(sandbox: &Sandbox) -> (Child, String) {
 }
 
 fn interrupt(child: Child) -> Said {
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    press_ctrl_c(&child);
     said(&child.wait_with_output().unwrap())
+}
+
+fn press_ctrl_c(child: &Child) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
 }
 
 #[test]
@@ -186,6 +191,24 @@ fn a_run_resumed_from_any_turn_ends_as_it_did() {
     let same = done(&sandbox, &["sim", "run", "society", "--turns", "23"]);
     assert_eq!(longer["turns"], 23);
     assert_eq!(longer["digest"], same["digest"]);
+}
+
+#[test]
+fn who_asks_to_stop_within_a_long_turn_is_heard_and_may_insist() {
+    let sandbox = society();
+    let long = ["--set", "ticks_per_turn=100000", "--set", "max_agents=30000", "--agents", "25000"];
+    let mut child = sandbox.start(&[&["sim", "run", "society"], &long[..]].concat());
+    sandbox.wait_until("the run has begun", || {
+        let runs = sandbox.json(&["sim", "status"]).0;
+        runs.as_array().filter(|runs| !runs.is_empty()).map(drop)
+    });
+    press_ctrl_c(&child);
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    let heard = told.next().unwrap().unwrap();
+    assert_eq!(heard, "stopping at the end of this turn; once more to quit at once");
+    press_ctrl_c(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    assert_eq!(sandbox.json(&["sim", "status", "last"]).0["interrupted"], true);
 }
 
 #[test]
