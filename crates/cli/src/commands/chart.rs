@@ -30,7 +30,8 @@ pub(crate) fn chart(app: &App, command: &ChartCommand) -> CliResult {
 
 fn list(app: &App) -> CliResult {
     let simulations = app.folder.simulations()?;
-    if !simulations.problems.is_empty() && app.shows_progress() {
+    let has_problems = !simulations.problems.is_empty();
+    if has_problems && app.shows_progress() {
         let problems = count(simulations.problems.len(), "problem");
         note!("{}: {problems} in this home, see `polity check`", style::warning("warning"));
     }
@@ -48,7 +49,8 @@ fn list(app: &App) -> CliResult {
             .collect();
         print_json(&charts)?;
     } else if simulations.charts.is_empty() {
-        say!("no charts in {}", app.folder.root().display())?;
+        let which = if has_problems { "no charts that can be used" } else { "no charts" };
+        say!("{which} in {}", app.folder.root().display())?;
     } else {
         let rows = charts.map(|chart| {
             let (states, transitions) = (chart.states().len(), chart.transitions().len());

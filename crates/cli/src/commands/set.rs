@@ -5,12 +5,13 @@ use serde_json::{Map, Value};
 
 use crate::error::CliError;
 
-/// The path and the value of one change. A value that is no JSON is a text.
-pub(super) fn change(change: &str) -> Result<(&str, Value), CliError> {
+/// The path and the value of one change, of which an example is given. A value that is no JSON is a
+/// text.
+pub(super) fn change<'c>(change: &'c str, example: &str) -> Result<(&'c str, Value), CliError> {
     let (path, value) =
         change.split_once('=').filter(|(path, _)| !path.is_empty()).ok_or_else(|| {
             CliError::usage(format!("\"{change}\" changes nothing"))
-                .hint("write it as PATH=VALUE: --set metadata.topic=rain")
+                .hint(format!("write it as PATH=VALUE: --set {example}"))
         })?;
     Ok((path, serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
 }
@@ -19,7 +20,7 @@ pub(super) fn change(change: &str) -> Result<(&str, Value), CliError> {
 pub(super) fn updates(changes: &[String]) -> Result<StateUpdates, CliError> {
     let mut updates = Map::new();
     for text in changes {
-        let (path, value) = change(text)?;
+        let (path, value) = change(text, "metadata.topic=rain")?;
         match (updates.get_mut(path), path) {
             (None, _) => {
                 updates.insert(path.to_owned(), value);

@@ -1,5 +1,7 @@
 //! One transition or timeout at a time.
 
+use std::borrow::Cow;
+
 use super::{Draft, TRANSITIONS_MAX, item};
 use crate::chart::{TIMEOUT, TRIGGERS_MAX, Threshold};
 use crate::error::ChartError;
@@ -184,6 +186,7 @@ impl Draft {
             GuardSource::Text(text) => match self.guard_text(text) {
                 Ok(guard) => guard,
                 Err(mut error) => {
+                    let text = shortened(text);
                     error.message = format!("guard \"{text}\": {}", error.message);
                     self.errors.push(error.at(place));
                     return number;
@@ -211,5 +214,14 @@ impl Draft {
             None => GuardBody::Code(code),
         };
         Ok(Guard { text: text.trim().to_owned(), body })
+    }
+}
+
+/// A text that is told in a message, without what is beyond a line.
+fn shortened(text: &str) -> Cow<'_, str> {
+    const CHARACTERS_MAX: usize = 200;
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        None => Cow::Borrowed(text),
+        Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),
     }
 }

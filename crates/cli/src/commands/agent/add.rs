@@ -34,7 +34,7 @@ impl Fields {
 
     /// Sets a field, or a part of one. What was set before in another way is a slip.
     fn set(&mut self, text: &str) -> Result<(), CliError> {
-        let (path, value) = change(text)?;
+        let (path, value) = change(text, "timeout_seconds=60")?;
         let twice = || CliError::usage(format!("\"{path}\" is set twice"));
         let (field, rest) = path.split_once('.').map_or((path, None), |(f, rest)| (f, Some(rest)));
         let index = match self.0.iter().position(|(name, _)| name == field) {

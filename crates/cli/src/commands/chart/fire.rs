@@ -37,7 +37,7 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
     };
     let mut agent = Instance::new(Arc::clone(&chart)).in_state(from);
     for change in &args.set {
-        let (name, value) = set::change(change)?;
+        let (name, value) = set::change(change, "FIELD=0.5")?;
         let (field, value) = field_of(&chart, name, &value)?;
         agent.set_field(field, value).map_err(CliError::usage)?;
     }

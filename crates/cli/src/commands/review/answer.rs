@@ -192,7 +192,7 @@ fn person() -> String {
 /// Puts a value where the path says: `path=notes.txt`, `options.depth=3`. A path may begin with
 /// `arguments.`, where no argument is called that.
 fn set(arguments: &mut Map<String, Value>, change: &str) -> Result<(), CliError> {
-    let (path, value) = set::change(change)?;
+    let (path, value) = set::change(change, "path=notes.txt")?;
     let path = match path.strip_prefix("arguments.") {
         Some(rest) if !arguments.contains_key("arguments") => rest,
         Some(_) | None => path,

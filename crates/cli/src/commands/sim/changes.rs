@@ -19,6 +19,9 @@ pub(super) struct Changes<'a> {
     pub(super) set: &'a [String],
 }
 
+/// How a change is written.
+const EXAMPLE: &str = "max_agents=100";
+
 /// What cannot be different in a run: the run is of this scenario and this chart.
 const FIXED_IN_RUN: [&str; 2] = ["name", "chart"];
 
@@ -31,7 +34,7 @@ pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadS
     let mut document = document_of(&read.file)?;
     let mut made = Vec::new();
     for change in changes.set {
-        let (path, value) = set::change(change)?;
+        let (path, value) = set::change(change, EXAMPLE)?;
         let place = put(&mut document, path, value)?;
         made.push(Made { place, option: format!("--set {change}") });
     }
@@ -154,7 +157,7 @@ pub(super) fn refuse_fixed(changes: &[String], fixed: Fixed) -> Result<(), CliEr
 /// Whether one of the changes is to this field, or to something in it. One that cannot be read is
 /// told of where it is made.
 pub(super) fn sets(changes: &[String], field: &str) -> bool {
-    let path = |change: &String| set::change(change).ok().map(|(path, _)| path.to_owned());
+    let path = |change: &String| set::change(change, EXAMPLE).ok().map(|(path, _)| path.to_owned());
     changes.iter().filter_map(path).any(|path| steps(&path).next() == Some(field))
 }
 
