@@ -51,6 +51,7 @@ mod plan;
 mod pool;
 mod population;
 mod rates;
+mod sight;
 mod single;
 mod sorter;
 mod sums;

@@ -22,9 +22,9 @@ mod simple;
 mod token;
 
 pub(crate) use self::code::{Code, Names};
-pub use self::code::{Fault, Node, Scope, Tree};
+pub use self::code::{Fault, Node, Operand, Scope, Tree};
 pub(crate) use self::parse::parse;
-pub use self::simple::{Comparison, Operand};
+pub use self::simple::Comparison;
 pub(crate) use self::token::{Token, tokens};
 
 /// The most bytes that an expression may have.

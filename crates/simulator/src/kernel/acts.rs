@@ -13,8 +13,9 @@ use super::fields::Column;
 use super::lists::Tick;
 use super::outbox::{Asked, Failed};
 use super::pool::place;
+use super::sight::Source;
 use super::sums::are_within;
-use super::tree::{Numbers, Source, Truths, Workings};
+use super::tree::{Numbers, Truths, Workings};
 use super::world::{At, List};
 
 impl Tick<'_> {

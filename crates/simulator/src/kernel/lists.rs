@@ -18,9 +18,10 @@ use super::many::{Room, counted};
 use super::masks::yes;
 use super::plan::Draws;
 use super::pool::{Divided, List, Pool, Rows, place};
+use super::sight::Sight;
 use super::single::Agent;
 use super::sorter::Sorter;
-use super::tree::{Sight, Truths, Workings};
+use super::tree::{Truths, Workings};
 use super::{BLOCK, LANES, Setting};
 
 /// Room to work in, which is used again and again.

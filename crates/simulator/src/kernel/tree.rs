@@ -5,26 +5,16 @@
 //! only counted. Where there are several, or a value is of a kind that only a closer look explains,
 //! those agents are asked one by one.
 
-use std::sync::Arc;
-
-use polity_statechart::{Arithmetic, Compare, Fault, FieldId, Kind, Node, Tree, Value};
+use polity_statechart::{Arithmetic, Compare, Fault, FieldId, Kind, Node, Operand, Tree, Value};
 
 use super::BLOCK;
 use super::doubts::{Cause, Doubts};
-use super::drawn::{Drawn, Moment};
-use super::fields::{Column, Texts};
+use super::drawn::Drawn;
+use super::fields::Column;
 use super::masks::yes;
 use super::pool::{Pool, Rows, place};
+use super::sight::{Found, Sight, Source};
 use super::sums::{compare_each, compare_same, with_each, with_left, with_right};
-
-/// What an expression sees of some agents.
-#[derive(Clone, Copy)]
-pub(super) struct Sight<'a> {
-    pub(super) fields: &'a [Column],
-    pub(super) world: &'a [Option<Value>],
-    pub(super) list: &'a [u16],
-    pub(super) moment: Moment<'a>,
-}
 
 /// A number for each agent of a list.
 pub(super) enum Numbers {
@@ -40,18 +30,6 @@ pub(super) enum Truths {
     Same(bool),
     /// One for each.
     Each(Rows<u8>),
-}
-
-/// What kind of value a part of an expression has for these agents.
-enum Found {
-    Kind(Kind),
-    Missing(Fault),
-}
-
-/// Where the texts of some agents come from.
-pub(super) enum Source<'a> {
-    Same(&'a Arc<str>),
-    Each(&'a Texts),
 }
 
 /// Room for values on the way.
@@ -152,27 +130,10 @@ impl Workings {
         doubts: &mut Doubts,
     ) -> Numbers {
         let cause = match &tree.nodes[usize::from(node)] {
-            Node::Number(number) => return Numbers::Same(*number),
-            Node::Draw(draw) => {
-                let mut out = self.numbers.take();
-                let index = tree.first_draw + u32::from(*draw);
-                self.drawn.numbers(&sight.moment, index, sight.list, &mut out);
-                return Numbers::Each(out);
-            }
-            Node::Field(field) => match &sight.fields[field.index()] {
-                Column::Numbers(column) => {
-                    let mut out = self.numbers.take();
-                    gather(column, sight.list, &mut out);
-                    return Numbers::Each(out);
-                }
-                Column::Flags(_) | Column::Texts(_) => Cause::Several,
+            Node::Leaf(leaf) => match self.leaf_number(sight, leaf, tree.first_draw) {
+                Ok(numbers) => return numbers,
+                Err(cause) => cause,
             },
-            Node::World(world) => match sight.world[world.index()] {
-                Some(Value::Number(number)) => return Numbers::Same(number),
-                Some(Value::Bool(_) | Value::Text(_)) => Cause::Several,
-                None => Cause::One(Fault::NoWorld(*world)),
-            },
-            Node::Context(context) => Cause::One(Fault::NoContext(*context)),
             Node::Negate(inner) => {
                 return match self.number(sight, tree, *inner, doubts) {
                     Numbers::Same(same) => Numbers::Same(-same),
@@ -187,15 +148,43 @@ impl Workings {
                 let right = self.number(sight, tree, *right, doubts);
                 return self.arithmetic(sight, *operator, left, right, doubts);
             }
-            Node::Bool(_)
-            | Node::Text(_)
-            | Node::Not(_)
-            | Node::Compare(..)
-            | Node::And(..)
-            | Node::Or(..) => Cause::Several,
+            Node::Not(_) | Node::Compare(..) | Node::And(..) | Node::Or(..) => Cause::Several,
         };
         self.all(sight, doubts, cause);
         Numbers::Same(0.0)
+    }
+
+    /// The numbers that stand somewhere, or why there are none.
+    fn leaf_number(
+        &mut self,
+        sight: &Sight<'_>,
+        leaf: &Operand,
+        first_draw: u32,
+    ) -> Result<Numbers, Cause> {
+        match leaf {
+            Operand::Number(number) => Ok(Numbers::Same(*number)),
+            Operand::Draw(draw) => {
+                let mut out = self.numbers.take();
+                let index = first_draw + u32::from(*draw);
+                self.drawn.numbers(&sight.moment, index, sight.list, &mut out);
+                Ok(Numbers::Each(out))
+            }
+            Operand::Field(field) => match &sight.fields[field.index()] {
+                Column::Numbers(column) => {
+                    let mut out = self.numbers.take();
+                    gather(column, sight.list, &mut out);
+                    Ok(Numbers::Each(out))
+                }
+                Column::Flags(_) | Column::Texts(_) => Err(Cause::Several),
+            },
+            Operand::World(world) => match sight.world[world.index()] {
+                Some(Value::Number(number)) => Ok(Numbers::Same(number)),
+                Some(Value::Bool(_) | Value::Text(_)) => Err(Cause::Several),
+                None => Err(Cause::One(Fault::NoWorld(*world))),
+            },
+            Operand::Context(context) => Err(Cause::One(Fault::NoContext(*context))),
+            Operand::Bool(_) | Operand::Text(_) => Err(Cause::Several),
+        }
     }
 
     fn arithmetic(
@@ -249,7 +238,10 @@ impl Workings {
         doubts: &mut Doubts,
     ) -> Truths {
         let cause = match &tree.nodes[usize::from(node)] {
-            Node::Bool(bool) => return Truths::Same(*bool),
+            Node::Leaf(leaf) => match self.leaf_truth(sight, leaf) {
+                Ok(truths) => return truths,
+                Err(cause) => cause,
+            },
             Node::Not(inner) => {
                 return match self.truth(sight, tree, *inner, doubts) {
                     Truths::Same(same) => Truths::Same(!same),
@@ -268,28 +260,32 @@ impl Workings {
             Node::Compare(operator, left, right) => {
                 return self.compare(sight, tree, *operator, [*left, *right], doubts);
             }
-            Node::Field(field) => match &sight.fields[field.index()] {
-                Column::Flags(column) => {
-                    let mut out = self.truths.take();
-                    gather(column, sight.list, &mut out);
-                    return Truths::Each(out);
-                }
-                Column::Numbers(_) | Column::Texts(_) => Cause::Several,
-            },
-            Node::World(world) => match &sight.world[world.index()] {
-                Some(Value::Bool(bool)) => return Truths::Same(*bool),
-                Some(Value::Number(_) | Value::Text(_)) => Cause::Several,
-                None => Cause::One(Fault::NoWorld(*world)),
-            },
-            Node::Context(context) => Cause::One(Fault::NoContext(*context)),
-            Node::Number(_)
-            | Node::Text(_)
-            | Node::Draw(_)
-            | Node::Negate(_)
-            | Node::Arithmetic(..) => Cause::Several,
+            Node::Negate(_) | Node::Arithmetic(..) => Cause::Several,
         };
         self.all(sight, doubts, cause);
         Truths::Same(false)
+    }
+
+    /// For whom something holds that stands somewhere, or why no one can tell.
+    fn leaf_truth(&mut self, sight: &Sight<'_>, leaf: &Operand) -> Result<Truths, Cause> {
+        match leaf {
+            Operand::Bool(bool) => Ok(Truths::Same(*bool)),
+            Operand::Field(field) => match &sight.fields[field.index()] {
+                Column::Flags(column) => {
+                    let mut out = self.truths.take();
+                    gather(column, sight.list, &mut out);
+                    Ok(Truths::Each(out))
+                }
+                Column::Numbers(_) | Column::Texts(_) => Err(Cause::Several),
+            },
+            Operand::World(world) => match &sight.world[world.index()] {
+                Some(Value::Bool(bool)) => Ok(Truths::Same(*bool)),
+                Some(Value::Number(_) | Value::Text(_)) => Err(Cause::Several),
+                None => Err(Cause::One(Fault::NoWorld(*world))),
+            },
+            Operand::Context(context) => Err(Cause::One(Fault::NoContext(*context))),
+            Operand::Number(_) | Operand::Text(_) | Operand::Draw(_) => Err(Cause::Several),
+        }
     }
 
     /// The right side matters where the left one is `decides`: true for `&&`, false for `||`.
@@ -455,64 +451,6 @@ fn is_equality(operator: Compare) -> bool {
     match operator {
         Compare::Equal | Compare::NotEqual => true,
         Compare::Less | Compare::LessOrEqual | Compare::Greater | Compare::GreaterOrEqual => false,
-    }
-}
-
-impl<'a> Sight<'a> {
-    /// The kind of value that an expression has.
-    fn kind(&self, tree: Tree<'_>, node: u16) -> Found {
-        Found::Kind(match &tree.nodes[usize::from(node)] {
-            Node::Number(_) | Node::Draw(_) | Node::Negate(_) | Node::Arithmetic(..) => {
-                Kind::Number
-            }
-            Node::Bool(_) | Node::Not(_) | Node::Compare(..) | Node::And(..) | Node::Or(..) => {
-                Kind::Bool
-            }
-            Node::Text(_) => Kind::Text,
-            Node::Field(field) => match &self.fields[field.index()] {
-                Column::Numbers(_) => Kind::Number,
-                Column::Flags(_) => Kind::Bool,
-                Column::Texts(_) => Kind::Text,
-            },
-            Node::World(world) => match &self.world[world.index()] {
-                Some(value) => value.kind(),
-                None => return Found::Missing(Fault::NoWorld(*world)),
-            },
-            Node::Context(context) => return Found::Missing(Fault::NoContext(*context)),
-        })
-    }
-
-    /// The kind of value that a whole expression has, if it has one.
-    pub(super) fn kind_of(&self, tree: Tree<'_>) -> Option<Kind> {
-        match self.kind(tree, tree.root) {
-            Found::Kind(kind) => Some(kind),
-            Found::Missing(_) => None,
-        }
-    }
-
-    /// The texts that an expression comes to. Nothing makes texts of others.
-    pub(super) fn texts(&self, tree: Tree<'a>, node: u16) -> Option<Source<'a>> {
-        match &tree.nodes[usize::from(node)] {
-            Node::Text(text) => Some(Source::Same(text)),
-            Node::Field(field) => match &self.fields[field.index()] {
-                Column::Texts(texts) => Some(Source::Each(texts)),
-                Column::Numbers(_) | Column::Flags(_) => None,
-            },
-            Node::World(world) => match &self.world[world.index()] {
-                Some(Value::Text(text)) => Some(Source::Same(text)),
-                Some(Value::Number(_) | Value::Bool(_)) | None => None,
-            },
-            Node::Number(_)
-            | Node::Bool(_)
-            | Node::Context(_)
-            | Node::Draw(_)
-            | Node::Not(_)
-            | Node::Negate(_)
-            | Node::Arithmetic(..)
-            | Node::Compare(..)
-            | Node::And(..)
-            | Node::Or(..) => None,
-        }
     }
 }
 

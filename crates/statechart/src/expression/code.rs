@@ -53,9 +53,9 @@ pub enum Fault {
     Rust(Arc<str>),
 }
 
-/// A part of a compiled expression. Others are referred to by their number.
+/// A value that an expression has or finds.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Node {
+pub enum Operand {
     /// A number that stands in the chart.
     Number(f64),
     /// `true` or `false`.
@@ -70,6 +70,13 @@ pub enum Node {
     World(WorldId),
     /// A random number; which of the expression's is the number, from 0.
     Draw(u16),
+}
+
+/// A part of a compiled expression. Others are referred to by their number.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Node {
+    /// What nothing has to be calculated for.
+    Leaf(Operand),
     /// `!`
     Not(u16),
     /// `-` before a value.
@@ -124,7 +131,7 @@ impl Code {
 
     /// Whether it looks at one of some values of the world.
     pub(crate) fn looks_at(&self, worlds: &[WorldId]) -> bool {
-        let is_one = |node: &Node| matches!(node, Node::World(world) if worlds.contains(world));
+        let is_one = |node: &Node| matches!(node, Node::Leaf(Operand::World(world)) if worlds.contains(world));
         self.nodes.iter().any(is_one)
     }
 
@@ -135,13 +142,8 @@ impl Code {
     /// The number that it is whatever it sees, if it is one.
     pub(crate) fn constant(&self) -> Option<f64> {
         match &self.nodes[usize::from(self.root)] {
-            Node::Number(number) => Some(*number),
-            Node::Bool(_)
-            | Node::Text(_)
-            | Node::Field(_)
-            | Node::Context(_)
-            | Node::World(_)
-            | Node::Draw(_)
+            Node::Leaf(Operand::Number(number)) => Some(*number),
+            Node::Leaf(_)
             | Node::Not(_)
             | Node::Negate(_)
             | Node::Arithmetic(..)
@@ -183,15 +185,8 @@ impl Code {
                 Some(left || self.quick_bool(*right, scope, first_draw)?)
             }
             Node::Not(inner) => Some(!self.quick_bool(*inner, scope, first_draw)?),
-            Node::Bool(bool) => Some(*bool),
-            Node::Number(_)
-            | Node::Text(_)
-            | Node::Field(_)
-            | Node::Context(_)
-            | Node::World(_)
-            | Node::Draw(_)
-            | Node::Negate(_)
-            | Node::Arithmetic(..) => None,
+            Node::Leaf(Operand::Bool(bool)) => Some(*bool),
+            Node::Leaf(_) | Node::Negate(_) | Node::Arithmetic(..) => None,
         }
     }
 
@@ -200,21 +195,20 @@ impl Code {
     #[expect(clippy::inline_always, reason = "guards are evaluated for every agent and tick")]
     fn quick_leaf(&self, node: u16, scope: &impl Scope, first_draw: u32) -> Option<f64> {
         match &self.nodes[usize::from(node)] {
-            Node::Number(number) => Some(*number),
-            Node::Draw(draw) => scope.draw(first_draw + u32::from(*draw)),
-            Node::Field(field) => number(scope.field(*field)),
+            Node::Leaf(leaf) => match leaf {
+                Operand::Number(number) => Some(*number),
+                Operand::Draw(draw) => scope.draw(first_draw + u32::from(*draw)),
+                Operand::Field(field) => number(scope.field(*field)),
+                Operand::Context(name) => number(scope.context(*name)),
+                Operand::World(name) => number(scope.world(*name)),
+                Operand::Bool(_) | Operand::Text(_) => None,
+            },
             Node::Arithmetic(operator, left, right) => {
                 self.quick_arithmetic(*operator, *left, *right, scope, first_draw)
             }
-            Node::Context(name) => number(scope.context(*name)),
-            Node::World(name) => number(scope.world(*name)),
-            Node::Bool(_)
-            | Node::Text(_)
-            | Node::Not(_)
-            | Node::Negate(_)
-            | Node::Compare(..)
-            | Node::And(..)
-            | Node::Or(..) => None,
+            Node::Not(_) | Node::Negate(_) | Node::Compare(..) | Node::And(..) | Node::Or(..) => {
+                None
+            }
         }
     }
 
@@ -263,15 +257,7 @@ impl Code {
         let value = |node: u16| self.value(node, scope, first_draw);
         let bool = |node: u16| self.bool(node, scope, first_draw);
         match &self.nodes[usize::from(node)] {
-            Node::Number(number) => Ok(Scalar::Number(*number)),
-            Node::Bool(bool) => Ok(Scalar::Bool(*bool)),
-            Node::Text(text) => Ok(Scalar::Text(text)),
-            Node::Field(field) => scope.field(*field).ok_or(Fault::NoField(*field)),
-            Node::Context(name) => scope.context(*name).ok_or(Fault::NoContext(*name)),
-            Node::World(name) => scope.world(*name).ok_or(Fault::NoWorld(*name)),
-            Node::Draw(draw) => {
-                scope.draw(first_draw + u32::from(*draw)).map(Scalar::Number).ok_or(Fault::NoDraws)
-            }
+            Node::Leaf(leaf) => leaf.value(scope, first_draw),
             Node::Not(inner) => Ok(Scalar::Bool(!bool(*inner)?)),
             Node::Negate(inner) => match value(*inner)? {
                 Scalar::Number(number) => Ok(Scalar::Number(-number)),
@@ -287,6 +273,22 @@ impl Code {
             }
             Node::And(left, right) => Ok(Scalar::Bool(bool(*left)? && bool(*right)?)),
             Node::Or(left, right) => Ok(Scalar::Bool(bool(*left)? || bool(*right)?)),
+        }
+    }
+}
+
+impl Operand {
+    fn value<'s>(&'s self, scope: &'s impl Scope, first_draw: u32) -> Result<Scalar<'s>, Fault> {
+        match self {
+            Self::Number(number) => Ok(Scalar::Number(*number)),
+            Self::Bool(bool) => Ok(Scalar::Bool(*bool)),
+            Self::Text(text) => Ok(Scalar::Text(text)),
+            Self::Field(field) => scope.field(*field).ok_or(Fault::NoField(*field)),
+            Self::Context(name) => scope.context(*name).ok_or(Fault::NoContext(*name)),
+            Self::World(name) => scope.world(*name).ok_or(Fault::NoWorld(*name)),
+            Self::Draw(draw) => {
+                scope.draw(first_draw + u32::from(*draw)).map(Scalar::Number).ok_or(Fault::NoDraws)
+            }
         }
     }
 }
@@ -361,29 +363,35 @@ impl<N: Names> Compiler<'_, N> {
         Ok((index, kind))
     }
 
+    fn leaf(&mut self, operand: Operand, kind: Option<Kind>) -> Result<Compiled, ChartError> {
+        self.push(Node::Leaf(operand), kind)
+    }
+
     fn node(&mut self, expression: &Expression) -> Result<Compiled, ChartError> {
         if let Some(number) = constant(expression) {
-            return self.push(Node::Number(number), Some(Kind::Number));
+            return self.leaf(Operand::Number(number), Some(Kind::Number));
         }
         match expression {
-            Expression::Number(number) => self.push(Node::Number(*number), Some(Kind::Number)),
-            Expression::Bool(bool) => self.push(Node::Bool(*bool), Some(Kind::Bool)),
-            Expression::Text(text) => self.push(Node::Text(text.as_str().into()), Some(Kind::Text)),
+            Expression::Number(number) => self.leaf(Operand::Number(*number), Some(Kind::Number)),
+            Expression::Bool(bool) => self.leaf(Operand::Bool(*bool), Some(Kind::Bool)),
+            Expression::Text(text) => {
+                self.leaf(Operand::Text(text.as_str().into()), Some(Kind::Text))
+            }
             Expression::Read(Namespace::Agent, name) => {
                 let (field, kind) = self.names.field(name)?;
-                self.push(Node::Field(field), kind)
+                self.leaf(Operand::Field(field), kind)
             }
             Expression::Read(Namespace::World, name) => {
                 let (world, kind) = self.names.world(name)?;
-                self.push(Node::World(world), kind)
+                self.leaf(Operand::World(world), kind)
             }
             Expression::Read(Namespace::Context, name) => {
                 let context = self.names.context(name)?;
-                self.push(Node::Context(context), None)
+                self.leaf(Operand::Context(context), None)
             }
             Expression::Draw(draw) => {
                 self.draws = self.draws.max(draw + 1);
-                self.push(Node::Draw(*draw), Some(Kind::Number))
+                self.leaf(Operand::Draw(*draw), Some(Kind::Number))
             }
             Expression::Not(inner) => {
                 let inner = self.operand(inner, "!", Kind::Bool)?;

@@ -1,29 +1,7 @@
 //! Guards that are nothing but comparisons, for those who evaluate many at once.
 
-use std::sync::Arc;
-
 use super::Compare;
-use super::code::{Code, Node};
-use crate::ids::{ContextId, FieldId, WorldId};
-
-/// One side of a comparison.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Operand {
-    /// A number that stands in the chart.
-    Number(f64),
-    /// `true` or `false`.
-    Bool(bool),
-    /// A text that stands in the chart.
-    Text(Arc<str>),
-    /// A field of the agent.
-    Field(FieldId),
-    /// A value of the context.
-    Context(ContextId),
-    /// A value of the world.
-    World(WorldId),
-    /// A random number; which of the guard's is the number, from 0.
-    Draw(u16),
-}
+use super::code::{Code, Node, Operand};
 
 /// A comparison of two operands.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,36 +59,27 @@ impl Code {
                 comparisons.push(Comparison { left, operator: Compare::Equal, right });
                 Some(())
             }
-            Node::Bool(_) | Node::Field(_) | Node::Context(_) | Node::World(_) => {
+            Node::Leaf(_) => {
                 let left = self.flag(node)?;
                 let right = Operand::Bool(true);
                 comparisons.push(Comparison { left, operator: Compare::Equal, right });
                 Some(())
             }
-            Node::Number(_)
-            | Node::Text(_)
-            | Node::Draw(_)
-            | Node::Negate(_)
-            | Node::Arithmetic(..)
-            | Node::Or(..) => None,
+            Node::Negate(_) | Node::Arithmetic(..) | Node::Or(..) => None,
         }
     }
 
+    /// What may be true or false.
     fn flag(&self, node: u16) -> Option<Operand> {
-        self.operand(node).filter(|operand| {
-            !matches!(operand, Operand::Number(_) | Operand::Text(_) | Operand::Draw(_))
+        self.operand(node).filter(|operand| match operand {
+            Operand::Bool(_) | Operand::Field(_) | Operand::Context(_) | Operand::World(_) => true,
+            Operand::Number(_) | Operand::Text(_) | Operand::Draw(_) => false,
         })
     }
 
     fn operand(&self, node: u16) -> Option<Operand> {
         match &self.nodes[usize::from(node)] {
-            Node::Number(number) => Some(Operand::Number(*number)),
-            Node::Bool(bool) => Some(Operand::Bool(*bool)),
-            Node::Text(text) => Some(Operand::Text(Arc::clone(text))),
-            Node::Field(field) => Some(Operand::Field(*field)),
-            Node::Context(context) => Some(Operand::Context(*context)),
-            Node::World(world) => Some(Operand::World(*world)),
-            Node::Draw(draw) => Some(Operand::Draw(*draw)),
+            Node::Leaf(operand) => Some(operand.clone()),
             Node::Not(_)
             | Node::Negate(_)
             | Node::Arithmetic(..)
