@@ -2,7 +2,7 @@
 
 mod past;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -181,6 +181,7 @@ impl Simulation {
         for (request, ruling) in requests.iter().zip(&mut rulings) {
             match ruling.change.take() {
                 Some(change) => self.settle(change)?,
+                None if ruling.result.valid => {}
                 None => refused.add(request, &ruling.result),
             }
         }
@@ -256,15 +257,18 @@ impl Simulation {
 
     /// What agents have asked for by their actions.
     fn wishes(&mut self) -> Vec<LifecycleAction> {
-        let mut seen = HashSet::new();
         let mut wishes = self.kernel.take_requests();
-        // To ask for the same thing in several ticks is to ask once, but for copies.
-        wishes.retain(|(slot, wish)| match wish {
-            Wish::Copy { .. } => true,
-            Wish::Pause { .. } | Wish::Resume { .. } | Wish::Remove { .. } => {
-                seen.insert((*slot, wish.clone()))
-            }
-        });
+        // Where all speak of themselves alone, no one can have undone what an agent asks for again.
+        // Many may do so in many ticks.
+        if !wishes.iter().any(|(_, wish)| speaks_of_another(wish)) {
+            let mut last = HashMap::new();
+            wishes.retain(|(slot, wish)| match wish {
+                Wish::Copy { .. } => true,
+                Wish::Pause { .. } | Wish::Resume { .. } | Wish::Remove { .. } => {
+                    last.insert(*slot, wish.clone()).as_ref() != Some(wish)
+                }
+            });
+        }
         wishes.into_iter().map(|(slot, wish)| self.wish(slot, wish)).collect()
     }
 
@@ -343,5 +347,17 @@ impl Simulation {
             auto_resume: self.population.auto_resume(serial, self.turn),
             image: self.kernel.image(slot),
         })
+    }
+}
+
+/// Whether an agent asks for something to be done to another, or maybe to another.
+fn speaks_of_another(wish: &Wish) -> bool {
+    match wish {
+        Wish::Pause { who: Who::Named(_), .. }
+        | Wish::Remove { who: Who::Named(_) }
+        | Wish::Resume { .. } => true,
+        Wish::Pause { who: Who::Myself, .. }
+        | Wish::Remove { who: Who::Myself }
+        | Wish::Copy { .. } => false,
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Stage<'a> {
     next: u64,
     /// How many of the requests come from agents by their actions. They come first.
     wishes: usize,
+    /// What agents asked for that can be done: who, what and to whom.
+    done: HashSet<(Option<String>, Operation, String)>,
 }
 
 impl<'a> Stage<'a> {
@@ -69,6 +71,7 @@ impl<'a> Stage<'a> {
             count,
             next,
             wishes: 0,
+            done: HashSet::new(),
         }
     }
 
@@ -89,7 +92,7 @@ impl<'a> Stage<'a> {
         let mut rulings: Vec<Ruling<S>> = requests
             .iter()
             .zip(0..)
-            .map(|(request, place)| self.rule_one(request, place, opening))
+            .map(|(request, place)| self.rule_in_turn(request, place, opening))
             .collect();
         let refused = rulings.iter().position(|ruling| !ruling.result.valid);
         if let (true, Some(refused)) = (strict, refused) {
@@ -108,6 +111,29 @@ impl<'a> Stage<'a> {
             self.population.forget_free_names();
         }
         rulings
+    }
+
+    /// Agents may ask for the same thing in several ticks of a turn. Where that has been done already
+    /// and needs not be done again, there is nothing to say about it.
+    fn rule_in_turn<S>(
+        &mut self,
+        request: &LifecycleAction,
+        place: usize,
+        opening: Opening<'_, S>,
+    ) -> Ruling<S> {
+        let ruling = self.rule_one(request, place, opening);
+        if place >= self.wishes || request.operation == Operation::AddAgent {
+            return ruling;
+        }
+        let LifecycleAction { initiating_agent, operation, target_agent_name, .. } = request;
+        let wish = (initiating_agent.clone(), *operation, target_agent_name.clone());
+        if ruling.result.valid {
+            self.done.insert(wish);
+        } else if self.done.contains(&wish) {
+            let result = ValidationResult { valid: true, ..ValidationResult::default() };
+            return Ruling { result, name: None, change: None };
+        }
+        ruling
     }
 
     fn rule_one<S>(

@@ -292,3 +292,23 @@ transitions:
     let summary = Theatre::new(chart, scenario).run("run", 1);
     assert_eq!(summary.warnings, []);
 }
+
+#[test]
+fn what_was_undone_in_between_is_done_again() {
+    let chart = "
+name: moody
+states: [first, second, third, fourth]
+initial: first
+fields: {asks: false}
+transitions:
+  - {trigger: step, source: first, target: second, guard: agent.asks, action: ['pause \"cat\"', 'copy \"x\"']}
+  - {trigger: step, source: second, target: third, guard: agent.asks, action: ['resume \"cat\"', 'remove \"x\"']}
+  - {trigger: step, source: third, target: fourth, guard: agent.asks, action: ['pause \"cat\"', 'copy \"x\"', 'remove \"x\"']}
+";
+    let scenario = "{name: moods, chart: moody, turns: 1, ticks_per_turn: 4, population: \
+        [{name: cat}, {name: dog, fields: {asks: true}}], \
+        world: {rates: [{trigger: step, rate: 1}]}}";
+    let summary = Theatre::new(chart, scenario).run("run", 1);
+    assert_eq!(summary.warnings, []);
+    assert_eq!((summary.paused, summary.agents), (vec!["cat".to_owned()], 2));
+}

@@ -162,7 +162,8 @@ impl Draft {
                 let candidates = self.candidates(state, trigger);
                 let targets = candidates.iter().map(|one| self.checked[one.transition].target);
                 let default = oracle_default.filter(|_| self.asks(&candidates));
-                for to in targets.chain(default).flat_map(|node| self.tree.entries(node)) {
+                // A history leads only to where something else has led before.
+                for to in targets.chain(default).filter_map(|node| self.tree.entered(node)) {
                     if !std::mem::replace(&mut reached[to.index()], true) {
                         open.push(to);
                     }

@@ -107,15 +107,6 @@ impl Tree {
         }
         node
     }
-
-    /// The states that one who enters a node may be in then.
-    pub(super) fn entries(&self, node: usize) -> Vec<StateId> {
-        let landing = &self.nodes[self.landing(node)];
-        if landing.memory.is_none() {
-            return landing.state.into_iter().collect();
-        }
-        landing.children.iter().flat_map(|child| self.entries(*child)).collect()
-    }
 }
 
 impl Draft {

@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value as Json};
 
-use crate::chart::{Chart, StateNode, Transition};
-use crate::ids::StateId;
+use crate::chart::{Chart, Transition};
+use crate::ids::{StateId, TriggerId};
 use crate::value::Value;
 
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
@@ -62,7 +62,7 @@ impl Chart {
         let node = &self.tree[number];
         // However a state with a history is entered, it is entered where it was last left.
         let initial = node.initial.map(|initial| {
-            if node.history { history_id(node) } else { self.tree[initial].name.clone() }
+            if node.history { self.history_id(number) } else { self.tree[initial].name.clone() }
         });
         let initial = initial.map_or(String::new(), |name| format!(" initial=\"{name}\""));
         let _ = writeln!(text, "{indent}<state id=\"{}\"{initial}>", node.name);
@@ -76,15 +76,27 @@ impl Chart {
         if node.history
             && let Some(initial) = node.initial
         {
-            let (history, first) = (history_id(node), &self.tree[initial].name);
+            let (history, first) = (self.history_id(number), &self.tree[initial].name);
             let _ = writeln!(
                 text,
                 "{indent}  <history id=\"{history}\" type=\"shallow\"><transition \
                  target=\"{first}\"/></history>"
             );
         }
-        for transition in self.scxml_order(number) {
+        let apart = self.scxml_apart(number);
+        let is_apart = |one: &&Transition| apart.iter().any(|(trigger, _)| *trigger == one.trigger);
+        for transition in self.scxml_order(number).into_iter().filter(|one| !is_apart(one)) {
             self.scxml_transition(number, transition, depth + 1, text);
+        }
+        for (trigger, candidates) in &apart {
+            for transition in candidates {
+                self.scxml_transition(number, transition, depth + 1, text);
+            }
+            if candidates.last().is_none_or(|last| last.guard.is_some()) {
+                // The states around this one have no say.
+                let event = self.trigger_name(*trigger);
+                let _ = writeln!(text, "{indent}  <transition event=\"{event}\"/>");
+            }
         }
         for child in &node.children {
             self.scxml_state(*child, depth + 1, text);
@@ -95,17 +107,19 @@ impl Chart {
     /// The transitions of a state. There is no oracle elsewhere, so of those that are left to it the
     /// one to its default comes first.
     fn scxml_order(&self, number: usize) -> Vec<&Transition> {
-        let around = |node: usize| std::iter::successors(Some(node), |it| self.tree[*it].parent);
         // What leads from all states counts as one of the outermost, in the order of the file.
         let is_here = |one: &&Transition| {
             if one.from_any {
                 self.tree[number].parent.is_none()
-                    && one.sources.iter().any(|source| around(*source).any(|it| it == number))
+                    && one.sources.iter().any(|source| self.is_inside(*source, number))
             } else {
                 one.sources.contains(&number)
             }
         };
-        let mut ordered: Vec<&Transition> = self.transitions.iter().filter(is_here).collect();
+        self.scxml_default_first(self.transitions.iter().filter(is_here).collect())
+    }
+
+    fn scxml_default_first<'c>(&self, mut ordered: Vec<&'c Transition>) -> Vec<&'c Transition> {
         for late in 0..ordered.len() {
             let Transition { trigger, target, oracle, .. } = ordered[late];
             if !oracle || self.scxml_entered(*target) != self.oracle_default {
@@ -119,6 +133,15 @@ impl Chart {
         ordered
     }
 
+    /// The name of a state's history, which is no state's.
+    fn history_id(&self, node: usize) -> String {
+        let mut id = format!("{}_history", self.tree[node].name);
+        while self.tree.iter().any(|node| node.name == id) {
+            id.push('_');
+        }
+        id
+    }
+
     fn scxml_entered(&self, mut node: usize) -> Option<StateId> {
         while let Some(initial) = self.tree[node].initial {
             node = initial;
@@ -126,21 +149,72 @@ impl Chart {
         self.tree[node].state
     }
 
+    /// The triggers of a state that agents can be in for which the states around it would lead
+    /// elsewhere than they do here, each with its candidates. Here a transition leaves nothing that is
+    /// around both of its ends, and what leads from all states does not lead from its target.
+    fn scxml_apart(&self, leaf: usize) -> Vec<(TriggerId, Vec<&Transition>)> {
+        let Some(state) = self.tree[leaf].state else { return Vec::new() };
+        let is_final = |one: &&Transition| one.guard.is_none() && !one.oracle;
+        let mut apart = Vec::new();
+        for (number, _) in self.triggers.iter().enumerate() {
+            let Some(trigger) = u8::try_from(number).ok().map(TriggerId) else { continue };
+            let rows = self.group(state, trigger).map(|row| usize::from(self.rows[row].transition));
+            let candidates: Vec<&Transition> = rows.map(|row| &self.transitions[row]).collect();
+            let mut told: Vec<&Transition> = Vec::new();
+            let mut is_same = true;
+            let mut inner = leaf;
+            for node in self.around(leaf) {
+                let here = self.scxml_order(node).into_iter().filter(|one| one.trigger == trigger);
+                for one in here {
+                    is_same &= node == leaf || !self.is_inside(self.landing(one.target), inner);
+                    told.push(one);
+                }
+                inner = node;
+                if told.iter().any(is_final) {
+                    break;
+                }
+            }
+            is_same &= told.len() == candidates.len()
+                && told.iter().all(|one| candidates.iter().any(|it| it.place == one.place));
+            if !is_same {
+                apart.push((trigger, self.scxml_default_first(candidates)));
+            }
+        }
+        apart
+    }
+
+    fn around(&self, node: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(node), |node| self.tree[*node].parent)
+    }
+
+    /// Whether a state is another one, or inside it.
+    fn is_inside(&self, node: usize, outer: usize) -> bool {
+        self.around(node).any(|it| it == outer)
+    }
+
+    /// Where one lands who goes to a state: in one that agents can be in, or one with a history.
+    fn landing(&self, mut node: usize) -> usize {
+        while let (Some(initial), false) = (self.tree[node].initial, self.tree[node].history) {
+            node = initial;
+        }
+        node
+    }
+
     /// Where a transition of a state leads. What is around both ends is not left: a state that goes
     /// to itself has no target, and one that has others inside goes there without leaving itself.
     fn scxml_target(&self, source: usize, target: usize) -> String {
-        let around =
-            |node: usize| std::iter::successors(Some(node), |node| self.tree[*node].parent);
-        let node = &self.tree[target];
-        let name = match node.initial {
-            None if source == target => return String::new(),
-            Some(_) if node.history => history_id(node),
-            Some(initial) if around(source).any(|outer| outer == target) => {
-                self.tree[initial].name.clone()
-            }
-            Some(_) | None => node.name.clone(),
+        let landing = self.landing(target);
+        if landing == source && self.tree[source].state.is_some() {
+            return String::new();
+        }
+        let name = if self.tree[landing].history {
+            self.history_id(landing)
+        } else if self.is_inside(source, target) {
+            self.tree[landing].name.clone()
+        } else {
+            self.tree[target].name.clone()
         };
-        let stays = around(target).any(|outer| outer == source);
+        let stays = self.is_inside(target, source);
         let kind = if stays { " type=\"internal\"" } else { "" };
         format!(" target=\"{name}\"{kind}")
     }
@@ -155,7 +229,7 @@ impl Chart {
         let indent = "  ".repeat(depth);
         let target = self.scxml_target(source, transition.target);
         let guard = transition.guard.as_ref();
-        let guard = guard.map_or(String::new(), |guard| format!(" cond=\"{}\"", escaped(guard)));
+        let guard = guard.map_or(String::new(), |guard| format!(" cond=\"{}\"", script(guard)));
         if let Some(threshold) = &transition.threshold {
             let _ =
                 writeln!(text, "{indent}<!-- when the ticks in the state exceed {threshold} -->");
@@ -175,10 +249,6 @@ impl Chart {
     }
 }
 
-fn history_id(node: &StateNode) -> String {
-    format!("{}_history", node.name)
-}
-
 /// Actions were checked when the chart was compiled, so they have one of their few forms.
 fn scxml_actions(actions: &[String], depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
@@ -186,7 +256,7 @@ fn scxml_actions(actions: &[String], depth: usize, text: &mut String) {
         let (verb, rest) = action.split_once(char::is_whitespace).unwrap_or((action, ""));
         let assignment = rest.split_once('=').filter(|_| verb == "set" || verb == "add");
         if let Some((place, value)) = assignment {
-            let (place, value) = (place.trim(), escaped(value.trim()));
+            let (place, value) = (place.trim(), script(value.trim()));
             let value = if verb == "add" { format!("{place} + ({value})") } else { value };
             let _ = writeln!(text, "{indent}<assign location=\"{place}\" expr=\"{value}\"/>");
         } else {
@@ -197,6 +267,11 @@ fn scxml_actions(actions: &[String], depth: usize, text: &mut String) {
             );
         }
     }
+}
+
+/// An expression as ECMAScript, in which a backslash in a text says that something follows.
+fn script(expression: &str) -> String {
+    escaped(&expression.replace('\\', "\\\\"))
 }
 
 fn escaped(text: &str) -> String {

@@ -457,3 +457,12 @@ fn a_source_of_none_is_refused() {
     let errors = Chart::build(&source).unwrap_err();
     assert_eq!(errors.to_string(), "transitions[0].source: source is missing or empty");
 }
+
+#[test]
+fn a_history_reaches_no_state_that_nothing_else_does() {
+    refused(
+        "name: a\nstates: [out, {name: w, initial: x, history: shallow, states: [x, y]}]\n\
+         initial: out\ntransitions:\n  - {trigger: go, source: out, target: w}\n",
+        &["states[1].states[1]: state \"y\" cannot be reached: no way leads to it"],
+    );
+}

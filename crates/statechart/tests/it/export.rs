@@ -45,6 +45,50 @@ fn scxml_leaves_no_state_that_is_not_left_here() {
     }
 }
 
+/// Where the rules of SCXML would leave more than is left here, or lead from where nothing leads here,
+/// a state says for itself what happens, and nothing else of the same event.
+#[test]
+fn scxml_says_in_a_state_what_the_states_around_it_would_say_otherwise() {
+    let text = chart(
+        "name: a\nstates: [off, {name: on, initial: low, states: [low, {name: box, initial: x, \
+         entry: add agent.h = 1, states: [x, y]}]}]\ninitial: off\nfields: {h: 0}\ntransitions:\n  \
+         - {trigger: go, source: off, target: x}\n  - {trigger: go, source: x, target: on}\n  \
+         - {trigger: in, source: '*', target: x, guard: agent.h > 0}\n  \
+         - {trigger: in, source: on, target: off, guard: agent.h > 1}\n  \
+         - {trigger: inner, source: '*', target: y}\n  - {trigger: same, source: on, target: low}\n",
+    )
+    .to_scxml();
+    let state = |name: &str| {
+        let begin = text.find(&format!("<state id=\"{name}\">")).unwrap();
+        let end = begin + text[begin..].find("</state>").unwrap();
+        text[begin..end].trim_end().lines().skip(1).map(str::trim).collect::<Vec<_>>().join("\n")
+    };
+    // It does not lead from its target.
+    let from_x = "<transition event=\"go\" target=\"low\"/>\n\
+        <transition event=\"in\" target=\"off\" cond=\"agent.h &gt; 1\"/>\n\
+        <transition event=\"in\"/>\n<transition event=\"inner\" target=\"y\"/>";
+    assert!(state("x").starts_with(from_x), "{text}");
+    // It is where it leads to.
+    assert_eq!(state("low"), "<transition event=\"same\"/>", "{text}");
+    assert!(state("y").contains("<transition event=\"inner\"/>"), "{text}");
+}
+
+#[test]
+fn scxml_keeps_texts_and_names_apart_from_its_own() {
+    let text = chart(
+        "name: a\nstates: [{name: x, initial: one, history: shallow, states: [one, two]}, x_history]\n\
+         initial: one\nfields: {path: ''}\ntransitions:\n  \
+         - {trigger: go, source: x, target: x_history, guard: 'agent.path == \"c:\\new\"'}\n  \
+         - {trigger: go, source: x_history, target: x, action: 'set agent.path = \"c:\\new\"'}\n  \
+         - {trigger: next, source: one, target: two}\n",
+    )
+    .to_scxml();
+    assert!(text.contains("<history id=\"x_history_\""), "{text}");
+    assert!(text.contains("<transition event=\"go\" target=\"x_history_\">"), "{text}");
+    assert!(text.contains(r#"cond="agent.path == &quot;c:\\new&quot;""#), "{text}");
+    assert!(text.contains(r#"expr="&quot;c:\\new&quot;""#), "{text}");
+}
+
 /// Of transitions that could be taken, the innermost is; `*` is outside of all.
 #[test]
 fn scxml_has_what_leads_from_all_states_outermost() {
