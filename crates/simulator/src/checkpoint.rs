@@ -90,7 +90,7 @@ impl Head {
             seed: scenario.seed,
             start_time: scenario.start_time,
             tick_seconds: scenario.tick_seconds,
-            behaviours: behaviours(scenario),
+            behaviours: scenario.behaviours_named(),
             tick: simulation.tick(),
             next_serial: simulation.next_serial().0,
             visits: States::new(simulation.visits()),
@@ -153,15 +153,11 @@ impl Head {
                 self.next_serial
             ));
         }
-        if self.behaviours != behaviours(scenario) {
+        if self.behaviours != scenario.behaviours_named() {
             return Err("its behaviours have other names than those of the scenario".to_owned());
         }
         Ok(())
     }
-}
-
-fn behaviours(scenario: &Scenario) -> Vec<String> {
-    scenario.behaviours.iter().skip(1).map(|behaviour| behaviour.name.clone()).collect()
 }
 
 impl AgentRow {

@@ -313,6 +313,11 @@ impl RunFolder {
         self.path.join(folder).join(format!("turn_{turn:06}.{}", form.extension()))
     }
 
+    /// Whether a file is a checkpoint, by its name.
+    pub fn is_checkpoint(path: &Path) -> bool {
+        turn_of(path).is_some()
+    }
+
     pub(crate) fn requests(&self) -> PathBuf {
         self.path.join(REQUESTS)
     }

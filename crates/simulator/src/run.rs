@@ -176,6 +176,13 @@ impl Run {
         if record.turns < turn {
             return Err(SimError::TooFewTurns { turns: record.turns, turn });
         }
+        let (was, is) = (before.behaviours_named(), scenario.behaviours_named());
+        if was != is {
+            let [was, is] = [was, is].map(|names| names.join(", "));
+            return Err(SimError::Scenario(format!(
+                "the behaviours of a fork have the names that they had: {was}, and not: {is}"
+            )));
+        }
         let simulation = if found == turn {
             Simulation::restore_in(other, turn, before, scenario, *threads)?
         } else {

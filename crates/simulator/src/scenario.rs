@@ -232,6 +232,11 @@ pub struct Rate {
 }
 
 impl Scenario {
+    /// The names of the behaviours that have one, in order.
+    pub(crate) fn behaviours_named(&self) -> Vec<String> {
+        self.behaviours.iter().skip(1).map(|behaviour| behaviour.name.clone()).collect()
+    }
+
     /// How many agents there are at the start.
     pub fn agents(&self) -> u64 {
         self.groups.iter().map(|group| group.count).sum()

@@ -67,13 +67,17 @@ fn definitions() -> Json {
                 {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}}
             ]
         },
+        "name": {
+            "description": "Small letters, digits and _, a letter first.",
+            "type": "string", "pattern": "^[a-z][a-z0-9_]*$"
+        },
         "state": {
             "oneOf": [
-                {"type": "string", "minLength": 1},
+                {"$ref": "#/$defs/name"},
                 {
                     "type": "object", "additionalProperties": false, "required": ["name"],
                     "properties": {
-                        "name": {"type": "string", "minLength": 1},
+                        "name": {"$ref": "#/$defs/name"},
                         "states": {
                             "description": "The states inside it.",
                             "type": "array", "items": {"$ref": "#/$defs/state"}
@@ -97,7 +101,7 @@ fn definitions() -> Json {
             "type": "object", "additionalProperties": false,
             "required": ["trigger", "source", "target"],
             "properties": {
-                "trigger": {"type": "string", "minLength": 1},
+                "trigger": {"$ref": "#/$defs/name"},
                 "source": {"$ref": "#/$defs/states"},
                 "target": {"type": "string", "minLength": 1},
                 "guard": {"description": "What must hold for it.", "type": "string"},

@@ -93,7 +93,7 @@ fn check(app: &App, args: &ChartCheckArgs) -> CliResult {
 fn graph(app: &App, args: &ChartGraphArgs) -> CliResult {
     let simulations = app.folder.simulations()?;
     let chart = &simulations.chart(&args.name)?.chart;
-    let picture = picture(chart, args.format);
+    let picture = picture(chart, args.format)?;
     if app.json() {
         print_json(&json!({"name": chart.name(), "picture": picture}))?;
     } else {
@@ -102,11 +102,27 @@ fn graph(app: &App, args: &ChartGraphArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-fn picture(chart: &Chart, format: ChartFormat) -> String {
-    match format {
+/// The most arrows that are drawn. No one would see anything among more of them, and it takes long
+/// to find a place for each.
+const PICTURE_ARROWS_MAX: usize = 1500;
+
+fn picture(chart: &Chart, format: ChartFormat) -> Result<String, CliError> {
+    Ok(match format {
         ChartFormat::Mermaid => chart.to_mermaid(),
         ChartFormat::Scxml => chart.to_scxml(),
-        ChartFormat::Svg => drawn(chart).to_svg(),
+        ChartFormat::Svg => {
+            let drawn = drawn(chart);
+            let arrows = drawn.arrows.len();
+            if arrows > PICTURE_ARROWS_MAX {
+                let message = format!(
+                    "the picture would have {arrows} arrows, and the limit picture_arrows is \
+                     {PICTURE_ARROWS_MAX}"
+                );
+                return Err(CliError::over_limit("limit_picture_arrows", message)
+                    .hint("take --format mermaid, dot or scxml"));
+            }
+            drawn.to_svg()
+        }
         ChartFormat::Dot => drawn(chart).to_dot(),
-    }
+    })
 }

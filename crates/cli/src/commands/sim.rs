@@ -118,10 +118,13 @@ impl From<SimError> for CliError {
     fn from(error: SimError) -> Self {
         match &error {
             SimError::Io { doing, path, source } => Self::io(doing, path, source),
-            SimError::Damaged { .. } => Self::damaged(&error).hint(
-                "go on from an earlier turn: `polity sim resume RUN --from TURN`; `polity sim \
-                 status RUN` shows the turns that have a checkpoint",
-            ),
+            SimError::Damaged { path, .. } if RunFolder::is_checkpoint(path) => {
+                Self::damaged(&error).hint(
+                    "go on from an earlier turn: `polity sim resume RUN --from TURN`; `polity sim \
+                     status RUN` shows the turns that have a checkpoint",
+                )
+            }
+            SimError::Damaged { .. } => Self::damaged(&error),
             SimError::NoCheckpoint { .. } => Self::not_found(&error)
                 .hint("`polity sim status RUN` shows the turns that have a checkpoint"),
             SimError::InUse => {
@@ -134,9 +137,8 @@ impl From<SimError> for CliError {
             SimError::TooFewTurns { .. } => Self::usage(&error)
                 .hint("ask for more turns with --turns, or begin at an earlier one"),
             SimError::Threads(_) => Self::conflict(&error).hint("try fewer with --threads"),
-            SimError::Rates(_) | SimError::Agent(_) | SimError::Scenario(_) => {
-                Self::conflict(&error)
-            }
+            SimError::Scenario(_) => Self::usage(&error),
+            SimError::Rates(_) | SimError::Agent(_) => Self::conflict(&error),
         }
     }
 }

@@ -279,3 +279,41 @@ fn the_schemas_take_what_is_valid_and_refuse_what_is_not() {
         assert!(!validator.is_valid(&serde_json::from_str(wrong).unwrap()), "{kind}");
     }
 }
+
+#[test]
+fn a_picture_that_no_one_could_read_is_not_drawn() {
+    let sandbox = Sandbox::empty();
+    assert_eq!(sandbox.polity(&["init", ".", "--example", "society"]).code, 0);
+    let names: Vec<String> = (0..60).map(|state| format!("s{state}")).collect();
+    let to =
+        |state: &String| format!("  - {{trigger: to_{state}, source: '*', target: {state}}}\n");
+    let transitions: String = names.iter().map(to).collect();
+    let chart = format!(
+        "name: maze\nstates: [{}]\ninitial: s0\ntransitions:\n{transitions}",
+        names.join(", ")
+    );
+    sandbox.write("charts/maze.yaml", &chart);
+    let said = sandbox.polity(&["chart", "graph", "maze", "--format", "svg", "--json"]);
+    assert_eq!(said.code, 6, "{said:?}");
+    let message = "the picture would have 3540 arrows, and the limit picture_arrows is 1500";
+    assert_eq!(said.error()["message"], message);
+    assert_eq!(sandbox.polity(&["chart", "graph", "maze", "--format", "mermaid"]).code, 0);
+}
+
+#[test]
+fn a_state_with_others_inside_is_not_one_to_begin_in() {
+    let sandbox = reader();
+    let said = sandbox.polity(&[
+        "chart",
+        "fire",
+        "reader",
+        "--trigger",
+        "sees",
+        "--state",
+        "engaging",
+        "--json",
+    ]);
+    assert_eq!(said.code, 2, "{said:?}");
+    let message = "the state \"engaging\" has others inside, and agents are in those";
+    assert_eq!(said.error()["message"], message);
+}

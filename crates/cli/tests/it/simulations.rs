@@ -539,3 +539,14 @@ fn runs_are_listed_and_unknown_ones_are_not_found() {
     assert_eq!(misspelt.code, 2);
     assert_eq!(misspelt.error()["hint"], "did you mean \"society\"?");
 }
+
+#[test]
+fn a_fork_has_the_behaviours_that_there_were() {
+    let sandbox = society();
+    done(&sandbox, &["sim", "run", "society", "--turns", "3"]);
+    let more = "world.behaviours.slow=[]";
+    let said = sandbox.polity(&["sim", "fork", "last", "--at", "2", "--set", more, "--json"]);
+    let message = said.error()["message"].to_string();
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(message.contains("the names that they had: quick, and not: quick, slow"), "{message}");
+}

@@ -2,7 +2,29 @@
 
 use std::fmt::Write;
 
-use crate::chart::Chart;
+use crate::chart::{Chart, StateNode};
+
+/// What Mermaid takes for something else than a state.
+const WORDS: [&str; 18] = [
+    "accdescr",
+    "acctitle",
+    "as",
+    "class",
+    "classdef",
+    "click",
+    "default",
+    "direction",
+    "end",
+    "hide",
+    "href",
+    "left",
+    "note",
+    "over",
+    "right",
+    "scale",
+    "state",
+    "style",
+];
 
 impl Chart {
     /// The chart as a Mermaid state diagram, which many web pages and editors show as a picture.
@@ -11,9 +33,9 @@ impl Chart {
         let initial = usize::from(self.states[self.initial.index()]);
         self.states_inside(None, initial, 1, &mut text);
         for arrow in self.arrows() {
-            let to = &self.tree[arrow.to].name;
+            let to = self.mermaid_id(arrow.to);
             for from in self.drawn_from(arrow.from, arrow.to) {
-                let from = &self.tree[from].name;
+                let from = self.mermaid_id(from);
                 for label in &arrow.labels {
                     // Writing to a String cannot fail.
                     let _ = writeln!(text, "    {from} --> {to} : {}", escaped(label));
@@ -36,21 +58,34 @@ impl Chart {
             None => self.outermost(initial),
         };
         if let Some(entered) = entered {
-            let _ = writeln!(text, "{indent}[*] --> {}", self.tree[entered].name);
+            let _ = writeln!(text, "{indent}[*] --> {}", self.mermaid_id(entered));
         }
         for (number, node) in self.tree.iter().enumerate().filter(|(_, node)| node.parent == parent)
         {
+            let (id, name) = (self.mermaid_id(number), &node.name);
+            let declared =
+                if id == *name { id.clone() } else { format!("state \"{name}\" as {id}") };
             if node.children.is_empty() {
-                let _ = writeln!(text, "{indent}{}", node.name);
+                let _ = writeln!(text, "{indent}{declared}");
             } else {
-                let _ = writeln!(text, "{indent}state {} {{", node.name);
+                let declared = declared.strip_prefix("state ").unwrap_or(&declared);
+                let _ = writeln!(text, "{indent}state {declared} {{");
                 self.states_inside(Some(number), initial, depth + 1, text);
                 let _ = writeln!(text, "{indent}}}");
-                if node.history {
-                    let _ = writeln!(text, "{indent}note right of {} : history", node.name);
-                }
+            }
+            note(node, &id, &indent, text);
+        }
+    }
+
+    /// What a state is called where Mermaid would take its name for a word of its own.
+    fn mermaid_id(&self, node: usize) -> String {
+        let mut id = self.tree[node].name.clone();
+        if WORDS.contains(&id.as_str()) {
+            while self.tree.iter().any(|node| node.name == id) {
+                id.push('_');
             }
         }
+        id
     }
 
     /// Mermaid draws no arrow from a state to one inside it, so the others inside begin it.
@@ -69,6 +104,27 @@ impl Chart {
     /// The state around a state that nothing is around.
     fn outermost(&self, state: usize) -> Option<usize> {
         std::iter::successors(Some(state), |state| self.tree[*state].parent).last()
+    }
+}
+
+/// What else there is to know about a state.
+fn note(node: &StateNode, id: &str, indent: &str, text: &mut String) {
+    let history = node.history.then(|| "history".to_owned());
+    let entry = node.entry.iter().map(|action| format!("entry / {action}"));
+    let exit = node.exit.iter().map(|action| format!("exit / {action}"));
+    let lines: Vec<String> = history.into_iter().chain(entry).chain(exit).collect();
+    match lines.as_slice() {
+        [] => {}
+        [line] => {
+            let _ = writeln!(text, "{indent}note right of {id} : {}", escaped(line));
+        }
+        lines => {
+            let _ = writeln!(text, "{indent}note right of {id}");
+            for line in lines {
+                let _ = writeln!(text, "{indent}    {}", escaped(line));
+            }
+            let _ = writeln!(text, "{indent}end note");
+        }
     }
 }
 

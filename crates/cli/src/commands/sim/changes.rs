@@ -1,5 +1,6 @@
 //! What is different from the scenario's file in one run.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use polity_model::definition::{Document, nearest};
@@ -255,14 +256,17 @@ fn share(file: &mut ScenarioFile, agents: u64) -> Result<(), CliError> {
                 .hint("give it a population"))
         };
     }
-    // The agents up to the end of each group are what its share of all is, rounded; so the groups
-    // add up to all of them.
-    let (mut before, mut given) = (0u128, 0u128);
-    for (group, count) in groups.iter_mut().zip(counts) {
-        before += u128::from(count);
-        let upto = (before * u128::from(agents) + total / 2) / total;
-        group.count = Some(u64::try_from(upto - given).unwrap_or(u64::MAX));
-        given = upto;
+    // Each group has its share, rounded down; those who lost most by that get the agents that are
+    // left, one each.
+    let shares: Vec<u128> =
+        counts.iter().map(|count| u128::from(*count) * u128::from(agents)).collect();
+    let given: u128 = shares.iter().map(|share| share / total).sum();
+    let mut by_loss: Vec<usize> = (0..shares.len()).collect();
+    by_loss.sort_by_key(|group| Reverse(shares[*group] % total));
+    let left = usize::try_from(u128::from(agents) - given).unwrap_or(usize::MAX);
+    for (number, group) in by_loss.into_iter().enumerate() {
+        let count = shares[group] / total + u128::from(number < left);
+        groups[group].count = Some(u64::try_from(count).unwrap_or(u64::MAX));
     }
     Ok(())
 }
@@ -309,6 +313,8 @@ mod tests {
             (50, [36, 12, 2]),
             (1_000_000, [720_000, 240_000, 40_000]),
             (3, [2, 1, 0]),
+            (1, [1, 0, 0]),
+            (27, [19, 7, 1]),
             (0, [0, 0, 0]),
         ] {
             let mut file = file.clone();
