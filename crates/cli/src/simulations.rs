@@ -26,7 +26,8 @@ pub(crate) struct Simulations {
     /// All problems of all files, by file and place.
     pub(crate) problems: Vec<Problem>,
     broken_charts: BTreeSet<Name>,
-    broken_scenarios: BTreeSet<Name>,
+    /// Each with the name of its chart, if it has one.
+    broken_scenarios: BTreeMap<Name, Option<String>>,
 }
 
 /// A chart, and what it was read from.
@@ -74,6 +75,7 @@ impl Simulations {
 
     fn add_scenario(&mut self, mut document: Document<ScenarioFile>) {
         let name = document.name.clone();
+        let chart = document.content.as_ref().and_then(|file| file.chart.clone());
         let scenario = document.content.take().and_then(|file| {
             for error in file.never_happening() {
                 document.complain(complaint(error));
@@ -85,7 +87,7 @@ impl Simulations {
             (Some(scenario), Some(name)) if document.is_clean() => {
                 self.scenarios.insert(name, scenario);
             }
-            (_, name) => self.broken_scenarios.extend(name),
+            (_, name) => self.broken_scenarios.extend(name.map(|name| (name, chart))),
         }
         self.problems.extend(document.into_problems());
     }
@@ -122,47 +124,51 @@ impl Simulations {
     /// The chart of a name, or why there is none.
     pub(crate) fn chart(&self, name: &str) -> Result<&ReadChart, CliError> {
         self.charts.get(name).ok_or_else(|| {
-            let known = self.charts.keys().map(Name::as_str);
-            self.missing("chart", CHARTS, name, self.broken_charts.contains(name), known)
+            let broken = self.broken_charts.contains(name).then(|| self.problems_of(CHARTS, name));
+            missing(("chart", CHARTS), name, broken, self.charts.keys())
         })
     }
 
     /// The scenario of a name, or why there is none.
     pub(crate) fn scenario(&self, name: &str) -> Result<&ReadScenario, CliError> {
         self.scenarios.get(name).ok_or_else(|| {
-            let known = self.scenarios.keys().map(Name::as_str);
-            self.missing("scenario", SCENARIOS, name, self.broken_scenarios.contains(name), known)
+            let broken = self.broken_scenarios.get(name).map(|chart| {
+                let mut problems = self.problems_of(SCENARIOS, name);
+                if let (true, Some(chart)) = (problems.is_empty(), chart) {
+                    problems = self.problems_of(CHARTS, chart);
+                }
+                problems
+            });
+            missing(("scenario", SCENARIOS), name, broken, self.scenarios.keys())
         })
     }
 
-    fn missing<'a>(
-        &self,
-        what: &str,
-        folder: &str,
-        name: &str,
-        is_broken: bool,
-        known: impl Iterator<Item = &'a str>,
-    ) -> CliError {
-        if is_broken {
-            let is_its = |problem: &&Problem| {
-                problem.file.strip_prefix(folder).is_some_and(|file| {
-                    file.trim_start_matches('/').rsplit_once('.').is_some_and(|(s, _)| s == name)
-                })
-            };
-            let mut problems: Vec<_> = self.problems.iter().filter(is_its).cloned().collect();
-            // Nothing is wrong with the file itself, so it is the chart that it names.
-            if problems.is_empty() {
-                let of_charts = |problem: &&Problem| problem.file.starts_with(CHARTS);
-                problems = self.problems.iter().filter(of_charts).cloned().collect();
-            }
-            return CliError::invalid(format!("the {what} \"{name}\" is not valid"), problems);
-        }
-        let error = CliError::unknown_definition(format!("there is no {what} \"{name}\""));
-        error.hint(match nearest(name, known) {
-            Some(near) => format!("did you mean \"{near}\"?"),
-            None => format!("{what}s are files in {folder}/ of the home"),
-        })
+    /// What is wrong with the file of a name.
+    fn problems_of(&self, folder: &str, name: &str) -> Vec<Problem> {
+        let is_its = |problem: &&Problem| {
+            problem.file.strip_prefix(folder).is_some_and(|file| {
+                file.trim_start_matches('/').rsplit_once('.').is_some_and(|(s, _)| s == name)
+            })
+        };
+        self.problems.iter().filter(is_its).cloned().collect()
     }
+}
+
+/// That there is nothing of a name, or nothing that can be used.
+fn missing<'a>(
+    (what, folder): (&str, &str),
+    name: &str,
+    broken: Option<Vec<Problem>>,
+    known: impl Iterator<Item = &'a Name>,
+) -> CliError {
+    if let Some(problems) = broken {
+        return CliError::invalid(format!("the {what} \"{name}\" is not valid"), problems);
+    }
+    let error = CliError::unknown_definition(format!("there is no {what} \"{name}\""));
+    error.hint(match nearest(name, known.map(Name::as_str)) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None => format!("{what}s are files in {folder}/ of the home"),
+    })
 }
 
 /// The chart of a document, or all that is wrong with it.

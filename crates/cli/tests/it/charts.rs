@@ -317,3 +317,16 @@ fn a_state_with_others_inside_is_not_one_to_begin_in() {
     let message = "the state \"engaging\" has others inside, and agents are in those";
     assert_eq!(said.error()["message"], message);
 }
+
+#[test]
+fn of_charts_that_are_wrong_only_the_one_that_matters_is_told() {
+    let sandbox = society();
+    for (name, initial) in [("first", "nowhere"), ("second", "elsewhere")] {
+        let chart = format!("name: {name}\nstates: [a]\ninitial: {initial}\n");
+        sandbox.write(&format!("charts/{name}.yaml"), &chart);
+    }
+    sandbox.write("scenarios/wrong.yaml", "name: wrong\nchart: second\n");
+    let said = sandbox.polity(&["sim", "run", "wrong"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("elsewhere") && !said.err.contains("nowhere"), "{}", said.err);
+}

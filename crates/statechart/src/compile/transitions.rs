@@ -45,8 +45,9 @@ impl Draft {
             self.check_transition(&format!("transitions[{index}]"), transition);
         }
         if self.triggers.len() >= TRIGGERS_MAX {
-            let message =
-                format!("there are too many triggers: the limit triggers is {TRIGGERS_MAX}");
+            let message = format!(
+                "there are too many triggers: with timeout, the limit triggers is {TRIGGERS_MAX}"
+            );
             self.error("transitions", message);
         }
     }
