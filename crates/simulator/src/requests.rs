@@ -20,7 +20,7 @@ use crate::lifecycle::{LifecycleAction, Opinion};
 /// One line of the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+pub(crate) enum Line {
     Request {
         request_id: String,
         /// The turn at whose end it is looked at; as soon as may be, if none.
@@ -220,7 +220,8 @@ fn answered(lines: Vec<Line>) -> Vec<Request> {
 /// The lines of the file. What is no line of ours was written by someone else and ends no run that is
 /// under way; a request that can at least be answered is.
 fn parse(text: &[u8]) -> Vec<Line> {
-    let lines = text.split(|byte| *byte == b'\n').zip(1..).filter(|(line, _)| !line.is_empty());
+    let lines = text.split(|byte| *byte == b'\n').zip(1..);
+    let lines = lines.filter(|(line, _)| !line.trim_ascii().is_empty());
     lines
         .map(|(line, number)| match serde_json::from_slice(line) {
             Ok(line) => line,
@@ -254,8 +255,8 @@ fn check_whole(path: &Path, lines: &[Line]) -> Result<(), SimError> {
             }
         };
         let reason = format!(
-            "{missing}: the run cannot be repeated as it was; restore the file, or remove the line \
-             to go on without it"
+            "{missing}, so no one knows whether the run would go the same way again; restore the \
+             file, or remove the line to go on without it"
         );
         return Err(SimError::damaged(path, reason));
     }
@@ -270,19 +271,22 @@ pub(crate) fn ask(path: &Path, id: &str, action: LifecycleAction) -> Result<Answ
     Ok(AnswerWatch { request_id, tail: Tail::new(path, place) })
 }
 
-/// Asks a fork for all that was looked at in another run after the turn at which they part, each in
-/// the turn in which it was looked at there. Whether it can be done is for the fork to say.
-pub(crate) fn repeat(from: &Path, to: &Path, after: u64) -> Result<(), SimError> {
-    let planned = RequestLog::open(from, after)?.planned;
+/// All that was looked at in a run after a turn, each meant for the turn in which it was looked at.
+pub(crate) fn asked_after(path: &Path, turn: u64) -> Result<Vec<Line>, SimError> {
     let mut lines = Vec::new();
-    for (turn, requests) in planned {
+    for (turn, requests) in RequestLog::open(path, turn)?.planned {
         for Request { id, action, .. } in requests {
             // One that could not be read has changed nothing.
             let Ok(action) = action else { continue };
             lines.push(Line::Request { request_id: id, turn: Some(turn), action });
         }
     }
-    if lines.is_empty() { Ok(()) } else { append(to, &lines).map(drop) }
+    Ok(lines)
+}
+
+/// Asks a fork for what was asked of another run. Whether it can be done is for the fork to say.
+pub(crate) fn repeat(path: &Path, asked: &[Line]) -> Result<(), SimError> {
+    if asked.is_empty() { Ok(()) } else { append(path, asked).map(drop) }
 }
 
 /// Answers a request in place of the run, which has ended before it was looked at. It counts as

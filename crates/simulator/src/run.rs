@@ -200,11 +200,13 @@ impl Run {
         simulation: Simulation,
         other: Option<&RunFolder>,
     ) -> Result<Self, SimError> {
+        let asked = match other {
+            Some(other) => requests::asked_after(&other.requests(), simulation.turn())?,
+            None => Vec::new(),
+        };
         let (folder, owner) =
             RunFolder::create(path, &record, beginning.scenario_text, beginning.chart_text)?;
-        if let Some(other) = other {
-            requests::repeat(&other.requests(), &folder.requests(), simulation.turn())?;
-        }
+        requests::repeat(&folder.requests(), &asked)?;
         let requests = RequestLog::open(&folder.requests(), simulation.turn())?;
         let mut run = Self {
             folder,
@@ -255,8 +257,8 @@ impl Run {
             let (turns, turn) = (record.turns, simulation.turn());
             return Err(SimError::TooFewTurns { turns, turn });
         }
-        folder.set_aside_after(simulation.turn())?;
         let requests = RequestLog::open(&folder.requests(), simulation.turn())?;
+        folder.set_aside_after(simulation.turn())?;
         record.status = RunStatus::Running;
         folder.write_record(&record)?;
         let kept: BTreeSet<u64> = folder.checkpoints()?.into_iter().collect();

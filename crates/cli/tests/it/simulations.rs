@@ -550,3 +550,23 @@ fn a_fork_has_the_behaviours_that_there_were() {
     assert_eq!(said.code, 2, "{said:?}");
     assert!(message.contains("the names that they had: quick, and not: quick, slow"), "{message}");
 }
+
+#[test]
+fn a_damaged_file_of_requests_is_told_and_changes_nothing() {
+    let sandbox = society();
+    let run = done(&sandbox, &["sim", "run", "society"]);
+    let folder = done(&sandbox, &["sim", "status", "last"])["folder"].as_str().unwrap().to_owned();
+    let requests = std::path::Path::new(&folder).join("requests.jsonl");
+    fs::write(&requests, "\n{\"request\": {\"req\n").unwrap();
+    let before = done(&sandbox, &["sim", "status"]);
+    for command in [["fork", "--at"], ["resume", "--from"]] {
+        let said = sandbox.polity(&["sim", command[0], "last", command[1], "5", "--json"]);
+        assert_eq!(said.code, 1, "{said:?}");
+        let message = said.error()["message"].to_string();
+        assert!(message.contains("line 2 is neither a request nor an answer"), "{message}");
+        assert_eq!(done(&sandbox, &["sim", "status"]), before);
+    }
+    fs::write(&requests, "\n").unwrap();
+    let again = done(&sandbox, &["sim", "resume", "last", "--from", "5"]);
+    assert_eq!(again["digest"], run["digest"]);
+}

@@ -1,7 +1,7 @@
 //! Agents in lists: the path that every chart can go.
 //!
-//! In a tick the agents of a block are put in order by their states. Those in one state are divided
-//! by what happens to them, then by which candidate's guard holds for them, and so on: whatever is
+//! In a tick the agents of a block are put in order by what happens to them. Those to whom the same
+//! happens are divided by which candidate's guard holds for them, and so on: whatever is
 //! looked at is looked at for a list of agents, and only for those that it matters to.
 
 use multiversion::multiversion;

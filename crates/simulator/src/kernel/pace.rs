@@ -6,6 +6,10 @@
 
 use polity_statechart::Chart;
 
+/// The most ticks that are run at once where there is a world. When all agents begin to change it,
+/// there are as many changes for each.
+const TICKS_MAX: usize = 16;
+
 /// How many ticks are run at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pace {
@@ -39,7 +43,7 @@ impl Pace {
             Self::InStep => {}
             Self::Ahead(ahead) if changes > agents => *ahead = (ticks / 2).max(1),
             Self::Ahead(ahead) if changes <= agents / 2 => {
-                *ahead = (*ahead).max(ticks.saturating_mul(2));
+                *ahead = (*ahead).max(TICKS_MAX.min(ticks.saturating_mul(2)));
             }
             Self::Ahead(_) => {}
         }
@@ -56,13 +60,13 @@ mod tests {
         for _ in 0..6 {
             pace.went(pace.ticks(), 0, 100);
         }
-        assert_eq!(pace.ticks(), 64);
+        assert_eq!(pace.ticks(), 16);
         // Between half of the agents and all of them it is just right.
-        pace.went(64, 51, 100);
-        assert_eq!(pace.ticks(), 64);
+        pace.went(16, 51, 100);
+        assert_eq!(pace.ticks(), 16);
         // A piece that ended early says nothing against more.
         pace.went(3, 10, 100);
-        assert_eq!(pace.ticks(), 64);
+        assert_eq!(pace.ticks(), 16);
         for _ in 0..9 {
             pace.went(pace.ticks(), 101, 100);
         }

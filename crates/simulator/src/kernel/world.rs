@@ -102,9 +102,13 @@ impl List {
         }
     }
 
+    /// Has room for as many changes again, and no more for those of a livelier time.
     fn clear(&mut self) {
+        let (changes, values) = (self.changes.len(), self.values.len());
         self.changes.clear();
         self.values.clear();
+        self.changes.shrink_to(2 * changes);
+        self.values.shrink_to(2 * values);
         self.done = 0;
     }
 }

@@ -56,8 +56,8 @@ pub(crate) struct Stage<'a> {
     next: u64,
     /// How many of the requests come from agents by their actions. They come first.
     wishes: usize,
-    /// What agents asked for that can be done: who, what and to whom.
-    done: HashSet<(Option<String>, Operation, String)>,
+    /// What agents asked for that can be done: who, what, to whom and for how long.
+    done: HashSet<(Option<String>, Operation, String, Option<i64>)>,
 }
 
 impl<'a> Stage<'a> {
@@ -125,8 +125,9 @@ impl<'a> Stage<'a> {
         if place >= self.wishes || request.operation == Operation::AddAgent {
             return ruling;
         }
-        let LifecycleAction { initiating_agent, operation, target_agent_name, .. } = request;
-        let wish = (initiating_agent.clone(), *operation, target_agent_name.clone());
+        let LifecycleAction { operation, auto_resume_turns, .. } = *request;
+        let (who, whom) = (request.initiating_agent.clone(), request.target_agent_name.clone());
+        let wish = (who, operation, whom, auto_resume_turns);
         if ruling.result.valid {
             self.done.insert(wish);
         } else if self.done.contains(&wish) {
@@ -145,13 +146,15 @@ impl<'a> Stage<'a> {
         let target = request.target_agent_name.as_str();
         let initiator = request.initiating_agent.as_deref().filter(|_| place >= self.wishes);
         let fault = initiator.and_then(|name| self.cannot_ask(name));
+        // An agent that speaks of itself does not mean one that has its name after it is gone.
+        let is_own = place < self.wishes && request.initiating_agent.as_deref() == Some(target);
         let ruled = match fault.or_else(|| names::fault_of(target)) {
             Some(fault) => Err(fault),
             None => match request.operation {
                 Operation::AddAgent => self.add(target, request.initial_state.as_ref(), opening),
-                Operation::RemoveAgent => self.remove(target),
-                Operation::PauseAgent => self.pause(target, request.auto_resume_turns),
-                Operation::ResumeAgent => self.resume(target),
+                Operation::RemoveAgent => self.remove(target, is_own),
+                Operation::PauseAgent => self.pause(target, is_own, request.auto_resume_turns),
+                Operation::ResumeAgent => self.resume(target, is_own),
             },
         };
         match ruled {
@@ -198,8 +201,8 @@ impl<'a> Stage<'a> {
         Ok((name, change, renamed.into_iter().collect()))
     }
 
-    fn remove<S>(&mut self, target: &str) -> Ruled<S> {
-        let serial = self.must_exist(target)?;
+    fn remove<S>(&mut self, target: &str, is_own: bool) -> Ruled<S> {
+        let serial = self.must_exist(target, is_own)?;
         self.gone.insert(serial);
         self.added.remove(target);
         self.count -= 1;
@@ -208,8 +211,8 @@ impl<'a> Stage<'a> {
         Ok((target.to_owned(), Change::Remove(serial), last.into_iter().collect()))
     }
 
-    fn pause<S>(&mut self, target: &str, turns: Option<i64>) -> Ruled<S> {
-        let serial = self.must_exist(target)?;
+    fn pause<S>(&mut self, target: &str, is_own: bool, turns: Option<i64>) -> Ruled<S> {
+        let serial = self.must_exist(target, is_own)?;
         if self.is_paused(serial) {
             return Err(format!("\"{target}\" is paused already"));
         }
@@ -218,8 +221,8 @@ impl<'a> Stage<'a> {
         Ok((target.to_owned(), Change::Pause { serial, turns }, Vec::new()))
     }
 
-    fn resume<S>(&mut self, target: &str) -> Ruled<S> {
-        let serial = self.must_exist(target)?;
+    fn resume<S>(&mut self, target: &str, is_own: bool) -> Ruled<S> {
+        let serial = self.must_exist(target, is_own)?;
         if !self.is_paused(serial) {
             return Err(format!("\"{target}\" is not paused"));
         }
@@ -238,13 +241,18 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn must_exist(&self, name: &str) -> Result<AgentSerial, String> {
-        self.find(name).ok_or_else(|| format!("there is no agent \"{name}\""))
+    fn must_exist(&self, name: &str, is_own: bool) -> Result<AgentSerial, String> {
+        let found = if is_own { self.find_old(name) } else { self.find(name) };
+        found.ok_or_else(|| format!("there is no agent \"{name}\""))
     }
 
     fn find(&self, name: &str) -> Option<AgentSerial> {
-        let added = self.added.get(name).copied();
-        added.or_else(|| self.population.find(name).filter(|serial| !self.gone.contains(serial)))
+        self.added.get(name).copied().or_else(|| self.find_old(name))
+    }
+
+    /// An agent that was there before.
+    fn find_old(&self, name: &str) -> Option<AgentSerial> {
+        self.population.find(name).filter(|serial| !self.gone.contains(serial))
     }
 
     fn is_paused(&self, serial: AgentSerial) -> bool {

@@ -312,3 +312,32 @@ transitions:
     assert_eq!(summary.warnings, []);
     assert_eq!((summary.paused, summary.agents), (vec!["cat".to_owned()], 2));
 }
+
+/// What an agent asks for itself does not concern another one that gets its name, whoever else asks
+/// for something.
+#[test]
+fn whoever_gets_the_name_of_one_that_left_stays() {
+    let chart = "
+name: moult
+states: [up, down, aside]
+initial: up
+fields: {asks: false}
+transitions:
+  - {trigger: step, source: up, target: down, guard: '!agent.asks', action: [copy, remove]}
+  - {trigger: step, source: down, target: up, guard: '!agent.asks', action: [copy, remove]}
+  - {trigger: step, source: up, target: aside, guard: agent.asks, action: 'pause \"owl\"'}
+";
+    let names = |others: &str| {
+        let scenario = format!(
+            "{{name: moults, chart: moult, turns: 1, ticks_per_turn: 2, population: \
+             [{{name: crab}}{others}], \
+             world: {{rates: [{{trigger: step, rate: 1}}]}}}}"
+        );
+        let theatre = Theatre::new(chart, &scenario);
+        theatre.run("run", 1);
+        let agents = theatre.checkpoint("run", 1)["agents"].as_object().unwrap().clone();
+        agents.keys().filter(|name| name.starts_with("crab")).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(names(""), ["crab", "crab_1"]);
+    assert_eq!(names(", {name: owl, fields: {asks: true}}"), ["crab", "crab_1"]);
+}

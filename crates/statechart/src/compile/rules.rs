@@ -1,5 +1,7 @@
 //! The rules for all transitions together.
 
+use std::collections::BTreeSet;
+
 use super::Draft;
 use super::transitions::Checked;
 use crate::chart::TIMEOUT;
@@ -155,6 +157,7 @@ impl Draft {
     /// Every state can be reached from the first one, if guards allow it.
     pub(super) fn check_reachable(&mut self, initial: StateId, oracle_default: Option<usize>) {
         let mut reached = vec![false; self.tree.leaves.len()];
+        let mut entered = BTreeSet::new();
         let mut open = vec![initial];
         reached[initial.index()] = true;
         while let Some(state) = open.pop() {
@@ -162,11 +165,13 @@ impl Draft {
                 let candidates = self.candidates(state, trigger);
                 let targets = candidates.iter().map(|one| self.checked[one.transition].target);
                 let default = oracle_default.filter(|_| self.asks(&candidates));
-                // A history leads only to where something else has led before.
-                for to in targets.chain(default).filter_map(|node| self.tree.entered(node)) {
-                    if !std::mem::replace(&mut reached[to.index()], true) {
-                        open.push(to);
-                    }
+                entered.extend(targets.chain(default));
+            }
+            // Where a history leads depends on what was reached before, so all are looked at again.
+            let entries = entered.iter().flat_map(|node| self.tree.entries(*node, &reached));
+            for to in entries.collect::<Vec<_>>() {
+                if !std::mem::replace(&mut reached[to.index()], true) {
+                    open.push(to);
                 }
             }
         }

@@ -107,6 +107,23 @@ impl Tree {
         }
         node
     }
+
+    /// The states that one may be in then who enters a node, when these were reached before. A history
+    /// leads back to what was left, or to what is entered first.
+    pub(super) fn entries(&self, node: usize, reached: &[bool]) -> Vec<StateId> {
+        let landing = &self.nodes[self.landing(node)];
+        if landing.memory.is_none() {
+            return landing.state.into_iter().collect();
+        }
+        let was_inside = |child: usize| {
+            let reached = self.leaves.iter().zip(reached).filter(|(_, reached)| **reached);
+            reached.into_iter().any(|(leaf, _)| self.is_inside(*leaf, child))
+        };
+        let children = landing.children.iter().copied();
+        let children =
+            children.filter(|child| Some(*child) == landing.initial || was_inside(*child));
+        children.flat_map(|child| self.entries(child, reached)).collect()
+    }
 }
 
 impl Draft {

@@ -30,9 +30,11 @@ impl Chart {
         );
         self.scxml_data(&mut text);
         text.push_str(SCRIPT);
+        let told: Vec<Vec<&Transition>> =
+            (0..self.tree.len()).map(|number| self.scxml_order(number)).collect();
         for (number, node) in self.tree.iter().enumerate() {
             if node.parent.is_none() {
-                self.scxml_state(number, 1, &mut text);
+                self.scxml_state(number, 1, &told, &mut text);
             }
         }
         text.push_str("</scxml>\n");
@@ -57,7 +59,14 @@ impl Chart {
         text.push_str("  </datamodel>\n");
     }
 
-    fn scxml_state(&self, number: usize, depth: usize, text: &mut String) {
+    /// A state, with what each state tells of transitions.
+    fn scxml_state(
+        &self,
+        number: usize,
+        depth: usize,
+        told: &[Vec<&Transition>],
+        text: &mut String,
+    ) {
         let indent = "  ".repeat(depth);
         let node = &self.tree[number];
         // However a state with a history is entered, it is entered where it was last left.
@@ -83,9 +92,9 @@ impl Chart {
                  target=\"{first}\"/></history>"
             );
         }
-        let apart = self.scxml_apart(number);
+        let apart = self.scxml_apart(number, told);
         let is_apart = |one: &&Transition| apart.iter().any(|(trigger, _)| *trigger == one.trigger);
-        for transition in self.scxml_order(number).into_iter().filter(|one| !is_apart(one)) {
+        for transition in told[number].iter().copied().filter(|one| !is_apart(one)) {
             self.scxml_transition(number, transition, depth + 1, text);
         }
         for (trigger, candidates) in &apart {
@@ -99,7 +108,7 @@ impl Chart {
             }
         }
         for child in &node.children {
-            self.scxml_state(*child, depth + 1, text);
+            self.scxml_state(*child, depth + 1, told, text);
         }
         let _ = writeln!(text, "{indent}</state>");
     }
@@ -152,7 +161,11 @@ impl Chart {
     /// The triggers of a state that agents can be in for which the states around it would lead
     /// elsewhere than they do here, each with its candidates. Here a transition leaves nothing that is
     /// around both of its ends, and what leads from all states does not lead from its target.
-    fn scxml_apart(&self, leaf: usize) -> Vec<(TriggerId, Vec<&Transition>)> {
+    fn scxml_apart(
+        &self,
+        leaf: usize,
+        all: &[Vec<&Transition>],
+    ) -> Vec<(TriggerId, Vec<&Transition>)> {
         let Some(state) = self.tree[leaf].state else { return Vec::new() };
         let is_final = |one: &&Transition| one.guard.is_none() && !one.oracle;
         let mut apart = Vec::new();
@@ -164,8 +177,7 @@ impl Chart {
             let mut is_same = true;
             let mut inner = leaf;
             for node in self.around(leaf) {
-                let here = self.scxml_order(node).into_iter().filter(|one| one.trigger == trigger);
-                for one in here {
+                for one in all[node].iter().copied().filter(|one| one.trigger == trigger) {
                     is_same &= node == leaf || !self.is_inside(self.landing(one.target), inner);
                     told.push(one);
                 }
@@ -174,10 +186,11 @@ impl Chart {
                     break;
                 }
             }
-            is_same &= told.len() == candidates.len()
-                && told.iter().all(|one| candidates.iter().any(|it| it.place == one.place));
+            let candidates = self.scxml_default_first(candidates);
+            is_same &=
+                told.iter().map(|one| &one.place).eq(candidates.iter().map(|one| &one.place));
             if !is_same {
-                apart.push((trigger, self.scxml_default_first(candidates)));
+                apart.push((trigger, candidates));
             }
         }
         apart
@@ -214,7 +227,7 @@ impl Chart {
         } else {
             self.tree[target].name.clone()
         };
-        let stays = self.is_inside(target, source);
+        let stays = self.is_inside(landing, source);
         let kind = if stays { " type=\"internal\"" } else { "" };
         format!(" target=\"{name}\"{kind}")
     }

@@ -466,3 +466,13 @@ fn a_history_reaches_no_state_that_nothing_else_does() {
         &["states[1].states[1]: state \"y\" cannot be reached: no way leads to it"],
     );
 }
+
+#[test]
+fn a_history_leads_into_a_state_that_was_left_from_within() {
+    let text = "name: a\nstates: [s, {name: h, initial: a, history: shallow, states: \
+        [a, {name: c, initial: x, states: [x, y]}]}]\ninitial: s\ntransitions:\n  \
+        - {trigger: in, source: s, target: y}\n  - {trigger: out, source: h, target: s}\n  \
+        - {trigger: back, source: s, target: h}\n";
+    let chart = super::chart(text);
+    assert_eq!(chart.states().len(), 4);
+}
