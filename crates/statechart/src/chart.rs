@@ -338,6 +338,12 @@ impl Chart {
         position(&self.worlds, |world| world.name == name).map(WorldId)
     }
 
+    /// The names of the states inside the state of this name, if it has any: agents are in those.
+    pub fn names_inside(&self, name: &str) -> Option<Vec<&str>> {
+        let node = self.tree.iter().find(|node| node.name == name && !node.children.is_empty())?;
+        Some(node.children.iter().map(|child| self.tree[*child].name.as_str()).collect())
+    }
+
     /// Whether what agents do to the world can make a difference to what agents do: whether something
     /// that an action changes is looked at anywhere.
     pub fn sees_changes_of_world(&self) -> bool {

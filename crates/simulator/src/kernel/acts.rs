@@ -16,7 +16,7 @@ use super::pool::place;
 use super::sight::Source;
 use super::sums::are_within;
 use super::tree::{Numbers, Truths, Workings};
-use super::world::{At, List};
+use super::world::{At, ValueChanges};
 
 impl Tick<'_> {
     /// Performs an action for some agents.
@@ -232,7 +232,7 @@ impl Tick<'_> {
         world: WorldId,
         list: &[u16],
         doubts: &Doubts,
-        mut change: impl FnMut(&mut List, At, usize),
+        mut change: impl FnMut(&mut ValueChanges, At, usize),
     ) {
         let column = self.column;
         let changes = self.block.outbox.changes.of(world);

@@ -37,7 +37,7 @@ enum Change {
 
 /// The changes of one value by the agents of a block.
 #[derive(Debug, Default)]
-pub(super) struct List {
+pub(super) struct ValueChanges {
     changes: Vec<Change>,
     /// What it is set to.
     values: Vec<Value>,
@@ -47,13 +47,13 @@ pub(super) struct List {
 
 /// The changes of all values by the agents of a block.
 #[derive(Debug, Default)]
-pub(super) struct Changes(Vec<List>);
+pub(super) struct Changes(Vec<ValueChanges>);
 
 impl Changes {
     /// The changes of a value.
-    pub(super) fn of(&mut self, world: WorldId) -> &mut List {
+    pub(super) fn of(&mut self, world: WorldId) -> &mut ValueChanges {
         if self.0.len() <= world.index() {
-            self.0.resize_with(world.index() + 1, List::default);
+            self.0.resize_with(world.index() + 1, ValueChanges::default);
         }
         &mut self.0[world.index()]
     }
@@ -66,7 +66,7 @@ impl Changes {
     }
 }
 
-impl List {
+impl ValueChanges {
     #[inline]
     pub(super) fn add(&mut self, at: At, more: f64) {
         self.changes.push(Change::Add { at, more });
@@ -139,7 +139,8 @@ pub(super) fn apply(
     let mut count = 0;
     for (number, value) in world.iter_mut().enumerate() {
         let lists = blocks.iter_mut().filter_map(|block| block.outbox.changes.0.get_mut(number));
-        let mut lists: Vec<&mut List> = lists.filter(|list| !list.changes.is_empty()).collect();
+        let mut lists: Vec<&mut ValueChanges> =
+            lists.filter(|list| !list.changes.is_empty()).collect();
         for list in &mut lists {
             count += list.changes.len();
             list.put_in_order();

@@ -408,9 +408,7 @@ fn field_of(chart: &Chart, name: &str, value: &Value) -> Result<(FieldId, FieldV
 
 fn state_of(chart: &Chart, name: &str) -> Result<StateId, Fault> {
     chart.state(name).ok_or_else(|| {
-        if let Some(node) = chart.tree().iter().find(|node| node.name == name) {
-            let inside = node.children.iter().map(|child| chart.tree()[*child].name.as_str());
-            let inside: Vec<&str> = inside.collect();
+        if let Some(inside) = chart.names_inside(name) {
             return Fault::Other(format!(
                 "\"{name}\" has others inside, and agents are in those: name {}",
                 inside.join(" or ")

@@ -160,12 +160,11 @@ fn request_in_words(request: &Request) -> String {
 
 fn state_of(chart: &Chart, name: &str) -> Result<StateId, CliError> {
     chart.state(name).ok_or_else(|| {
-        if let Some(node) = chart.tree().iter().find(|node| node.name == name) {
-            let inside = node.children.iter().map(|child| chart.tree()[*child].name.as_str());
+        if let Some(inside) = chart.names_inside(name) {
             let message =
                 format!("the state \"{name}\" has others inside, and agents are in those");
-            let inside = inside.collect::<Vec<_>>().join(", ");
-            return CliError::usage(message).hint(format!("inside of it are {inside}"));
+            let hint = format!("inside of it are {}", inside.join(", "));
+            return CliError::usage(message).hint(hint);
         }
         let states: Vec<_> = chart.states().map(|state| chart.state_name(state)).collect();
         let message = format!("the chart \"{}\" has no state \"{name}\"", chart.name());
