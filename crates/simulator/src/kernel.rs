@@ -34,6 +34,7 @@
 
 mod acts;
 mod block;
+mod candidates;
 mod cases;
 mod doubts;
 mod drawn;

@@ -35,9 +35,14 @@ impl Tick<'_> {
             }
             ActShape::AddWorld(world, tree) => {
                 let more = workings.numbers(&self.sight(list), tree, &mut doubts);
-                self.change_world(world, list, &doubts, |changes, at, number| {
-                    changes.add(at, more.get(number));
-                });
+                if doubts.mask().is_none() {
+                    let changes = self.block.outbox.changes.of(world);
+                    changes.add_all(self.column, list, |number| more.get(number));
+                } else {
+                    self.change_world(world, list, &doubts, |changes, at, number| {
+                        changes.add(at, more.get(number));
+                    });
+                }
                 workings.give_numbers(more);
             }
             ActShape::Request(request) => {

@@ -126,8 +126,9 @@ impl Cases {
         out: &mut [u16],
     ) {
         let held = block.held.as_chunks::<LANES>().0;
+        let triggers = drawn.triggers().as_chunks::<LANES>().0;
         let agents = out.as_chunks_mut::<LANES>().0.iter_mut().zip(cases.as_chunks::<LANES>().0);
-        for (chunk, ((out, cases), held)) in agents.zip(held).enumerate() {
+        for (chunk, (((out, cases), held), draws)) in agents.zip(held).zip(triggers).enumerate() {
             out.fill(NOTHING);
             for (number, case) in (0..).zip(&self.all) {
                 let late = match case.due {
@@ -139,7 +140,7 @@ impl Cases {
                         late.map_or(Late::Nobody, Late::These)
                     }
                 };
-                tell_case(case, number, cases, drawn.triggers(chunk), late, out);
+                tell_case(case, number, cases, draws, late, out);
             }
         }
     }
@@ -227,9 +228,9 @@ impl Tables {
 
     /// Tells what happens, but for timeouts by field.
     fn tell(&self, cases: &[u16], held: &[u32], drawn: &Drawn, out: &mut [u16]) {
+        let triggers = drawn.triggers();
         let beyond = |at_most: &[u32], lane: usize, case: usize| {
-            let draw = drawn.triggers(lane / LANES)[lane % LANES];
-            usize::from(draw > at_most[case])
+            usize::from(triggers[lane % BLOCK] > at_most[case])
         };
         // Few limits are what most charts have, and are looked at without a loop.
         match *self.at_most.chunks_exact(self.count).collect::<Vec<_>>() {

@@ -30,13 +30,12 @@ struct Counter<const WORDS: usize> {
     is_known: bool,
     /// For how many agents of this tick it was asked while it was not known.
     asked: usize,
-    draws: Box<[[[u32; LANES]; WORDS]; BLOCK / LANES]>,
+    draws: Box<[[u32; BLOCK]; WORDS]>,
 }
 
 impl<const WORDS: usize> Default for Counter<WORDS> {
     fn default() -> Self {
-        let draws = Box::new([[[0; LANES]; WORDS]; BLOCK / LANES]);
-        Self { is_known: false, asked: 0, draws }
+        Self { is_known: false, asked: 0, draws: Box::new([[0; BLOCK]; WORDS]) }
     }
 }
 
@@ -51,11 +50,6 @@ impl<const WORDS: usize> Counter<WORDS> {
     fn is_wanted(&mut self, more: usize) -> bool {
         self.asked += more;
         self.is_known || self.asked >= MANY
-    }
-
-    #[inline]
-    fn draw(&self, word: usize, lane: usize) -> u32 {
-        self.draws[lane / LANES][word % WORDS][lane % LANES]
     }
 }
 
@@ -82,21 +76,21 @@ impl Drawn {
         self.triggers.know(&Moment { purpose: Purpose::Trigger, ..*moment }, 0);
     }
 
-    /// The draws that decide on the triggers of a group of agents.
+    /// The draws that decide on triggers.
     #[inline]
-    pub(super) fn triggers(&self, group: usize) -> &[u32; LANES] {
-        &self.triggers.draws[group % (BLOCK / LANES)][0]
+    pub(super) fn triggers(&self) -> &[u32; BLOCK] {
+        &self.triggers.draws[0]
     }
 
     /// A draw of guards or actions by agent, if it is known or so many agents make it worth while
     /// to draw for the whole block.
     #[inline]
-    pub(super) fn known<'d>(
-        &'d mut self,
+    pub(super) fn known(
+        &mut self,
         moment: &Moment<'_>,
         index: u32,
         agents: usize,
-    ) -> Option<impl Fn(usize) -> u32 + use<'d>> {
+    ) -> Option<&[u32; BLOCK]> {
         let (counter, word) = (index as usize / DRAWS_PER_BLOCK, index as usize % DRAWS_PER_BLOCK);
         if counter < COUNTERS_MAX && self.counters.len() <= counter {
             self.counters.resize_with(counter + 1, Counter::default);
@@ -106,8 +100,7 @@ impl Drawn {
             return None;
         }
         counter.know(moment, index / 4);
-        let counter: &'d Counter<_> = counter;
-        Some(move |lane| counter.draw(word, lane))
+        Some(&counter.draws[word])
     }
 
     /// A draw of guards or actions for each agent of a list.
@@ -118,25 +111,31 @@ impl Drawn {
         list: &[u16],
         out: &mut Rows<f64>,
     ) {
-        let out = out.iter_mut().zip(list);
-        if let Some(draw) = self.known(moment, index, list.len()) {
-            out.for_each(|(out, lane)| *out = unit(draw(place(*lane))));
+        if let Some(draws) = self.known(moment, index, list.len()) {
+            let mut some = [0; LANES];
+            for (lanes, out) in list.chunks(LANES).zip(out.as_chunks_mut::<LANES>().0) {
+                some.iter_mut().zip(lanes).for_each(|(some, lane)| *some = draws[place(*lane)]);
+                units(&some[..lanes.len()], out);
+            }
         } else {
             let Moment { philox, keys, tick, purpose } = *moment;
             let draw = |lane: u16| philox.draw(keys[place(lane)], tick, purpose, index);
-            out.for_each(|(out, lane)| *out = unit(draw(*lane)));
+            out.iter_mut().zip(list).for_each(|(out, lane)| *out = unit(draw(*lane)));
         }
     }
 }
 
+/// Draws as numbers from 0 up to but not including 1.
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn fill<const WORDS: usize>(
-    moment: &Moment<'_>,
-    counter: u32,
-    out: &mut [[[u32; LANES]; WORDS]; BLOCK / LANES],
-) {
+fn units(draws: &[u32], out: &mut [f64; LANES]) {
+    out.iter_mut().zip(draws).for_each(|(out, draw)| *out = unit(*draw));
+}
+
+#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn fill<const WORDS: usize>(moment: &Moment<'_>, counter: u32, out: &mut [[u32; BLOCK]; WORDS]) {
     let Moment { philox, keys, tick, purpose } = *moment;
-    for (keys, out) in keys.as_chunks::<LANES>().0.iter().zip(out) {
+    for (group, keys) in keys.as_chunks::<LANES>().0.iter().enumerate() {
+        let out = out.each_mut().map(|words| &mut words.as_chunks_mut::<LANES>().0[group]);
         philox.fill(keys, tick, purpose, counter, out);
     }
 }

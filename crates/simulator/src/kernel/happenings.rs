@@ -6,6 +6,7 @@
 use polity_statechart::{Chart, StateId, Threshold, TriggerId};
 
 use super::block::{ACTING, Block};
+use super::candidates::Fired;
 use super::cases::{Case, Cases, Due, NOTHING};
 use super::drawn::Moment;
 use super::rates::{ALL_DRAWS, Rates};
@@ -15,8 +16,8 @@ use super::tree::Workings;
 /// is none of these, is that of agents who do not act.
 #[derive(Debug)]
 pub(super) struct Happenings {
-    /// By number, which trigger is fired in which state. The first stands for nothing.
-    fired: Vec<Option<(StateId, TriggerId)>>,
+    /// By number, what is fired. The first stands for nothing.
+    fired: Vec<Option<Fired>>,
     states: usize,
     /// Whether behaviours make a difference.
     by_behaviour: bool,
@@ -62,12 +63,7 @@ impl Happenings {
         Self::of(chart, fired, cases, false)
     }
 
-    fn of(
-        chart: &Chart,
-        fired: Vec<Option<(StateId, TriggerId)>>,
-        cases: Vec<Case>,
-        by_behaviour: bool,
-    ) -> Self {
+    fn of(chart: &Chart, fired: Vec<Option<Fired>>, cases: Vec<Case>, by_behaviour: bool) -> Self {
         Self { fired, states: chart.states().len(), by_behaviour, cases: Cases::new(cases) }
     }
 
@@ -76,10 +72,10 @@ impl Happenings {
         self.fired.len()
     }
 
-    /// Which triggers are fired in which states, each with its number.
-    pub(super) fn fired(&self) -> impl Iterator<Item = (usize, StateId, TriggerId)> {
+    /// What is fired, each with its number.
+    pub(super) fn fired(&self) -> impl Iterator<Item = (usize, &Fired)> {
         let fired = self.fired.iter().enumerate();
-        fired.filter_map(|(number, fired)| fired.map(|(state, trigger)| (number, state, trigger)))
+        fired.filter_map(|(number, fired)| Some((number, fired.as_ref()?)))
     }
 
     /// The number of what happens to each of the first agents of a block.
@@ -119,14 +115,15 @@ fn number(
     chart: &Chart,
     state: StateId,
     trigger: TriggerId,
-    fired: &mut Vec<Option<(StateId, TriggerId)>>,
+    fired: &mut Vec<Option<Fired>>,
 ) -> u16 {
     if chart.candidates(state, trigger).len() == 0 {
         return NOTHING;
     }
-    let known = fired.iter().position(|fired| *fired == Some((state, trigger)));
+    let is_it = |fired: &Fired| fired.state == state && fired.trigger == trigger;
+    let known = fired.iter().position(|fired| fired.as_ref().is_some_and(is_it));
     let number = known.unwrap_or_else(|| {
-        fired.push(Some((state, trigger)));
+        fired.push(Some(Fired::new(chart, state, trigger)));
         fired.len() - 1
     });
     // A chart has at most 255 states and 255 triggers.
@@ -134,11 +131,7 @@ fn number(
 }
 
 /// The number of a state's timeout, and when it is due.
-fn timeout(
-    chart: &Chart,
-    state: StateId,
-    fired: &mut Vec<Option<(StateId, TriggerId)>>,
-) -> (u16, Due) {
+fn timeout(chart: &Chart, state: StateId, fired: &mut Vec<Option<Fired>>) -> (u16, Due) {
     let (Some(threshold), Some(timeout)) = (chart.threshold(state), chart.timeout()) else {
         return (NOTHING, Due::Never);
     };

@@ -5,18 +5,16 @@
 //! looked at is looked at for a list of agents, and only for those that it matters to.
 
 use multiversion::multiversion;
-use polity_statechart::{
-    Chart, Compare, Comparison, Entry, GuardShape, Operand, RowId, Site, StateId, TriggerId, WayId,
-};
+use polity_statechart::{Chart, Compare, Entry, GuardShape, RowId, Site, WayId};
 
 use super::block::{ACTING, Block};
+use super::candidates::{Candidate, Fired, Question};
 use super::doubts::{Cause, Doubts};
 use super::drawn::Moment;
 use super::fields::Column;
 use super::happenings::Happenings;
 use super::many::{Room, counted};
 use super::masks::yes;
-use super::plan::Draws;
 use super::pool::{Divided, List, Pool, Rows, place};
 use super::sight::Sight;
 use super::single::Agent;
@@ -116,10 +114,10 @@ impl Tick<'_> {
         let workings = &mut desk.workings;
         happenings.tell(self.block, &self.moment(), workings, cases, &mut numbers[..lanes]);
         desk.sorter.sort(happenings.len(), &numbers[..lanes], &mut order);
-        for (number, state, trigger) in happenings.fired() {
+        for (number, fired) in happenings.fired() {
             let list = &order[desk.sorter.range(number)];
             if !list.is_empty() {
-                self.fire(state, trigger, list, desk);
+                self.fire(fired, list, desk);
             }
         }
         desk.lists.give(numbers);
@@ -195,26 +193,24 @@ impl Tick<'_> {
     }
 
     /// Fires a trigger for agents in one state.
-    fn fire(&mut self, state: StateId, trigger: TriggerId, list: &[u16], desk: &mut Desk) {
-        let chart = self.chart;
-        let rows = chart.candidates(state, trigger);
-        if rows.clone().any(|row| chart.is_oracle(row)) {
-            return self.fire_with_oracle(state, trigger, list, desk);
+    fn fire(&mut self, fired: &Fired, list: &[u16], desk: &mut Desk) {
+        if fired.has_oracle {
+            return self.fire_with_oracle(fired, list, desk);
         }
         let mut open: Option<List> = None;
-        let mut left = rows.len();
-        for row in rows {
+        let mut left = fired.candidates.len();
+        for candidate in &fired.candidates {
             left -= 1;
             let agents = open.as_deref().unwrap_or(list);
-            let (taken, others) = match self.divide(row, agents, left == 0, desk) {
+            let (taken, others) = match self.divide(candidate, agents, left == 0, desk) {
                 Divided::Nobody => continue,
                 Divided::All => {
-                    self.take(row, agents, desk);
+                    self.take(candidate.row, agents, desk);
                     break;
                 }
                 Divided::Some(taken, others) => (taken, others),
             };
-            self.take(row, &taken, desk);
+            self.take(candidate.row, &taken, desk);
             desk.lists.give_list(taken);
             let Some(others) = others else { break };
             let is_over = others.is_empty();
@@ -230,92 +226,54 @@ impl Tick<'_> {
         }
     }
 
-    /// Divides agents into those for whom a candidate's guard holds and, unless it is the last one,
-    /// the others.
-    fn divide(&mut self, row: RowId, list: &[u16], is_last: bool, desk: &mut Desk) -> Divided {
-        if let GuardShape::All { comparisons: [comparison], first_draw } =
-            self.chart.guard_shape(row)
-            && let Some(divided) = self.divide_by(comparison, first_draw, list, is_last, desk)
-        {
-            return divided;
+    /// Divides agents into those who take a candidate and, unless it is the last one, the others.
+    fn divide(
+        &mut self,
+        candidate: &Candidate,
+        list: &[u16],
+        is_last: bool,
+        desk: &mut Desk,
+    ) -> Divided {
+        let Desk { lists, workings, .. } = desk;
+        match candidate.question {
+            Question::Always => return Divided::All,
+            Question::Never => return Divided::Nobody,
+            Question::Draw { index, at_most, unless } => {
+                if let Some(draws) = workings.drawn.known(&self.moment(), index, list.len()) {
+                    return lists.part(list, is_last, |_, lane| (draws[lane] <= at_most) != unless);
+                }
+            }
+            Question::Field { field, operator, number } => {
+                if let Column::Numbers(column) = &self.block.fields[field]
+                    && let Some(column) = column.first_chunk::<BLOCK>()
+                {
+                    return part_by(lists, list, is_last, column, operator, number);
+                }
+            }
+            Question::Guard => {}
         }
-        match self.guard(row, list, &mut desk.workings) {
+        match self.guard(candidate.row, list, workings) {
             Holds::All => Divided::All,
             Holds::Nobody => Divided::Nobody,
             Holds::Some(holds) => {
-                let divided =
-                    desk.lists.part(list, is_last, |number, _| holds[number % BLOCK] != 0);
-                desk.workings.truths.give(holds);
+                let divided = lists.part(list, is_last, |number, _| holds[number % BLOCK] != 0);
+                workings.truths.give(holds);
                 divided
             }
         }
     }
 
-    /// Divides agents by a comparison with a number, which is what most guards are.
-    fn divide_by(
-        &self,
-        comparison: &Comparison,
-        first_draw: u32,
-        list: &[u16],
-        is_last: bool,
-        desk: &mut Desk,
-    ) -> Option<Divided> {
-        let (side, operator, number) = comparison.with_number()?;
-        let Desk { lists, workings, .. } = desk;
-        match side {
-            Operand::Draw(draw) => {
-                let index = first_draw + u32::from(*draw);
-                let draw = workings.drawn.known(&self.moment(), index, list.len())?;
-                Some(match Draws::that(operator, number)? {
-                    Draws::All => Divided::All,
-                    Draws::None => Divided::Nobody,
-                    Draws::Some { at_most, unless } => {
-                        lists.part(list, is_last, |_, lane| (draw(lane) <= at_most) != unless)
-                    }
-                })
-            }
-            Operand::Field(field) => {
-                let Column::Numbers(column) = &self.block.fields[field.index()] else {
-                    return None;
-                };
-                let column = column.first_chunk::<BLOCK>()?;
-                Some(match operator {
-                    Compare::Less => lists.part(list, is_last, |_, lane| column[lane] < number),
-                    Compare::LessOrEqual => {
-                        lists.part(list, is_last, |_, lane| column[lane] <= number)
-                    }
-                    Compare::Greater => lists.part(list, is_last, |_, lane| column[lane] > number),
-                    Compare::GreaterOrEqual => {
-                        lists.part(list, is_last, |_, lane| column[lane] >= number)
-                    }
-                    Compare::Equal | Compare::NotEqual => return None,
-                })
-            }
-            Operand::Number(_)
-            | Operand::Bool(_)
-            | Operand::Text(_)
-            | Operand::Context(_)
-            | Operand::World(_) => None,
-        }
-    }
-
     /// Fires a trigger where the oracle may have a say. There is none, so where it would have to be
     /// asked, the default is gone to.
-    fn fire_with_oracle(
-        &mut self,
-        state: StateId,
-        trigger: TriggerId,
-        list: &[u16],
-        desk: &mut Desk,
-    ) {
+    fn fire_with_oracle(&mut self, fired: &Fired, list: &[u16], desk: &mut Desk) {
         let chart = self.chart;
-        let rows: Vec<RowId> = chart.candidates(state, trigger).collect();
+        let Fired { state, trigger, candidates, .. } = fired;
         let mut asked = std::mem::take(&mut desk.asked);
         asked.resize(BLOCK, Asked::default());
         for lane in list {
             asked[place(*lane)] = Asked::default();
         }
-        for (candidate, row) in (0..).zip(&rows) {
+        for (candidate, Candidate { row, .. }) in (0..).zip(candidates) {
             let is_oracle = chart.is_oracle(*row);
             // Once the oracle is to be asked, only what is left to it can still be chosen.
             let (open, others) = desk.lists.divide(list, |_, lane| {
@@ -350,15 +308,15 @@ impl Tick<'_> {
                 desk.lists.give_list(list);
             }
         }
-        self.choose(&rows, list, &asked, desk);
+        self.choose(candidates, list, &asked, desk);
         let (open, others) = desk.lists.divide(list, |_, lane| {
             let Asked { count, default, .. } = asked[lane];
             count > 1 && count != TAKEN && default == NONE
         });
-        if let (Some(entry), Some(row), false) =
-            (chart.default_entry(state, trigger), rows.first(), open.is_empty())
+        if let (Some(entry), Some(first), false) =
+            (chart.default_entry(*state, *trigger), candidates.first(), open.is_empty())
         {
-            self.enter(entry, chart.first_act_draw(*row), &open, desk);
+            self.enter(entry, chart.first_act_draw(first.row), &open, desk);
         }
         desk.lists.give_list(open);
         desk.lists.give_list(others);
@@ -366,8 +324,9 @@ impl Tick<'_> {
     }
 
     /// Takes the only candidate that the oracle could choose, or the one that is the default.
-    fn choose(&mut self, rows: &[RowId], list: &[u16], asked: &[Asked], desk: &mut Desk) {
-        for (candidate, row) in (0..).zip(rows).filter(|(_, row)| self.chart.is_oracle(**row)) {
+    fn choose(&mut self, candidates: &[Candidate], list: &[u16], asked: &[Asked], desk: &mut Desk) {
+        let rows = (0..).zip(candidates.iter().map(|candidate| candidate.row));
+        for (candidate, row) in rows.filter(|(_, row)| self.chart.is_oracle(*row)) {
             let (taken, others) = desk.lists.divide(list, |_, lane| {
                 let Asked { count, first, default } = asked[lane];
                 match count {
@@ -376,7 +335,7 @@ impl Tick<'_> {
                     2.. => default == candidate,
                 }
             });
-            self.take(*row, &taken, desk);
+            self.take(row, &taken, desk);
             desk.lists.give_list(taken);
             desk.lists.give_list(others);
         }
@@ -475,6 +434,26 @@ impl Tick<'_> {
             for lane in list {
                 memory[place(*lane)] = *child;
             }
+        }
+    }
+}
+
+/// Divides agents by how a field of theirs compares with a number. Each operator has a loop of its own.
+fn part_by(
+    lists: &mut Pool<u16>,
+    list: &[u16],
+    is_last: bool,
+    column: &[f64; BLOCK],
+    operator: Compare,
+    number: f64,
+) -> Divided {
+    match operator {
+        Compare::Less => lists.part(list, is_last, |_, lane| column[lane] < number),
+        Compare::LessOrEqual => lists.part(list, is_last, |_, lane| column[lane] <= number),
+        Compare::Greater => lists.part(list, is_last, |_, lane| column[lane] > number),
+        Compare::GreaterOrEqual => lists.part(list, is_last, |_, lane| column[lane] >= number),
+        Compare::Equal | Compare::NotEqual => {
+            lists.part(list, is_last, |_, lane| operator.holds(column[lane], number))
         }
     }
 }

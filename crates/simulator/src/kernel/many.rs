@@ -115,10 +115,10 @@ fn run(
     let counted = counted(purpose);
     for (number, tick) in ticks.iter().enumerate() {
         if plan.draws_triggers {
-            philox.fill(keys, *tick, Purpose::Trigger, 0, trigger);
+            philox.fill(keys, *tick, Purpose::Trigger, 0, trigger.each_mut());
         }
         for (counter, draws) in (0..).zip(&mut guards[..plan.blocks]) {
-            philox.fill(keys, *tick, purpose, counter, draws);
+            philox.fill(keys, *tick, purpose, counter, draws.each_mut());
         }
         for (test, mask) in plan.tests.iter().zip(&mut *tested) {
             evaluate(*test, mask, &trigger[0], guards, held, behaviours, &block.fields, base);

@@ -74,7 +74,7 @@ impl Philox {
         tick: u32,
         purpose: Purpose,
         block: u32,
-        out: &mut [[u32; LANES]; WORDS],
+        mut out: [&mut [u32; LANES]; WORDS],
     ) {
         const STEP: usize = 16;
         for base in (0..LANES).step_by(STEP) {
@@ -187,7 +187,7 @@ mod tests {
             *key = number << (number % 40);
         }
         let mut out = [[0; LANES]; DRAWS_PER_BLOCK];
-        philox.fill(&keys, 9, Purpose::Guard, 2, &mut out);
+        philox.fill(&keys, 9, Purpose::Guard, 2, out.each_mut());
         for (lane, key) in keys.into_iter().enumerate() {
             for (index, draws) in (8..12).zip(out) {
                 assert_eq!(draws[lane], philox.draw(key, 9, Purpose::Guard, index));

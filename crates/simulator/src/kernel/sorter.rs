@@ -31,6 +31,8 @@ impl Sorter {
         let parts: [&[N]; PARTS] = std::array::from_fn(|number| &numbers[number * part..][..part]);
         next.clear();
         next.resize(limit, [0; PARTS]);
+        // Where the table stands is known from here on, however often it is written to.
+        let next = next.as_mut_slice();
         for index in 0..part {
             for (number, numbers) in parts.iter().enumerate() {
                 next[numbers[index].into()][number] += 1;

@@ -41,6 +41,9 @@ pub(super) struct ValueChanges {
     changes: Vec<Change>,
     /// What it is set to.
     values: Vec<Value>,
+    /// Whether some were made before others that stand before them: agents that take the same way are
+    /// looked at together.
+    is_mixed: bool,
     /// How many changes have taken effect.
     done: usize,
 }
@@ -69,27 +72,58 @@ impl Changes {
 impl ValueChanges {
     #[inline]
     pub(super) fn add(&mut self, at: At, more: f64) {
+        self.goes_on(at);
         self.changes.push(Change::Add { at, more });
     }
 
+    /// Additions by agents of a list in the tick that writes a column.
+    pub(super) fn add_all(&mut self, column: usize, list: &[u16], more: impl Fn(usize) -> f64) {
+        let Some(first) = list.first() else { return };
+        self.goes_on(At::new(column, *first));
+        let changes = list
+            .iter()
+            .enumerate()
+            .map(|(number, lane)| Change::Add { at: At::new(column, *lane), more: more(number) });
+        self.changes.extend(changes);
+    }
+
     pub(super) fn set(&mut self, at: At, value: Value) {
+        self.goes_on(at);
         // There are as many as changes, of which a block has less than 32 bits can count.
         let number = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
         self.values.push(value);
         self.changes.push(Change::Set { at, value: number });
     }
 
-    /// Agents that took the same way were looked at together.
+    /// Takes note of whether what comes next is in order.
+    #[inline]
+    fn goes_on(&mut self, at: At) {
+        self.is_mixed |= self.changes.last().is_some_and(|last| last.at() > at);
+    }
+
     fn put_in_order(&mut self) {
-        if !self.changes.is_sorted_by_key(Change::at) {
+        if std::mem::take(&mut self.is_mixed) {
             self.changes.sort_by_key(Change::at);
         }
     }
 
     /// Has the changes of a tick take effect.
     fn apply(&mut self, column: usize, world: &mut Option<Value>) {
-        let open = self.changes[self.done..].iter();
-        for change in open.take_while(|change| usize::from(change.at().column) == column) {
+        let open = &self.changes[self.done..];
+        let count = match open.last() {
+            Some(last) if usize::from(last.at().column) == column => open.len(),
+            Some(_) => open.partition_point(|change| usize::from(change.at().column) <= column),
+            None => return,
+        };
+        self.done += count;
+        let these = &open[..count];
+        if let (Some(Value::Number(now)), []) = (&mut *world, &*self.values)
+            && let Some(sum) = sum_of(*now, these)
+        {
+            *now = sum;
+            return;
+        }
+        for change in these {
             match (*change, &mut *world) {
                 (Change::Add { more, .. }, Some(Value::Number(now))) => *now = sum(*now, more),
                 // What is no number counts from 0.
@@ -98,7 +132,6 @@ impl ValueChanges {
                     *world = self.values.get(value as usize).cloned();
                 }
             }
-            self.done += 1;
         }
     }
 
@@ -120,6 +153,15 @@ impl Change {
             Self::Add { at, .. } | Self::Set { at, .. } => *at,
         }
     }
+}
+
+/// What a number comes to by additions, if it is finite all the way: what is not finite once stays so.
+fn sum_of(number: f64, changes: &[Change]) -> Option<f64> {
+    let sum = changes.iter().fold(number, |now, change| match change {
+        Change::Add { more, .. } => now + more,
+        Change::Set { .. } => f64::NAN,
+    });
+    sum.is_finite().then_some(sum)
 }
 
 /// Numbers stay finite.
