@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::checkpoint::{self, Digest};
 use crate::error::SimError;
+use crate::files;
 use crate::folder::{Owner, RunFolder, RunRecord, RunStatus};
 use crate::keeper::Keeper;
 use crate::lifecycle::{Opinion, Ruling};
@@ -276,8 +277,25 @@ impl Run {
             kept,
             later,
         };
+        run.remove_dispensable()?;
         run.keep()?;
         Ok(run)
+    }
+
+    /// Removes the checkpoints that are not needed any more. Turns that were to be done again may have
+    /// left more of them than a run keeps.
+    fn remove_dispensable(&mut self) -> Result<(), SimError> {
+        let gone = self.take_dispensable();
+        let paths = gone.into_iter().flat_map(|turn| self.folder.checkpoint_paths(turn));
+        files::remove_all(&paths.collect::<Vec<_>>())
+    }
+
+    /// The checkpoints that are not needed any more, which count as removed from here on.
+    fn take_dispensable(&mut self) -> Vec<u64> {
+        let turns: Vec<u64> = self.kept.iter().copied().collect();
+        let gone = dispensable(&turns, self.simulation.scenario().keep_checkpoints);
+        self.kept.retain(|turn| !gone.contains(turn));
+        gone
     }
 
     /// The run's folder.
@@ -345,7 +363,8 @@ impl Run {
 
     /// Whether it is time for a checkpoint.
     fn is_due(&self) -> bool {
-        let after = self.simulation.scenario().checkpoint_after(self.simulation.len());
+        let (scenario, agents) = (self.simulation.scenario(), self.simulation.len());
+        let after = scenario.checkpoint_after(agents, self.record.turns);
         let since = self.written.map_or(0, |(written, _)| written);
         self.simulation.turn() >= since.saturating_add(after)
     }
@@ -355,9 +374,7 @@ impl Run {
         let turn = self.simulation.turn();
         if self.written.is_none_or(|(written, _)| written != turn) {
             self.kept.insert(turn);
-            let turns: Vec<u64> = self.kept.iter().copied().collect();
-            let gone = dispensable(&turns, self.simulation.scenario().keep_checkpoints);
-            self.kept.retain(|turn| !gone.contains(turn));
+            let gone = self.take_dispensable();
             let still_later = self.later.split_off(&(turn + 1));
             let replaced = std::mem::replace(&mut self.later, still_later).into_iter();
             let gone = gone.into_iter().flat_map(|turn| self.folder.checkpoint_paths(turn));

@@ -41,6 +41,8 @@ pub const KEEP_CHECKPOINTS_DEFAULT: NonZeroU64 = NonZeroU64::new(20).unwrap();
 /// thousand agents' number of turns, but at least every hundred turns.
 const AGENTS_PER_CHECKPOINT_TURN: u64 = 1000;
 const CHECKPOINT_EVERY_DEFAULT_MAX: u64 = 100;
+/// A run writes about so many checkpoints, and no more.
+const CHECKPOINTS_DEFAULT: u64 = 100;
 
 /// When simulated time begins unless the scenario says otherwise.
 const START_TIME_DEFAULT: &str = "2026-01-01T00:00:00Z";
@@ -79,8 +81,8 @@ pub struct ScenarioFile {
     #[schemars(extend("default" = MAX_AGENTS_DEFAULT, "maximum" = MAX_AGENTS_MAX))]
     pub max_agents: Option<u64>,
     /// After how many turns a checkpoint is written. Without it: after every turn for up to 1,000
-    /// agents, after as many turns as there are thousands of agents for more, 100 at most; the
-    /// agents are those who are there then.
+    /// agents, after as many turns as there are thousands of agents for more, 100 at most, where the
+    /// agents are those who are there then; and about 100 times in a run of more than 100 turns.
     pub checkpoint_every: Option<NonZeroU64>,
     /// How many of the newest checkpoints are kept. Of those before as many at most, evenly spread.
     #[schemars(extend("default" = KEEP_CHECKPOINTS_DEFAULT))]
@@ -242,9 +244,10 @@ impl Scenario {
         self.groups.iter().map(|group| group.count).sum()
     }
 
-    /// After how many turns the next checkpoint is written, when there are so many agents.
-    pub(crate) fn checkpoint_after(&self, agents: u64) -> u64 {
-        self.checkpoint_every.unwrap_or_else(|| checkpoint_every_default(agents)).get()
+    /// After how many turns the next checkpoint is written, when there are so many agents in a run
+    /// of so many turns.
+    pub(crate) fn checkpoint_after(&self, agents: u64, turns: u64) -> u64 {
+        self.checkpoint_every.map_or_else(|| checkpoint_every_default(agents, turns), u64::from)
     }
 
     /// How many ticks of the kernel a turn has: its own, and one for the end of the round.
@@ -302,9 +305,11 @@ impl Scenario {
     }
 }
 
-fn checkpoint_every_default(agents: u64) -> NonZeroU64 {
-    let every = agents.div_ceil(AGENTS_PER_CHECKPOINT_TURN).min(CHECKPOINT_EVERY_DEFAULT_MAX);
-    NonZeroU64::new(every).unwrap_or(NonZeroU64::MIN)
+/// To write a checkpoint takes about as long as a hundred ticks, so in a long run or a large one there
+/// is not one after every turn.
+fn checkpoint_every_default(agents: u64, turns: u64) -> u64 {
+    let by_agents = agents.div_ceil(AGENTS_PER_CHECKPOINT_TURN).min(CHECKPOINT_EVERY_DEFAULT_MAX);
+    by_agents.max(turns.div_ceil(CHECKPOINTS_DEFAULT)).max(1)
 }
 
 /// The JSON Schema (draft 2020-12) of a scenario file.

@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 
 use polity_statechart::{Chart, StateTransition, Value as FieldValue};
 use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use super::{AgentRow, Head, Restore};
 use crate::draw_key::draw_key;
@@ -16,8 +16,53 @@ use crate::kernel::{AgentImage, AgentSerial, BehaviourId};
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
 
-/// An agent's state as it is written.
-#[derive(Debug, Serialize, Deserialize)]
+/// An agent as it is written: straight from where it stands, because there may be many of them after
+/// every turn.
+#[derive(Serialize)]
+struct AgentText<'a> {
+    name: &'a str,
+    state: StateText<'a>,
+}
+
+#[derive(Serialize)]
+struct StateText<'a> {
+    serial: u64,
+    turn_added: u64,
+    current_state: &'a str,
+    ticks_in_state: u32,
+    behaviour: Option<&'a str>,
+    fields: FieldsText<'a>,
+    #[serde(skip_serializing_if = "<[u8]>::is_empty")]
+    memories: &'a [u8],
+    state_history: HistoryText<'a>,
+}
+
+struct FieldsText<'a>(&'a Chart, &'a AgentImage);
+
+impl Serialize for FieldsText<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(chart, image) = self;
+        let fields = chart.fields().iter().zip(&image.fields);
+        serializer.collect_map(
+            fields.filter_map(|(field, value)| Some((&field.name, value.as_ref()?.to_json()))),
+        )
+    }
+}
+
+struct HistoryText<'a>(&'a Chart, &'a AgentImage);
+
+impl Serialize for HistoryText<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(chart, image) = self;
+        serializer.collect_seq(image.history.iter().map(|past| {
+            let [from, to] = [past.from, past.to].map(|state| chart.state_name(state));
+            (past.tick, from, to, chart.trigger_name(past.trigger))
+        }))
+    }
+}
+
+/// An agent's state as it is read.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StateJson {
     serial: u64,
@@ -26,7 +71,7 @@ struct StateJson {
     ticks_in_state: i64,
     behaviour: Option<String>,
     fields: Map<String, Value>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     memories: Vec<u8>,
     /// Tick, state before, state after, trigger; oldest first.
     state_history: Vec<(u64, String, String, String)>,
@@ -46,7 +91,7 @@ pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result
         }
         serde_json::to_writer(&mut *out, &row.name)?;
         out.write_all(b": ")?;
-        let agent = json!({"name": row.name, "state": state_json(scenario, &row)});
+        let agent = AgentText { name: &row.name, state: state_text(scenario, &row) };
         serde_json::to_writer(&mut *out, &agent)?;
     }
     out.write_all(b"\n},\n\"paused_agents\": ")?;
@@ -58,27 +103,18 @@ pub(super) fn write(simulation: &Simulation, out: &mut impl Write) -> io::Result
     out.write_all(b"\n}\n")
 }
 
-fn state_json(scenario: &Scenario, row: &AgentRow) -> StateJson {
-    let image = &row.image;
-    let chart = &*scenario.chart;
-    let fields = chart.fields().iter().zip(&image.fields);
-    let behaviour = &scenario.behaviours[usize::from(image.behaviour.0)].name;
-    let name = |state| chart.state_name(state).to_owned();
-    let history = image.history.iter().map(|past| {
-        let trigger = chart.trigger_name(past.trigger).to_owned();
-        (past.tick, name(past.from), name(past.to), trigger)
-    });
-    StateJson {
+fn state_text<'a>(scenario: &'a Scenario, row: &'a AgentRow) -> StateText<'a> {
+    let (chart, image) = (&*scenario.chart, &row.image);
+    let behaviour = scenario.behaviours[usize::from(image.behaviour.0)].name.as_str();
+    StateText {
         serial: image.serial.0,
         turn_added: row.turn_added,
-        current_state: name(image.state),
-        ticks_in_state: image.ticks_in_state.into(),
-        behaviour: Some(behaviour).filter(|name| !name.is_empty()).cloned(),
-        fields: fields
-            .filter_map(|(field, value)| Some((field.name.clone(), value.as_ref()?.to_json())))
-            .collect(),
-        memories: image.memories.clone(),
-        state_history: history.collect(),
+        current_state: chart.state_name(image.state),
+        ticks_in_state: image.ticks_in_state,
+        behaviour: Some(behaviour).filter(|name| !name.is_empty()),
+        fields: FieldsText(chart, image),
+        memories: &image.memories,
+        state_history: HistoryText(chart, image),
     }
 }
 

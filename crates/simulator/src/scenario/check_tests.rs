@@ -45,7 +45,7 @@ fn a_scenario_of_two_words_has_defaults() {
     assert_eq!((scenario.agents(), scenario.max_agents), (0, 25));
     assert_eq!((scenario.turns, scenario.ticks_per_turn, scenario.seed), (100, 10, 0));
     assert_eq!(scenario.time_of(1).to_string(), "2026-01-01T00:00:00Z");
-    assert_eq!((scenario.checkpoint_after(0), scenario.keep_checkpoints.get()), (1, 20));
+    assert_eq!((scenario.checkpoint_after(0, 100), scenario.keep_checkpoints.get()), (1, 20));
 }
 
 #[test]
@@ -315,10 +315,22 @@ fn simulated_time_follows_the_ticks_and_a_round_ends_with_its_last_one() {
 }
 
 #[test]
-fn large_populations_have_fewer_checkpoints() {
-    for (agents, every) in [(0, 1), (25, 1), (1000, 1), (1001, 2), (50_000, 50), (1_000_000, 100)] {
-        let scenario = read(json!({})).unwrap();
-        assert_eq!(scenario.checkpoint_after(agents), every, "{agents}");
+fn large_populations_and_long_runs_have_fewer_checkpoints() {
+    let (all, own) = (read(json!({})).unwrap(), read(json!({"checkpoint_every": 3})).unwrap());
+    for (agents, turns, every) in [
+        (0, 0, 1),
+        (25, 100, 1),
+        (25, 101, 2),
+        (25, 5000, 50),
+        (1000, 20, 1),
+        (1001, 20, 2),
+        (2000, 1000, 10),
+        (50_000, 1000, 50),
+        (1_000_000, 100, 100),
+        (1_000_000, 20_000, 200),
+    ] {
+        assert_eq!(all.checkpoint_after(agents, turns), every, "{agents} for {turns}");
+        assert_eq!(own.checkpoint_after(agents, turns), 3);
     }
 }
 

@@ -23,6 +23,7 @@ fn the_checkpoints_of_a_long_run_do_not_grow_with_it() {
     assert_eq!(theatre.open("short").checkpoints().unwrap(), [0, 16, 32, 38, 39, 40]);
     theatre.file.turns = Some(300);
     theatre.file.ticks_per_turn = 1.try_into().ok();
+    theatre.file.checkpoint_every = 1.try_into().ok();
     theatre.run("long", 1);
     let kept = theatre.open("long").checkpoints().unwrap();
     assert_eq!(kept, [0, 128, 256, 298, 299, 300]);
@@ -32,6 +33,22 @@ fn the_checkpoints_of_a_long_run_do_not_grow_with_it() {
     theatre.file.keep_checkpoints = 1000.try_into().ok();
     theatre.run("all", 1);
     assert_eq!(theatre.open("all").checkpoints().unwrap().len(), 301);
+    // A long run writes no more of them than a shorter one, unless it is told to.
+    theatre.file.checkpoint_every = None;
+    theatre.run("some", 1);
+    assert_eq!(theatre.open("some").checkpoints().unwrap().len(), 101);
+}
+
+#[test]
+fn what_doing_turns_again_left_is_no_more_than_a_run_keeps() {
+    let theatre = forgetful();
+    let straight = theatre.run("run", 1);
+    let folder = theatre.open("run");
+    let mut again = Run::resume(folder.clone(), Some(5), None, &theatre.scenario(), None).unwrap();
+    again.go(stop_after(12)).unwrap();
+    drop(again);
+    assert_eq!(theatre.resume("run", Some(40)), straight);
+    assert_eq!(folder.checkpoints().unwrap(), [0, 16, 32, 38, 39, 40]);
 }
 
 #[test]
