@@ -35,7 +35,7 @@ pub(crate) type Digest = [u8; 32];
 
 /// All of a simulation but its agents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "the state of a simulation")]
 pub(crate) struct Head {
     /// The version of the form.
     pub(crate) format: u32,
@@ -172,6 +172,14 @@ impl AgentRow {
                 head.tick
             ));
         }
+        if let Some(last) = history.last()
+            && u64::from(*ticks_in_state) > head.tick.saturating_sub(last.tick)
+        {
+            let since = head.tick.saturating_sub(last.tick);
+            return Err(format!(
+                "ticks_in_state is {ticks_in_state}, and there were {since} since its last transition"
+            ));
+        }
         let chart = &*scenario.chart;
         let mut values = chart.fields().iter().zip(fields);
         if let Some((field, _)) =
@@ -240,9 +248,7 @@ pub(crate) fn read(
     restore: &mut impl Restore,
 ) -> Result<(), SimError> {
     let (turn, path, form) = folder.checkpoint(turn)?;
-    let unusable = |reason: String| {
-        SimError::damaged(&path, format!("the checkpoint cannot be used: {reason}"))
-    };
+    let unusable = |reason: String| SimError::damaged(&path, unusable(&reason));
     let read = match form {
         Form::Json => json::read(&files::read_text(&path)?, scenarios, restore),
         Form::Compact => {
@@ -254,6 +260,11 @@ pub(crate) fn read(
         written if written == turn => Ok(()),
         written => Err(unusable(format!("it is of turn {written}, and not of turn {turn}"))),
     }
+}
+
+/// That a checkpoint cannot be used.
+pub(crate) fn unusable(reason: &str) -> String {
+    format!("the checkpoint cannot be used: {reason}")
 }
 
 /// Hands a simulation over to another one.

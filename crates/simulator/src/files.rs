@@ -31,9 +31,17 @@ pub(crate) fn write_aside(
     let aside = aside(path);
     let file = File::create(&aside).map_err(SimError::io("write", &aside))?;
     let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
-    write(&mut writer)?;
-    let written = writer.flush().and_then(|()| writer.get_ref().sync_all());
-    written.map_err(SimError::io("write", &aside))
+    let written = write(&mut writer).and_then(|()| {
+        let written = writer.flush().and_then(|()| writer.get_ref().sync_all());
+        written.map_err(SimError::io("write", &aside))
+    });
+    if written.is_err() {
+        // What was collected has nowhere to go, and a part of a file would take the last room of a
+        // full disk. If it cannot be removed, the next one to go on with the run does so.
+        drop(writer.into_parts());
+        let _ = fs::remove_file(&aside);
+    }
+    written
 }
 
 /// Gives a file that was written aside its name.
@@ -94,5 +102,6 @@ pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), SimError> {
 
 /// The text of a file that must be there.
 pub(crate) fn read_text(path: &Path) -> Result<String, SimError> {
-    fs::read_to_string(path).map_err(SimError::io("read", path))
+    let bytes = fs::read(path).map_err(SimError::io("read", path))?;
+    String::from_utf8(bytes).map_err(|_| SimError::damaged(path, "it is not text in UTF-8"))
 }

@@ -69,6 +69,32 @@ impl LifecycleAction {
     }
 }
 
+/// Something that was done to the population.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done {
+    /// What.
+    pub operation: Operation,
+    /// To whom, by the name that it has.
+    pub name: String,
+    /// The name that was wanted for a new agent, where that was taken.
+    pub instead_of: Option<String>,
+    /// Who asked for it.
+    pub asked_by: AskedBy,
+}
+
+/// Who asks for something to be done to the population.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AskedBy {
+    /// An agent, by its action.
+    Agent(String),
+    /// The scenario.
+    Scenario,
+    /// Someone from outside.
+    Outside,
+    /// No one: a pause is over.
+    Time,
+}
+
 /// What is said about a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValidationResult {

@@ -15,7 +15,7 @@ use crate::error::SimError;
 use crate::files;
 use crate::folder::{Owner, RunFolder, RunRecord, RunStatus};
 use crate::keeper::Keeper;
-use crate::lifecycle::{Opinion, Ruling};
+use crate::lifecycle::{Done, Opinion, Ruling};
 use crate::requests::{self, Answer, Request, RequestLog};
 use crate::retention::dispensable;
 use crate::scenario::Scenario;
@@ -102,6 +102,13 @@ impl States {
     }
 }
 
+impl States {
+    /// The number of a state.
+    pub fn get(&self, state: &str) -> Option<u64> {
+        self.0.iter().find(|(name, _)| name == state).map(|(_, number)| *number)
+    }
+}
+
 impl Serialize for States {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, count)| (name, count)))
@@ -134,13 +141,16 @@ impl<'de> Visitor<'de> for StatesVisitor {
 
 /// How far a run has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct Progress<'a> {
     /// The turns that are over.
     pub turn: u64,
     /// The turns there are to be.
     pub turns: u64,
     /// How many agents there are.
     pub agents: u64,
+    /// What was done to the population in the turn that is over, if the run
+    /// [takes note](Run::note_done) of that.
+    pub done: &'a [Done],
 }
 
 /// Whether a run goes on after a turn.
@@ -184,13 +194,14 @@ impl Run {
                 "the behaviours of a fork have the names that they had: {was}, and not: {is}"
             )));
         }
-        let simulation = if found == turn {
+        let mut simulation = if found == turn {
             Simulation::restore_in(other, turn, before, scenario, *threads)?
         } else {
             // What is done again is done as it was.
-            let before = Simulation::restore(other, Some(turn), before, *threads)?;
-            before.in_scenario(scenario, *threads)?
+            let past = Simulation::restore(other, Some(turn), before, *threads)?;
+            past.in_scenario(scenario, *threads)?
         };
+        simulation.change_world(before);
         Self::create(path, record, beginning, simulation, Some(other))
     }
 
@@ -308,8 +319,13 @@ impl Run {
         &self.record
     }
 
+    /// Takes note of what is done to the population, for whoever watches it go.
+    pub fn note_done(&mut self) {
+        self.simulation.note_done();
+    }
+
     /// Runs to the last turn, or until `watch` says to stop, and tells what came of it.
-    pub fn go(&mut self, mut watch: impl FnMut(Progress) -> GoOn) -> Result<Summary, SimError> {
+    pub fn go(&mut self, mut watch: impl FnMut(Progress<'_>) -> GoOn) -> Result<Summary, SimError> {
         let mut status = RunStatus::Ended;
         while self.simulation.turn() < self.record.turns {
             self.turn()?;
@@ -317,7 +333,8 @@ impl Run {
                 self.keep()?;
             }
             let (turn, turns) = (self.simulation.turn(), self.record.turns);
-            let progress = Progress { turn, turns, agents: self.simulation.len() };
+            let (agents, done) = (self.simulation.len(), self.simulation.done());
+            let progress = Progress { turn, turns, agents, done };
             if watch(progress) == GoOn::Stop && turn < turns {
                 status = RunStatus::Stopped;
                 break;

@@ -6,11 +6,11 @@
 mod check;
 
 use std::collections::BTreeMap;
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_statechart::{Chart, FieldId, StateId, TriggerId, Value as FieldValue};
+use polity_statechart::{Chart, FieldId, StateId, TriggerId, Value as FieldValue, WorldId};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ pub struct ScenarioFile {
     pub turns: Option<u64>,
     /// How many ticks a turn has. In a tick, an agent changes its state once at most.
     #[schemars(extend("default" = TICKS_PER_TURN_DEFAULT, "maximum" = TICKS_PER_TURN_MAX))]
-    pub ticks_per_turn: Option<NonZeroU32>,
+    pub ticks_per_turn: Option<NonZeroU64>,
     /// All chance follows from this number.
     #[schemars(extend("default" = 0))]
     pub seed: Option<u64>,
@@ -111,6 +111,8 @@ pub struct GroupFile {
     pub fields: Option<Map<String, Value>>,
     /// The behaviour of the world that they have; else that of `world.rates`.
     pub behaviour: Option<String>,
+    /// The state that they begin in, without entering it; else the chart's initial state.
+    pub state: Option<String>,
 }
 
 /// What happens to agents. In each tick an agent may be met by one trigger: those that its state
@@ -122,6 +124,9 @@ pub struct WorldFile {
     pub rates: Option<Vec<RateFile>>,
     /// Rates for groups that name them as their `behaviour`.
     pub behaviours: Option<BTreeMap<String, Vec<RateFile>>>,
+    /// What values of the world are at first, where that is not what the chart says. A fork in which
+    /// one is another begins with that.
+    pub values: Option<BTreeMap<String, Value>>,
 }
 
 /// How often a trigger comes.
@@ -171,6 +176,8 @@ pub struct Scenario {
     pub groups: Vec<Group>,
     /// How often triggers come; the first is for those who have no behaviour of their own.
     pub behaviours: Vec<Behaviour>,
+    /// What values of the world are at first, where that is not what the chart says.
+    pub values: Vec<(WorldId, FieldValue)>,
     /// For how many turns it runs.
     pub turns: u64,
     /// How many ticks a turn has.
@@ -300,8 +307,11 @@ impl Scenario {
 
     /// How an agent begins that is added with this initial state, or what is wrong with it.
     pub fn start(&self, initial_state: &Map<String, Value>) -> Result<Start, String> {
-        check::start(&self.chart, &self.behaviours, initial_state)
-            .map_err(|(key, fault)| fault.in_words(&format!("initial_state.{key}")))
+        check::start(&self.chart, &self.behaviours, initial_state).map_err(|faults| {
+            let told = faults.iter();
+            let told = told.map(|(key, fault)| fault.in_words(&format!("initial_state.{key}")));
+            told.collect::<Vec<_>>().join("; ")
+        })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::draw_key::draw_key;
 use crate::error::SimError;
 use crate::folder::RunFolder;
 use crate::kernel::{self, AgentSerial, Kernel, Seed, Slot};
-use crate::lifecycle::{Change, LifecycleAction, Operation, Opinion, Ruling, Stage};
+use crate::lifecycle::{AskedBy, Change, Done, LifecycleAction, Operation, Opinion, Ruling, Stage};
 use crate::population::Population;
 use crate::scenario::{Scenario, Start};
 use crate::warning::{Refused, Warnings};
@@ -38,6 +38,8 @@ pub struct Simulation {
     turn: u64,
     /// How many agents were removed since the kernel last closed its gaps.
     gaps: u64,
+    /// What was last done to the population, if someone wants to know.
+    done: Option<Vec<Done>>,
     pool: rayon::ThreadPool,
 }
 
@@ -47,6 +49,9 @@ impl Simulation {
     pub fn new(scenario: Arc<Scenario>, threads: Option<NonZeroUsize>) -> Result<Self, SimError> {
         let mut simulation = Self::empty(scenario, threads)?;
         let scenario = Arc::clone(&simulation.scenario);
+        for (world, value) in &scenario.values {
+            simulation.kernel.set_world(*world, value.clone());
+        }
         for group in &scenario.groups {
             for _ in 0..group.count {
                 let serial = simulation.population.next_serial();
@@ -77,7 +82,17 @@ impl Simulation {
         let mut kernel = Kernel::new(chart, scenario.rates()?, Seed(scenario.seed));
         kernel.count_visits();
         let warnings = Warnings::default();
-        Ok(Self { scenario, kernel, population, warnings, visits, turn: 0, gaps: 0, pool })
+        Ok(Self {
+            scenario,
+            kernel,
+            population,
+            warnings,
+            visits,
+            turn: 0,
+            gaps: 0,
+            done: None,
+            pool,
+        })
     }
 
     /// The scenario.
@@ -131,6 +146,16 @@ impl Simulation {
         self.turn * self.scenario.kernel_ticks()
     }
 
+    /// Takes note of what is done to the population from now on.
+    pub(crate) fn note_done(&mut self) {
+        self.done.get_or_insert_default();
+    }
+
+    /// What was done to the population at the end of the turn, if that is taken note of.
+    pub(crate) fn done(&self) -> &[Done] {
+        self.done.as_deref().unwrap_or_default()
+    }
+
     pub(crate) fn next_serial(&self) -> AgentSerial {
         self.population.next_serial()
     }
@@ -160,8 +185,14 @@ impl Simulation {
         outside: &[LifecycleAction],
         strict: bool,
     ) -> Result<Vec<Ruling<Start>>, SimError> {
+        self.done.iter_mut().for_each(Vec::clear);
         for serial in self.population.take_due(self.turn) {
             self.with_slot(serial, Kernel::resume);
+            let name = self.population.name(serial);
+            if let Some(done) = &mut self.done {
+                let operation = Operation::ResumeAgent;
+                done.push(Done { operation, name, instead_of: None, asked_by: AskedBy::Time });
+            }
         }
         let mut requests = self.wishes();
         let wishes = requests.len();
@@ -178,9 +209,25 @@ impl Simulation {
             strict,
         );
         let mut refused = Refused::default();
-        for (request, ruling) in requests.iter().zip(&mut rulings) {
+        for (place, (request, ruling)) in requests.iter().zip(&mut rulings).enumerate() {
             match ruling.change.take() {
-                Some(change) => self.settle(change)?,
+                Some(change) => {
+                    self.settle(change)?;
+                    if let (Some(done), Some(name)) = (&mut self.done, &ruling.name) {
+                        done.push(Done {
+                            operation: request.operation,
+                            name: name.clone(),
+                            instead_of: Some(&request.target_agent_name)
+                                .filter(|wanted| *wanted != name)
+                                .cloned(),
+                            asked_by: match &request.initiating_agent {
+                                Some(agent) if place < wishes => AskedBy::Agent(agent.clone()),
+                                Some(_) | None if place < first_outside => AskedBy::Scenario,
+                                Some(_) | None => AskedBy::Outside,
+                            },
+                        });
+                    }
+                }
                 None if ruling.result.valid => {}
                 None => refused.add(request, &ruling.result),
             }

@@ -391,6 +391,17 @@ impl Chart {
         self.fields[field.index()].check(value)
     }
 
+    /// Whether a value of the world may be this at first; if not, why.
+    pub fn check_world(&self, world: WorldId, value: &Value) -> Result<(), String> {
+        let WorldValue { name, default } = &self.worlds[world.index()];
+        match default.as_ref().map(Value::kind) {
+            Some(kind) if kind != value.kind() => {
+                Err(format!("{name} is {} in the chart, found {value}", kind.in_words()))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// A fault in words.
     pub fn describe(&self, fault: &Fault) -> String {
         match fault {

@@ -63,7 +63,7 @@ impl Serialize for HistoryText<'_> {
 
 /// An agent's state as it is read.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "the state of an agent")]
 struct StateJson {
     serial: u64,
     turn_added: u64,
@@ -120,7 +120,7 @@ fn state_text<'a>(scenario: &'a Scenario, row: &'a AgentRow) -> StateText<'a> {
 
 /// A checkpoint as it is read.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a checkpoint")]
 struct CheckpointJson {
     turn: u64,
     #[serde(deserialize_with = "without_repeats")]
@@ -161,7 +161,7 @@ impl<'de> Visitor<'de> for WithoutRepeats {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an agent with name and state")]
 struct AgentJson {
     name: String,
     state: StateJson,
@@ -174,10 +174,11 @@ pub(super) fn read(
     restore: &mut impl Restore,
 ) -> Result<u64, String> {
     let document: CheckpointJson = serde_json::from_str(text).map_err(|error| {
+        let reason = in_words(&error);
         if error.is_eof() {
-            format!("it is truncated: {error}")
+            format!("it is truncated: {reason}")
         } else {
-            format!("it is damaged: {error}")
+            format!("it is damaged: {reason}")
         }
     })?;
     let CheckpointJson { turn, agents, paused_agents, auto_resume, global_state } = document;
@@ -207,6 +208,15 @@ pub(super) fn read(
     Ok(turn)
 }
 
+/// What is wrong with a text, without the names that numbers have in a program.
+fn in_words(error: &serde_json::Error) -> String {
+    let words = [("u64", "a whole number"), ("i64", "a whole number"), ("u32", "a whole number")];
+    let words = words.into_iter().chain([("u8", "a small number"), ("f64", "a number")]);
+    words.fold(error.to_string(), |told, (name, word)| {
+        told.replace(&format!("expected {name}"), &format!("expected {word}"))
+    })
+}
+
 /// The paused, and for how many turns if they go on by themselves.
 type Pauses = BTreeMap<String, Option<NonZeroU32>>;
 
@@ -231,7 +241,8 @@ fn pauses(
         })?;
         let number = turns.as_u64().and_then(|turns| u32::try_from(turns).ok());
         let number = number.and_then(NonZeroU32::new).ok_or_else(|| {
-            format!("agent \"{name}\": auto_resume must be a whole number above 0, found {turns}")
+            let most = u32::MAX;
+            format!("agent \"{name}\": auto_resume must be a whole number from 1 to {most}, found {turns}")
         })?;
         *pause = Some(number);
     }
@@ -245,7 +256,7 @@ fn agent_row(
     pauses: &Pauses,
 ) -> Result<AgentRow, String> {
     let AgentJson { name, state } =
-        serde_json::from_value(agent).map_err(|error| error.to_string())?;
+        serde_json::from_value(agent).map_err(|error| in_words(&error))?;
     if name != key {
         return Err(format!("its name inside is \"{name}\""));
     }

@@ -1,21 +1,23 @@
 //! The rules of a scenario, held against its chart. All that is wrong is told, not only the first.
 
 mod events;
+mod starts;
 
 use std::collections::{BTreeMap, HashSet};
-use std::num::NonZeroU32;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_statechart::{Chart, FieldId, StateId, TIMEOUT, TriggerId, Value as FieldValue};
-use serde_json::{Map, Value};
+use polity_statechart::{Chart, TIMEOUT, TriggerId, Value as FieldValue, WorldId};
 
+pub(super) use self::starts::start;
+use self::starts::{Fault, state_of, world_of};
 use super::{
     Behaviour, Group, GroupFile, KEEP_CHECKPOINTS_DEFAULT, MAX_AGENTS_DEFAULT, MAX_AGENTS_MAX,
-    Rate, RateFile, START_TIME_DEFAULT, Scenario, ScenarioFile, Start, TICKS_PER_TURN_DEFAULT,
+    Rate, RateFile, START_TIME_DEFAULT, Scenario, ScenarioFile, TICKS_PER_TURN_DEFAULT,
     TICKS_PER_TURN_MAX, TURNS_DEFAULT,
 };
-use crate::kernel::{BEHAVIOURS_MAX, BehaviourId};
+use crate::kernel::BEHAVIOURS_MAX;
 use crate::names;
 
 #[cfg(test)]
@@ -51,27 +53,6 @@ pub enum Limit {
     Turns,
 }
 
-/// What is wrong with a value, before it is said where it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
-    Unknown { what: &'static str, found: String, allowed: Vec<String> },
-    Other(String),
-}
-
-impl Fault {
-    pub(super) fn in_words(&self, place: &str) -> String {
-        match self {
-            Self::Unknown { what, found, allowed } if allowed.is_empty() => {
-                format!("{place}: there is no {what} \"{found}\"")
-            }
-            Self::Unknown { what, found, allowed } => {
-                format!("{place}: there is no {what} \"{found}\"; allowed: {}", allowed.join(", "))
-            }
-            Self::Other(message) => format!("{place}: {message}"),
-        }
-    }
-}
-
 impl Scenario {
     /// Holds a file against its chart. What the file does not say is as the defaults have it.
     pub fn new(file: &ScenarioFile, chart: Arc<Chart>) -> Result<Self, Vec<ScenarioError>> {
@@ -79,6 +60,7 @@ impl Scenario {
         check.refuse_reserved();
         check.refuse_unknown_yet(file);
         let behaviours = check.behaviours(file);
+        let values = check.values(file);
         let groups = check.groups(file.population.as_deref().unwrap_or_default(), &behaviours);
         let agents = groups.iter().fold(0u64, |sum, group| sum.saturating_add(group.count));
         let max_agents = check.max_agents(file.max_agents, agents);
@@ -93,6 +75,7 @@ impl Scenario {
             name,
             groups,
             behaviours,
+            values,
             turns: file.turns.unwrap_or(TURNS_DEFAULT),
             ticks_per_turn,
             seed: file.seed.unwrap_or_default(),
@@ -210,6 +193,19 @@ impl Check<'_> {
         all
     }
 
+    /// The values of the world that are not as the chart has them at first.
+    fn values(&mut self, file: &ScenarioFile) -> Vec<(WorldId, FieldValue)> {
+        let given = file.world.as_ref().and_then(|world| world.values.as_ref());
+        let mut values = Vec::new();
+        for (name, value) in given.into_iter().flatten() {
+            match world_of(self.chart, name, value) {
+                Ok(value) => values.push(value),
+                Err(fault) => self.fault(&format!("world.values.{name}"), fault),
+            }
+        }
+        values
+    }
+
     fn rates(&mut self, place: &str, files: &[RateFile]) -> Vec<Rate> {
         let files = files.iter().enumerate();
         files.filter_map(|(index, file)| self.rate(&format!("{place}[{index}]"), file)).collect()
@@ -271,15 +267,22 @@ impl Check<'_> {
             if let Some(behaviour) = &file.behaviour {
                 initial.insert(BEHAVIOUR.to_owned(), behaviour.as_str().into());
             }
-            if initial.contains_key(STATE) {
-                let message = "all agents begin in the chart's initial state";
+            if initial.remove(STATE).is_some() {
+                let message = format!("it is no field; say {} instead", at(STATE));
                 self.report(&at("fields.state"), format!("{}: {message}", at("fields.state")));
-                continue;
+            }
+            if let Some(state) = &file.state {
+                initial.insert(STATE.to_owned(), state.as_str().into());
             }
             match start(self.chart, behaviours, &initial) {
                 Ok(start) => groups.push((index, Group { name, count, start })),
-                Err((key, fault)) if key == BEHAVIOUR => self.fault(&at(BEHAVIOUR), fault),
-                Err((key, fault)) => self.fault(&at(&format!("fields.{key}")), fault),
+                Err(faults) => {
+                    for (key, fault) in faults {
+                        let is_field = key != BEHAVIOUR && key != STATE;
+                        let key = if is_field { format!("fields.{key}") } else { key };
+                        self.fault(&at(&key), fault);
+                    }
+                }
             }
         }
         self.refuse_numbered(&groups);
@@ -310,7 +313,7 @@ impl Check<'_> {
         let most = max_agents.unwrap_or(MAX_AGENTS_DEFAULT);
         if most > MAX_AGENTS_MAX {
             let message = format!("max_agents must be at most {MAX_AGENTS_MAX}, found {most}");
-            self.over_limit("max_agents", message);
+            self.report("max_agents", message);
         } else if agents > most {
             let place = if max_agents.is_some() { "max_agents" } else { "population" };
             let message =
@@ -339,15 +342,16 @@ impl Check<'_> {
         }
     }
 
-    fn ticks_per_turn(&mut self, ticks: Option<NonZeroU32>) -> u32 {
-        let ticks = ticks.map_or(TICKS_PER_TURN_DEFAULT, u32::from);
-        if ticks > TICKS_PER_TURN_MAX {
+    fn ticks_per_turn(&mut self, ticks: Option<NonZeroU64>) -> u32 {
+        let Some(ticks) = ticks else { return TICKS_PER_TURN_DEFAULT };
+        let counted = u32::try_from(ticks.get()).ok();
+        counted.filter(|ticks| *ticks <= TICKS_PER_TURN_MAX).unwrap_or_else(|| {
             let message = format!(
                 "ticks_per_turn must be at most {TICKS_PER_TURN_MAX}, found {ticks}: have more turns"
             );
             self.report("ticks_per_turn", message);
-        }
-        ticks
+            TICKS_PER_TURN_DEFAULT
+        })
     }
 
     fn start_time(&mut self, text: Option<&str>) -> Timestamp {
@@ -369,56 +373,6 @@ impl Check<'_> {
     }
 }
 
-/// How an agent begins; or what is wrong, and with which key.
-pub(super) fn start(
-    chart: &Chart,
-    behaviours: &[Behaviour],
-    initial: &Map<String, Value>,
-) -> Result<Start, (String, Fault)> {
-    let mut start = Start { state: chart.initial(), fields: Vec::new(), behaviour: BehaviourId(0) };
-    for (key, value) in initial {
-        let wrong = |fault: Fault| (key.clone(), fault);
-        match (key.as_str(), value) {
-            (STATE, Value::String(name)) => start.state = state_of(chart, name).map_err(wrong)?,
-            (BEHAVIOUR, Value::String(name)) => {
-                start.behaviour = behaviour_of(behaviours, name).map_err(wrong)?;
-            }
-            (STATE | BEHAVIOUR, _) => {
-                return Err(wrong(Fault::Other("must be a text".to_owned())));
-            }
-            (name, value) => {
-                start.fields.push(field_of(chart, name, value).map_err(wrong)?);
-            }
-        }
-    }
-    Ok(start)
-}
-
-/// The field of a name, with the value as the chart has it.
-fn field_of(chart: &Chart, name: &str, value: &Value) -> Result<(FieldId, FieldValue), Fault> {
-    let field = chart.field(name).ok_or_else(|| {
-        let fields = chart.fields().iter().map(|field| field.name.clone());
-        Fault::Unknown { what: "field", found: name.to_owned(), allowed: fields.collect() }
-    })?;
-    let value = FieldValue::from_json(value)
-        .ok_or_else(|| Fault::Other("must be a number, a text, true or false".to_owned()))?;
-    chart.check_field(field, &value).map_err(Fault::Other)?;
-    Ok((field, value))
-}
-
-fn state_of(chart: &Chart, name: &str) -> Result<StateId, Fault> {
-    chart.state(name).ok_or_else(|| {
-        if let Some(inside) = chart.names_inside(name) {
-            return Fault::Other(format!(
-                "\"{name}\" has others inside, and agents are in those: name {}",
-                inside.join(" or ")
-            ));
-        }
-        let states = chart.states().map(|state| chart.state_name(state).to_owned());
-        Fault::Unknown { what: "state", found: name.to_owned(), allowed: states.collect() }
-    })
-}
-
 /// A trigger that the world can bring.
 fn trigger_of(chart: &Chart, name: &str) -> Result<TriggerId, Fault> {
     if name == TIMEOUT {
@@ -428,13 +382,5 @@ fn trigger_of(chart: &Chart, name: &str) -> Result<TriggerId, Fault> {
         let triggers = chart.triggers().map(|trigger| chart.trigger_name(trigger).to_owned());
         let allowed = triggers.filter(|trigger| trigger != TIMEOUT).collect();
         Fault::Unknown { what: "trigger", found: name.to_owned(), allowed }
-    })
-}
-
-fn behaviour_of(behaviours: &[Behaviour], name: &str) -> Result<BehaviourId, Fault> {
-    let place = behaviours.iter().skip(1).position(|behaviour| behaviour.name == name);
-    place.and_then(|place| u8::try_from(place + 1).ok()).map(BehaviourId).ok_or_else(|| {
-        let allowed = behaviours.iter().skip(1).map(|behaviour| behaviour.name.clone()).collect();
-        Fault::Unknown { what: "behaviour", found: name.to_owned(), allowed }
     })
 }

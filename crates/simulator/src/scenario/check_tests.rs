@@ -1,6 +1,7 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::kernel::BehaviourId;
 
 const CHART: &str = "
 name: day
@@ -13,6 +14,7 @@ transitions:
   - {trigger: rest, source: busy, target: awake}
   - {trigger: dusk, source: [awake, busy], target: asleep}
 timeouts: [{state: busy, threshold: 3, target: awake}]
+world: {light: 0.5, season: spring}
 ";
 
 fn chart() -> Arc<Chart> {
@@ -81,7 +83,7 @@ fn everything_that_is_wrong_with_a_population_is_told_with_its_place() {
         (
             json!({"population": [{"name": "a", "fields": {"state": "awake"}}]}),
             "population[0].fields.state",
-            "initial state",
+            "it is no field; say population[0].state instead",
         ),
         (
             json!({"population": [{"name": "a", "behaviour": "lazy"}]}),
@@ -294,6 +296,51 @@ fn an_initial_state_is_held_against_the_chart() {
         let told = start(initial).unwrap_err();
         assert!(told.starts_with(reason), "{told}");
     }
+}
+
+#[test]
+fn all_that_is_wrong_with_a_group_or_an_initial_state_is_told() {
+    let places = |document: Value| -> Vec<String> {
+        problems(document).into_iter().map(|(place, _)| place).collect()
+    };
+    let group = json!({
+        "name": "y", "state": "ill", "behaviour": "z", "fields": {"nope": 1, "energy": 7, "state": "awake"}
+    });
+    let expected = ["fields.state", "behaviour", "fields.energy", "fields.nope", "state"];
+    let expected = expected.map(|place| format!("population[0].{place}"));
+    assert_eq!(places(json!({"population": [group]})), expected);
+    let initial = json!({"initial_state": {"state": "ill", "nope": 2, "energy": "x"}});
+    let expected = ["energy", "nope", "state"];
+    let expected = expected.map(|place| format!("lifecycle[0].initial_state.{place}"));
+    assert_eq!(places(event("add_agent", initial)), expected);
+}
+
+#[test]
+fn a_group_may_begin_in_another_state_and_the_world_with_other_values() {
+    let scenario = read(json!({
+        "population": [{"name": "up", "count": 3, "state": "awake"}, {"name": "down"}],
+        "world": {"values": {"light": 1, "season": "autumn"}}
+    }))
+    .unwrap();
+    let states: Vec<_> = scenario.groups.iter().map(|group| group.start.state).collect();
+    assert_eq!(states, ["awake", "asleep"].map(|state| chart().state(state).unwrap()));
+    let light = (chart().world("light").unwrap(), FieldValue::Number(1.0));
+    let season = (chart().world("season").unwrap(), FieldValue::text("autumn"));
+    assert_eq!(scenario.values, [light, season]);
+    told_at_their_places([
+        (
+            json!({"world": {"values": {"ligth": 1}}}),
+            "world.values.ligth",
+            "there is no value of the world \"ligth\"",
+        ),
+        (
+            json!({"world": {"values": {"light": "much"}}}),
+            "world.values.light",
+            "light is a number in the chart, found \"much\"",
+        ),
+        (json!({"world": {"values": {"light": [1]}}}), "world.values.light", "must be a number"),
+        (json!({"ticks_per_turn": 100_000_000_000u64}), "ticks_per_turn", "at most 100000,"),
+    ]);
 }
 
 #[test]

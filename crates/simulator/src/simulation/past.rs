@@ -1,6 +1,5 @@
 //! A simulation as it was: read from checkpoints, and done again where there is none.
 
-use std::mem::discriminant;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -47,6 +46,14 @@ impl Simulation {
         Ok(simulation)
     }
 
+    /// Gives the world the values that the scenario changes, of those that it had in another one.
+    pub(crate) fn change_world(&mut self, before: &Scenario) {
+        let changed = self.scenario.values.iter().filter(|value| !before.values.contains(value));
+        for (world, value) in changed {
+            self.kernel.set_world(*world, value.clone());
+        }
+    }
+
     fn read(
         &mut self,
         folder: &RunFolder,
@@ -55,6 +62,12 @@ impl Simulation {
     ) -> Result<(), SimError> {
         let scenario = Arc::clone(&self.scenario);
         checkpoint::read(folder, turn, [written, &scenario], self)?;
+        let (agents, most) = (self.len(), written.max_agents);
+        if agents > most {
+            let (_, path, _) = folder.checkpoint(turn)?;
+            let reason = format!("it has {agents} agents, and max_agents of the run is {most}");
+            return Err(SimError::damaged(&path, checkpoint::unusable(&reason)));
+        }
         self.population.forget_the_gone();
         self.check_number()
     }
@@ -154,6 +167,10 @@ impl Restore for Simulation {
         }
         self.kernel.resume_at(u32::try_from(tick).unwrap_or(u32::MAX));
         self.warnings = head.warnings.clone();
+        let unvisited = self.state_names().find(|state| head.visits.get(state).is_none());
+        if let Some(state) = unvisited {
+            return Err(format!("it does not count the visits of \"{state}\""));
+        }
         for (state, count) in &head.visits.0 {
             let state = self.scenario.chart.state(state);
             let state = state.ok_or_else(|| "it counts visits of unknown states".to_owned())?;
@@ -171,10 +188,7 @@ impl Restore for Simulation {
                 chart.world(name).ok_or_else(|| format!("the chart has no world.{name}"))?;
             let value = FieldValue::from_json(value);
             let value = value.ok_or_else(|| format!("world.{name} is no value"))?;
-            let declared = chart.worlds().get(world.index()).and_then(|it| it.default.as_ref());
-            if declared.is_some_and(|it| discriminant(it) != discriminant(&value)) {
-                return Err(format!("world.{name} is of another kind than the chart says"));
-            }
+            chart.check_world(world, &value).map_err(|reason| format!("world.{reason}"))?;
             self.kernel.set_world(world, value);
         }
         Ok(())

@@ -23,10 +23,19 @@ fn restored(theatre: &Theatre) -> Result<Simulation, SimError> {
     Simulation::restore(&theatre.open("run"), Some(6), &theatre.scenario(), None)
 }
 
+type Case = (&'static str, fn(&mut Value));
+
+fn are_told(cases: &[Case]) {
+    for (expected, change) in cases {
+        let told = refusal(change);
+        assert!(told.contains("turn_000006.json: the checkpoint cannot be used"), "{told}");
+        assert!(told.contains(expected), "{told}\nand not\n{expected}");
+    }
+}
+
 #[test]
 fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
-    type Case = (&'static str, fn(&mut Value));
-    let cases: [Case; 24] = [
+    are_told(&[
         ("agent \"ada\": its name inside is \"eve\"", |c| {
             c["agents"]["ada"]["name"] = "eve".into();
         }),
@@ -36,10 +45,10 @@ fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
         ("agent \"reader_1\": it stands in auto_resume, and it is not paused", |c| {
             c["auto_resume"] = json!({"reader_1": 2});
         }),
-        ("agent \"ada\": auto_resume must be a whole number above 0, found -3", |c| {
+        ("agent \"ada\": auto_resume must be a whole number from 1 to 4294967295, found -3", |c| {
             c["auto_resume"]["ada"] = json!(-3);
         }),
-        ("agent \"ada\": auto_resume must be a whole number above 0, found 0", |c| {
+        ("agent \"ada\": auto_resume must be a whole number from 1 to 4294967295, found 0", |c| {
             c["auto_resume"]["ada"] = json!(0);
         }),
         ("agent \"reader_2\": ticks_in_state must be from 0 to 4294967295, found -1", |c| {
@@ -75,6 +84,23 @@ fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
         ("agent \"reader_2\": ticks_in_state is 187, and there were 186", |c| {
             c["agents"]["reader_2"]["state"]["ticks_in_state"] = json!(187);
         }),
+        ("agent \"reader_2\": ticks_in_state is 3, and there were 0 since its last", |c| {
+            let state = &mut c["agents"]["reader_2"]["state"];
+            state["ticks_in_state"] = json!(3);
+            assert_eq!(state["state_history"].as_array().unwrap().last().unwrap()[0], 186);
+        }),
+        ("it does not count the visits of \"idle\"", |c| {
+            c["global_state"]["visits"].as_object_mut().unwrap().remove("idle");
+        }),
+        ("agent \"ada\": invalid type: string \"x\", expected a whole number", |c| {
+            c["agents"]["ada"]["state"]["serial"] = "x".into();
+        }),
+        ("agent \"ada\": invalid type: integer `3`, expected an agent with name and state", |c| {
+            c["agents"]["ada"] = json!(3);
+        }),
+        ("world.replies is a number in the chart, found \"many\"", |c| {
+            c["global_state"]["world"]["replies"] = "many".into();
+        }),
         ("agent \"ada\": it stands in paused_agents twice", |c| {
             c["paused_agents"] = json!(["ada", "ada"]);
         }),
@@ -87,6 +113,12 @@ fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
         ("agent \"ada_1\": turn_added is 7, and there were 6 turns", |c| {
             c["agents"]["ada_1"]["state"]["turn_added"] = json!(7);
         }),
+    ]);
+}
+
+#[test]
+fn every_rule_that_the_state_of_a_simulation_breaks_is_told() {
+    are_told(&[
         ("it has the format 1, and this version of Polity reads 2", |c| {
             c["global_state"]["format"] = json!(1);
         }),
@@ -105,12 +137,7 @@ fn every_rule_that_a_checkpoint_breaks_is_told_with_the_agent() {
         ("its start_time is 2027-01-01T00:00:00Z, and that of the run is 2026-01-01", |c| {
             c["global_state"]["start_time"] = "2027-01-01T00:00:00Z".into();
         }),
-    ];
-    for (expected, change) in cases {
-        let told = refusal(change);
-        assert!(told.contains("turn_000006.json: the checkpoint cannot be used"), "{told}");
-        assert!(told.contains(expected), "{told}\nand not\n{expected}");
-    }
+    ]);
 }
 
 #[test]
@@ -119,6 +146,23 @@ fn two_agents_with_one_serial_are_refused() {
         checkpoint["agents"]["reader_2"]["state"]["serial"] = json!(0);
     });
     assert!(told.contains("agent \"reader_2\": \"reader_1\" has the same serial"), "{told}");
+}
+
+#[test]
+fn a_checkpoint_that_is_no_text_or_has_too_many_agents_is_damaged() {
+    let mut theatre = Theatre::society();
+    theatre.run_until("run", 6);
+    fs::write(theatre.checkpoint_path("run", 6), b"\xff\x00").unwrap();
+    let error = restored(&theatre).unwrap_err();
+    assert!(matches!(error, SimError::Damaged { .. }), "{error}");
+    assert!(error.to_string().ends_with("it is not text in UTF-8"), "{error}");
+
+    theatre.run_until("crowd", 6);
+    theatre.file.max_agents = Some(25);
+    let error = Simulation::restore(&theatre.open("crowd"), Some(6), &theatre.scenario(), None);
+    let error = error.unwrap_err();
+    assert!(matches!(error, SimError::Damaged { .. }), "{error}");
+    assert!(error.to_string().ends_with("it has 26 agents, and max_agents of the run is 25"));
 }
 
 #[test]
@@ -254,6 +298,6 @@ fn no_population_is_larger_than_it_may_be() {
     let agents = restored(&theatre).unwrap().len();
     assert_eq!(agents, 26, "one was added");
     theatre.file.max_agents = Some(25);
-    let told = restored(&theatre).unwrap_err().to_string();
+    let told = theatre.try_fork("run", 6, "fork").unwrap_err().to_string();
     assert_eq!(told, "26 agents are more than max_agents allows, which is 25");
 }

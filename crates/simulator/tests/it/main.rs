@@ -6,3 +6,4 @@ mod lifecycle;
 mod repeatable;
 mod retention;
 mod stage;
+mod worlds;

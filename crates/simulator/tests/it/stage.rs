@@ -125,6 +125,6 @@ impl Theatre {
     }
 }
 
-pub(crate) fn stop_after(turn: u64) -> impl FnMut(Progress) -> GoOn {
+pub(crate) fn stop_after(turn: u64) -> impl FnMut(Progress<'_>) -> GoOn {
     move |progress| if progress.turn >= turn { GoOn::Stop } else { GoOn::Yes }
 }

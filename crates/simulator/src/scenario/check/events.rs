@@ -106,7 +106,8 @@ impl Check<'_> {
                 self.report(place, format!("missing field \"{place}\": {message}"));
             }
             (Operation::AddAgent, Some(initial)) => {
-                if let Err((key, fault)) = start(self.chart, behaviours, initial) {
+                let faults = start(self.chart, behaviours, initial).err();
+                for (key, fault) in faults.into_iter().flatten() {
                     self.fault(&format!("{place}.{key}"), fault);
                 }
             }
