@@ -53,6 +53,11 @@ impl App {
         !self.json() && self.options.verbosity() != Verbosity::Quiet
     }
 
+    /// Whether to show everything that happens on stderr.
+    pub(crate) fn shows_events(&self) -> bool {
+        !self.json() && self.options.verbosity() == Verbosity::Verbose
+    }
+
     /// Whether stderr is a terminal on which lines can be rewritten.
     pub(crate) fn is_live(&self) -> bool {
         self.shows_progress() && std::io::stderr().is_terminal()

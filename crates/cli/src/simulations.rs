@@ -77,7 +77,7 @@ impl Simulations {
         let name = document.name.clone();
         let chart = document.content.as_ref().and_then(|file| file.chart.clone());
         let scenario = document.content.take().and_then(|file| {
-            for error in file.never_happening() {
+            for error in file.never_happening(0) {
                 document.complain(complaint(error));
             }
             let chart = self.chart_for(&file, &mut document)?;

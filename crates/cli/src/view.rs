@@ -73,6 +73,15 @@ fn printed(outcome: std::io::Result<()>) -> Result<(), CliError> {
     }
 }
 
+/// Terminals from this width on have columns folded to fit.
+const FOLDED_WIDTH_MIN: u16 = 40;
+
+/// How many characters a line of stderr has, if it is a terminal that knows.
+pub(crate) fn width_of_stderr() -> Option<usize> {
+    let width = Table::new().use_stderr().width()?;
+    (width > 0).then_some(width.into())
+}
+
 /// Columns without lines, which read well and are easy to cut up.
 pub(crate) fn table<const N: usize>(
     heading: [&str; N],
@@ -97,6 +106,9 @@ fn arranged(
     rows: impl Iterator<Item = Vec<String>>,
 ) -> String {
     let mut table = Table::new();
+    // Where there is hardly any room, or no one knows how much, columns that are folded cannot be read.
+    let is_narrow = table.width().is_some_and(|width| width < FOLDED_WIDTH_MIN);
+    let arrangement = if is_narrow { ContentArrangement::Disabled } else { arrangement };
     table.load_style(presets::NOTHING).set_content_arrangement(arrangement).set_header(heading);
     for row in rows {
         table.add_row(row);

@@ -158,6 +158,8 @@ pub struct Progress<'a> {
 pub enum GoOn {
     /// It does.
     Yes,
+    /// It does, with a checkpoint of the turn that is over.
+    Keep,
     /// It stops here, and can be resumed.
     Stop,
 }
@@ -314,6 +316,11 @@ impl Run {
         &self.folder
     }
 
+    /// The scenario that is run.
+    pub fn scenario(&self) -> &Scenario {
+        self.simulation.scenario()
+    }
+
     /// What the run is.
     pub fn record(&self) -> &RunRecord {
         &self.record
@@ -335,9 +342,14 @@ impl Run {
             let (turn, turns) = (self.simulation.turn(), self.record.turns);
             let (agents, done) = (self.simulation.len(), self.simulation.done());
             let progress = Progress { turn, turns, agents, done };
-            if watch(progress) == GoOn::Stop && turn < turns {
-                status = RunStatus::Stopped;
-                break;
+            match watch(progress) {
+                GoOn::Yes => {}
+                GoOn::Keep => self.keep()?,
+                GoOn::Stop if turn < turns => {
+                    status = RunStatus::Stopped;
+                    break;
+                }
+                GoOn::Stop => {}
             }
         }
         self.keep()?;

@@ -39,7 +39,9 @@ impl ChartError {
         found: &str,
         allowed: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        let allowed: Vec<&str> = allowed.into_iter().collect();
+        // A name that is missing is complained about where it should be.
+        let allowed = allowed.into_iter().filter(|name| !name.trim().is_empty());
+        let allowed: Vec<&str> = allowed.collect();
         self.suggestion = nearest(found, &allowed).map(str::to_owned);
         if !allowed.is_empty() {
             self.allowed = Some(allowed.join(", "));

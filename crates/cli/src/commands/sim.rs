@@ -64,6 +64,10 @@ fn find(app: &App, run: &str) -> Result<(RunFolder, RunRecord), CliError> {
         let record = folder.record()?;
         return Ok((folder, record));
     }
+    if Path::new(run).is_dir() && Path::new(run).components().count() > 1 {
+        return Err(CliError::not_found(format!("{run} is not the folder of a run"))
+            .hint("a run is a folder with a run.json, as `polity sim run --out DIR` makes it"));
+    }
     let list = "`polity sim status` shows the runs there are";
     let mut runs = runs(app)?;
     if run == "last" {
@@ -96,8 +100,14 @@ fn called(app: &App, folder: &RunFolder, record: &RunRecord) -> String {
 /// The scenario and chart that a run began with.
 fn pinned(folder: &RunFolder) -> Result<ReadScenario, CliError> {
     let (path, text) = folder.chart()?;
-    let invalid =
-        |problems| CliError::invalid("what the run began with is not valid any more", problems);
+    let invalid = |problems| {
+        let message = "what the run began with is not valid any more";
+        CliError::invalid(message, problems).hint(format!(
+            "the run keeps its own chart.json and scenario.json in {}: put them back as they were, or \
+             begin a new run",
+            folder.path().display()
+        ))
+    };
     let chart =
         chart_of(Document::from_text(&path.display().to_string(), &text)).map_err(invalid)?;
     let (path, text) = folder.scenario()?;
@@ -117,6 +127,13 @@ fn of_run(error: SimError, run: &str) -> CliError {
 impl From<SimError> for CliError {
     fn from(error: SimError) -> Self {
         match &error {
+            SimError::Io { doing: "make", path, source }
+                if source.kind() == ErrorKind::AlreadyExists =>
+            {
+                Self::conflict(format!("{} is there already", path.display())).hint(
+                    "a run has a folder of its own: name one with --out that is not there yet",
+                )
+            }
             SimError::Io { doing, path, source } => Self::io(doing, path, source),
             SimError::Damaged { path, .. } if RunFolder::is_checkpoint(path) => {
                 Self::damaged(&error).hint(

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use polity_simulator::lifecycle::{AskedBy, Done};
 use polity_simulator::run::{Progress, Summary};
 
-use super::live::CLEAR_LINE;
-use super::{count, duration, say, style, table, tell};
+use super::live::{CLEAR_LINE, interject};
+use super::{count, duration, harmless, say, style, table, tell, width_of_stderr};
 use crate::app::App;
 use crate::error::CliError;
 
@@ -34,14 +35,15 @@ impl Bar {
     }
 
     /// Shows how far the run has come. May be called as often as one likes.
-    pub(crate) fn show(&mut self, progress: Progress) {
+    pub(crate) fn show(&mut self, progress: Progress<'_>) {
         let first = *self.first.get_or_insert(progress.turn.saturating_sub(1));
         if !self.live || self.shown.is_some_and(|shown| shown.elapsed() < SHOW_EVERY) {
             return;
         }
         self.shown = Some(Instant::now());
-        let line = line(progress, progress.turn - first, self.began.elapsed());
-        tell(&format!("{CLEAR_LINE}  {line}"));
+        let lines = lines(progress, progress.turn - first, self.began.elapsed());
+        let line = fitting(&lines, width_of_stderr());
+        tell(&format!("{CLEAR_LINE}{line}"));
     }
 
     /// Takes the line from the screen.
@@ -52,9 +54,9 @@ impl Bar {
     }
 }
 
-/// `turn 120/1000 [===         ] 25 agents, 340 turns/s, 2.5 s left`
-fn line(progress: Progress, done: u64, took: Duration) -> String {
-    let Progress { turn, turns, agents } = progress;
+/// `turn 120/1000 [===         ] 25 agents, 340 turns/s, 2.5 s left`, and the same with less and less.
+fn lines(progress: Progress<'_>, done: u64, took: Duration) -> [String; 3] {
+    let Progress { turn, turns, agents, done: _ } = progress;
     let filled = turn.saturating_mul(BAR_WIDTH).checked_div(turns).unwrap_or(BAR_WIDTH);
     let width = |cells: u64| usize::try_from(cells).unwrap_or_default();
     let bar = format!(
@@ -69,7 +71,38 @@ fn line(progress: Progress, done: u64, took: Duration) -> String {
     let left = (turns.saturating_sub(turn) as f64 / rate * 1000.0) as u64;
     let shown = if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") };
     let agents = count(usize::try_from(agents).unwrap_or(usize::MAX), "agent");
-    format!("turn {turn}/{turns} [{bar}] {agents}, {shown} turns/s, {} left", duration(left))
+    let left = duration(left);
+    [
+        format!("  turn {turn}/{turns} [{bar}] {agents}, {shown} turns/s, {left} left"),
+        format!("  turn {turn}/{turns}, {shown} turns/s, {left} left"),
+        format!("{turn}/{turns}, {left}"),
+    ]
+}
+
+/// The first line that fits, or nothing: one that does not would be left behind when it is rewritten.
+fn fitting(lines: &[String], width: Option<usize>) -> &str {
+    let fits = |line: &&String| width.is_none_or(|width| line.chars().count() < width);
+    lines.iter().find(fits).map_or("", String::as_str)
+}
+
+/// Tells what was done to the population in a turn.
+pub(crate) fn print_done(app: &App, progress: Progress<'_>) {
+    for Done { operation, name, instead_of, asked_by } in progress.done {
+        let wanted = instead_of.as_ref().map(|wanted| format!(" (\"{wanted}\" is taken)"));
+        let wanted = wanted.unwrap_or_default();
+        let asked_by = match asked_by {
+            AskedBy::Agent(agent) if agent == name => ", by itself".to_owned(),
+            AskedBy::Agent(agent) => format!(", by \"{agent}\""),
+            AskedBy::Scenario => ", by the scenario".to_owned(),
+            AskedBy::Outside => ", from outside".to_owned(),
+            AskedBy::Time => ", its pause is over".to_owned(),
+        };
+        let (turn, operation) = (progress.turn, operation.as_str());
+        interject(
+            app,
+            &harmless(&format!("turn {turn}: {operation} \"{name}\"{wanted}{asked_by}")),
+        );
+    }
 }
 
 /// Shows what came of a run, which is called so.
@@ -99,16 +132,21 @@ pub(crate) fn print_summary(app: &App, summary: &Summary, run: &str) -> Result<(
             (None, Some(name)) => format!("agent \"{name}\""),
             (None, None) => String::new(),
         };
-        let turn = warning.turn;
-        say!("{} turn {turn}: {about}: {}", style::warning("warning:"), warning.reason)?;
+        let told = format!("turn {}: {about}: {}", warning.turn, warning.reason);
+        say!("{} {}", style::warning("warning:"), on_one_line(&told))?;
     }
     if let Some(more @ 1..) = summary.warnings.len().checked_sub(WARNINGS_SHOWN_MAX) {
-        say!("and {}, which --json shows", count(more, "more warning"))?;
+        say!("and {} in what --json shows", count(more, "more warning"))?;
     }
     if app.shows_progress() {
         say!("{} {run}", style::label("run:"))?;
     }
     say!("{} {}", style::label("digest:"), summary.digest)
+}
+
+/// A text whose names may have anything in them, as one line.
+fn on_one_line(text: &str) -> String {
+    harmless(text).replace(['\n', '\t'], " ")
 }
 
 #[cfg(test)]
@@ -117,15 +155,23 @@ mod tests {
 
     #[test]
     fn the_bar_tells_the_rate_and_the_time_left() {
-        let progress = Progress { turn: 250, turns: 1000, agents: 25 };
+        let progress = Progress { turn: 250, turns: 1000, agents: 25, done: &[] };
+        let lines_of = lines(progress, 200, Duration::from_secs(2));
+        let whole = "  turn 250/1000 [======                  ] 25 agents, 100 turns/s, 7.5 s left";
+        let expected = [
+            (None, whole),
+            (Some(80), whole),
+            (Some(60), "  turn 250/1000, 100 turns/s, 7.5 s left"),
+            (Some(30), "250/1000, 7.5 s"),
+            (Some(8), ""),
+        ];
+        for (width, line) in expected {
+            assert_eq!(fitting(&lines_of, width), line, "{width:?}");
+        }
+        let slow = Progress { turn: 1, turns: 3, agents: 1, done: &[] };
         assert_eq!(
-            line(progress, 200, Duration::from_secs(2)),
-            "turn 250/1000 [======                  ] 25 agents, 100 turns/s, 7.5 s left"
-        );
-        let slow = Progress { turn: 1, turns: 3, agents: 1 };
-        assert_eq!(
-            line(slow, 1, Duration::from_secs(4)),
-            "turn 1/3 [========                ] 1 agent, 0.2 turns/s, 8.0 s left"
+            lines(slow, 1, Duration::from_secs(4))[0],
+            "  turn 1/3 [========                ] 1 agent, 0.2 turns/s, 8.0 s left"
         );
     }
 }

@@ -27,6 +27,7 @@ mod retention;
 mod reviews;
 mod run;
 mod sandbox;
+mod simulation_changes;
 mod simulations;
 mod store;
 mod sub_agents;

@@ -472,7 +472,7 @@ fn a_damaged_checkpoint_is_refused_and_an_earlier_one_serves() {
             "ticks_in_state must be from 0",
         ),
         (text.replacen("\"replies\":", "\"replied\":", 1), "world.replies is missing"),
-        (format!("{before}\"replies\":\"many\"{after}"), "world.replies is of another kind"),
+        (format!("{before}\"replies\":\"many\"{after}"), "world.replies is a number in the chart"),
     ] {
         fs::write(&path, changed).unwrap();
         let refused = sandbox.polity(&["sim", "resume", out, "--turns", "21", "--json"]);

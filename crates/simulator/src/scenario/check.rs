@@ -47,8 +47,10 @@ pub struct ScenarioError {
 /// How much there may be of something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// Of agents.
+    /// Of agents, as the scenario has it.
     MaxAgents,
+    /// Of agents in any scenario.
+    Agents,
     /// Of turns.
     Turns,
 }
@@ -313,19 +315,19 @@ impl Check<'_> {
         let most = max_agents.unwrap_or(MAX_AGENTS_DEFAULT);
         if most > MAX_AGENTS_MAX {
             let message = format!("max_agents must be at most {MAX_AGENTS_MAX}, found {most}");
-            self.report("max_agents", message);
+            self.over_limit("max_agents", message, Limit::Agents);
         } else if agents > most {
             let place = if max_agents.is_some() { "max_agents" } else { "population" };
             let message =
                 format!("the population has {agents} agents, and max_agents is {most}: raise it");
-            self.over_limit(place, message);
+            self.over_limit(place, message, Limit::MaxAgents);
         }
         most
     }
 
-    fn over_limit(&mut self, place: &str, message: String) {
+    fn over_limit(&mut self, place: &str, message: String, limit: Limit) {
         let error = ScenarioError::new(place, message);
-        self.errors.push(ScenarioError { limit: Some(Limit::MaxAgents), ..error });
+        self.errors.push(ScenarioError { limit: Some(limit), ..error });
     }
 
     /// What other versions may know, and this one does not yet.

@@ -249,7 +249,7 @@ fn a_change_after_the_last_turn_never_happens() {
     document["turns"] = 6.into();
     assert!(read(document.clone()).is_ok());
     let file: ScenarioFile = serde_json::from_value(document).unwrap();
-    let never = file.never_happening();
+    let never = file.never_happening(0);
     assert_eq!(never.len(), 1);
     assert_eq!(never[0].place, "lifecycle[0].turn");
     assert!(never[0].message.contains("turn 7 never comes, the scenario has 6 turns"));

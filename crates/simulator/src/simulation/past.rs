@@ -97,7 +97,7 @@ impl Simulation {
             let actions = answered.remove(&self.turn).unwrap_or_default();
             self.change(&actions, strict)?;
             match watch(self) {
-                GoOn::Yes => {}
+                GoOn::Yes | GoOn::Keep => {}
                 GoOn::Stop => break,
             }
         }

@@ -40,6 +40,18 @@ fn the_checkpoints_of_a_long_run_do_not_grow_with_it() {
 }
 
 #[test]
+fn whoever_watches_a_run_may_have_more_checkpoints_written() {
+    let mut theatre = Theatre::society();
+    theatre.file.checkpoint_every = 9.try_into().ok();
+    let straight = theatre.run("straight", 1);
+    let mut run = theatre.begin("run", 1);
+    let kept = run.go(|progress| if progress.turn == 4 { GoOn::Keep } else { GoOn::Yes });
+    assert_eq!(kept.unwrap().digest, straight.digest);
+    assert_eq!(theatre.open("straight").checkpoints().unwrap(), [0, 9, 18, 20]);
+    assert_eq!(theatre.open("run").checkpoints().unwrap(), [0, 4, 13, 20]);
+}
+
+#[test]
 fn what_doing_turns_again_left_is_no_more_than_a_run_keeps() {
     let theatre = forgetful();
     let straight = theatre.run("run", 1);

@@ -35,6 +35,7 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
             .filter(Value::is_object)
             .ok_or_else(|| CliError::usage("--context is not a JSON object"))?,
     };
+    refuse_no_values(&chart, &record)?;
     let mut agent = Instance::new(Arc::clone(&chart)).in_state(from);
     for change in &args.set {
         let (name, value) = set::change(change, "FIELD=0.5")?;
@@ -53,11 +54,19 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
     });
     let before = agent.clone();
     let to = agent.fire(trigger, &context);
-    for failure in agent.take_failures() {
-        let (text, place) = chart.site(failure.site);
-        let place = place.map_or("action".to_owned(), |place| format!("{place}: guard"));
-        let reason = chart.describe(&failure.fault);
-        note!("{}: {place} \"{text}\": {reason}", style::warning("warning"));
+    let warnings: Vec<String> = agent
+        .take_failures()
+        .into_iter()
+        .map(|failure| {
+            let (text, place) = chart.site(failure.site);
+            let place = place.map_or("action".to_owned(), |place| format!("{place}: guard"));
+            format!("{place} \"{text}\": {}", chart.describe(&failure.fault))
+        })
+        .collect();
+    if !app.json() {
+        for warning in &warnings {
+            note!("{}: {warning}", style::warning("warning"));
+        }
     }
     let (from, to) = (chart.state_name(from), to.map(|to| chart.state_name(to)));
     let (world, requests) = (agent.take_changes(), agent.take_requests());
@@ -73,6 +82,7 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
             ("fields", json!(fields), fields.is_empty()),
             ("world", json!(world), world.is_empty()),
             ("requests", json!(requests), requests.is_empty()),
+            ("warnings", json!(warnings), warnings.is_empty()),
         ] {
             if !is_empty {
                 outcome[name] = value;
@@ -97,6 +107,18 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
         say!("  asks: {}", request_in_words(request))?;
     }
     Ok(Exit::Done)
+}
+
+/// Refuses a context in which something that the chart looks at is no value.
+fn refuse_no_values(chart: &Chart, context: &Value) -> Result<(), CliError> {
+    let mut looked_at = chart.contexts().iter().filter_map(|name| Some((name, context.get(name)?)));
+    match looked_at.find(|(_, value)| FieldValue::from_json(value).is_none()) {
+        Some((name, value)) => {
+            let message = format!("--context: {name} is {value}");
+            Err(CliError::usage(message).hint("it must be a number, a text, true or false"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The fields that are not what they were, with what they are now.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use polity_model::definition::{Document, nearest};
-use polity_simulator::scenario::{Limit, Scenario, ScenarioFile};
+use polity_simulator::scenario::{GroupFile, Limit, Scenario, ScenarioError, ScenarioFile};
 use serde_json::{Map, Value};
 
 use super::super::set;
@@ -17,18 +17,35 @@ pub(super) struct Changes<'a> {
     pub(super) turns: Option<u64>,
     pub(super) agents: Option<u64>,
     pub(super) seed: Option<u64>,
+    /// The turn that is over when it begins.
+    pub(super) after: u64,
     pub(super) set: &'a [String],
 }
 
 /// How a change is written.
 const EXAMPLE: &str = "max_agents=100";
 
-/// What cannot be different in a run: the run is of this scenario and this chart.
-const FIXED_IN_RUN: [&str; 2] = ["name", "chart"];
+/// What cannot be different in a run, which is of this scenario and this chart.
+const FIXED_IN_RUN: [(&str, &str); 2] = [("name", ANOTHER), ("chart", ANOTHER)];
 
-/// What cannot be different in a fork: its agents are there already, and so is their past.
-const FIXED_IN_FORK: [&str; 6] =
-    ["name", "chart", "population", "ticks_per_turn", "start_time", "tick_seconds"];
+/// What cannot be different in a fork, whose agents are there already, and so is their past; and what
+/// to do instead.
+const FIXED_IN_FORK: [(&str, &str); 6] = [
+    ("name", ANOTHER),
+    ("chart", ANOTHER),
+    (
+        "population",
+        "its agents are those of the other run; `polity sim lifecycle` and lifecycle of the scenario \
+         change who is there",
+    ),
+    ("ticks_per_turn", TIME_IS_OVER),
+    ("start_time", TIME_IS_OVER),
+    ("tick_seconds", TIME_IS_OVER),
+];
+
+const ANOTHER: &str = "write another scenario, or change the file of this one";
+const TIME_IS_OVER: &str =
+    "a part of its time is over; begin a new run with `polity sim run` and --set";
 
 /// A scenario with some changes.
 pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadScenario, CliError> {
@@ -54,8 +71,11 @@ pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadS
     if let Some(agents) = changes.agents {
         share(&mut file, agents)?;
     }
-    let never = file.never_happening();
-    if sets(changes.set, "lifecycle") && !never.is_empty() {
+    // A run may be made shorter than what is left alone, but what is asked for now should happen.
+    let never = file.never_happening(changes.after).into_iter();
+    let asked_for = |error: &ScenarioError| made.iter().any(|made| made.is_at(&error.place));
+    let never: Vec<ScenarioError> = never.filter(asked_for).collect();
+    if !never.is_empty() {
         for error in never {
             document.complain(complaint(error));
         }
@@ -69,6 +89,10 @@ pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadS
                 Some((Limit::MaxAgents, message)) => {
                     return Err(CliError::over_limit("limit_max_agents", message)
                         .hint("raise it with --set max_agents=N, or in the scenario"));
+                }
+                Some((Limit::Agents, message)) => {
+                    return Err(CliError::over_limit("limit_agents", message)
+                        .hint("no population can be larger; have fewer agents"));
                 }
                 Some((Limit::Turns, message)) => {
                     return Err(CliError::over_limit("limit_turns", message)
@@ -135,21 +159,14 @@ pub(super) enum Fixed {
 
 /// Refuses changes that make no sense.
 pub(super) fn refuse_fixed(changes: &[String], fixed: Fixed) -> Result<(), CliError> {
-    let (names, what, hint) = match fixed {
-        Fixed::InRun => {
-            (&FIXED_IN_RUN[..], "run", "write another scenario, or change the file of this one")
-        }
-        Fixed::InFork => (
-            &FIXED_IN_FORK[..],
-            "fork",
-            "its agents and their past are those of the other run; `polity sim lifecycle` changes \
-             who is there",
-        ),
+    let (fixed, what) = match fixed {
+        Fixed::InRun => (&FIXED_IN_RUN[..], "run"),
+        Fixed::InFork => (&FIXED_IN_FORK[..], "fork"),
     };
-    match names.iter().find(|name| sets(changes, name)) {
-        Some(name) => {
+    match fixed.iter().find(|(name, _)| sets(changes, name)) {
+        Some((name, instead)) => {
             let message = format!("\"{name}\" cannot be different in a {what}");
-            Err(CliError::usage(message).hint(hint))
+            Err(CliError::usage(message).hint(*instead))
         }
         None => Ok(()),
     }
@@ -209,20 +226,9 @@ fn put(document: &mut Value, path: &str, value: Value) -> Result<String, CliErro
                 fields.entry(step).or_insert(Value::Null)
             }
             Value::Array(items) => {
-                let (count, known) = (items.len(), named(items));
-                let index = step
-                    .parse()
-                    .ok()
-                    .or_else(|| known.iter().position(|name| name.as_deref() == Some(step)));
-                place = format!("{place}[{}]", index.unwrap_or_default());
-                index.and_then(|index: usize| items.get_mut(index)).ok_or_else(|| {
-                    let message = format!("\"{path}\": there is no item {step}, there are {count}");
-                    let names = known.iter().flatten().map(String::as_str);
-                    CliError::usage(message).hint(match nearest(step, names) {
-                        Some(near) => format!("did you mean \"{near}\"?"),
-                        None => "the first item is 0".to_owned(),
-                    })
-                })?
+                let index = item(items, step, path)?;
+                place = format!("{place}[{index}]");
+                &mut items[index]
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
                 let message = format!("\"{path}\": nothing can be inside of what stands there");
@@ -234,18 +240,55 @@ fn put(document: &mut Value, path: &str, value: Value) -> Result<String, CliErro
     Ok(place)
 }
 
-/// Items that have a name or a trigger can be called by it.
-fn named(items: &[Value]) -> Vec<Option<String>> {
-    let name = |item: &Value| {
-        let name = item.get("name").or_else(|| item.get("trigger"))?;
-        name.as_str().map(str::to_owned)
-    };
-    items.iter().map(name).collect()
+/// The place of an item of a list that is called by its number, its name or its trigger.
+fn item(items: &[Value], called: &str, path: &str) -> Result<usize, CliError> {
+    if let Ok(number) = called.parse()
+        && number < items.len()
+    {
+        return Ok(number);
+    }
+    let names: Vec<Option<&str>> = items
+        .iter()
+        .map(|item| item.get("name").or_else(|| item.get("trigger"))?.as_str())
+        .collect();
+    let places: Vec<usize> =
+        (0..items.len()).filter(|place| names[*place] == Some(called)).collect();
+    match *places {
+        [place] => Ok(place),
+        [first, .., last] => {
+            let message = format!("\"{path}\": {} items are called {called}", places.len());
+            let hint = format!("say which by its number, from {first} to {last}; the first is 0");
+            Err(CliError::usage(message).hint(hint))
+        }
+        [] => {
+            let count = items.len();
+            let message = format!("\"{path}\": there is no item {called}, there are {count}");
+            let names = || names.iter().copied().flatten();
+            let error = CliError::usage(message);
+            Err(match (nearest(called, names()), names().next()) {
+                (Some(near), _) => error.hint(format!("did you mean \"{near}\"?")),
+                (None, Some(_)) => {
+                    error.hint(format!("there are {}", names().collect::<Vec<_>>().join(", ")))
+                }
+                (None, None) => error.hint("the first item is 0"),
+            })
+        }
+    }
 }
 
-/// Gives the population this many agents, in the shares that its groups have.
+/// Gives the population this many agents, in the shares that its groups have. Whoever is alone in a
+/// group is someone in particular, and stays so where there are groups of several.
 fn share(file: &mut ScenarioFile, agents: u64) -> Result<(), CliError> {
     let groups = file.population.get_or_insert_default();
+    let all = groups.iter().map(|group| group.count.unwrap_or(1));
+    let alone = all.clone().filter(|count| *count == 1).count() as u64;
+    let has_several = all.clone().any(|count| count > 1);
+    let (mut groups, agents): (Vec<&mut GroupFile>, u64) = match agents.checked_sub(alone) {
+        Some(others) if has_several => {
+            (groups.iter_mut().filter(|group| group.count.unwrap_or(1) != 1).collect(), others)
+        }
+        Some(_) | None => (groups.iter_mut().collect(), agents),
+    };
     let counts: Vec<u64> = groups.iter().map(|group| group.count.unwrap_or(1)).collect();
     let total: u128 = counts.iter().map(|count| u128::from(*count)).sum();
     if total == 0 {
@@ -297,6 +340,11 @@ mod tests {
             assert!(put(&mut document, wrong, json!(1)).is_err(), "{wrong}");
         }
         assert_eq!(document, expected);
+        let mut document = json!({"rates": [{"trigger": "a"}, {"trigger": "b"}, {"trigger": "a"}]});
+        let told = put(&mut document, "rates.a.rate", json!(1)).unwrap_err();
+        assert_eq!(told.message(), "\"rates.a.rate\": 2 items are called a");
+        put(&mut document, "rates.2.rate", json!(1)).unwrap();
+        assert_eq!(document["rates"][2]["rate"], 1);
     }
 
     #[test]
@@ -310,17 +358,24 @@ mod tests {
         .unwrap();
         for (agents, expected) in [
             (25, [18, 6, 1]),
-            (50, [36, 12, 2]),
-            (1_000_000, [720_000, 240_000, 40_000]),
-            (3, [2, 1, 0]),
-            (1, [1, 0, 0]),
-            (27, [19, 7, 1]),
+            (49, [36, 12, 1]),
+            (1_000_001, [750_000, 250_000, 1]),
+            (3, [2, 0, 1]),
+            (1, [0, 0, 1]),
+            (27, [20, 6, 1]),
             (0, [0, 0, 0]),
         ] {
             let mut file = file.clone();
             share(&mut file, agents).unwrap();
             assert_eq!(counts(&file), expected, "{agents}");
         }
+        // Where all are alone there is no one else to be more.
+        let mut file: ScenarioFile = serde_json::from_value(json!({
+            "population": [{"name": "a"}, {"name": "b"}]
+        }))
+        .unwrap();
+        share(&mut file, 7).unwrap();
+        assert_eq!(counts(&file), [4, 3]);
         assert!(share(&mut ScenarioFile::default(), 5).is_err());
         assert!(share(&mut ScenarioFile::default(), 0).is_ok());
     }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_model::ids::RunId;
@@ -20,6 +20,9 @@ use crate::view::{note, print_json, say, style};
 /// How often the answer is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// A turn may take long. Whoever waits for its end this long is told so.
+const WAIT_NOTED_AFTER: Duration = Duration::from_secs(2);
+
 pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
     let (folder, record) = find(app, &args.run)?;
     let action = action_of(args.operation)?;
@@ -31,6 +34,8 @@ pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
     }
     let request_id = RunId::from_random_bytes(SystemEntropy.seed()).to_string();
     let mut watch = folder.ask(&request_id, action.clone())?;
+    let asked_at = Instant::now();
+    let mut is_quiet = app.shows_progress();
     loop {
         // Whether someone is at work is asked first: whoever has gone has answered before.
         let at_work = folder.is_owned()?;
@@ -50,6 +55,12 @@ pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
                     later(app, &folder, &action)
                 }
             };
+        }
+        if is_quiet && asked_at.elapsed() > WAIT_NOTED_AFTER {
+            is_quiet = false;
+            note!(
+                "waiting for the end of the turn; what was asked for stays asked for after Ctrl-C"
+            );
         }
         std::thread::sleep(LOOK_EVERY);
     }

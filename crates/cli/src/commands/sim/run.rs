@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
@@ -21,17 +22,17 @@ use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::simulations::ReadScenario;
 use crate::view::live::CLEAR_LINE;
-use crate::view::simulation::{Bar, print_summary};
+use crate::view::simulation::{Bar, print_done, print_summary};
 use crate::view::{note, print_json, style};
 
 pub(super) fn run(app: &App, args: &SimRunArgs) -> CliResult {
     let simulations = app.folder.simulations()?;
     let SimRunArgs { turns, agents, seed, set, .. } = args;
     refuse_fixed(set, Fixed::InRun)?;
-    let changes = Changes { turns: *turns, agents: *agents, seed: *seed, set };
+    let changes = Changes { turns: *turns, agents: *agents, seed: *seed, after: 0, set };
     let read = changed(simulations.scenario(&args.scenario)?, changes)?;
     let record = record(&read, args.strict, None);
-    let path = place(app, args.out.as_deref(), &record);
+    let path = place(app, args.out.as_deref(), &record)?;
     let texts = texts(&read)?;
     let beginning = beginning(read, &texts, args.threads);
     perform(app, || Ok(Run::begin(&path, record, &beginning)?))
@@ -54,13 +55,13 @@ pub(super) fn fork(app: &App, args: &SimForkArgs) -> CliResult {
     refuse_fixed(&args.set, Fixed::InFork)?;
     // It has as many turns as the other one, which may have been given more than its scenario has.
     let turns = args.turns.or_else(|| (!sets(&args.set, "turns")).then_some(before.turns));
-    let changes = Changes { turns, set: &args.set, ..Changes::default() };
+    let changes = Changes { turns, after: args.at, set: &args.set, ..Changes::default() };
     let pinned = pinned(&other)?;
     let read = changed(&pinned, changes)?;
     let past = Past { folder: &other, scenario: &Arc::new(pinned.scenario), turn: args.at };
     let forked_from = Fork { run_id: before.run_id, turn: args.at };
     let record = record(&read, before.strict, Some(forked_from));
-    let path = place(app, args.out.as_deref(), &record);
+    let path = place(app, args.out.as_deref(), &record)?;
     let texts = texts(&read)?;
     let beginning = beginning(read, &texts, args.threads);
     perform(app, || {
@@ -82,8 +83,12 @@ fn record(read: &ReadScenario, strict: bool, forked_from: Option<Fork>) -> RunRe
     }
 }
 
-fn place(app: &App, out: Option<&Path>, record: &RunRecord) -> PathBuf {
-    out.map_or_else(|| app.folder.runs().join(&record.run_id), Path::to_owned)
+fn place(app: &App, out: Option<&Path>, record: &RunRecord) -> Result<PathBuf, CliError> {
+    if let Some(out) = out {
+        return Ok(out.to_owned());
+    }
+    app.folder.must_exist()?;
+    Ok(app.folder.runs().join(&record.run_id))
 }
 
 /// The scenario and the chart as the run keeps them.
@@ -104,9 +109,20 @@ fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResul
     let stop = listen(app)?;
     let mut run = begin()?;
     let mut bar = Bar::new(app);
+    if app.shows_events() {
+        run.note_done();
+    }
+    let mut kept = Kept::new(&run);
     let summary = run.go(|progress| {
+        print_done(app, progress);
         bar.show(progress);
-        if stop.load(Ordering::Relaxed) { GoOn::Stop } else { GoOn::Yes }
+        if stop.load(Ordering::Relaxed) {
+            GoOn::Stop
+        } else if kept.is_long_ago(progress.agents) {
+            GoOn::Keep
+        } else {
+            GoOn::Yes
+        }
     });
     bar.clear();
     let name = called(app, run.folder(), run.record());
@@ -126,6 +142,34 @@ fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResul
             }
             Ok(Exit::Cancelled)
         }
+    }
+}
+
+/// When a checkpoint was last asked for because of the time that had passed. Turns may take long, and
+/// whoever looks at a run, or has it killed, should not find it far behind.
+struct Kept {
+    last: Instant,
+    /// Whether it is left to time at all: who says after how many turns means it.
+    is_meant: bool,
+}
+
+impl Kept {
+    /// A checkpoint takes a small part of such a time, also of a large population.
+    const AFTER: Duration = Duration::from_secs(2);
+    const AFTER_FOR_EACH_AGENT: Duration = Duration::from_micros(30);
+
+    fn new(run: &Run) -> Self {
+        Self { last: Instant::now(), is_meant: run.scenario().checkpoint_every.is_none() }
+    }
+
+    fn is_long_ago(&mut self, agents: u64) -> bool {
+        let agents = u32::try_from(agents).unwrap_or(u32::MAX);
+        let after = Self::AFTER + Self::AFTER_FOR_EACH_AGENT * agents;
+        let is_so = self.is_meant && self.last.elapsed() > after;
+        if is_so {
+            self.last = Instant::now();
+        }
+        is_so
     }
 }
 

@@ -139,18 +139,24 @@ impl Check<'_> {
 }
 
 impl ScenarioFile {
-    /// The entries of `lifecycle` that never happen because the scenario has too few turns. A run
-    /// may well be made shorter, so they are no errors of a run.
-    pub fn never_happening(&self) -> Vec<ScenarioError> {
+    /// The entries of `lifecycle` that never happen because the scenario has too few turns, or because
+    /// their turn is one of the first that are over already. A run may well be made shorter, so they
+    /// are no errors of a run.
+    pub fn never_happening(&self, over: u64) -> Vec<ScenarioError> {
         let turns = self.turns.unwrap_or(TURNS_DEFAULT);
         let entries = self.lifecycle.iter().flatten().enumerate();
-        let late = entries.filter_map(|(index, file)| {
-            let turn = file.turn.filter(|turn| turn.get() > turns)?;
+        let never = entries.filter_map(|(index, file)| {
+            let turn = file.turn?.get();
+            let why = if turn > turns {
+                format!("never comes, the scenario has {turns} turns")
+            } else if turn <= over {
+                format!("is over, this begins after turn {over}")
+            } else {
+                return None;
+            };
             let place = format!("lifecycle[{index}].turn");
-            let message =
-                format!("{place}: turn {turn} never comes, the scenario has {turns} turns");
-            Some(ScenarioError::new(&place, message))
+            Some(ScenarioError::new(&place, format!("{place}: turn {turn} {why}")))
         });
-        late.collect()
+        never.collect()
     }
 }

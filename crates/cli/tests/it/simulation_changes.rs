@@ -1,0 +1,163 @@
+//! What is different in a run or a fork, and how it is told when that makes no sense.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{Said, Sandbox};
+
+fn society() -> Sandbox {
+    let sandbox = Sandbox::empty();
+    assert_eq!(sandbox.polity(&["init", ".", "--example", "society"]).code, 0);
+    sandbox
+}
+
+fn sim(sandbox: &Sandbox, args: &[&str]) -> Value {
+    let (answer, code) = sandbox.json(&[&["sim"], args].concat());
+    assert_eq!(code, 0, "{answer}");
+    answer
+}
+
+/// What is said about something that is refused: the code, the message and the hint.
+fn refused(sandbox: &Sandbox, args: &[&str]) -> (i32, String, String) {
+    let said: Said = sandbox.polity(&[&["sim"], args, &["--json"]].concat());
+    let error = said.error();
+    let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
+    (said.code, text("message"), text("hint"))
+}
+
+#[test]
+fn what_a_fork_changes_too_late_is_refused() {
+    let sandbox = society();
+    let straight = sim(&sandbox, &["run", "society"]);
+    let added = |turn: u64| {
+        let entry = json!([{
+            "turn": turn, "operation": "add_agent", "target_agent_name": "bob", "initial_state": {}
+        }]);
+        format!("lifecycle={entry}")
+    };
+    for turn in [2, 10] {
+        let (code, message, _) =
+            refused(&sandbox, &["fork", "last", "--at", "10", "--set", &added(turn)]);
+        assert_eq!(code, 2, "{message}");
+        let told = format!("lifecycle[0].turn: turn {turn} is over, this begins after turn 10");
+        assert!(message.ends_with(&told), "{message}");
+    }
+    let fork = sim(&sandbox, &["fork", "last", "--at", "10", "--set", &added(11)]);
+    assert_eq!((&fork["agents"], &fork["warnings"]), (&json!(26), &json!([])));
+    // What was there before is no one's change.
+    let (id, end) = (straight["run_id"].as_str().unwrap(), "lifecycle.2.turn=15");
+    let fork = sim(&sandbox, &["fork", id, "--at", "7", "--set", end]);
+    assert_eq!(fork["agents"], straight["agents"]);
+}
+
+#[test]
+fn a_shorter_run_leaves_out_what_comes_later_unless_it_is_asked_for() {
+    let sandbox = society();
+    sim(&sandbox, &["run", "society", "--turns", "2", "--set", "lifecycle.0.turn=1"]);
+    let args = ["run", "society", "--turns", "2", "--set", "lifecycle.0.turn=3"];
+    let (code, message, _) = refused(&sandbox, &args);
+    assert!(code == 2 && message.contains("turn 3 never comes"), "{message}");
+    assert!(!message.contains("turn 5"), "{message}");
+}
+
+#[test]
+fn hints_say_what_can_be_done_here() {
+    let sandbox = society();
+    let run = sim(&sandbox, &["run", "society", "--turns", "4"]);
+    let id = run["run_id"].as_str().unwrap();
+    for (args, expected, hint) in [
+        (vec!["run", "society", "--set", "max_agents=100000001"], 6, "have fewer agents"),
+        (vec!["run", "society", "--set", "ticks_per_turn=100000000000"], 2, "`polity schema"),
+        (vec!["fork", id, "--at", "2", "--set", "ticks_per_turn=5"], 2, "begin a new run"),
+        (vec!["fork", id, "--at", "2", "--set", "population.0.count=5"], 2, "lifecycle"),
+        (vec!["run", "society", "--set", "world.rates.decide.rate=1"], 2, "\"decides\""),
+        (
+            vec!["run", "society", "--set", "world.rates.zzz.rate=1"],
+            2,
+            "there are feed_ready, sees_post, ignores, decides, compose_done, action_done",
+        ),
+    ] {
+        let (code, message, told) = refused(&sandbox, &args);
+        assert!(code == expected && told.contains(hint), "{message}\n{told}");
+    }
+    let (_, message, _) =
+        refused(&sandbox, &["run", "society", "--set", "ticks_per_turn=100000000000"]);
+    assert!(message.contains("ticks_per_turn must be at most 100000"), "{message}");
+
+    let folder = sandbox.file("data/simulations").join(id);
+    fs::write(folder.join("chart.json"), "{}").unwrap();
+    let (code, _, hint) = refused(&sandbox, &["resume", id]);
+    assert!(code == 2 && hint.contains("the run keeps its own chart.json"), "{hint}");
+    let folder = folder.to_str().unwrap();
+    let (code, message, hint) = refused(&sandbox, &["run", "society", "--out", folder]);
+    assert!(code == 1 && message.ends_with("is there already"), "{message}");
+    assert!(hint.contains("--out"), "{hint}");
+}
+
+#[test]
+fn a_fork_outside_of_any_home_makes_none() {
+    let sandbox = society();
+    let run = sim(&sandbox, &["run", "society", "--turns", "4"]);
+    let folder = sandbox.file("data/simulations").join(run["run_id"].as_str().unwrap());
+    let (elsewhere, home) = (Sandbox::empty(), Sandbox::empty());
+    let polity = |args: &[&str]| {
+        let mut command = elsewhere.command(&[&["sim"], args].concat());
+        crate::sandbox::said(&command.env("HOME", home.path()).output().unwrap())
+    };
+    let folder = folder.to_str().unwrap();
+    let forked = polity(&["fork", folder, "--at", "2"]);
+    assert_eq!(forked.code, 1, "{forked:?}");
+    assert!(forked.err.contains("there is no home folder"), "{forked:?}");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+    let out = elsewhere.file("fork");
+    let forked = polity(&["fork", folder, "--at", "2", "--out", out.to_str().unwrap()]);
+    assert_eq!(forked.code, 0, "{forked:?}");
+
+    fs::create_dir_all(elsewhere.file("no/run")).unwrap();
+    let status = polity(&["status", "no/run"]);
+    assert!(status.err.contains("no/run is not the folder of a run"), "{status:?}");
+}
+
+#[test]
+fn whoever_wants_to_know_is_told_what_is_done_to_the_population() {
+    let sandbox = society();
+    let told = sandbox.polity(&["sim", "run", "society", "-v"]).err;
+    for line in [
+        "turn 3: add_agent \"ada_1\" (\"ada\" is taken), by the scenario\n",
+        "turn 5: pause_agent \"ada\", by the scenario\n",
+        "turn 8: remove_agent \"reader_3\", by the scenario\n",
+        "turn 9: resume_agent \"ada\", its pause is over\n",
+    ] {
+        assert!(told.contains(line), "{line}{told}");
+    }
+    assert!(!sandbox.polity(&["sim", "run", "society"]).err.contains("add_agent"));
+}
+
+#[test]
+fn more_agents_are_more_of_those_who_are_several() {
+    let sandbox = society();
+    let args = ["run", "society", "--agents", "1001", "--set", "max_agents=1100"];
+    let run = sim(&sandbox, &args);
+    assert_eq!((&run["agents"], &run["warnings"]), (&json!(1001), &json!([])));
+    for (agent, is_there) in [("ada", true), ("reader_750", true), ("author_251", false)] {
+        let shown = sandbox.polity(&["sim", "export", "last", "--agent", agent]);
+        assert_eq!(shown.code == 0, is_there, "{agent}: {shown:?}");
+    }
+}
+
+#[test]
+fn a_group_begins_elsewhere_and_a_world_has_other_values() {
+    let sandbox = society();
+    let args = ["run", "society", "--turns", "0", "--set", "population.ada.state=resting"];
+    let begun = sim(&sandbox, &[&args[..], &["--set", "world.values.replies=5"]].concat());
+    assert_eq!(begun["states"]["resting"], 1);
+    assert_eq!(begun["world"]["replies"], 5);
+    sim(&sandbox, &["run", "society", "--turns", "6"]);
+    let fork = ["fork", "last", "--at", "6", "--set", "world.values.replies=1000"];
+    assert_eq!(sim(&sandbox, &fork)["world"]["replies"], 1000);
+    let (code, message, hint) =
+        refused(&sandbox, &["run", "society", "--set", "world.values.replys=1"]);
+    assert!(code == 2 && message.contains("no value of the world \"replys\""), "{message}");
+    assert_eq!(hint, "did you mean \"replies\"?");
+}
