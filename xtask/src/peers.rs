@@ -13,7 +13,7 @@ use crate::run::{root, step};
 const STAMP: &str = "installed";
 
 /// What every run of the tests talks to, from npm and from `PyPI`.
-const NPM: &[&str] = &["npm", "npm-agents", "npm-a2a"];
+const NPM: &[&str] = &["npm", "npm-agents", "npm-a2a", "npm-charts"];
 const PYTHON: &[&str] = &["python", "python-a2a"];
 
 /// What only the long run talks to. It is large.

@@ -49,6 +49,11 @@ pub fn a2a_javascript() -> PathBuf {
     installed("npm-a2a")
 }
 
+/// The folder that has what others read charts with.
+pub fn charts() -> PathBuf {
+    installed("npm-charts")
+}
+
 /// A script that is kept with the manifests of the peers.
 pub fn script(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/peers").join(path)

@@ -6,6 +6,7 @@ mod agents;
 mod archive;
 mod cassettes;
 mod cassettes_programs;
+mod chart_formats;
 mod charts;
 mod console;
 mod definitions;
