@@ -26,7 +26,10 @@ fn told(script: &str, lines: &[Value]) -> Vec<Value> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let mut input = String::new();
+    for line in lines {
+        writeln!(input, "{line}").unwrap();
+    }
     let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();

@@ -244,8 +244,9 @@ impl Chart {
         let guard = transition.guard.as_ref();
         let guard = guard.map_or(String::new(), |guard| format!(" cond=\"{}\"", script(guard)));
         if let Some(threshold) = &transition.threshold {
-            let _ =
-                writeln!(text, "{indent}<!-- when the ticks in the state exceed {threshold} -->");
+            let is_inside = !self.tree[source].children.is_empty();
+            let which = if is_inside { "the state inside" } else { "the state" };
+            let _ = writeln!(text, "{indent}<!-- when the ticks in {which} exceed {threshold} -->");
         }
         if transition.oracle {
             let _ = writeln!(text, "{indent}<!-- the oracle decides -->");
