@@ -253,7 +253,7 @@ pub(crate) fn read(
         Form::Json => json::read(&files::read_text(&path)?, scenarios, restore),
         Form::Compact => {
             let file = std::fs::File::open(&path).map_err(SimError::io("read", &path))?;
-            compact::read(io::BufReader::with_capacity(1 << 18, file), scenarios, restore)
+            compact::read(file, scenarios, restore)
         }
     };
     match read.map_err(unusable)? {

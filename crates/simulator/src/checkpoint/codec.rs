@@ -78,29 +78,50 @@ impl<W: Write> Encoder<W> {
 /// Reads what an [`Encoder`] wrote.
 pub(super) struct Decoder<R> {
     input: R,
-    seen: Vec<u8>,
+    /// What was read last, and how much of it was looked at.
+    buffer: Vec<u8>,
+    seen: usize,
     hash: Sha256,
 }
 
 impl<R: Read> Decoder<R> {
     pub(super) fn new(input: R) -> Self {
-        Self { input, seen: Vec::with_capacity(HASH_BYTES), hash: Sha256::new() }
+        Self { input, buffer: Vec::with_capacity(HASH_BYTES), seen: 0, hash: Sha256::new() }
     }
 
-    pub(super) fn bytes(&mut self, into: &mut [u8]) -> io::Result<()> {
-        self.input.read_exact(into)?;
-        self.seen.extend_from_slice(into);
-        if self.seen.len() >= HASH_BYTES {
-            self.hash.update(&self.seen);
-            self.seen.clear();
+    pub(super) fn bytes(&mut self, mut into: &mut [u8]) -> io::Result<()> {
+        while !into.is_empty() {
+            if self.seen == self.buffer.len() {
+                self.read_on()?;
+            }
+            let here = &self.buffer[self.seen..];
+            let count = here.len().min(into.len());
+            let (now, later) = into.split_at_mut(count);
+            now.copy_from_slice(&here[..count]);
+            self.seen += count;
+            into = later;
         }
         Ok(())
     }
 
+    /// Reads more. There is nothing left that was not looked at.
+    #[cold]
+    fn read_on(&mut self) -> io::Result<()> {
+        self.hash.update(&self.buffer);
+        self.buffer.clear();
+        self.seen = 0;
+        let read = self.input.by_ref().take(HASH_BYTES as u64).read_to_end(&mut self.buffer)?;
+        if read == 0 { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+
+    #[inline]
     pub(super) fn byte(&mut self) -> io::Result<u8> {
-        let mut byte = [0];
-        self.bytes(&mut byte)?;
-        Ok(byte[0])
+        if self.seen == self.buffer.len() {
+            self.read_on()?;
+        }
+        let byte = self.buffer[self.seen];
+        self.seen += 1;
+        Ok(byte)
     }
 
     pub(super) fn number(&mut self) -> io::Result<u64> {
@@ -139,10 +160,11 @@ impl<R: Read> Decoder<R> {
         }
     }
 
-    /// The digest of all that was read, and the rest of the input.
-    pub(super) fn finish(mut self) -> ([u8; 32], R) {
-        self.hash.update(&self.seen);
-        (self.hash.finalize().into(), self.input)
+    /// The digest of all that was looked at, and the rest of the input.
+    pub(super) fn finish(mut self) -> ([u8; 32], impl Read) {
+        let rest = self.buffer.split_off(self.seen);
+        self.hash.update(&self.buffer);
+        (self.hash.finalize().into(), io::Cursor::new(rest).chain(self.input))
     }
 }
 
@@ -180,9 +202,22 @@ mod tests {
         for value in &values {
             assert_eq!(&decoder.value().unwrap(), value);
         }
-        let (read, rest) = decoder.finish();
-        assert_eq!((read, rest), (written, &[][..]));
+        let (read, mut rest) = decoder.finish();
+        assert_eq!((read, rest.read(&mut [0]).unwrap()), (written, 0));
         assert_eq!(read, <[u8; 32]>::from(Sha256::digest(&bytes)));
+    }
+
+    #[test]
+    fn what_stands_behind_is_left_for_others() {
+        let long = "x".repeat(3 * HASH_BYTES);
+        let mut encoder = Encoder::new(Vec::new());
+        encoder.text(&long).unwrap();
+        let (written, mut bytes) = encoder.finish().unwrap();
+        bytes.extend(b"and more");
+        let mut decoder = Decoder::new(bytes.as_slice());
+        assert_eq!(decoder.text().unwrap(), long);
+        let (read, rest) = decoder.finish();
+        assert_eq!((read, io::read_to_string(rest).unwrap().as_str()), (written, "and more"));
     }
 
     #[test]

@@ -85,9 +85,7 @@ impl Block {
         for (column, child) in self.memories.iter_mut().zip(row.memories) {
             column[index] = child;
         }
-        if !row.history.is_empty() {
-            self.history.set(index, &row.history, calendar);
-        }
+        self.history.take_in(index, &row.history, calendar);
     }
 
     pub(super) fn row(&self, index: usize, calendar: &Calendar) -> Row {

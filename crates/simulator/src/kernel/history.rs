@@ -145,27 +145,22 @@ impl History {
         recent.chain(Folded::new(self.folded_of(index), calendar)).take(calendar.depth).collect()
     }
 
-    /// Replaces what is known of an agent. Transitions are given with the newest first, and none
-    /// is newer than the newest column.
-    pub(super) fn set(&mut self, index: usize, entries: &[(u8, u32)], calendar: &Calendar) {
+    /// Takes in an agent behind all others, with what is known of it. Transitions are given with the
+    /// newest first, and none is newer than the newest column.
+    pub(super) fn take_in(&mut self, index: usize, entries: &[(u8, u32)], calendar: &Calendar) {
         let mut open = entries.iter().peekable();
-        for (column, tick) in self.columns.chunks_exact_mut(BLOCK).zip(&calendar.ticks).rev() {
-            let here = open.next_if(|(_, at)| at == tick);
-            column[index] = here.map_or(0, |(code, _)| *code);
+        if !entries.is_empty() {
+            for (column, tick) in self.columns.chunks_exact_mut(BLOCK).zip(&calendar.ticks).rev() {
+                let here = open.next_if(|(_, at)| at == tick);
+                column[index] = here.map_or(0, |(code, _)| *code);
+            }
         }
-        let mut bytes = Vec::new();
         let mut after = calendar.folded;
         for (code, tick) in open {
-            calendar.put(&mut bytes, *code, after.wrapping_sub(*tick));
+            calendar.put(&mut self.folded, *code, after.wrapping_sub(*tick));
             after = *tick;
         }
-        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
-        let end = self.ends[index] as usize;
-        let (old, new) = (end - begin, bytes.len());
-        self.folded.splice(begin..end, bytes);
-        for end in &mut self.ends[index..] {
-            *end = count((*end as usize + new) - old);
-        }
+        self.ends[index] = count(self.folded.len());
     }
 
     /// Folds the oldest columns.
