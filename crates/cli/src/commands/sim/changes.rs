@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn groups_keep_their_shares() {
         let counts = |file: &ScenarioFile| -> Vec<u64> {
-            file.population.as_ref().unwrap().iter().map(|group| group.count.unwrap()).collect()
+            file.population.as_ref().unwrap().iter().map(|group| group.count.unwrap_or(1)).collect()
         };
         let file: ScenarioFile = serde_json::from_value(json!({
             "population": [{"name": "a", "count": 18}, {"name": "b", "count": 6}, {"name": "c"}]
