@@ -18,6 +18,9 @@ pub enum SimError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The folder of a new run is there already.
+    #[error("{} is there already", .0.display())]
+    Exists(PathBuf),
     /// A file is not what it should be.
     #[error("{}: {reason}", path.display())]
     Damaged {

@@ -37,7 +37,7 @@ pub(crate) fn write_aside(
     });
     if written.is_err() {
         // What was collected has nowhere to go, and a part of a file would take the last room of a
-        // full disk. If it cannot be removed, the next one to go on with the run does so.
+        // full disk. If it cannot be removed, it is written over by the next of that name.
         drop(writer.into_parts());
         let _ = fs::remove_file(&aside);
     }

@@ -133,8 +133,7 @@ impl RunFolder {
     ) -> Result<(Self, Owner), SimError> {
         let folder = Self { path: path.to_owned() };
         if path.exists() {
-            let exists = std::io::Error::from(ErrorKind::AlreadyExists);
-            return Err(SimError::io("make", path)(exists));
+            return Err(SimError::Exists(path.to_owned()));
         }
         files::make_folder(&path.join(CHECKPOINTS))?;
         let owner = folder.own()?;

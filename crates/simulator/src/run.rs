@@ -61,6 +61,8 @@ pub struct Past<'a> {
     pub scenario: &'a Arc<Scenario>,
     /// The turn.
     pub turn: u64,
+    /// The values of the world, by name, that are to be what the fork's scenario says.
+    pub values: &'a [String],
 }
 
 /// What came of a run.
@@ -100,9 +102,7 @@ impl States {
     pub(crate) fn new(states: Vec<(&str, u64)>) -> Self {
         Self(states.into_iter().map(|(name, number)| (name.to_owned(), number)).collect())
     }
-}
 
-impl States {
     /// The number of a state.
     pub fn get(&self, state: &str) -> Option<u64> {
         self.0.iter().find(|(name, _)| name == state).map(|(_, number)| *number)
@@ -184,7 +184,7 @@ impl Run {
         other: &Past<'_>,
     ) -> Result<Self, SimError> {
         let Beginning { scenario, threads, .. } = beginning;
-        let Past { folder: other, scenario: before, turn } = *other;
+        let Past { folder: other, scenario: before, turn, values } = *other;
         let (found, ..) = other.checkpoint(Some(turn))?;
         if record.turns < turn {
             return Err(SimError::TooFewTurns { turns: record.turns, turn });
@@ -203,7 +203,7 @@ impl Run {
             let past = Simulation::restore(other, Some(turn), before, *threads)?;
             past.in_scenario(scenario, *threads)?
         };
-        simulation.change_world(before);
+        simulation.change_world(values);
         Self::create(path, record, beginning, simulation, Some(other))
     }
 
@@ -335,8 +335,9 @@ impl Run {
     pub fn go(&mut self, mut watch: impl FnMut(Progress<'_>) -> GoOn) -> Result<Summary, SimError> {
         let mut status = RunStatus::Ended;
         while self.simulation.turn() < self.record.turns {
-            self.turn()?;
-            if self.is_due() {
+            let was_asked = self.turn()?;
+            // Whoever was answered finds it done, whatever becomes of this process.
+            if was_asked || self.is_due() {
                 self.keep()?;
             }
             let (turn, turns) = (self.simulation.turn(), self.record.turns);
@@ -362,8 +363,8 @@ impl Run {
     }
 
     /// One turn: actions, then changes of the population. Answers are durable before the
-    /// checkpoint that follows.
-    fn turn(&mut self) -> Result<(), SimError> {
+    /// checkpoint that follows. Says whether there were any.
+    fn turn(&mut self) -> Result<bool, SimError> {
         self.simulation.act();
         let turn = self.simulation.turn();
         let requests = self.requests.take(turn)?;
@@ -381,13 +382,14 @@ impl Run {
             }
         }
         if answers.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         // What was not asked before leads elsewhere.
         if !std::mem::take(&mut self.later).is_empty() {
             self.folder.forget_later()?;
         }
-        self.requests.answer(answers)
+        self.requests.answer(answers)?;
+        Ok(true)
     }
 
     /// Whether it is time for a checkpoint.

@@ -41,7 +41,7 @@ pub const KEEP_CHECKPOINTS_DEFAULT: NonZeroU64 = NonZeroU64::new(20).unwrap();
 /// thousand agents' number of turns, but at least every hundred turns.
 const AGENTS_PER_CHECKPOINT_TURN: u64 = 1000;
 const CHECKPOINT_EVERY_DEFAULT_MAX: u64 = 100;
-/// A run writes about so many checkpoints, and no more.
+/// A run writes about so many checkpoints, unless someone has more written.
 const CHECKPOINTS_DEFAULT: u64 = 100;
 
 /// When simulated time begins unless the scenario says otherwise.
@@ -82,7 +82,8 @@ pub struct ScenarioFile {
     pub max_agents: Option<u64>,
     /// After how many turns a checkpoint is written. Without it: after every turn for up to 1,000
     /// agents, after as many turns as there are thousands of agents for more, 100 at most, where the
-    /// agents are those who are there then; and about 100 times in a run of more than 100 turns.
+    /// agents are those who are there then; and about 100 times in a run of more than 100 turns,
+    /// more often where turns take long or something was asked from outside.
     pub checkpoint_every: Option<NonZeroU64>,
     /// How many of the newest checkpoints are kept. Of those before as many at most, evenly spread.
     #[schemars(extend("default" = KEEP_CHECKPOINTS_DEFAULT))]
@@ -124,8 +125,8 @@ pub struct WorldFile {
     pub rates: Option<Vec<RateFile>>,
     /// Rates for groups that name them as their `behaviour`.
     pub behaviours: Option<BTreeMap<String, Vec<RateFile>>>,
-    /// What values of the world are at first, where that is not what the chart says. A fork in which
-    /// one is another begins with that.
+    /// What values of the world are at first, where that is not what the chart says. A fork for which
+    /// one is set begins with that.
     pub values: Option<BTreeMap<String, Value>>,
 }
 

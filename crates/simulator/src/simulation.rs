@@ -188,9 +188,8 @@ impl Simulation {
         self.done.iter_mut().for_each(Vec::clear);
         for serial in self.population.take_due(self.turn) {
             self.with_slot(serial, Kernel::resume);
-            let name = self.population.name(serial);
             if let Some(done) = &mut self.done {
-                let operation = Operation::ResumeAgent;
+                let (operation, name) = (Operation::ResumeAgent, self.population.name(serial));
                 done.push(Done { operation, name, instead_of: None, asked_by: AskedBy::Time });
             }
         }
@@ -217,8 +216,10 @@ impl Simulation {
                         done.push(Done {
                             operation: request.operation,
                             name: name.clone(),
+                            // A copy of an agent never gets the very name of that.
                             instead_of: Some(&request.target_agent_name)
                                 .filter(|wanted| *wanted != name)
+                                .filter(|wanted| request.initiating_agent.as_ref() != Some(wanted))
                                 .cloned(),
                             asked_by: match &request.initiating_agent {
                                 Some(agent) if place < wishes => AskedBy::Agent(agent.clone()),

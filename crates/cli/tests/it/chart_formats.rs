@@ -238,6 +238,7 @@ fn scxml_is_the_same_machine_in_the_interpreter_of_others() {
         .collect();
     for ((seed, text, chart, events), theirs) in charts.iter().zip(told("scxml.cjs", &lines)) {
         let ours = way(chart, events);
+        assert_eq!(ours.as_array().unwrap().len(), theirs.as_array().unwrap().len());
         let steps = ours.as_array().unwrap().iter().zip(theirs.as_array().unwrap());
         let parted = steps.enumerate().find(|(_, (ours, theirs))| ours != theirs);
         if let Some((step, (ours, theirs))) = parted {
@@ -268,6 +269,7 @@ fn mermaid_reads_what_is_drawn_for_it() {
     }
     let charts = (0..CHARTS).filter_map(|seed| Chart::from_text(&random_chart(seed)).ok());
     diagrams.extend(charts.map(|chart| (chart.to_mermaid(), "stateDiagram")));
+    assert!(diagrams.len() > 50, "most random charts are valid");
     // The words of Mermaid are names here.
     let words = "name: words\nstates: [note, end, {name: state, initial: class, states: [class, fork]}]\n\
         initial: note\ntransitions:\n  - {trigger: style, source: note, target: end}\n  \

@@ -43,6 +43,14 @@ fn what_a_fork_changes_too_late_is_refused() {
         let told = format!("lifecycle[0].turn: turn {turn} is over, this begins after turn 10");
         assert!(message.ends_with(&told), "{message}");
     }
+    let (code, message, _) = refused(
+        &sandbox,
+        &["fork", "last", "--at", "10", "--set", "lifecycle.0.target_agent_name=bob"],
+    );
+    assert!(
+        code == 2 && message.ends_with("turn 3 is over, this begins after turn 10"),
+        "{message}"
+    );
     let fork = sim(&sandbox, &["fork", "last", "--at", "10", "--set", &added(11)]);
     assert_eq!((&fork["agents"], &fork["warnings"]), (&json!(26), &json!([])));
     // What was there before is no one's change.
@@ -59,6 +67,9 @@ fn a_shorter_run_leaves_out_what_comes_later_unless_it_is_asked_for() {
     let (code, message, _) = refused(&sandbox, &args);
     assert!(code == 2 && message.contains("turn 3 never comes"), "{message}");
     assert!(!message.contains("turn 5"), "{message}");
+    let other = "lifecycle.2.target_agent_name=reader_5";
+    let (code, message, _) = refused(&sandbox, &["run", "society", "--turns", "2", "--set", other]);
+    assert!(code == 2 && message.ends_with("turn 8 never comes, there are 2 turns"), "{message}");
 }
 
 #[test]
@@ -155,7 +166,15 @@ fn a_group_begins_elsewhere_and_a_world_has_other_values() {
     assert_eq!(begun["world"]["replies"], 5);
     sim(&sandbox, &["run", "society", "--turns", "6"]);
     let fork = ["fork", "last", "--at", "6", "--set", "world.values.replies=1000"];
-    assert_eq!(sim(&sandbox, &fork)["world"]["replies"], 1000);
+    let forked = sim(&sandbox, &fork);
+    assert_eq!(forked["world"]["replies"], 1000);
+    // What it once was it may be again.
+    let back = ["fork", "last", "--at", "6", "--turns", "8"];
+    let again = sim(&sandbox, &[&back[..], &["--set", "world.values.replies=1000"]].concat());
+    let other =
+        sim(&sandbox, &["fork", forked["run_id"].as_str().unwrap(), "--at", "6", "--turns", "8"]);
+    assert_eq!(again["world"], other["world"]);
+    assert!(again["world"]["replies"].as_f64() > Some(1000.0), "{again}");
     let (code, message, hint) =
         refused(&sandbox, &["run", "society", "--set", "world.values.replys=1"]);
     assert!(code == 2 && message.contains("no value of the world \"replys\""), "{message}");

@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 use polity_statechart::{Chart, StateTransition};
 
 use super::codec::{Decoder, Encoder, wrong};
-use super::{AgentRow, Digest, Head, Restore};
+use super::{AgentRow, Digest, Head, Restore, json};
 use crate::draw_key::draw_key;
 use crate::kernel::{AgentImage, AgentSerial, BehaviourId};
 use crate::scenario::Scenario;
@@ -99,7 +99,7 @@ pub(super) fn read(
     let of_head = |error: io::Error| in_words(&error, "its head");
     let turn = decoder.number().map_err(of_head)?;
     let head: Head = serde_json::from_str(&decoder.text().map_err(of_head)?)
-        .map_err(|error| format!("its head is damaged: {error}"))?;
+        .map_err(|error| format!("its head is damaged: {}", json::in_words(&error)))?;
     head.check_written(written)?;
     head.check(scenario)?;
     restore.head(turn, &head)?;

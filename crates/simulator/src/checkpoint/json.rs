@@ -209,10 +209,15 @@ pub(super) fn read(
 }
 
 /// What is wrong with a text, without the names that numbers have in a program.
-fn in_words(error: &serde_json::Error) -> String {
-    let words = [("u64", "a whole number"), ("i64", "a whole number"), ("u32", "a whole number")];
-    let words = words.into_iter().chain([("u8", "a small number"), ("f64", "a number")]);
-    words.fold(error.to_string(), |told, (name, word)| {
+pub(super) fn in_words(error: &serde_json::Error) -> String {
+    let words = [
+        ("u64", "a whole number of 0 or more"),
+        ("i64", "a whole number"),
+        ("u32", "a whole number of 0 or more"),
+        ("u8", "a whole number from 0 to 255"),
+        ("f64", "a number"),
+    ];
+    words.into_iter().fold(error.to_string(), |told, (name, word)| {
         told.replace(&format!("expected {name}"), &format!("expected {word}"))
     })
 }

@@ -198,3 +198,22 @@ pub(super) fn apply(
     }
     count
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_that_was_too_large_on_the_way_is_what_one_by_one_it_comes_to() {
+        let ends = |numbers: &[f64]| {
+            let mut changes = ValueChanges::default();
+            changes.add_all(3, &[0, 1, 2], |number| numbers[number]);
+            let mut world = Some(Value::Number(0.5));
+            changes.apply(3, &mut world);
+            world.unwrap()
+        };
+        assert_eq!(ends(&[1.0, 2.0, -0.25]), Value::Number(3.25));
+        assert_eq!(ends(&[1e308, 1e308, -1e308]), Value::Number(f64::MAX - 1e308));
+        assert_eq!(ends(&[-1e308, -1e308, -1e308]), Value::Number(f64::MIN));
+    }
+}

@@ -266,15 +266,15 @@ impl Check<'_> {
                 self.report(&at("name"), message);
             }
             let mut initial = file.fields.clone().unwrap_or_default();
-            if let Some(behaviour) = &file.behaviour {
-                initial.insert(BEHAVIOUR.to_owned(), behaviour.as_str().into());
-            }
-            if initial.remove(STATE).is_some() {
-                let message = format!("it is no field; say {} instead", at(STATE));
-                self.report(&at("fields.state"), format!("{}: {message}", at("fields.state")));
-            }
-            if let Some(state) = &file.state {
-                initial.insert(STATE.to_owned(), state.as_str().into());
+            for (key, given) in [(STATE, &file.state), (BEHAVIOUR, &file.behaviour)] {
+                let place = at(&format!("fields.{key}"));
+                if initial.remove(key).is_some() {
+                    let message = format!("it is no field; say {} instead", at(key));
+                    self.report(&place, format!("{place}: {message}"));
+                }
+                if let Some(given) = given {
+                    initial.insert(key.to_owned(), given.as_str().into());
+                }
             }
             match start(self.chart, behaviours, &initial) {
                 Ok(start) => groups.push((index, Group { name, count, start })),

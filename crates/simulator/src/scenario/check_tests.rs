@@ -252,7 +252,7 @@ fn a_change_after_the_last_turn_never_happens() {
     let never = file.never_happening(0);
     assert_eq!(never.len(), 1);
     assert_eq!(never[0].place, "lifecycle[0].turn");
-    assert!(never[0].message.contains("turn 7 never comes, the scenario has 6 turns"));
+    assert!(never[0].message.contains("turn 7 never comes, there are 6 turns"));
 }
 
 #[test]
@@ -339,6 +339,14 @@ fn a_group_may_begin_in_another_state_and_the_world_with_other_values() {
             "light is a number in the chart, found \"much\"",
         ),
         (json!({"world": {"values": {"light": [1]}}}), "world.values.light", "must be a number"),
+        (
+            event(
+                "remove_agent",
+                json!({"initiating_agent": format!("a{}", "_1".repeat(100_000))}),
+            ),
+            "lifecycle[0].initiating_agent",
+            "100 characters at most",
+        ),
         (json!({"ticks_per_turn": 100_000_000_000u64}), "ticks_per_turn", "at most 100000,"),
     ]);
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use polity_statechart::{AgentRecord, Value as FieldValue};
+use polity_statechart::{AgentRecord, Value as FieldValue, WorldId};
 
 use super::Simulation;
 use crate::checkpoint::{self, AgentRow, Head, Restore};
@@ -46,10 +46,11 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// Gives the world the values that the scenario changes, of those that it had in another one.
-    pub(crate) fn change_world(&mut self, before: &Scenario) {
-        let changed = self.scenario.values.iter().filter(|value| !before.values.contains(value));
-        for (world, value) in changed {
+    /// Gives the world these values again as the scenario has them at first.
+    pub(crate) fn change_world(&mut self, names: &[String]) {
+        let worlds = self.scenario.chart.worlds();
+        let is_named = |world: WorldId| names.contains(&worlds[world.index()].name);
+        for (world, value) in self.scenario.values.iter().filter(|(world, _)| is_named(*world)) {
             self.kernel.set_world(*world, value.clone());
         }
     }

@@ -40,6 +40,18 @@ fn the_checkpoints_of_a_long_run_do_not_grow_with_it() {
 }
 
 #[test]
+fn a_turn_that_was_asked_for_something_has_a_checkpoint() {
+    let mut theatre = Theatre::society();
+    theatre.file.checkpoint_every = 9.try_into().ok();
+    let mut run = theatre.begin("run", 1);
+    run.go(stop_after(2)).unwrap();
+    let asked = LifecycleAction::new(Operation::RemoveAgent, "reader_2");
+    theatre.open("run").ask("x", asked).unwrap();
+    run.go(|_| GoOn::Yes).unwrap();
+    assert_eq!(theatre.open("run").checkpoints().unwrap(), [0, 2, 3, 12, 20]);
+}
+
+#[test]
 fn whoever_watches_a_run_may_have_more_checkpoints_written() {
     let mut theatre = Theatre::society();
     theatre.file.checkpoint_every = 9.try_into().ok();

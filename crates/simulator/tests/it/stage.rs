@@ -105,12 +105,22 @@ impl Theatre {
         self.try_fork(run, at, new).unwrap().go(|_| GoOn::Yes).unwrap()
     }
 
+    /// A fork that begins with these values of the world as the scenario has them.
+    pub(crate) fn fork_with(&self, run: &str, at: u64, new: &str, values: &[&str]) -> Summary {
+        self.forked(run, at, new, values).unwrap().go(|_| GoOn::Yes).unwrap()
+    }
+
     pub(crate) fn try_fork(&self, run: &str, at: u64, new: &str) -> Result<Run, SimError> {
+        self.forked(run, at, new, &[])
+    }
+
+    fn forked(&self, run: &str, at: u64, new: &str, values: &[&str]) -> Result<Run, SimError> {
         let other = self.open(run);
         let (_, text) = other.scenario().unwrap();
         let file = serde_json::from_str(&text).unwrap();
         let scenario = Arc::new(Scenario::new(&file, Arc::clone(&self.chart)).unwrap());
-        let past = Past { folder: &other, scenario: &scenario, turn: at };
+        let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+        let past = Past { folder: &other, scenario: &scenario, turn: at, values: &values };
         let text = self.text();
         Run::fork(&self.path(new), self.record(new), &self.beginning(&text, 1), &past)
     }

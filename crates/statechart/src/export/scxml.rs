@@ -244,8 +244,8 @@ impl Chart {
         let guard = transition.guard.as_ref();
         let guard = guard.map_or(String::new(), |guard| format!(" cond=\"{}\"", script(guard)));
         if let Some(threshold) = &transition.threshold {
-            let is_inside = !self.tree[source].children.is_empty();
-            let which = if is_inside { "the state inside" } else { "the state" };
+            let has_inside = !self.tree[source].children.is_empty();
+            let which = if has_inside { "the state inside" } else { "the state" };
             let _ = writeln!(text, "{indent}<!-- when the ticks in {which} exceed {threshold} -->");
         }
         if transition.oracle {

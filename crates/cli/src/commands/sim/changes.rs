@@ -73,7 +73,10 @@ pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadS
     }
     // A run may be made shorter than what is left alone, but what is asked for now should happen.
     let never = file.never_happening(changes.after).into_iter();
-    let asked_for = |error: &ScenarioError| made.iter().any(|made| made.is_at(&error.place));
+    let asked_for = |error: &ScenarioError| {
+        let entry = error.place.trim_end_matches(".turn");
+        made.iter().any(|made| made.is_at(entry))
+    };
     let never: Vec<ScenarioError> = never.filter(asked_for).collect();
     if !never.is_empty() {
         for error in never {
@@ -179,6 +182,18 @@ pub(super) fn sets(changes: &[String], field: &str) -> bool {
     changes.iter().filter_map(path).any(|path| steps(&path).next() == Some(field))
 }
 
+/// The values of the world that the changes are about, of those that the scenario has.
+pub(super) fn values_set(changes: &[String], file: &ScenarioFile) -> Vec<String> {
+    let values = file.world.as_ref().and_then(|world| world.values.as_ref());
+    let is_set = |name: &&String| {
+        changes.iter().filter_map(|change| set::change(change, EXAMPLE).ok()).any(|(path, _)| {
+            let mut steps = steps(path);
+            ["world", "values", name].iter().all(|step| steps.next().is_none_or(|its| its == *step))
+        })
+    };
+    values.into_iter().flatten().map(|(name, _)| name).filter(is_set).cloned().collect()
+}
+
 /// The scenario as a run keeps it.
 pub(super) fn text_of(file: &ScenarioFile) -> Result<String, CliError> {
     serde_json::to_string_pretty(&document_of(file)?).map_err(|error| unwritable(&error))
@@ -255,9 +270,10 @@ fn item(items: &[Value], called: &str, path: &str) -> Result<usize, CliError> {
         (0..items.len()).filter(|place| names[*place] == Some(called)).collect();
     match *places {
         [place] => Ok(place),
-        [first, .., last] => {
+        [_, _, ..] => {
             let message = format!("\"{path}\": {} items are called {called}", places.len());
-            let hint = format!("say which by its number, from {first} to {last}; the first is 0");
+            let places: Vec<String> = places.iter().map(usize::to_string).collect();
+            let hint = format!("say which by its number: {}", places.join(" or "));
             Err(CliError::usage(message).hint(hint))
         }
         [] => {

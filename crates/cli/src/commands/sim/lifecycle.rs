@@ -35,7 +35,7 @@ pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
     let request_id = RunId::from_random_bytes(SystemEntropy.seed()).to_string();
     let mut watch = folder.ask(&request_id, action.clone())?;
     let asked_at = Instant::now();
-    let mut is_quiet = app.shows_progress();
+    let mut is_to_be_noted = app.shows_progress();
     loop {
         // Whether someone is at work is asked first: whoever has gone has answered before.
         let at_work = folder.is_owned()?;
@@ -56,8 +56,8 @@ pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
                 }
             };
         }
-        if is_quiet && asked_at.elapsed() > WAIT_NOTED_AFTER {
-            is_quiet = false;
+        if is_to_be_noted && asked_at.elapsed() > WAIT_NOTED_AFTER {
+            is_to_be_noted = false;
             note!(
                 "waiting for the end of the turn; what was asked for stays asked for after Ctrl-C"
             );

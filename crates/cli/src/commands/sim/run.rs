@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-use super::changes::{Changes, Fixed, changed, refuse_fixed, sets, text_of};
+use super::changes::{Changes, Fixed, changed, refuse_fixed, sets, text_of, values_set};
 use super::{called, find, of_run, pinned};
 use crate::app::App;
 use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs, ThreadArgs};
@@ -58,7 +58,9 @@ pub(super) fn fork(app: &App, args: &SimForkArgs) -> CliResult {
     let changes = Changes { turns, after: args.at, set: &args.set, ..Changes::default() };
     let pinned = pinned(&other)?;
     let read = changed(&pinned, changes)?;
-    let past = Past { folder: &other, scenario: &Arc::new(pinned.scenario), turn: args.at };
+    let values = values_set(&args.set, &read.file);
+    let scenario = Arc::new(pinned.scenario);
+    let past = Past { folder: &other, scenario: &scenario, turn: args.at, values: &values };
     let forked_from = Fork { run_id: before.run_id, turn: args.at };
     let record = record(&read, before.strict, Some(forked_from));
     let path = place(app, args.out.as_deref(), &record)?;
@@ -150,7 +152,7 @@ fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResul
 struct Kept {
     last: Instant,
     /// Whether it is left to time at all: who says after how many turns means it.
-    is_meant: bool,
+    is_left_to_time: bool,
 }
 
 impl Kept {
@@ -159,13 +161,13 @@ impl Kept {
     const AFTER_FOR_EACH_AGENT: Duration = Duration::from_micros(30);
 
     fn new(run: &Run) -> Self {
-        Self { last: Instant::now(), is_meant: run.scenario().checkpoint_every.is_none() }
+        Self { last: Instant::now(), is_left_to_time: run.scenario().checkpoint_every.is_none() }
     }
 
     fn is_long_ago(&mut self, agents: u64) -> bool {
         let agents = u32::try_from(agents).unwrap_or(u32::MAX);
         let after = Self::AFTER + Self::AFTER_FOR_EACH_AGENT * agents;
-        let is_so = self.is_meant && self.last.elapsed() > after;
+        let is_so = self.is_left_to_time && self.last.elapsed() > after;
         if is_so {
             self.last = Instant::now();
         }

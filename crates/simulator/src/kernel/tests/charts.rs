@@ -87,7 +87,7 @@ const ACTIONS: [&str; 7] = [
     "copy 'twin'",
 ];
 
-const OTHER_ACTIONS: [&str; 12] = [
+const OTHER_ACTIONS: [&str; 14] = [
     "set agent.mood = 'glad'",
     "set agent.flag = agent.energy > 2",
     "add world.count = 1",
@@ -100,6 +100,8 @@ const OTHER_ACTIONS: [&str; 12] = [
     "set agent.energy = 6 / (agent.energy - 3)",
     "add world.count = agent.share / (agent.energy - 4)",
     "set agent.flag = context.yes",
+    "add world.tally = 1e308",
+    "add world.tally = -1.5e308",
 ];
 
 /// A chart and rates for it.

@@ -68,7 +68,11 @@ impl Check<'_> {
                 let place = at("target_agent_name");
                 self.report(&place, format!("{place}: {fault}"));
             }
-            if let Some(initiator) = file.initiating_agent.as_deref()
+            let initiator = file.initiating_agent.as_deref();
+            if let Some(fault) = initiator.and_then(names::fault_of) {
+                let place = at("initiating_agent");
+                self.report(&place, format!("{place}: {fault}"));
+            } else if let Some(initiator) = initiator
                 && !known.contains(initiator)
             {
                 let place = at("initiating_agent");
@@ -148,7 +152,10 @@ impl ScenarioFile {
         let never = entries.filter_map(|(index, file)| {
             let turn = file.turn?.get();
             let why = if turn > turns {
-                format!("never comes, the scenario has {turns} turns")
+                match turns {
+                    1 => "never comes, there is 1 turn".to_owned(),
+                    turns => format!("never comes, there are {turns} turns"),
+                }
             } else if turn <= over {
                 format!("is over, this begins after turn {over}")
             } else {
