@@ -85,8 +85,9 @@ pub use self::philox::{DrawKey, Seed};
 pub use self::population::{AgentSerial, KernelError, Slot};
 pub use self::rates::{BEHAVIOURS_MAX, Behaviour, BehaviourId, Rate, Rates, RatesError};
 
-/// How many agents stand together. Threads share work by the block.
-const BLOCK: usize = 4096;
+/// How many agents stand together. Threads share work by the block; in larger ones, more agents are in
+/// each list of those to whom the same happens.
+const BLOCK: usize = 8192;
 
 /// How many agents are looked at together.
 const LANES: usize = 256;

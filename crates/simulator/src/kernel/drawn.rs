@@ -30,20 +30,29 @@ struct Counter<const WORDS: usize> {
     is_known: bool,
     /// For how many agents of this tick it was asked while it was not known.
     asked: usize,
-    draws: Box<[[u32; BLOCK]; WORDS]>,
+    /// Word after word.
+    draws: Vec<u32>,
 }
 
 impl<const WORDS: usize> Default for Counter<WORDS> {
     fn default() -> Self {
-        Self { is_known: false, asked: 0, draws: Box::new([[0; BLOCK]; WORDS]) }
+        Self { is_known: false, asked: 0, draws: vec![0; WORDS * BLOCK] }
     }
 }
 
 impl<const WORDS: usize> Counter<WORDS> {
     fn know(&mut self, moment: &Moment<'_>, counter: u32) {
         if !std::mem::replace(&mut self.is_known, true) {
-            fill(moment, counter, &mut self.draws);
+            if let Some(words) = self.draws.as_chunks_mut().0.first_chunk_mut::<WORDS>() {
+                fill(moment, counter, words);
+            }
         }
+    }
+
+    /// The draws of a word.
+    #[inline]
+    fn word(&self, word: usize) -> &[u32; BLOCK] {
+        &self.draws.as_chunks().0[word]
     }
 
     /// Whether it is worth while to draw for the whole block, now that so many more agents ask.
@@ -79,7 +88,7 @@ impl Drawn {
     /// The draws that decide on triggers.
     #[inline]
     pub(super) fn triggers(&self) -> &[u32; BLOCK] {
-        &self.triggers.draws[0]
+        self.triggers.word(0)
     }
 
     /// A draw of guards or actions by agent, if it is known or so many agents make it worth while
@@ -100,7 +109,7 @@ impl Drawn {
             return None;
         }
         counter.know(moment, index / 4);
-        Some(&counter.draws[word])
+        Some(counter.word(word))
     }
 
     /// A draw of guards or actions for each agent of a list.

@@ -2,11 +2,16 @@
 
 use std::ops::Range;
 
+use multiversion::multiversion;
+
 use super::BLOCK;
 use super::pool::place;
 
 /// How many parts of a block are put in order side by side, so that no step waits for another.
 const PARTS: usize = 4;
+
+/// So few numbers are counted one after the other, which is made of vectors.
+const FEW: usize = 24;
 
 /// Puts the agents of a block in order.
 #[derive(Debug, Default)]
@@ -20,7 +25,7 @@ pub(super) struct Sorter {
 impl Sorter {
     /// Puts the first agents of a block in order, by numbers below a limit; there must be a multiple
     /// of four of them. Those with the same number stay in their order.
-    pub(super) fn sort<N: Copy + Into<usize>>(
+    pub(super) fn sort<N: Copy + Into<usize> + PartialEq + TryFrom<usize>>(
         &mut self,
         limit: usize,
         numbers: &[N],
@@ -33,9 +38,15 @@ impl Sorter {
         next.resize(limit, [0; PARTS]);
         // Where the table stands is known from here on, however often it is written to.
         let next = next.as_mut_slice();
-        for index in 0..part {
-            for (number, numbers) in parts.iter().enumerate() {
-                next[numbers[index].into()][number] += 1;
+        if limit <= FEW {
+            for (number, next) in next.iter_mut().enumerate() {
+                *next = parts.map(|part| count(part, number));
+            }
+        } else {
+            for index in 0..part {
+                for (number, numbers) in parts.iter().enumerate() {
+                    next[numbers[index].into()][number] += 1;
+                }
             }
         }
         let mut total = 0;
@@ -62,6 +73,13 @@ impl Sorter {
     pub(super) fn range(&self, number: usize) -> Range<usize> {
         usize::from(self.begins[number])..usize::from(self.begins[number + 1])
     }
+}
+
+/// How often a number is there.
+#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn count<N: Copy + Into<usize> + PartialEq + TryFrom<usize>>(numbers: &[N], number: usize) -> u16 {
+    let Ok(number) = N::try_from(number) else { return 0 };
+    numbers.iter().map(|its| u16::from(*its == number)).sum()
 }
 
 #[cfg(test)]
