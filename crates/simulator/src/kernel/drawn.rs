@@ -42,10 +42,10 @@ impl<const WORDS: usize> Default for Counter<WORDS> {
 
 impl<const WORDS: usize> Counter<WORDS> {
     fn know(&mut self, moment: &Moment<'_>, counter: u32) {
-        if !std::mem::replace(&mut self.is_known, true) {
-            if let Some(words) = self.draws.as_chunks_mut().0.first_chunk_mut::<WORDS>() {
-                fill(moment, counter, words);
-            }
+        if !std::mem::replace(&mut self.is_known, true)
+            && let Some(words) = self.draws.as_chunks_mut().0.first_chunk_mut::<WORDS>()
+        {
+            fill(moment, counter, words);
         }
     }
 

@@ -99,8 +99,10 @@ impl History {
         let length = self.columns.len();
         let wanted = length + columns * BLOCK;
         if self.columns.capacity() < wanted {
-            let steps = columns.div_ceil(COLUMNS_STEP) * COLUMNS_STEP;
-            self.columns.reserve_exact(steps * BLOCK);
+            // As many again, but no more than there will be: what is there is moved less often so.
+            let room = (2 * length).min(COLUMNS_MAX * BLOCK).max(wanted);
+            let steps = room.div_ceil(COLUMNS_STEP * BLOCK) * COLUMNS_STEP;
+            self.columns.reserve_exact(steps * BLOCK - length);
         }
         self.columns.resize(wanted, 0);
         length / BLOCK
