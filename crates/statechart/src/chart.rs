@@ -191,12 +191,12 @@ pub enum Threshold {
 
 /// What most guards are, where it saves a look at the guard.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Quick {
+pub enum Quick {
     /// There is none.
     Always,
     /// A field against a number.
     Field(FieldId, Compare, f64),
-    /// A draw against a number.
+    /// A draw against a number, by its number among those of the state and trigger.
     Draw(u32, Compare, f64),
     /// Something else.
     Guard,

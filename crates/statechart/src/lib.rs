@@ -63,8 +63,8 @@ mod value;
 
 pub use self::chart::{
     Act, ActShape, Chart, Destination, Entry, EntryId, Field, GuardShape, HISTORY_DEPTH_DEFAULT,
-    HISTORY_DEPTH_MAX, RowId, STATES_MAX, StateNode, TIMEOUT, TRIGGERS_MAX, Threshold, Transition,
-    WAYS_INTO_STATE_MAX, WayId, WorldValue,
+    HISTORY_DEPTH_MAX, Quick, RowId, STATES_MAX, StateNode, TIMEOUT, TRIGGERS_MAX, Threshold,
+    Transition, WAYS_INTO_STATE_MAX, WayId, WorldValue,
 };
 pub use self::compile::{EXPRESSIONS_MAX, HISTORIES_MAX, PROBLEMS_MAX, TRANSITIONS_MAX};
 pub use self::effect::{Request, Who, WorldChange};

@@ -1,7 +1,7 @@
 //! A trigger that is fired in a state, and what can be known of its candidates before anyone is looked
 //! at.
 
-use polity_statechart::{Chart, Compare, GuardShape, Operand, RowId, StateId, TriggerId};
+use polity_statechart::{Chart, Compare, Quick, RowId, StateId, TriggerId};
 
 use super::plan::Draws;
 
@@ -48,28 +48,13 @@ impl Fired {
 
 impl Question {
     fn of(chart: &Chart, row: RowId) -> Self {
-        match chart.guard_shape(row) {
-            GuardShape::Always => Self::Always,
-            GuardShape::All { comparisons: [comparison], first_draw } => {
-                match comparison.with_number() {
-                    Some((Operand::Draw(draw), operator, number)) => {
-                        Self::about_draw(first_draw + u32::from(*draw), operator, number)
-                    }
-                    Some((Operand::Field(field), operator, number)) => {
-                        Self::Field { field: field.index(), operator, number }
-                    }
-                    Some((
-                        Operand::Number(_)
-                        | Operand::Bool(_)
-                        | Operand::Text(_)
-                        | Operand::Context(_)
-                        | Operand::World(_),
-                        ..,
-                    ))
-                    | None => Self::Guard,
-                }
+        match chart.quick(row) {
+            Quick::Always => Self::Always,
+            Quick::Field(field, operator, number) => {
+                Self::Field { field: field.index(), operator, number }
             }
-            GuardShape::All { .. } | GuardShape::Expression | GuardShape::Rust => Self::Guard,
+            Quick::Draw(index, operator, number) => Self::about_draw(index, operator, number),
+            Quick::Guard => Self::Guard,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Charts for those who fire many agents at once: what there is to try, and where it leads.
 
-use super::{Chart, Transition};
+use super::{Chart, Quick, Transition};
 use crate::expression::{Comparison, Tree};
 use crate::guard::GuardBody;
 use crate::ids::{StateId, TriggerId};
@@ -82,6 +82,11 @@ impl Chart {
             Some(GuardBody::Code(_)) => GuardShape::Expression,
             Some(GuardBody::Rust(_)) => GuardShape::Rust,
         }
+    }
+
+    /// A candidate's guard, if it is one of the frequent ones.
+    pub fn quick(&self, row: RowId) -> Quick {
+        self.rows[row.0 as usize].quick
     }
 
     /// A candidate's guard as an expression, if it has one that is no function in Rust.

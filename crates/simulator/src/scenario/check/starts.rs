@@ -56,8 +56,7 @@ fn field_of(chart: &Chart, name: &str, value: &Value) -> Result<(FieldId, FieldV
         let fields = chart.fields().iter().map(|field| field.name.clone());
         Fault::Unknown { what: "field", found: name.to_owned(), allowed: fields.collect() }
     })?;
-    let value = FieldValue::from_json(value)
-        .ok_or_else(|| Fault::Other("must be a number, a text, true or false".to_owned()))?;
+    let value = value_of(value)?;
     chart.check_field(field, &value).map_err(Fault::Other)?;
     Ok((field, value))
 }
@@ -97,8 +96,12 @@ pub(super) fn world_of(
             allowed: worlds.collect(),
         }
     })?;
-    let value = FieldValue::from_json(value)
-        .ok_or_else(|| Fault::Other("must be a number, a text, true or false".to_owned()))?;
+    let value = value_of(value)?;
     chart.check_world(world, &value).map_err(Fault::Other)?;
     Ok((world, value))
+}
+
+fn value_of(json: &Value) -> Result<FieldValue, Fault> {
+    let no_value = || Fault::Other("must be a number, a text, true or false".to_owned());
+    FieldValue::from_json(json).ok_or_else(no_value)
 }
