@@ -97,7 +97,7 @@ pub(crate) struct SimRunArgs {
     /// How many turns it has, instead of what the scenario says
     #[arg(long)]
     pub(crate) turns: Option<u64>,
-    /// How many agents there are at the start; groups keep their shares
+    /// How many agents there are at the start; groups of several keep their shares, groups of one stay
     #[arg(long)]
     pub(crate) agents: Option<u64>,
     /// What all chance follows from
