@@ -45,6 +45,7 @@ mod image;
 mod lists;
 mod many;
 mod masks;
+mod moves;
 mod outbox;
 mod pace;
 mod philox;

@@ -72,6 +72,7 @@ pub struct Chart {
     pub(crate) defaults: BTreeMap<(StateId, TriggerId), Entry>,
     pub(crate) oracle_default: Option<StateId>,
     pub(crate) depth: usize,
+    pub(crate) draws: u32,
 }
 
 /// The sources and triggers that lead to a state; their codes count from 1.

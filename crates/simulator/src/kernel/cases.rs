@@ -8,11 +8,10 @@ use std::hint::select_unpredictable;
 
 use multiversion::multiversion;
 
-use super::block::Block;
+use super::block::{ACTING, Block};
 use super::drawn::Drawn;
-use super::fields::Column;
-use super::masks::{Mask, yes};
-use super::pool::Rows;
+use super::fields::{Column, numbers};
+use super::masks::{Mask, NO, each, yes};
 use super::tree::Workings;
 use super::{BLOCK, LANES};
 
@@ -46,16 +45,38 @@ pub(super) enum Due {
 
 /// What can happen, by case.
 #[derive(Debug)]
-pub(super) struct Cases {
-    all: Vec<Case>,
-    /// The fields that are thresholds.
-    fields: Vec<usize>,
-    tables: Tables,
+pub(super) enum Cases {
+    Few(Few),
+    Many(Tables),
+}
+
+/// A few cases, in which a few things happen. Whatever several of them ask is asked once.
+#[derive(Debug)]
+pub(super) struct Few {
+    /// How many states there are, if behaviours make a difference.
+    states: u8,
+    asked: Vec<Asked>,
+    /// By case, what happens at first, and what instead to those for whom something asked is so; the
+    /// last of these counts.
+    cases: Vec<(u8, Vec<(usize, u8)>)>,
+}
+
+/// What is asked of each agent, whatever its case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Whether its draw is beyond a limit.
+    Beyond(u32),
+    /// Whether it has been in its state for so many ticks.
+    After(u32),
+    /// Whether it has been there for longer than a field says.
+    Late(usize),
 }
 
 /// The same in tables, with one more case in which nothing happens.
 #[derive(Debug)]
-struct Tables {
+pub(super) struct Tables {
+    /// How many states there are, if behaviours make a difference.
+    states: u16,
     count: usize,
     /// For every limit, by case, the greatest draw that is not beyond it.
     at_most: Vec<u32>,
@@ -66,83 +87,114 @@ struct Tables {
     /// By case, the number of the timeout.
     timeouts: Vec<u16>,
     /// For every field that is a threshold, by case, whether it is.
-    by_field: Vec<Vec<u8>>,
+    by_field: Vec<(usize, Vec<u8>)>,
 }
 
 impl Cases {
-    pub(super) fn new(cases: Vec<Case>) -> Self {
-        let fields: BTreeSet<usize> = cases.iter().filter_map(|case| case.due.field()).collect();
-        let fields: Vec<usize> = fields.into_iter().collect();
-        Self { tables: Tables::new(&cases, &fields), fields, all: cases }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.all.len()
+    /// The cases, behaviour by behaviour with so many states each, or those of the states alone if that
+    /// is 0. So many different things happen in them.
+    pub(super) fn new(cases: &[Case], states: usize, happenings: usize) -> Self {
+        let few = if cases.len() <= FEW && happenings <= 1 << u8::BITS {
+            Few::new(cases, states)
+        } else {
+            None
+        };
+        few.map_or_else(|| Self::Many(Tables::new(cases, states)), Self::Few)
     }
 
     /// Whether it takes a draw to tell what happens.
     pub(super) fn draw(&self) -> bool {
-        !self.tables.at_most.is_empty()
-    }
-
-    /// The number of what happens to each of the first agents of a block. Their cases are given; the
-    /// one after the last is that of agents who do not act.
-    pub(super) fn tell(
-        &self,
-        block: &Block,
-        cases: &[u16],
-        workings: &mut Workings,
-        out: &mut [u16],
-    ) {
-        let mut late: Vec<Rows<u8>> = Vec::with_capacity(self.fields.len());
-        for field in &self.fields {
-            let mut is_late = workings.truths.take();
-            match &block.fields[*field] {
-                Column::Numbers(ticks) => are_late(&block.held, ticks, &mut is_late[..out.len()]),
-                // A threshold is a number.
-                Column::Flags(_) | Column::Texts(_) => is_late.fill(0),
-            }
-            late.push(is_late);
-        }
-        if self.all.len() <= FEW {
-            self.tell_few(block, cases, &workings.drawn, &late, out);
-        } else {
-            self.tables.tell(cases, &block.held, &workings.drawn, out);
-            for (late, is_it) in late.iter().zip(&self.tables.by_field) {
-                self.tables.put_timeouts(cases, late, is_it, out);
-            }
-        }
-        for late in late {
-            workings.truths.give(late);
+        match self {
+            Self::Few(few) => few.asked.iter().any(|asked| matches!(asked, Asked::Beyond(_))),
+            Self::Many(tables) => !tables.at_most.is_empty(),
         }
     }
+}
 
-    fn tell_few(
-        &self,
-        block: &Block,
-        cases: &[u16],
-        drawn: &Drawn,
-        late: &[Rows<u8>],
-        out: &mut [u16],
-    ) {
-        let held = block.held.as_chunks::<LANES>().0;
-        let triggers = drawn.triggers().as_chunks::<LANES>().0;
-        let agents = out.as_chunks_mut::<LANES>().0.iter_mut().zip(cases.as_chunks::<LANES>().0);
-        for (chunk, (((out, cases), held), draws)) in agents.zip(held).zip(triggers).enumerate() {
-            out.fill(NOTHING);
-            for (number, case) in (0..).zip(&self.all) {
-                let late = match case.due {
-                    Due::Never => Late::Nobody,
-                    Due::After(ticks) => Late::After(held, ticks),
-                    Due::ByField(field) => {
-                        let field = self.fields.iter().position(|known| *known == field);
-                        let late = field.and_then(|field| late[field].as_chunks().0.get(chunk));
-                        late.map_or(Late::Nobody, Late::These)
-                    }
-                };
-                tell_case(case, number, cases, draws, late, out);
+impl Few {
+    /// None if a number is too large.
+    fn new(cases: &[Case], states: usize) -> Option<Self> {
+        let states = u8::try_from(states).ok()?;
+        let mut few = Self { states, asked: Vec::new(), cases: Vec::new() };
+        for Case { timeout, due, at_most, numbers } in cases {
+            let (first, beyond) = numbers.split_first()?;
+            let beyond = at_most.iter().map(|at_most| Asked::Beyond(*at_most)).zip(beyond);
+            let due = match *due {
+                Due::Never => None,
+                Due::After(ticks) => Some(Asked::After(ticks)),
+                Due::ByField(field) => Some(Asked::Late(field)),
+            };
+            let mut instead = Vec::new();
+            for (asked, number) in beyond.chain(due.map(|due| (due, timeout))) {
+                instead.push((few.ask(asked), u8::try_from(*number).ok()?));
+            }
+            few.cases.push((u8::try_from(*first).ok()?, instead));
+        }
+        Some(few)
+    }
+
+    /// The place of something that is asked.
+    fn ask(&mut self, asked: Asked) -> usize {
+        let known = self.asked.iter().position(|known| *known == asked);
+        known.unwrap_or_else(|| {
+            self.asked.push(asked);
+            self.asked.len() - 1
+        })
+    }
+
+    /// The number of what happens to each of the first agents of a block.
+    pub(super) fn tell(&self, block: &Block, drawn: &Drawn, out: &mut [u8]) {
+        let mut answers = vec![NO; self.asked.len()];
+        let groups = out.as_chunks_mut::<LANES>().0.iter_mut();
+        for (group, out) in groups.enumerate() {
+            ask(&self.asked, block, drawn.triggers(), group, &mut answers);
+            tell(self, block, group, &answers, out);
+        }
+    }
+}
+
+/// Asks a group of agents.
+#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn ask(asked: &[Asked], block: &Block, draws: &[u32; BLOCK], group: usize, answers: &mut [Mask]) {
+    let (draws, held) =
+        (&draws.as_chunks::<LANES>().0[group], &block.held.as_chunks::<LANES>().0[group]);
+    for (asked, answers) in asked.iter().zip(answers) {
+        match *asked {
+            Asked::Beyond(at_most) => each(answers, |lane| draws[lane] > at_most),
+            Asked::After(ticks) => each(answers, |lane| held[lane] >= ticks),
+            Asked::Late(field) => {
+                let ticks = numbers(&block.fields, field, group * LANES);
+                each(answers, |lane| is_late(held[lane], ticks[lane]));
             }
         }
+    }
+}
+
+/// Tells what happens to a group of agents.
+#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn tell(few: &Few, block: &Block, group: usize, answers: &[Mask], out: &mut Mask) {
+    let mut cases = block.states.as_chunks::<LANES>().0[group];
+    if few.states > 0 {
+        let behaviours = &block.behaviours.as_chunks::<LANES>().0[group];
+        for (case, behaviour) in cases.iter_mut().zip(behaviours) {
+            *case = case.wrapping_add(behaviour.wrapping_mul(few.states));
+        }
+    }
+    *out = NO;
+    for (number, (first, instead)) in (0..).zip(&few.cases) {
+        let mut told = [*first; LANES];
+        for (asked, instead) in instead {
+            for (told, mask) in told.iter_mut().zip(&answers[*asked]) {
+                *told = (*instead & mask) | (*told & !mask);
+            }
+        }
+        for lane in 0..LANES {
+            out[lane] |= told[lane] & yes(cases[lane] == number);
+        }
+    }
+    // To those who do not act, nothing happens.
+    for (out, status) in out.iter_mut().zip(&block.status.as_chunks::<LANES>().0[group]) {
+        *out &= yes(*status == ACTING);
     }
 }
 
@@ -155,50 +207,9 @@ impl Due {
     }
 }
 
-/// For whom the timeout is due.
-#[derive(Clone, Copy)]
-enum Late<'a> {
-    Nobody,
-    After(&'a [u32; LANES], u32),
-    These(&'a Mask),
-}
-
-/// Tells what happens to those agents of a group who are in a case.
-#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn tell_case(
-    case: &Case,
-    number: u16,
-    cases: &[u16; LANES],
-    draws: &[u32; LANES],
-    late: Late<'_>,
-    out: &mut [u16; LANES],
-) {
-    let [first, beyond @ ..] = &*case.numbers else { return };
-    let mut told = [*first; LANES];
-    for (at_most, beyond) in case.at_most.iter().zip(beyond) {
-        put(&mut told, |_| *beyond, |lane| draws[lane] > *at_most);
-    }
-    match late {
-        Late::Nobody => {}
-        Late::After(held, ticks) => put(&mut told, |_| case.timeout, |lane| held[lane] >= ticks),
-        Late::These(late) => put(&mut told, |_| case.timeout, |lane| late[lane] != 0),
-    }
-    put(out, |lane| told[lane], |lane| cases[lane] == number);
-}
-
-/// Puts other numbers in their places, for some. It is done with bits, because a choice between
-/// values that stand in memory is made a choice between their addresses, which is no vector.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
-fn put(numbers: &mut [u16; LANES], other: impl Fn(usize) -> u16, is_so: impl Fn(usize) -> bool) {
-    for (lane, number) in numbers.iter_mut().enumerate() {
-        let mask = u16::from(is_so(lane)).wrapping_neg();
-        *number = (other(lane) & mask) | (*number & !mask);
-    }
-}
-
 impl Tables {
-    fn new(cases: &[Case], fields: &[usize]) -> Self {
+    fn new(cases: &[Case], states: usize) -> Self {
+        let fields: BTreeSet<usize> = cases.iter().filter_map(|case| case.due.field()).collect();
         let limits = cases.iter().map(|case| case.at_most.len()).max().unwrap_or(0);
         let by_case = || cases.iter().map(Some).chain([None]);
         let at_most = (0..limits).flat_map(|limit| {
@@ -212,11 +223,12 @@ impl Tables {
             // More ticks than can be counted.
             Some(Due::Never | Due::ByField(_)) | None => u32::MAX,
         });
-        let by_field = fields.iter().map(|field| {
-            let is_it = |case: &Case| case.due == Due::ByField(*field);
-            by_case().map(|case| yes(case.is_some_and(is_it))).collect()
+        let by_field = fields.into_iter().map(|field| {
+            let is_it = |case: &Case| case.due == Due::ByField(field);
+            (field, by_case().map(|case| yes(case.is_some_and(is_it))).collect())
         });
         Self {
+            states: small(states),
             count: cases.len() + 1,
             at_most: at_most.map(|at_most| at_most.copied().unwrap_or(u32::MAX)).collect(),
             numbers: numbers.map(|number| number.copied().unwrap_or(NOTHING)).collect(),
@@ -226,8 +238,37 @@ impl Tables {
         }
     }
 
+    /// The number of what happens to each of the first agents of a block. There is room for their cases.
+    pub(super) fn tell(
+        &self,
+        block: &Block,
+        workings: &mut Workings,
+        cases: &mut [u16],
+        out: &mut [u16],
+    ) {
+        self.tell_cases(block, cases);
+        self.tell_drawn(cases, &block.held, &workings.drawn, out);
+        for (field, matters) in &self.by_field {
+            let Column::Numbers(ticks) = &block.fields[*field] else { continue };
+            let mut late = workings.truths.take();
+            are_late(&block.held, ticks, &mut late[..out.len()]);
+            self.put_timeouts(cases, &late, matters, out);
+            workings.truths.give(late);
+        }
+    }
+
+    /// The last case is that of agents who do not act.
+    fn tell_cases(&self, block: &Block, out: &mut [u16]) {
+        let none = small(self.count - 1);
+        let agents = block.states.iter().zip(&block.status).zip(&block.behaviours);
+        for (out, ((state, status), behaviour)) in out.iter_mut().zip(agents) {
+            let case = u16::from(*behaviour) * self.states + u16::from(*state);
+            *out = if *status == ACTING { case } else { none };
+        }
+    }
+
     /// Tells what happens, but for timeouts by field.
-    fn tell(&self, cases: &[u16], held: &[u32], drawn: &Drawn, out: &mut [u16]) {
+    fn tell_drawn(&self, cases: &[u16], held: &[u32], drawn: &Drawn, out: &mut [u16]) {
         let triggers = drawn.triggers();
         let beyond = |at_most: &[u32], lane: usize, case: usize| {
             usize::from(triggers[lane % BLOCK] > at_most[case])
@@ -280,7 +321,18 @@ impl Tables {
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
 fn are_late(held: &[u32], ticks: &[f64], out: &mut [u8]) {
     for ((out, held), ticks) in out.iter_mut().zip(held).zip(ticks) {
-        // With the tick that begins, the ticks are one more than were counted so far.
-        *out = yes(f64::from(*held) + 1.0 > *ticks);
+        *out = yes(is_late(*held, *ticks));
     }
+}
+
+/// With the tick that begins, the ticks in a state are one more than were counted so far.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
+pub(super) fn is_late(held: u32, ticks: f64) -> bool {
+    f64::from(held) + 1.0 > ticks
+}
+
+/// A chart has at most 255 states, and a population at most 255 behaviours.
+fn small(number: usize) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
 }

@@ -2,7 +2,7 @@
 
 use multiversion::multiversion;
 
-use super::philox::{DRAWS_PER_BLOCK, Philox, Purpose, unit};
+use super::philox::{DRAWS_PER_BLOCK, Philox, Purpose, TriggerDraw, unit};
 use super::pool::{Rows, place};
 use super::{BLOCK, LANES};
 
@@ -65,6 +65,7 @@ impl<const WORDS: usize> Counter<WORDS> {
 /// The draws of a tick, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
+    trigger: TriggerDraw,
     triggers: Counter<1>,
     counters: Vec<Counter<DRAWS_PER_BLOCK>>,
 }
@@ -81,14 +82,31 @@ impl Drawn {
     }
 
     /// Makes the draws that decide on triggers, if they are not known yet.
-    pub(super) fn know_triggers(&mut self, moment: &Moment<'_>) {
-        self.triggers.know(&Moment { purpose: Purpose::Trigger, ..*moment }, 0);
+    pub(super) fn know_triggers(&mut self, moment: &Moment<'_>, trigger: TriggerDraw) {
+        self.trigger = trigger;
+        match trigger {
+            TriggerDraw::Own => {
+                self.triggers.know(&Moment { purpose: Purpose::Trigger, ..*moment }, 0);
+            }
+            TriggerDraw::Left => self.counter(0).know(moment, 0),
+        }
     }
 
     /// The draws that decide on triggers.
     #[inline]
     pub(super) fn triggers(&self) -> &[u32; BLOCK] {
-        self.triggers.word(0)
+        match (self.trigger, self.counters.first()) {
+            (TriggerDraw::Left, Some(counter)) => counter.word(TriggerDraw::LAST),
+            (TriggerDraw::Left, None) | (TriggerDraw::Own, _) => self.triggers.word(0),
+        }
+    }
+
+    /// One of the counters that are drawn for the whole block.
+    fn counter(&mut self, counter: usize) -> &mut Counter<DRAWS_PER_BLOCK> {
+        if self.counters.len() <= counter {
+            self.counters.resize_with(counter + 1, Counter::default);
+        }
+        &mut self.counters[counter]
     }
 
     /// A draw of guards or actions by agent, if it is known or so many agents make it worth while
@@ -101,10 +119,10 @@ impl Drawn {
         agents: usize,
     ) -> Option<&[u32; BLOCK]> {
         let (counter, word) = (index as usize / DRAWS_PER_BLOCK, index as usize % DRAWS_PER_BLOCK);
-        if counter < COUNTERS_MAX && self.counters.len() <= counter {
-            self.counters.resize_with(counter + 1, Counter::default);
+        if counter >= COUNTERS_MAX {
+            return None;
         }
-        let counter = self.counters.get_mut(counter)?;
+        let counter = self.counter(counter);
         if !counter.is_wanted(agents) {
             return None;
         }

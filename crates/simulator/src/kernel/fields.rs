@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use polity_statechart::{Chart, FieldId, Kind, Scalar, Value};
 
+use super::LANES;
+use super::masks::Numbers;
+
 /// One field of some agents.
 #[derive(Debug, Clone)]
 pub(super) enum Column {
@@ -115,4 +118,14 @@ pub(super) fn complete(
         fields[field.index()] = Some(value.clone());
     }
     Ok(fields)
+}
+
+/// The numbers of a group of agents. Where fields are looked at so, they are numbers.
+#[inline(always)]
+pub(super) fn numbers(fields: &[Column], field: usize, base: usize) -> &Numbers {
+    const NONE: &Numbers = &[0.0; LANES];
+    match &fields[field] {
+        Column::Numbers(numbers) => numbers[base..].first_chunk::<LANES>().unwrap_or(NONE),
+        Column::Flags(_) | Column::Texts(_) => NONE,
+    }
 }

@@ -5,12 +5,14 @@
 
 use polity_statechart::{Chart, StateId, Threshold, TriggerId};
 
-use super::block::{ACTING, Block};
+use super::BLOCK;
+use super::block::Block;
 use super::candidates::Fired;
 use super::cases::{Case, Cases, Due, NOTHING};
 use super::drawn::Moment;
+use super::lists::Desk;
+use super::philox::TriggerDraw;
 use super::rates::{ALL_DRAWS, Rates};
-use super::tree::Workings;
 
 /// What can happen to the agents of a population. A case is a behaviour in a state; one more, which
 /// is none of these, is that of agents who do not act.
@@ -18,10 +20,8 @@ use super::tree::Workings;
 pub(super) struct Happenings {
     /// By number, what is fired. The first stands for nothing.
     fired: Vec<Option<Fired>>,
-    states: usize,
-    /// Whether behaviours make a difference.
-    by_behaviour: bool,
     cases: Cases,
+    trigger: TriggerDraw,
 }
 
 impl Happenings {
@@ -49,7 +49,7 @@ impl Happenings {
                 cases.push(Case { timeout, due, at_most, numbers });
             }
         }
-        Self::of(chart, fired, cases, rates.behaviours() > 1)
+        Self::of(chart, fired, &cases, rates.behaviours() > 1)
     }
 
     /// What it can bring to fire one trigger for everyone.
@@ -60,15 +60,17 @@ impl Happenings {
             let numbers = vec![number(chart, state, trigger, &mut fired)];
             cases.push(Case { timeout: NOTHING, due: Due::Never, at_most: Vec::new(), numbers });
         }
-        Self::of(chart, fired, cases, false)
+        Self::of(chart, fired, &cases, false)
     }
 
-    fn of(chart: &Chart, fired: Vec<Option<Fired>>, cases: Vec<Case>, by_behaviour: bool) -> Self {
-        Self { fired, states: chart.states().len(), by_behaviour, cases: Cases::new(cases) }
+    fn of(chart: &Chart, fired: Vec<Option<Fired>>, cases: &[Case], by_behaviour: bool) -> Self {
+        let states = if by_behaviour { chart.states().len() } else { 0 };
+        let cases = Cases::new(cases, states, fired.len());
+        Self { fired, cases, trigger: TriggerDraw::of(chart) }
     }
 
     /// How many different things can happen, with nothing.
-    pub(super) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.fired.len()
     }
 
@@ -78,36 +80,34 @@ impl Happenings {
         fired.filter_map(|(number, fired)| Some((number, fired.as_ref()?)))
     }
 
-    /// The number of what happens to each of the first agents of a block.
-    pub(super) fn tell(
+    /// Puts the first agents of a block in order, by the number of what happens to them.
+    pub(super) fn sort(
         &self,
-        block: &Block,
+        (block, agents): (&Block, usize),
         moment: &Moment<'_>,
-        workings: &mut Workings,
-        cases: &mut [u16],
-        out: &mut [u16],
+        desk: &mut Desk,
+        order: &mut [u16; BLOCK],
     ) {
-        self.tell_cases(block, cases);
+        let Desk { workings, sorter, lists, .. } = desk;
         if self.cases.draw() {
-            workings.drawn.know_triggers(moment);
+            workings.drawn.know_triggers(moment, self.trigger);
         }
-        self.cases.tell(block, cases, workings, out);
-    }
-
-    fn tell_cases(&self, block: &Block, out: &mut [u16]) {
-        let none = small(self.cases.len());
-        let states = small(self.states) * u16::from(self.by_behaviour);
-        let agents = block.states.iter().zip(&block.status).zip(&block.behaviours);
-        for (out, ((state, status), behaviour)) in out.iter_mut().zip(agents) {
-            let case = u16::from(*behaviour) * states + u16::from(*state);
-            *out = if *status == ACTING { case } else { none };
+        match &self.cases {
+            Cases::Few(few) => {
+                let mut numbers = workings.truths.take();
+                few.tell(block, &workings.drawn, &mut numbers[..agents]);
+                sorter.sort(self.len(), &numbers[..agents], order);
+                workings.truths.give(numbers);
+            }
+            Cases::Many(tables) => {
+                let mut numbers = lists.take();
+                // The order is not known yet, so there is room for what leads to it.
+                tables.tell(block, workings, &mut order[..agents], &mut numbers[..agents]);
+                sorter.sort(self.len(), &numbers[..agents], order);
+                lists.give(numbers);
+            }
         }
     }
-}
-
-/// A chart has at most 255 states, and a population at most 255 behaviours.
-fn small(number: usize) -> u16 {
-    u16::try_from(number).unwrap_or(u16::MAX)
 }
 
 /// The number of a trigger that is fired in a state.

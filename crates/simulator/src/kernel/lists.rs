@@ -4,10 +4,9 @@
 //! happens are divided by which candidate's guard holds for them, and so on: whatever is
 //! looked at is looked at for a list of agents, and only for those that it matters to.
 
-use multiversion::multiversion;
 use polity_statechart::{Chart, Compare, Entry, GuardShape, RowId, Site, WayId};
 
-use super::block::{ACTING, Block};
+use super::block::Block;
 use super::candidates::{Candidate, Fired, Question};
 use super::doubts::{Cause, Doubts};
 use super::drawn::Moment;
@@ -15,6 +14,7 @@ use super::fields::Column;
 use super::happenings::Happenings;
 use super::many::{Room, counted};
 use super::masks::yes;
+use super::moves::Moves;
 use super::pool::{Divided, List, Pool, Rows, place};
 use super::sight::Sight;
 use super::single::Agent;
@@ -32,6 +32,7 @@ pub(super) struct Desk {
     /// What else happens on the way that each agent takes, by the number in the plan.
     pub(super) effects: Rows<u8>,
     asked: Vec<Asked>,
+    moves: Moves,
 }
 
 impl Default for Desk {
@@ -43,6 +44,7 @@ impl Default for Desk {
             room: Box::default(),
             effects: Box::new([0; BLOCK]),
             asked: Vec::new(),
+            moves: Moves::default(),
         }
     }
 }
@@ -107,29 +109,18 @@ impl Tick<'_> {
     /// Has happen what happens to each agent.
     fn run(&mut self, happenings: &Happenings, desk: &mut Desk) {
         self.begin(desk);
-        let (mut numbers, mut order) = (desk.lists.take(), desk.lists.take());
+        desk.moves.begin(&self.block.states);
+        let mut order = desk.lists.take();
         let lanes = self.lanes();
-        // The order is not known yet, so there is room for what leads to it.
-        let cases = &mut order[..lanes];
-        let workings = &mut desk.workings;
-        happenings.tell(self.block, &self.moment(), workings, cases, &mut numbers[..lanes]);
-        desk.sorter.sort(happenings.len(), &numbers[..lanes], &mut order);
+        happenings.sort((self.block, lanes), &self.moment(), desk, &mut order);
         for (number, fired) in happenings.fired() {
             let list = &order[desk.sorter.range(number)];
             if !list.is_empty() {
                 self.fire(fired, list, desk);
             }
         }
-        desk.lists.give(numbers);
         desk.lists.give(order);
-        let lanes = self.lanes();
-        let Block { held, status, history, .. } = &mut *self.block;
-        count(
-            &mut held[..lanes],
-            status,
-            history.column(self.column),
-            counted(self.setting.purpose),
-        );
+        desk.moves.settle(self.block, lanes, self.column, counted(self.setting.purpose));
     }
 
     /// How many places of the block are looked at, so that all agents are among them.
@@ -408,12 +399,7 @@ impl Tick<'_> {
             self.perform(way, first_draw, list, &mut desk.workings);
         }
         if destination.code != 0 {
-            let Block { states, history, .. } = &mut *self.block;
-            let column = history.column(self.column);
-            for lane in list.iter().map(|lane| place(*lane)) {
-                states[lane] = destination.to.get();
-                column[lane] = destination.code;
-            }
+            desk.moves.put(list, destination);
         }
     }
 
@@ -455,14 +441,5 @@ fn part_by(
         Compare::Equal | Compare::NotEqual => {
             lists.part(list, is_last, |_, lane| operator.holds(column[lane], number))
         }
-    }
-}
-
-/// Counts the ticks in states, for those who have stayed there.
-#[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn count(held: &mut [u32], status: &[u8], codes: &[u8], counted: u8) {
-    for ((held, status), code) in held.iter_mut().zip(status).zip(codes) {
-        let more = u32::from(*status == ACTING) * u32::from(counted);
-        *held = held.saturating_add(more) * u32::from(*code == 0);
     }
 }

@@ -8,9 +8,10 @@ use multiversion::multiversion;
 use polity_statechart::Chart;
 
 use super::block::{ACTING, Block};
-use super::fields::Column;
+use super::cases::is_late;
+use super::fields::{Column, numbers};
 use super::lists::{Desk, Tick};
-use super::masks::{Mask, NO, Numbers, YES, compared, each, yes};
+use super::masks::{Mask, NO, YES, compared, each, yes};
 use super::philox::{DRAWS_PER_BLOCK, Draws, Philox, Purpose, unit};
 use super::plan::{ACTS, ALWAYS, BLOCKS_MAX, Condition, Plan, TESTS_MAX, Test};
 use super::{BLOCK, LANES, Setting};
@@ -219,7 +220,7 @@ fn evaluate(
         Test::Overdue { ticks } => each(mask, |lane| held[lane] >= ticks),
         Test::OverdueField { field } => {
             let thresholds = numbers(fields, field, base);
-            each(mask, |lane| f64::from(held[lane]) + 1.0 > thresholds[lane]);
+            each(mask, |lane| is_late(held[lane], thresholds[lane]));
         }
         Test::Behaviour { behaviour } => each(mask, |lane| behaviours[lane] == behaviour),
     }
@@ -229,16 +230,6 @@ fn evaluate(
 #[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
 fn drawn(draws: &[Draws; BLOCKS_MAX], draw: usize) -> &[u32; LANES] {
     &draws[draw / DRAWS_PER_BLOCK % BLOCKS_MAX][draw % DRAWS_PER_BLOCK]
-}
-
-/// Plans speak only of fields that are numbers.
-#[inline(always)]
-fn numbers(fields: &[Column], field: usize, base: usize) -> &Numbers {
-    const NONE: &Numbers = &[0.0; LANES];
-    match &fields[field] {
-        Column::Numbers(numbers) => numbers[base..].first_chunk::<LANES>().unwrap_or(NONE),
-        Column::Flags(_) | Column::Texts(_) => NONE,
-    }
 }
 
 const _: () = assert!(BLOCK.is_multiple_of(LANES), "groups of agents do not cross blocks");

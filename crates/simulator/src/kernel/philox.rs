@@ -4,6 +4,8 @@
 //! number of rounds at which it passes every test of `BigCrush`. It is a function of a counter and
 //! a key with no state, so an agent's numbers do not depend on who else is there or who asks first.
 
+use polity_statechart::Chart;
+
 use super::LANES;
 
 /// What a simulation's randomness begins with.
@@ -33,6 +35,30 @@ const LOW: u64 = 0xFFFF_FFFF;
 
 /// How many numbers one counter gives.
 pub(super) const DRAWS_PER_BLOCK: usize = 4;
+
+/// Which number decides on an agent's trigger.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum TriggerDraw {
+    /// One that was made for that.
+    #[default]
+    Own,
+    /// The last one of the first counter that guards and actions draw from, because they leave it.
+    /// That saves a counter.
+    Left,
+}
+
+impl TriggerDraw {
+    /// The number that guards and actions may leave.
+    pub(super) const LAST: usize = DRAWS_PER_BLOCK - 1;
+
+    /// Which it is for agents with this chart. Where nothing else is drawn, nothing is saved.
+    pub(super) fn of(chart: &Chart) -> Self {
+        match chart.draws() as usize {
+            1..=Self::LAST => Self::Left,
+            0 | DRAWS_PER_BLOCK.. => Self::Own,
+        }
+    }
+}
 
 /// Two to the power of -32: takes 32 random bits to a number below 1.
 const SCALE: f64 = 1.0 / 4_294_967_296.0;

@@ -10,7 +10,7 @@ use polity_statechart::{
 };
 
 use super::masks::yes;
-use super::philox::DRAWS_PER_BLOCK;
+use super::philox::{DRAWS_PER_BLOCK, TriggerDraw};
 use super::rates::{ALL_DRAWS, Limit, Rates, below};
 
 /// The most tests of a plan, with two that every plan has.
@@ -27,9 +27,9 @@ pub(super) const BLOCKS_MAX: usize = 4;
 /// A yes or no for each agent of a group.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Test {
-    /// The draw that decides on the trigger is at most this.
+    /// The draw that was made for the trigger is at most this.
     Trigger { at_most: u32 },
-    /// A draw of the guards is at most this.
+    /// One of the other draws is at most this.
     Draw { draw: usize, at_most: u32 },
     /// A field compares so with a number.
     FieldNumber { field: usize, operator: Compare, number: f64 },
@@ -80,6 +80,7 @@ pub(super) struct Plan {
     pub(super) effects: Vec<(WayId, u32)>,
     /// How many counters the draws of tests need.
     pub(super) blocks: usize,
+    /// Whether triggers have draws of their own.
     pub(super) draws_triggers: bool,
 }
 
@@ -179,9 +180,18 @@ impl<'c> Planner<'c> {
 
     /// The draw of a trigger is below a limit, or is not.
     fn drawn_trigger(&mut self, below: u64, unless: u8) -> Option<Condition> {
-        self.plan.draws_triggers = true;
         let at_most = u32::try_from(below.checked_sub(1)?).ok()?;
-        Some(Condition { test: self.test(Test::Trigger { at_most })?, unless })
+        let test = match TriggerDraw::of(self.chart) {
+            TriggerDraw::Own => {
+                self.plan.draws_triggers = true;
+                Test::Trigger { at_most }
+            }
+            TriggerDraw::Left => {
+                self.plan.blocks = self.plan.blocks.max(1);
+                Test::Draw { draw: TriggerDraw::LAST, at_most }
+            }
+        };
+        Some(Condition { test: self.test(test)?, unless })
     }
 
     fn candidates(

@@ -12,6 +12,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use self::charts::random_chart;
 use self::reference::Reference;
+use super::philox::TriggerDraw;
+use super::plan::Test;
 use super::*;
 
 fn pool(threads: usize) -> ThreadPool {
@@ -42,18 +44,24 @@ fn fill(kernel: &mut Kernel, agents: u64) {
 
 #[test]
 fn charts_at_random_go_every_way() {
-    let plans: Vec<Option<Plan>> = (0..60)
+    let plans: Vec<(Option<Plan>, TriggerDraw)> = (0..60)
         .map(|shape| {
             let (text, rates) = random_chart(shape * 7_919);
             let chart = chart(&text);
-            Plan::new(&chart, &rates.table(&chart))
+            (Plan::new(&chart, &rates.table(&chart)), TriggerDraw::of(&chart))
         })
         .collect();
-    let planned = || plans.iter().flatten();
-    assert!(planned().filter(|plan| plan.effects.is_empty()).count() > 10);
-    assert!(planned().filter(|plan| !plan.effects.is_empty()).count() > 5);
-    assert!(planned().filter(|plan| plan.draws_triggers).count() > 10);
-    assert!(plans.iter().filter(|plan| plan.is_none()).count() > 20);
+    let planned = || plans.iter().filter_map(|(plan, trigger)| Some((plan.as_ref()?, trigger)));
+    assert!(planned().filter(|(plan, _)| plan.effects.is_empty()).count() > 10);
+    assert!(planned().filter(|(plan, _)| !plan.effects.is_empty()).count() > 5);
+    assert!(planned().filter(|(plan, _)| plan.draws_triggers).count() > 3);
+    let (left, last) = (TriggerDraw::Left, TriggerDraw::LAST);
+    let by_last = |test: &Test| matches!(test, Test::Draw { draw, .. } if *draw == last);
+    let is_left = |(plan, trigger): &(&Plan, &TriggerDraw)| {
+        **trigger == left && plan.tests.iter().any(by_last)
+    };
+    assert!(planned().filter(is_left).count() > 10);
+    assert!(plans.iter().filter(|(plan, _)| plan.is_none()).count() > 20);
 }
 
 proptest! {

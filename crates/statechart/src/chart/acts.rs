@@ -85,6 +85,11 @@ impl Chart {
         self.rows[row.0 as usize].effect_draw
     }
 
+    /// The most numbers that the guards and actions of one trigger in one state draw.
+    pub fn draws(&self) -> u32 {
+        self.draws
+    }
+
     /// Where to go when the oracle has no usable answer and none of the candidates leads there.
     pub fn default_entry(&self, state: StateId, trigger: TriggerId) -> Option<Entry> {
         self.defaults.get(&(state, trigger)).copied()

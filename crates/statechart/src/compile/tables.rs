@@ -33,7 +33,9 @@ pub(super) fn build(
     if !tables.errors.is_empty() {
         return Err(ChartErrors(tables.errors));
     }
-    let Tables { rows, starts, entries, ways, performed, remembered, into, defaults, .. } = tables;
+    let Tables {
+        rows, starts, entries, ways, performed, remembered, into, defaults, draws, ..
+    } = tables;
     let default = oracle_default.and_then(|node| draft.tree.entered(node));
     let timeout = draft.triggers.iter().position(|name| name == crate::chart::TIMEOUT);
     Ok(Chart {
@@ -61,6 +63,7 @@ pub(super) fn build(
         defaults,
         oracle_default: default,
         depth: source.max_history_depth.unwrap_or(HISTORY_DEPTH_DEFAULT),
+        draws,
     })
 }
 
@@ -74,6 +77,8 @@ struct Tables<'d> {
     remembered: Vec<(u8, u8)>,
     into: Vec<Vec<(StateId, TriggerId)>>,
     defaults: BTreeMap<(StateId, TriggerId), Entry>,
+    /// The most draws of a state and trigger.
+    draws: u32,
     errors: Vec<ChartError>,
 }
 
@@ -89,6 +94,7 @@ impl<'d> Tables<'d> {
             remembered: Vec::new(),
             into: vec![Vec::new(); draft.tree.leaves.len()],
             defaults: BTreeMap::new(),
+            draws: 0,
             errors: Vec::new(),
         }
     }
@@ -101,6 +107,7 @@ impl<'d> Tables<'d> {
             let guard = draft.checked[transition].guard;
             guard.map_or(0, |guard| draft.guards[usize::from(guard)].draws())
         };
+        let first_way = self.ways.len();
         let effect_draw = candidates.iter().map(|one| draws(one.transition)).sum();
         let mut first_draw = 0;
         for candidate in &candidates {
@@ -127,6 +134,15 @@ impl<'d> Tables<'d> {
             let entry = self.entry(state, draft.tree.landing(default), trigger, &[]);
             self.defaults.insert((state, trigger_id(trigger)), entry);
         }
+        let ways = self.ways[first_way..].iter().map(|way| self.draws_on(way));
+        self.draws = self.draws.max(effect_draw + ways.max().unwrap_or(0));
+    }
+
+    /// How many draws the actions on a way make.
+    fn draws_on(&self, way: &Way) -> u32 {
+        let (begin, end) = way.effects;
+        let effects = self.performed[begin as usize..end as usize].iter();
+        effects.map(|effect| self.draft.effects[usize::from(*effect)].draws()).sum()
     }
 
     /// How to find the way from a state to where one [lands](super::states::Tree::landing).

@@ -151,3 +151,37 @@ fn what_is_said_for_all_states_does_not_come_before_what_a_state_with_others_ins
     agent.fire(trigger(&chart, "stop"), &empty);
     assert_eq!(state(&agent), "y");
 }
+
+#[test]
+fn the_most_draws_are_those_of_all_guards_and_of_the_longest_way() {
+    let draws = |idle_guard: &str, exit: &str, entry: &str| {
+        let text = format!(
+            "
+name: drawing
+states:
+  - idle
+  - name: busy
+    initial: low
+    history: shallow
+    exit: {exit}
+    states: [low, {{name: high, entry: {entry}}}]
+initial: idle
+fields: {{n: 0}}
+transitions:
+  - {{trigger: go, source: idle, target: busy, guard: {idle_guard}}}
+  - {{trigger: go, source: idle, target: busy, guard: draw() < 0.5}}
+  - {{trigger: go, source: busy, target: idle}}
+  - {{trigger: rise, source: low, target: high}}
+"
+        );
+        chart(&text).draws()
+    };
+    let (none, one) = ("set agent.n = 1", "set agent.n = draw()");
+    assert_eq!(draws("agent.n < 1", none, none), 1);
+    assert_eq!(draws("draw() < 0.5", none, none), 2);
+    assert_eq!(draws("draw() + draw() < 0.5", none, none), 3);
+    // A state that is entered again only by a history counts, too.
+    assert_eq!(draws("draw() < 0.5", none, one), 3);
+    assert_eq!(draws("agent.n < 1", "[set agent.n = draw() + draw() + draw()]", none), 3);
+    assert_eq!(chart(CHART).draws(), 0);
+}

@@ -45,7 +45,11 @@ impl Reference {
                     }
                 }
                 if agent.begin_tick(&context).is_none() {
-                    let draw = u64::from(philox.draw(serial, tick, Purpose::Trigger, 0));
+                    let (purpose, number) = match agent.chart().draws() {
+                        1..=3 => (Purpose::Guard, 3),
+                        0 | 4.. => (Purpose::Trigger, 0),
+                    };
+                    let draw = u64::from(philox.draw(serial, tick, purpose, number));
                     let limits = self.rates.limits(0, agent.state());
                     if let Some(limit) = limits.iter().find(|limit| draw < limit.below) {
                         agent.fire(limit.trigger, &context);
