@@ -14,6 +14,9 @@ const MANY: usize = 96;
 /// drawn one by one.
 const COUNTERS_MAX: usize = 8;
 
+/// How many draws are made numbers at once.
+const AT_ONCE: usize = 64;
+
 /// Whose draws, and when.
 #[derive(Clone, Copy)]
 pub(super) struct Moment<'a> {
@@ -139,8 +142,8 @@ impl Drawn {
         out: &mut Rows<f64>,
     ) {
         if let Some(draws) = self.known(moment, index, list.len()) {
-            let mut some = [0; LANES];
-            for (lanes, out) in list.chunks(LANES).zip(out.as_chunks_mut::<LANES>().0) {
+            let mut some = [0; AT_ONCE];
+            for (lanes, out) in list.chunks(AT_ONCE).zip(out.as_chunks_mut::<AT_ONCE>().0) {
                 some.iter_mut().zip(lanes).for_each(|(some, lane)| *some = draws[place(*lane)]);
                 units(&some[..lanes.len()], out);
             }
@@ -154,7 +157,7 @@ impl Drawn {
 
 /// Draws as numbers from 0 up to but not including 1.
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn units(draws: &[u32], out: &mut [f64; LANES]) {
+fn units(draws: &[u32], out: &mut [f64; AT_ONCE]) {
     out.iter_mut().zip(draws).for_each(|(out, draw)| *out = unit(*draw));
 }
 
