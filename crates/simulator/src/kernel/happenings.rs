@@ -74,6 +74,14 @@ impl Happenings {
         self.fired.len()
     }
 
+    #[cfg(test)]
+    pub(super) fn has_tables(&self) -> bool {
+        match self.cases {
+            Cases::Few(_) => false,
+            Cases::Many(_) => true,
+        }
+    }
+
     /// What is fired, each with its number.
     pub(super) fn fired(&self) -> impl Iterator<Item = (usize, &Fired)> {
         let fired = self.fired.iter().enumerate();

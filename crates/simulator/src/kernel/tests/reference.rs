@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use polity_statechart::{Chart, Context, Instance, Request, Value, WorldChange};
 
-use super::charts::RandomRates;
 use crate::kernel::philox::{Philox, Purpose, Seed, unit};
 use crate::kernel::rates::Rates;
 use crate::kernel::{AgentImage, AgentSerial, BehaviourId, DrawKey};
@@ -21,10 +20,10 @@ pub(super) struct Reference {
 }
 
 impl Reference {
-    pub(super) fn new(chart: &Arc<Chart>, rates: &RandomRates, seed: Seed, agents: u64) -> Self {
+    pub(super) fn new(chart: &Arc<Chart>, rates: Rates, seed: Seed, agents: u64) -> Self {
         Self {
             agents: (0..agents).map(|_| Instance::new(Arc::clone(chart))).collect(),
-            rates: rates.table(chart),
+            rates,
             philox: Philox::new(seed),
             world: chart.worlds().iter().map(|world| world.default.clone()).collect(),
             requests: Vec::new(),
