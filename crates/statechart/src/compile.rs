@@ -28,6 +28,10 @@ pub const EXPRESSIONS_MAX: usize = 10_000;
 /// The most transitions of one chart, with its timeouts.
 pub const TRANSITIONS_MAX: usize = 10_000;
 
+/// The most ways of one chart: each transition from each of its sources, to each state that a history
+/// may lead to.
+pub const WAYS_MAX: usize = 1_000_000;
+
 /// The most states of one chart that have a history.
 pub const HISTORIES_MAX: usize = 255;
 
@@ -72,17 +76,22 @@ pub(crate) fn compile(source: &ChartSource, errors: Vec<ChartError>) -> Result<C
     {
         draft.check_reachable(initial, oracle_default);
         if draft.errors.is_empty() {
-            return tables::build(draft, source, initial, oracle_default);
+            return tables::build(draft, source, initial, oracle_default).map_err(few);
         }
     }
     let mut errors = draft.errors;
     drop_consequences(&mut errors, &unread);
+    Err(few(errors))
+}
+
+/// No more problems than anyone would read.
+fn few(mut errors: Vec<ChartError>) -> ChartErrors {
     if errors.len() > PROBLEMS_MAX {
         errors.truncate(PROBLEMS_MAX);
         let message = format!("only the first {PROBLEMS_MAX} problems are listed");
         errors.push(ChartError::new("", message));
     }
-    Err(ChartErrors(errors))
+    ChartErrors(errors)
 }
 
 /// What could not be read is empty, and that is not a second problem.

@@ -66,7 +66,7 @@ pub use self::chart::{
     HISTORY_DEPTH_MAX, Quick, RowId, STATES_MAX, StateNode, TIMEOUT, TRIGGERS_MAX, Threshold,
     Transition, WAYS_INTO_STATE_MAX, WayId, WorldValue,
 };
-pub use self::compile::{EXPRESSIONS_MAX, HISTORIES_MAX, PROBLEMS_MAX, TRANSITIONS_MAX};
+pub use self::compile::{EXPRESSIONS_MAX, HISTORIES_MAX, PROBLEMS_MAX, TRANSITIONS_MAX, WAYS_MAX};
 pub use self::effect::{Request, Who, WorldChange};
 pub use self::error::{ChartError, ChartErrors};
 pub use self::export::Arrow;

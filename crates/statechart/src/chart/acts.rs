@@ -66,6 +66,17 @@ impl Chart {
         })
     }
 
+    /// All that actions ask for.
+    pub fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.effects.iter().filter_map(|effect| match &effect.body {
+            EffectBody::Request(request) => Some(request),
+            EffectBody::SetField(..)
+            | EffectBody::AddField(..)
+            | EffectBody::SetWorld(..)
+            | EffectBody::AddWorld(..) => None,
+        })
+    }
+
     /// Performs one action for one agent. If it fails, that is reported.
     pub fn perform(&self, act: &Act<'_>, agent: &mut impl Stage) {
         let effect = &self.effects[usize::from(act.effect)];

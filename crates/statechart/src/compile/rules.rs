@@ -50,7 +50,7 @@ impl Draft {
 
     /// No two transitions may both hold, unless the oracle decides between them.
     pub(super) fn check_ambiguity(&mut self) {
-        let mut found = Vec::new();
+        let mut found = BTreeSet::new();
         let states: Vec<StateId> = self.tree.states().collect();
         for state in states {
             for trigger in 0..self.triggers.len() {
@@ -64,8 +64,7 @@ impl Draft {
                     let pair = (candidates[first].transition, candidate.transition);
                     let (earlier, late) = (&self.checked[pair.0], &self.checked[pair.1]);
                     let is_wrong = !(earlier.oracle && late.oracle);
-                    if is_wrong && !found.contains(&pair) {
-                        found.push(pair);
+                    if is_wrong && found.insert(pair) {
                         let error = self.conflict(state, earlier, late);
                         self.errors.push(error);
                     }

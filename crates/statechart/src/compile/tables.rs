@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::transitions::Checked;
-use super::{Draft, HISTORY_DEPTH_DEFAULT};
+use super::{Draft, HISTORY_DEPTH_DEFAULT, WAYS_MAX};
 use crate::chart::{
     Chart, Entry, EntryId, Quick, Row, StateNode, TIMEOUT, Threshold, Transition,
     WAYS_INTO_STATE_MAX, Way, WayId,
 };
-use crate::error::{ChartError, ChartErrors};
+use crate::error::ChartError;
 use crate::expression::Operand;
 use crate::fire::Step;
 use crate::guard::{Guard, GuardBody};
@@ -21,17 +21,25 @@ pub(super) fn build(
     source: &ChartSource,
     initial: StateId,
     oracle_default: Option<usize>,
-) -> Result<Chart, ChartErrors> {
+) -> Result<Chart, Vec<ChartError>> {
     let mut tables = Tables::new(&draft);
     let states: Vec<StateId> = draft.tree.states().collect();
     for state in states {
         for trigger in 0..draft.triggers.len() {
             tables.group(state, trigger, oracle_default);
+            if tables.ways.len() > WAYS_MAX {
+                let message = format!(
+                    "there are too many ways from state to state: the limit ways is {WAYS_MAX}, and \
+                     each transition has one from each of its sources to each state that a history \
+                     may lead to"
+                );
+                return Err(vec![ChartError::new("transitions", message)]);
+            }
         }
     }
     tables.starts.push(count(tables.rows.len()));
     if !tables.errors.is_empty() {
-        return Err(ChartErrors(tables.errors));
+        return Err(tables.errors);
     }
     let Tables {
         rows, starts, entries, ways, performed, remembered, into, defaults, draws, ..
@@ -218,7 +226,10 @@ impl<'d> Tables<'d> {
                 "too many ways lead to state \"{name}\": the limit ways_into_state is \
                  {WAYS_INTO_STATE_MAX}"
             );
-            self.errors.push(ChartError::new("transitions", message));
+            let error = ChartError::new("transitions", message);
+            if !self.errors.contains(&error) {
+                self.errors.push(error);
+            }
         }
         tiny(index.min(WAYS_INTO_STATE_MAX - 1) + 1)
     }

@@ -267,7 +267,8 @@ impl Chart {
 fn scxml_actions(actions: &[String], depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
     for action in actions {
-        let (verb, rest) = action.split_once(char::is_whitespace).unwrap_or((action, ""));
+        let verb_ends = action.find(|c: char| !c.is_alphabetic()).unwrap_or(action.len());
+        let (verb, rest) = action.split_at(verb_ends);
         let assignment = rest.split_once('=').filter(|_| verb == "set" || verb == "add");
         if let Some((place, value)) = assignment {
             let (place, value) = (place.trim(), script(value.trim()));

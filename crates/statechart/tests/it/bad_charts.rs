@@ -1,3 +1,5 @@
+use std::fmt::Write;
+
 use polity_statechart::{Chart, ChartSource, GuardSource, States, TransitionSource};
 
 /// A small chart with one line changed or added, and what must be said about it.
@@ -475,4 +477,25 @@ fn a_history_leads_into_a_state_that_was_left_from_within() {
         - {trigger: back, source: s, target: h}\n";
     let chart = super::chart(text);
     assert_eq!(chart.states().len(), 4);
+}
+
+#[test]
+fn a_chart_has_no_more_ways_than_a_machine_can_hold() {
+    let names = |stem: &str| (0..100).map(|n| format!("{stem}{n}")).collect::<Vec<_>>().join(", ");
+    let mut text = format!(
+        "name: n\nstates: [{}, {{name: w, initial: in0, history: shallow, states: [{}]}}]\n\
+         initial: out0\ntransitions:\n",
+        names("out"),
+        names("in")
+    );
+    for _ in 0..120 {
+        text.push_str("  - {trigger: t, source: '*', target: w, guard: draw() < 0.5}\n");
+    }
+    for (stem, next) in (0..100).flat_map(|n| [("out", n), ("in", n)]) {
+        let to = (next + 1) % 100;
+        writeln!(text, "  - {{trigger: n, source: {stem}{next}, target: {stem}{to}}}").unwrap();
+    }
+    let errors = Chart::from_text(&text).unwrap_err().0;
+    let [error] = &*errors else { panic!("{errors:?}") };
+    assert!(error.message.contains("the limit ways is 1000000"), "{error:?}");
 }

@@ -99,9 +99,12 @@ fn scxml_keeps_texts_and_names_apart_from_its_own() {
          initial: one\nfields: {path: ''}\ntransitions:\n  \
          - {trigger: go, source: x, target: x_history, guard: 'agent.path == \"c:\\new\"'}\n  \
          - {trigger: go, source: x_history, target: x, action: 'set agent.path = \"c:\\new\"'}\n  \
-         - {trigger: next, source: one, target: two}\n",
+         - {trigger: next, source: one, target: two, action: 'pause\"bob & co\"3'}\n",
     )
     .to_scxml();
+    let pause =
+        r#"<send event="request.pause"><content>&quot;bob &amp; co&quot;3</content></send>"#;
+    assert!(text.contains(pause), "{text}");
     assert!(text.contains("<history id=\"x_history_\""), "{text}");
     assert!(text.contains("<transition event=\"go\" target=\"x_history_\">"), "{text}");
     assert!(text.contains(r#"cond="agent.path == &quot;c:\\new&quot;""#), "{text}");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use polity_statechart::Chart;
+use polity_statechart::{Chart, Request};
 
 use super::{Check, start};
 use crate::lifecycle::{LifecycleAction, Operation, number_of_turns};
@@ -23,9 +23,7 @@ impl<'a> Known<'a> {
         let mut names: HashSet<&str> = one.into_iter().map(|group| group.name.as_str()).collect();
         let is_add = |file: &&EventFile| file.operation == Some(Operation::AddAgent);
         names.extend(files.iter().filter(is_add).filter_map(|f| f.target_agent_name.as_deref()));
-        let of_states = chart.tree().iter().flat_map(|node| node.entry.iter().chain(&node.exit));
-        let actions = chart.transitions().iter().flat_map(|transition| &transition.actions);
-        names.extend(actions.chain(of_states).filter_map(|action| copied(action)));
+        names.extend(chart.requests().filter_map(copied));
         let groups = several.into_iter().map(|group| (group.name.as_str(), group.count));
         Self { names, groups: groups.collect() }
     }
@@ -41,9 +39,11 @@ impl<'a> Known<'a> {
 }
 
 /// The name that an action gives to a copy.
-fn copied(action: &str) -> Option<&str> {
-    let name = action.trim().strip_prefix("copy")?.trim();
-    Some(name.trim_matches(['"', '\''])).filter(|name| !name.is_empty())
+fn copied(request: &Request) -> Option<&str> {
+    match request {
+        Request::Copy { name } => name.as_deref(),
+        Request::Pause { .. } | Request::Resume { .. } | Request::Remove { .. } => None,
+    }
 }
 
 impl Check<'_> {
