@@ -58,8 +58,9 @@ pub(crate) struct Head {
     pub(crate) warnings: Warnings,
 }
 
-/// The version that is written.
-const FORMAT: u32 = 2;
+/// The version that is written. Where draws come to be other ones, that is another version too: the rest
+/// of a run would not be what it was going to be.
+const FORMAT: u32 = 3;
 
 /// One agent.
 #[derive(Debug, Clone, PartialEq)]

@@ -65,7 +65,7 @@ mod world;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_statechart::{Chart, Fault, Request, Site, StateId, TriggerId, Value, WorldId};
 use rayon::ThreadPool;
@@ -88,7 +88,12 @@ pub use self::rates::{BEHAVIOURS_MAX, Behaviour, BehaviourId, Rate, Rates, Rates
 
 /// How many agents stand together. Threads share work by the block; in larger ones, more agents are in
 /// each list of those to whom the same happens.
+#[cfg(not(test))]
 const BLOCK: usize = 8192;
+
+/// Tests have several blocks, and some that are partly filled, with few agents.
+#[cfg(test)]
+const BLOCK: usize = 512;
 
 /// How many agents are looked at together.
 const LANES: usize = 256;
@@ -116,14 +121,12 @@ pub struct Kernel {
     chart: Arc<Chart>,
     rates: Rates,
     philox: Philox,
-    plan: Option<Plan>,
-    happenings: Happenings,
+    ticking: Course,
     /// The same for triggers that were fired for everyone.
-    fired: BTreeMap<TriggerId, (Option<Plan>, Happenings)>,
+    fired: BTreeMap<TriggerId, Course>,
     /// The state of each number.
     states: Vec<StateId>,
-    /// Room to work in, for whoever works alone.
-    desk: Desk,
+    desks: Desks,
     world: Vec<Option<Value>>,
     blocks: Vec<Block>,
     live: usize,
@@ -136,6 +139,20 @@ pub struct Kernel {
     visits: Vec<u64>,
 }
 
+/// How agents are taken through ticks.
+#[derive(Debug)]
+struct Course {
+    /// All at once, if that is possible.
+    plan: Option<Plan>,
+    /// In lists.
+    happenings: Happenings,
+    purpose: Purpose,
+}
+
+/// Room to work in, for each thread.
+#[derive(Debug, Default)]
+struct Desks(Vec<Mutex<Desk>>);
+
 /// What is the same for all agents in a tick.
 struct Setting<'a> {
     philox: Philox,
@@ -147,11 +164,14 @@ impl Kernel {
     /// A population without agents.
     pub fn new(chart: Arc<Chart>, rates: Rates, seed: Seed) -> Self {
         Self {
-            plan: Plan::new(&chart, &rates),
-            happenings: Happenings::new(&chart, &rates),
+            ticking: Course {
+                plan: Plan::new(&chart, &rates),
+                happenings: Happenings::new(&chart, &rates),
+                purpose: Purpose::Guard,
+            },
             fired: BTreeMap::new(),
             states: chart.states().collect(),
-            desk: Desk::default(),
+            desks: Desks::default(),
             philox: Philox::new(seed),
             world: chart.worlds().iter().map(|world| world.default.clone()).collect(),
             blocks: Vec::new(),
@@ -195,17 +215,37 @@ impl Kernel {
             self.make_room(pool);
             let most = self.calendar.room().min(self.pace.ticks());
             let ticks: Vec<u32> = open.by_ref().take(most).collect();
-            let changes = self.run(&ticks, pool);
+            let changes = self.run(None, &ticks, pool);
             self.pace.went(ticks.len(), changes, self.live);
         }
     }
 
-    /// Runs some ticks. Says how many changes of the world agents made in them.
-    fn run(&mut self, ticks: &[u32], pool: &ThreadPool) -> usize {
-        let (chart, plan, happenings) = (&self.chart, self.plan.as_ref(), &self.happenings);
-        let setting = Setting { philox: self.philox, world: &self.world, purpose: Purpose::Guard };
+    /// Fires a trigger for every agent that acts. It counts as a tick of its own for the draws of
+    /// guards and actions, and no ticks in a state are counted.
+    pub fn fire_all(&mut self, trigger: TriggerId, tick: u32, pool: &ThreadPool) {
+        self.make_room(pool);
+        self.run(Some(trigger), &[tick], pool);
+    }
+
+    /// Runs some ticks, or what firing a trigger for everyone comes to. Says how many changes of the
+    /// world and requests agents made in them.
+    fn run(&mut self, fired: Option<TriggerId>, ticks: &[u32], pool: &ThreadPool) -> usize {
+        let chart = &self.chart;
+        let course = match fired {
+            None => &self.ticking,
+            Some(trigger) => self.fired.entry(trigger).or_insert_with(|| Course {
+                plan: Plan::of_trigger(chart, trigger),
+                happenings: Happenings::of_trigger(chart, trigger),
+                purpose: Purpose::Round,
+            }),
+        };
+        let Course { plan, happenings, purpose } = course;
+        let setting = Setting { philox: self.philox, world: &self.world, purpose: *purpose };
         let counting = self.counting.as_ref();
-        each_block(&mut self.blocks, pool, &mut self.desk, |desk, first_slot, block| {
+        self.desks.prepare(pool);
+        let desks = &self.desks;
+        each_block(&mut self.blocks, pool, |first_slot, block| {
+            let desk = &mut *desks.mine();
             match plan {
                 Some(plan) => many::ticks(plan, chart, block, &setting, first_slot, ticks, desk),
                 None => lists::ticks(happenings, chart, block, &setting, first_slot, ticks, desk),
@@ -218,38 +258,13 @@ impl Kernel {
         self.collect(ticks.len())
     }
 
-    /// Fires a trigger for every agent that acts. It counts as a tick of its own for the draws of
-    /// guards and actions, and no ticks in a state are counted.
-    pub fn fire_all(&mut self, trigger: TriggerId, tick: u32, pool: &ThreadPool) {
-        self.make_room(pool);
-        let chart = &self.chart;
-        let planned = self.plan.is_some();
-        let (plan, happenings) = self.fired.entry(trigger).or_insert_with(|| {
-            (Plan::of_trigger(chart, trigger), Happenings::of_trigger(chart, trigger))
-        });
-        let (plan, happenings) = (plan.as_ref().filter(|_| planned), &*happenings);
-        let setting = Setting { philox: self.philox, world: &self.world, purpose: Purpose::Round };
-        let counting = self.counting.as_ref();
-        each_block(&mut self.blocks, pool, &mut self.desk, |desk, first_slot, block| {
-            match plan {
-                Some(plan) => many::ticks(plan, chart, block, &setting, first_slot, &[tick], desk),
-                None => lists::ticks(happenings, chart, block, &setting, first_slot, &[tick], desk),
-            }
-            if let Some(counting) = counting {
-                counting.count(block, 1);
-            }
-        });
-        self.calendar.ticks.push(tick);
-        self.collect(1);
-    }
-
     /// Folds the history where there is no room for another column.
     fn make_room(&mut self, pool: &ThreadPool) {
         if self.calendar.room() > 0 {
             return;
         }
         let calendar = &self.calendar;
-        each_block(&mut self.blocks, pool, &mut (), |(), _, block| {
+        each_block(&mut self.blocks, pool, |_, block| {
             block.history.fold(block.length, calendar);
         });
         let folded = self.blocks.iter().map(|block| block.history.folded_bytes()).sum();
@@ -310,25 +325,32 @@ impl Kernel {
     }
 }
 
+impl Desks {
+    /// There is one for each thread of the pool.
+    fn prepare(&mut self, pool: &ThreadPool) {
+        let threads = pool.current_num_threads().max(self.0.len());
+        self.0.resize_with(threads, Mutex::default);
+    }
+
+    /// That of the thread that asks. No other one uses it, so it never waits.
+    fn mine(&self) -> MutexGuard<'_, Desk> {
+        let thread = rayon::current_thread_index().unwrap_or(0);
+        // Whatever was left on it by someone who panicked is not looked at.
+        self.0[thread % self.0.len()].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Does something with every block, on the threads of the pool if there are several.
-/// Whoever works alone does so at this desk; the others have one each.
-fn each_block<D: Default>(
-    blocks: &mut [Block],
-    pool: &ThreadPool,
-    desk: &mut D,
-    work: impl Fn(&mut D, u32, &mut Block) + Sync,
-) {
+fn each_block(blocks: &mut [Block], pool: &ThreadPool, work: impl Fn(u32, &mut Block) + Sync) {
     #[expect(clippy::cast_possible_truncation, reason = "slots have 32 bits")]
     let first_slot = |number: usize| (number * BLOCK) as u32;
     if blocks.len() <= 1 || pool.current_num_threads() == 1 {
         let blocks = blocks.iter_mut().enumerate();
-        blocks.for_each(|(number, block)| work(desk, first_slot(number), block));
+        blocks.for_each(|(number, block)| work(first_slot(number), block));
     } else {
         pool.install(|| {
             let blocks = blocks.par_iter_mut().enumerate();
-            blocks.for_each_init(D::default, |desk, (number, block)| {
-                work(desk, first_slot(number), block);
-            });
+            blocks.for_each(|(number, block)| work(first_slot(number), block));
         });
     }
 }

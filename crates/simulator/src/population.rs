@@ -177,6 +177,7 @@ impl Population {
     /// When most of those who were there from the start have gone, the others are held like those
     /// who came later, so that nothing costs more than those who are there.
     pub(crate) fn forget_the_gone(&mut self) {
+        self.free_names.forget();
         let there = self.first.iter().filter(|slot| **slot != GONE).count();
         if self.first.len() < FORGET_MIN || there > self.first.len() / 4 {
             return;

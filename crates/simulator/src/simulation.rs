@@ -1,14 +1,15 @@
 //! A population that lives: turns of ticks, and what changes between them.
 
 mod past;
+mod wishes;
 
-use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use polity_statechart::{Request as Wish, Value as FieldValue, Who};
 use serde_json::{Map, Value};
 
+use self::wishes::{REQUESTS_PER_TURN, Wishes};
 use crate::checkpoint::AgentRow;
 use crate::draw_key::draw_key;
 use crate::error::SimError;
@@ -17,7 +18,7 @@ use crate::kernel::{self, AgentSerial, Kernel, Seed, Slot};
 use crate::lifecycle::{AskedBy, Change, Done, LifecycleAction, Operation, Opinion, Ruling, Stage};
 use crate::population::Population;
 use crate::scenario::{Scenario, Start};
-use crate::warning::{Refused, Warnings};
+use crate::warning::{Refused, Warning, Warnings};
 
 /// The trigger that comes to all at the end of a turn.
 const ROUND_ENDS: &str = "round_ends";
@@ -38,6 +39,7 @@ pub struct Simulation {
     turn: u64,
     /// How many agents were removed since the kernel last closed its gaps.
     gaps: u64,
+    wishes: Wishes,
     /// What was last done to the population, if someone wants to know.
     done: Option<Vec<Done>>,
     pool: rayon::ThreadPool,
@@ -81,7 +83,7 @@ impl Simulation {
         let visits = vec![0; chart.states().len()];
         let mut kernel = Kernel::new(chart, scenario.rates()?, Seed(scenario.seed));
         kernel.count_visits();
-        let warnings = Warnings::default();
+        let (warnings, wishes) = (Warnings::default(), Wishes::new(&scenario.chart));
         Ok(Self {
             scenario,
             kernel,
@@ -90,6 +92,7 @@ impl Simulation {
             visits,
             turn: 0,
             gaps: 0,
+            wishes,
             done: None,
             pool,
         })
@@ -164,12 +167,18 @@ impl Simulation {
     /// [`change`](Self::change) to say.
     pub(crate) fn act(&mut self) {
         // A run that would have more ticks than can be counted is refused before it begins.
-        let first = u32::try_from(self.tick() + 1).unwrap_or(u32::MAX);
-        let count = self.scenario.ticks_per_turn;
+        let mut next = u32::try_from(self.tick() + 1).unwrap_or(u32::MAX);
+        let end = next.saturating_add(self.scenario.ticks_per_turn);
         self.turn += 1;
-        self.kernel.ticks(first, count, &self.pool);
+        while next < end {
+            let count = self.wishes.ticks(self.len()).min(end - next);
+            self.kernel.ticks(next, count, &self.pool);
+            self.wishes.take_in(self.kernel.take_requests());
+            next += count;
+        }
         if let Some(round_ends) = self.scenario.chart.trigger(ROUND_ENDS) {
-            self.kernel.fire_all(round_ends, first.saturating_add(count), &self.pool);
+            self.kernel.fire_all(round_ends, end, &self.pool);
+            self.wishes.take_in(self.kernel.take_requests());
         }
         for (all, some) in self.visits.iter_mut().zip(self.kernel.take_visits()) {
             *all += some;
@@ -305,17 +314,14 @@ impl Simulation {
 
     /// What agents have asked for by their actions.
     fn wishes(&mut self) -> Vec<LifecycleAction> {
-        let mut wishes = self.kernel.take_requests();
-        // Where all speak of themselves alone, no one can have undone what an agent asks for again.
-        // Many may do so in many ticks.
-        if !wishes.iter().any(|(_, wish)| speaks_of_another(wish)) {
-            let mut last = HashMap::new();
-            wishes.retain(|(slot, wish)| match wish {
-                Wish::Copy { .. } => true,
-                Wish::Pause { .. } | Wish::Resume { .. } | Wish::Remove { .. } => {
-                    last.insert(*slot, wish.clone()).as_ref() != Some(wish)
-                }
-            });
+        let (wishes, left_out) = self.wishes.take();
+        if left_out > 0 {
+            let (turn, operation, target_agent_name) = (self.turn, None, None);
+            let reason = format!(
+                "{left_out} more requests of agents were not looked at: the limit requests_per_turn \
+                 is {REQUESTS_PER_TURN}"
+            );
+            self.warnings.add(Warning { turn, operation, target_agent_name, reason });
         }
         wishes.into_iter().map(|(slot, wish)| self.wish(slot, wish)).collect()
     }
@@ -395,17 +401,5 @@ impl Simulation {
             auto_resume: self.population.auto_resume(serial, self.turn),
             image: self.kernel.image(slot),
         })
-    }
-}
-
-/// Whether an agent asks for something to be done to another, or maybe to another.
-fn speaks_of_another(wish: &Wish) -> bool {
-    match wish {
-        Wish::Pause { who: Who::Named(_), .. }
-        | Wish::Remove { who: Who::Named(_) }
-        | Wish::Resume { .. } => true,
-        Wish::Pause { who: Who::Myself, .. }
-        | Wish::Remove { who: Who::Myself }
-        | Wish::Copy { .. } => false,
     }
 }

@@ -100,7 +100,7 @@ fn threads_change_nothing_and_seeds_change_everything() {
 fn thousands_of_agents_in_a_world_end_alike_with_one_thread_and_with_four() {
     let sandbox = society();
     let run = |threads: &str| {
-        let size = ["--agents", "3000", "--set", "max_agents=4000", "--turns", "9"];
+        let size = ["--agents", "20000", "--set", "max_agents=30000", "--turns", "9"];
         done(&sandbox, &[&["sim", "run", "society", "--threads", threads], &size[..]].concat())
     };
     let (mut one, mut four) = (run("1"), run("4"));
@@ -108,7 +108,7 @@ fn thousands_of_agents_in_a_world_end_alike_with_one_thread_and_with_four() {
         summary.as_object_mut().unwrap().remove("run_id");
     }
     assert_eq!(one, four);
-    assert_eq!(one["agents"], 3000, "one came and one went");
+    assert_eq!(one["agents"], 20_000, "one came and one went");
     assert!(one["world"]["replies"].as_f64().unwrap() > 1000.0, "{}", one["world"]);
 }
 

@@ -97,7 +97,7 @@ fn main() {
         };
         let mut measured = format!("{rate:.0} M agent-ticks per CPU-second");
         measured += &beside(simple, "with guards that draw");
-        if what.contains("world") {
+        if chart == MARKET {
             measured += &beside(market, "with the same chart");
         }
         let wanted = times.map_or_else(String::new, |times| format!(", ≥ {times:.0} times Mesa"));

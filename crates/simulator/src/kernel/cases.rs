@@ -208,7 +208,7 @@ impl Due {
 }
 
 impl Tables {
-    fn new(cases: &[Case], states: usize) -> Self {
+    pub(super) fn new(cases: &[Case], states: usize) -> Self {
         let fields: BTreeSet<usize> = cases.iter().filter_map(|case| case.due.field()).collect();
         let limits = cases.iter().map(|case| case.at_most.len()).max().unwrap_or(0);
         let by_case = || cases.iter().map(Some).chain([None]);
@@ -330,6 +330,17 @@ fn are_late(held: &[u32], ticks: &[f64], out: &mut [u8]) {
 #[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
 pub(super) fn is_late(held: u32, ticks: f64) -> bool {
     f64::from(held) + 1.0 > ticks
+}
+
+/// For how many ticks an agent must have been in a state by a threshold in ticks. With the tick that
+/// begins, they are one more than were counted so far, which must be more than the threshold.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is above 0, and what is too large is the largest"
+)]
+pub(super) fn whole_ticks(threshold: f64) -> u32 {
+    threshold.floor() as u32
 }
 
 /// A chart has at most 255 states, and a population at most 255 behaviours.

@@ -2,7 +2,7 @@
 
 use multiversion::multiversion;
 
-use super::philox::{DRAWS_PER_BLOCK, Philox, Purpose, TriggerDraw, unit};
+use super::philox::{DRAWS_PER_BLOCK, Philox, Purpose, TriggerDraw, counter_of, unit};
 use super::pool::{Rows, place};
 use super::{BLOCK, LANES};
 
@@ -21,7 +21,7 @@ const AT_ONCE: usize = 64;
 #[derive(Clone, Copy)]
 pub(super) struct Moment<'a> {
     pub(super) philox: Philox,
-    /// The keys of all agents of the block.
+    /// The keys of the first places of the block, so that all agents are among them.
     pub(super) keys: &'a [u64],
     pub(super) tick: u32,
     pub(super) purpose: Purpose,
@@ -31,15 +31,17 @@ pub(super) struct Moment<'a> {
 #[derive(Debug)]
 struct Counter<const WORDS: usize> {
     is_known: bool,
-    /// For how many agents of this tick it was asked while it was not known.
+    /// For how many agents of this tick it was asked.
     asked: usize,
+    /// Whether many asked in the tick before. Then it is likely that many will again.
+    was_wanted: bool,
     /// Word after word.
     draws: Vec<u32>,
 }
 
 impl<const WORDS: usize> Default for Counter<WORDS> {
     fn default() -> Self {
-        Self { is_known: false, asked: 0, draws: vec![0; WORDS * BLOCK] }
+        Self { is_known: false, asked: 0, was_wanted: false, draws: vec![0; WORDS * BLOCK] }
     }
 }
 
@@ -61,7 +63,14 @@ impl<const WORDS: usize> Counter<WORDS> {
     /// Whether it is worth while to draw for the whole block, now that so many more agents ask.
     fn is_wanted(&mut self, more: usize) -> bool {
         self.asked += more;
-        self.is_known || self.asked >= MANY
+        self.is_known || self.was_wanted || self.asked >= MANY
+    }
+
+    /// Forgets the draws of another tick or block.
+    fn begin(&mut self) {
+        self.is_known = false;
+        self.was_wanted = self.asked >= MANY;
+        self.asked = 0;
     }
 }
 
@@ -76,12 +85,8 @@ pub(super) struct Drawn {
 impl Drawn {
     /// Forgets the draws of another tick or block.
     pub(super) fn begin(&mut self) {
-        self.triggers.is_known = false;
-        for counter in &mut self.counters {
-            counter.is_known = false;
-            // What was needed by many is likely to be needed by many again.
-            counter.asked = if counter.asked >= MANY { MANY } else { 0 };
-        }
+        self.triggers.begin();
+        self.counters.iter_mut().for_each(Counter::begin);
     }
 
     /// Makes the draws that decide on triggers, if they are not known yet.
@@ -121,15 +126,15 @@ impl Drawn {
         index: u32,
         agents: usize,
     ) -> Option<&[u32; BLOCK]> {
-        let (counter, word) = (index as usize / DRAWS_PER_BLOCK, index as usize % DRAWS_PER_BLOCK);
-        if counter >= COUNTERS_MAX {
+        let (number, word) = counter_of(index);
+        if number as usize >= COUNTERS_MAX {
             return None;
         }
-        let counter = self.counter(counter);
+        let counter = self.counter(number as usize);
         if !counter.is_wanted(agents) {
             return None;
         }
-        counter.know(moment, index / 4);
+        counter.know(moment, number);
         Some(counter.word(word))
     }
 

@@ -3,19 +3,22 @@
 //! Which it is follows from the agent's behaviour and state, its ticks in the state and a draw. All
 //! agents of a block get the number of what happens to them, and are put in order by that.
 
+use std::collections::BTreeMap;
+
 use polity_statechart::{Chart, StateId, Threshold, TriggerId};
 
 use super::BLOCK;
 use super::block::Block;
 use super::candidates::Fired;
-use super::cases::{Case, Cases, Due, NOTHING};
+#[cfg(test)]
+use super::cases::Tables;
+use super::cases::{Case, Cases, Due, NOTHING, whole_ticks};
 use super::drawn::Moment;
 use super::lists::Desk;
 use super::philox::TriggerDraw;
 use super::rates::{ALL_DRAWS, Rates};
 
-/// What can happen to the agents of a population. A case is a behaviour in a state; one more, which
-/// is none of these, is that of agents who do not act.
+/// What can happen to the agents of a population. A case is a behaviour in a state.
 #[derive(Debug)]
 pub(super) struct Happenings {
     /// By number, what is fired. The first stands for nothing.
@@ -27,16 +30,30 @@ pub(super) struct Happenings {
 impl Happenings {
     /// What a tick can bring.
     pub(super) fn new(chart: &Chart, rates: &Rates) -> Self {
-        let mut fired = vec![None];
+        Self::of_rates(chart, rates, Cases::new)
+    }
+
+    /// The same with tables, however few cases there are.
+    #[cfg(test)]
+    pub(super) fn in_tables(chart: &Chart, rates: &Rates) -> Self {
+        Self::of_rates(chart, rates, |cases, states, _| Cases::Many(Tables::new(cases, states)))
+    }
+
+    fn of_rates(
+        chart: &Chart,
+        rates: &Rates,
+        make: impl Fn(&[Case], usize, usize) -> Cases,
+    ) -> Self {
+        let mut numbered = Numbered::new(chart);
         let mut cases = Vec::new();
         for behaviour in 0..rates.behaviours() {
             let behaviour = u8::try_from(behaviour).unwrap_or(u8::MAX);
             for state in chart.states() {
-                let (timeout, due) = timeout(chart, state, &mut fired);
+                let (timeout, due) = numbered.timeout(state);
                 let (mut at_most, mut numbers) = (Vec::new(), Vec::new());
                 let mut before = 0;
                 for limit in rates.limits(behaviour, state) {
-                    numbers.push(number(chart, state, limit.trigger, &mut fired));
+                    numbers.push(numbered.number(state, limit.trigger));
                     // A limit of nothing has been left out.
                     at_most.extend(u32::try_from(limit.below.saturating_sub(1)));
                     before = limit.below;
@@ -49,23 +66,29 @@ impl Happenings {
                 cases.push(Case { timeout, due, at_most, numbers });
             }
         }
-        Self::of(chart, fired, &cases, rates.behaviours() > 1)
+        Self::of(numbered, &cases, rates.behaviours() > 1, make)
     }
 
     /// What it can bring to fire one trigger for everyone.
     pub(super) fn of_trigger(chart: &Chart, trigger: TriggerId) -> Self {
-        let mut fired = vec![None];
+        let mut numbered = Numbered::new(chart);
         let mut cases = Vec::new();
         for state in chart.states() {
-            let numbers = vec![number(chart, state, trigger, &mut fired)];
+            let numbers = vec![numbered.number(state, trigger)];
             cases.push(Case { timeout: NOTHING, due: Due::Never, at_most: Vec::new(), numbers });
         }
-        Self::of(chart, fired, &cases, false)
+        Self::of(numbered, &cases, false, Cases::new)
     }
 
-    fn of(chart: &Chart, fired: Vec<Option<Fired>>, cases: &[Case], by_behaviour: bool) -> Self {
+    fn of(
+        numbered: Numbered<'_>,
+        cases: &[Case],
+        by_behaviour: bool,
+        make: impl Fn(&[Case], usize, usize) -> Cases,
+    ) -> Self {
+        let Numbered { chart, fired, .. } = numbered;
         let states = if by_behaviour { chart.states().len() } else { 0 };
-        let cases = Cases::new(cases, states, fired.len());
+        let cases = make(cases, states, fired.len());
         Self { fired, cases, trigger: TriggerDraw::of(chart) }
     }
 
@@ -118,39 +141,41 @@ impl Happenings {
     }
 }
 
-/// The number of a trigger that is fired in a state.
-fn number(
-    chart: &Chart,
-    state: StateId,
-    trigger: TriggerId,
-    fired: &mut Vec<Option<Fired>>,
-) -> u16 {
-    if chart.candidates(state, trigger).len() == 0 {
-        return NOTHING;
-    }
-    let is_it = |fired: &Fired| fired.state == state && fired.trigger == trigger;
-    let known = fired.iter().position(|fired| fired.as_ref().is_some_and(is_it));
-    let number = known.unwrap_or_else(|| {
-        fired.push(Some(Fired::new(chart, state, trigger)));
-        fired.len() - 1
-    });
-    // A chart has at most 255 states and 255 triggers.
-    u16::try_from(number).unwrap_or(NOTHING)
+/// What is fired, as far as it has a number.
+struct Numbered<'c> {
+    chart: &'c Chart,
+    fired: Vec<Option<Fired>>,
+    known: BTreeMap<(StateId, TriggerId), u16>,
 }
 
-/// The number of a state's timeout, and when it is due.
-fn timeout(chart: &Chart, state: StateId, fired: &mut Vec<Option<Fired>>) -> (u16, Due) {
-    let (Some(threshold), Some(timeout)) = (chart.threshold(state), chart.timeout()) else {
-        return (NOTHING, Due::Never);
-    };
-    let due = match threshold {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it is above 0, and what is too large is the largest"
-        )]
-        Threshold::Ticks(ticks) => Due::After(ticks.floor() as u32),
-        Threshold::Field(field) => Due::ByField(field.index()),
-    };
-    (number(chart, state, timeout, fired), due)
+impl<'c> Numbered<'c> {
+    fn new(chart: &'c Chart) -> Self {
+        Self { chart, fired: vec![None], known: BTreeMap::new() }
+    }
+
+    /// The number of a trigger that is fired in a state.
+    fn number(&mut self, state: StateId, trigger: TriggerId) -> u16 {
+        let Self { chart, fired, known } = self;
+        if chart.candidates(state, trigger).len() == 0 {
+            return NOTHING;
+        }
+        *known.entry((state, trigger)).or_insert_with(|| {
+            fired.push(Some(Fired::new(chart, state, trigger)));
+            // A chart has at most 255 states and 255 triggers.
+            u16::try_from(fired.len() - 1).unwrap_or(NOTHING)
+        })
+    }
+
+    /// The number of a state's timeout, and when it is due.
+    fn timeout(&mut self, state: StateId) -> (u16, Due) {
+        let (Some(threshold), Some(timeout)) = (self.chart.threshold(state), self.chart.timeout())
+        else {
+            return (NOTHING, Due::Never);
+        };
+        let due = match threshold {
+            Threshold::Ticks(ticks) => Due::After(whole_ticks(ticks)),
+            Threshold::Field(field) => Due::ByField(field.index()),
+        };
+        (self.number(state, timeout), due)
+    }
 }

@@ -109,7 +109,7 @@ impl Tick<'_> {
     /// Has happen what happens to each agent.
     fn run(&mut self, happenings: &Happenings, desk: &mut Desk) {
         self.begin(desk);
-        desk.moves.begin(&self.block.states);
+        desk.moves.begin(&self.block.states[..self.lanes()]);
         let mut order = desk.lists.take();
         let lanes = self.lanes();
         happenings.sort((self.block, lanes), &self.moment(), desk, &mut order);

@@ -20,7 +20,7 @@ impl Default for Moves {
 }
 
 impl Moves {
-    /// All stay where they are.
+    /// The first agents of a block stay where they are.
     pub(super) fn begin(&mut self, states: &[u8]) {
         self.0.iter_mut().zip(states).for_each(|(stays, state)| *stays = u16::from(*state));
     }

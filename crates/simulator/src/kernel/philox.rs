@@ -20,9 +20,9 @@ pub struct DrawKey(pub u64);
 /// What random numbers are for. Each purpose of an agent and tick has numbers of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Which trigger an agent draws.
+    /// Which trigger an agent draws, if guards leave no number for that.
     Trigger,
-    /// The draws of guards and actions in a tick.
+    /// The draws of guards and actions in a tick, and the trigger with what they leave.
     Guard,
     /// The draws of guards and actions when a trigger is fired for everyone.
     Round,
@@ -81,13 +81,14 @@ impl Philox {
     /// The number of this index for one agent, tick and purpose.
     #[expect(clippy::cast_possible_truncation, reason = "the low half of each word is what counts")]
     pub(super) fn draw(self, key: u64, tick: u32, purpose: Purpose, index: u32) -> u32 {
-        let mut words = counter(key, tick, purpose, index / 4);
+        let (block, word) = counter_of(index);
+        let mut words = counter(key, tick, purpose, block);
         let mut round_key = self.seed;
         for _ in 0..ROUNDS {
             words = round(words, round_key);
             round_key = next(round_key);
         }
-        words[(index % 4) as usize] as u32
+        words[word] as u32
     }
 
     /// The first numbers of a counter, or all of them, for many agents at once. Each word is kept in
@@ -124,6 +125,14 @@ impl Philox {
             }
         }
     }
+}
+
+/// The counter that gives the number of an index, and which of its numbers that is.
+#[inline]
+pub(super) fn counter_of(index: u32) -> (u32, usize) {
+    #[expect(clippy::cast_possible_truncation, reason = "it is a small number")]
+    let count = DRAWS_PER_BLOCK as u32;
+    (index / count, (index % count) as usize)
 }
 
 /// A draw as a number from 0 up to but not including 1.

@@ -9,6 +9,7 @@ use polity_statechart::{
     Threshold, TriggerId, Value, WayId,
 };
 
+use super::cases::whole_ticks;
 use super::masks::yes;
 use super::philox::{DRAWS_PER_BLOCK, TriggerDraw};
 use super::rates::{ALL_DRAWS, Limit, Rates, below};
@@ -21,7 +22,7 @@ pub(super) const ALWAYS: usize = TESTS_MAX - 1;
 pub(super) const ACTS: usize = TESTS_MAX - 2;
 /// The most ways of a plan; one byte tells them apart.
 const WAYS_MAX: usize = 254;
-/// The most random numbers that the guards of a state and trigger may use.
+/// The most counters that the draws of a state and trigger may come from.
 pub(super) const BLOCKS_MAX: usize = 4;
 
 /// A yes or no for each agent of a group.
@@ -29,7 +30,7 @@ pub(super) const BLOCKS_MAX: usize = 4;
 pub(super) enum Test {
     /// The draw that was made for the trigger is at most this.
     Trigger { at_most: u32 },
-    /// One of the other draws is at most this.
+    /// A draw of the guards, or one that they leave, is at most this.
     Draw { draw: usize, at_most: u32 },
     /// A field compares so with a number.
     FieldNumber { field: usize, operator: Compare, number: f64 },
@@ -263,16 +264,7 @@ impl<'c> Planner<'c> {
 
     fn overdue(&self, threshold: Threshold) -> Option<Test> {
         match threshold {
-            // With the tick that begins, the ticks are one more than were counted so far.
-            Threshold::Ticks(ticks) => {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "clamped first"
-                )]
-                let ticks = ticks.floor().clamp(0.0, f64::from(u32::MAX)) as u32;
-                Some(Test::Overdue { ticks })
-            }
+            Threshold::Ticks(ticks) => Some(Test::Overdue { ticks: whole_ticks(ticks) }),
             Threshold::Field(field) => Some(Test::OverdueField { field: self.number(field)? }),
         }
     }

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use self::charts::random_chart;
-use self::reference::Reference;
+use self::reference::{Reference, behaviour};
 use super::philox::TriggerDraw;
 use super::plan::Test;
 use super::*;
@@ -38,8 +38,36 @@ fn images(kernel: &Kernel) -> Vec<AgentImage> {
 fn fill(kernel: &mut Kernel, agents: u64) {
     let initial = kernel.chart().initial();
     for serial in 0..agents {
-        kernel.add(AgentSerial(serial), DrawKey(serial), BehaviourId(0), initial, &[]).unwrap();
+        let behaviour = BehaviourId(behaviour(&kernel.rates, serial));
+        kernel.add(AgentSerial(serial), DrawKey(serial), behaviour, initial, &[]).unwrap();
     }
+}
+
+/// How a population can be taken through ticks.
+#[derive(Debug, Clone, Copy)]
+enum By {
+    /// As is best for the chart.
+    Best,
+    /// In lists.
+    Lists,
+    /// In lists, with tables of what happens.
+    Tables,
+}
+
+fn kernel_by(by: By, chart: &Arc<Chart>, rates: Rates, seed: u64) -> Kernel {
+    let mut kernel = Kernel::new(Arc::clone(chart), rates, Seed(seed));
+    let happenings = match by {
+        By::Best => return kernel,
+        By::Lists => Happenings::new(chart, &kernel.rates),
+        By::Tables => Happenings::in_tables(chart, &kernel.rates),
+    };
+    kernel.ticking = Course { plan: None, happenings, purpose: Purpose::Guard };
+    for trigger in chart.triggers() {
+        let happenings = Happenings::of_trigger(chart, trigger);
+        let course = Course { plan: None, happenings, purpose: Purpose::Round };
+        kernel.fired.insert(trigger, course);
+    }
+    kernel
 }
 
 #[test]
@@ -71,22 +99,33 @@ proptest! {
     fn a_population_is_what_its_agents_are_one_by_one(
         shape in any::<u64>(),
         seed in any::<u64>(),
-        agents in 1..150_u64,
+        agents in prop_oneof![1..150_u64, 150..1100_u64],
         ticks in 1..260_u32,
+        rounds in prop::sample::select(vec![None, Some("go"), Some("swap"), Some("next")]),
     ) {
         let (text, rates) = random_chart(shape);
         let chart = chart(&text);
+        let rounds = rounds.and_then(|name| chart.trigger(name));
+        let ticks = if agents > 150 { ticks % 60 + 1 } else { ticks };
         let mut reference = Reference::new(&chart, rates.table(&chart), Seed(seed), agents);
-        reference.run(ticks);
-        let pool = pool(1);
-        for plan in [true, false] {
-            let mut kernel = Kernel::new(Arc::clone(&chart), rates.table(&chart), Seed(seed));
-            if !plan {
-                kernel.plan = None;
+        for tick in 1..=ticks {
+            reference.tick(tick);
+            if let Some(trigger) = rounds.filter(|_| tick % 3 == 0) {
+                reference.fire_all(trigger, tick);
             }
+        }
+        let pool = pool(2);
+        for by in [By::Best, By::Lists, By::Tables] {
+            let mut kernel = kernel_by(by, &chart, rates.table(&chart), seed);
             fill(&mut kernel, agents);
-            kernel.ticks(1, ticks, &pool);
-            prop_assert_eq!(&images(&kernel), &reference.images(), "{}", text);
+            for first in (1..=ticks).step_by(3) {
+                let count = (ticks + 1 - first).min(3);
+                kernel.ticks(first, count, &pool);
+                if let Some(trigger) = rounds.filter(|_| count == 3) {
+                    kernel.fire_all(trigger, first + 2, &pool);
+                }
+            }
+            prop_assert_eq!(&images(&kernel), &reference.images(), "{:?} {}", by, text);
             prop_assert_eq!(&kernel.world, &reference.world);
             let requests: Vec<Request> =
                 kernel.take_requests().into_iter().map(|(_, request)| request).collect();
@@ -95,36 +134,8 @@ proptest! {
             for warning in kernel.take_warnings() {
                 *failures.entry((warning.text, warning.reason)).or_default() += warning.count;
             }
-            prop_assert_eq!(&failures, &reference.failures, "{}", text);
+            prop_assert_eq!(&failures, &reference.failures, "{:?} {}", by, text);
         }
-    }
-
-    #[test]
-    fn a_trigger_for_everyone_is_the_same_both_ways(
-        shape in any::<u64>(),
-        seed in any::<u64>(),
-        name in prop::sample::select(vec!["go", "swap", "jump", "next"]),
-    ) {
-        let (text, rates) = random_chart(shape);
-        let chart = chart(&text);
-        let Some(trigger) = chart.trigger(name) else { return Ok(()) };
-        let pool = pool(1);
-        let mut ends = Vec::new();
-        for plan in [true, false] {
-            let mut kernel = Kernel::new(Arc::clone(&chart), rates.table(&chart), Seed(seed));
-            if !plan {
-                kernel.plan = None;
-            }
-            fill(&mut kernel, 300);
-            kernel.pause(Slot(5));
-            for tick in 1..40 {
-                kernel.tick(tick, &pool);
-                kernel.fire_all(trigger, tick, &pool);
-            }
-            let requests = kernel.take_requests();
-            ends.push((images(&kernel), kernel.world.clone(), requests, kernel.take_warnings()));
-        }
-        prop_assert!(ends[0] == ends[1], "{}", text);
     }
 
     #[test]
@@ -188,11 +199,8 @@ fn adding_pausing_or_removing_one_leaves_the_others_alone() {
 fn a_paused_agent_keeps_all_that_it_has() {
     let chart = chart(RESTLESS);
     let pool = pool(1);
-    for plan in [true, false] {
-        let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 0.7)]), Seed(3));
-        if !plan {
-            kernel.plan = None;
-        }
+    for by in [By::Best, By::Lists, By::Tables] {
+        let mut kernel = kernel_by(by, &chart, rates(&chart, &[("go", 0.7)]), 3);
         fill(&mut kernel, 5);
         kernel.ticks(1, 20, &pool);
         kernel.pause(Slot(2));
@@ -264,13 +272,11 @@ fn large_charts_are_no_different() {
         reference.run(150);
         let mut expected = reference.images();
         expected.remove(7);
-        for plan in [true, false] {
-            let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &shares), Seed(3));
-            assert_eq!(kernel.plan.is_some(), has_plan, "{states}, {triggers}");
-            assert_eq!(kernel.happenings.has_tables(), has_tables, "{states}, {triggers}");
-            if !plan {
-                kernel.plan = None;
-            }
+        let course = Kernel::new(Arc::clone(&chart), rates(&chart, &shares), Seed(3)).ticking;
+        assert_eq!(course.plan.is_some(), has_plan, "{states}, {triggers}");
+        assert_eq!(course.happenings.has_tables(), has_tables, "{states}, {triggers}");
+        for by in [By::Best, By::Lists] {
+            let mut kernel = kernel_by(by, &chart, rates(&chart, &shares), 3);
             fill(&mut kernel, 500);
             kernel.pause(Slot(7));
             kernel.ticks(1, 150, &pool);
@@ -385,11 +391,8 @@ fn agents_behave_in_different_ways() {
         by_state: vec![(chart.state("c").unwrap(), Vec::new())],
     };
     let rates = Rates::new(&chart, &[lively, stuck]).unwrap();
-    for plan in [true, false] {
-        let mut kernel = Kernel::new(Arc::clone(&chart), rates.clone(), Seed(3));
-        if !plan {
-            kernel.plan = None;
-        }
+    for by in [By::Best, By::Lists, By::Tables] {
+        let mut kernel = kernel_by(by, &chart, rates.clone(), 3);
         for serial in 0..100 {
             let behaviour = BehaviourId(u8::from(serial % 2 == 1));
             kernel

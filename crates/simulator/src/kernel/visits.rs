@@ -54,14 +54,15 @@ impl Visits {
     pub(super) fn count(&self, block: &mut Block, columns: usize) {
         block.outbox.visits.resize(self.states.len(), 0);
         let mut states = [0; BLOCK];
-        states.copy_from_slice(&block.states);
+        let states = &mut states[..block.length.next_multiple_of(LANES)];
+        states.copy_from_slice(&block.states[..states.len()]);
         let columns: Vec<&[u8]> = block.history.newest(columns).rev().collect();
         let visits = &mut block.outbox.visits;
         let mut counts = vec![NO; self.states.len()];
         for columns in columns.chunks(COLUMNS_AT_ONCE) {
             if self.ways > WAYS_MAX {
                 for codes in columns {
-                    one_by_one(self, codes, &mut states, visits);
+                    one_by_one(self, codes, states, visits);
                 }
                 continue;
             }
@@ -76,7 +77,7 @@ impl Visits {
     }
 }
 
-fn one_by_one(known: &Visits, codes: &[u8], states: &mut [u8; BLOCK], visits: &mut [u64]) {
+fn one_by_one(known: &Visits, codes: &[u8], states: &mut [u8], visits: &mut [u64]) {
     for (code, state) in codes.iter().zip(states).filter(|(code, _)| **code != 0) {
         let entered = usize::from(*state);
         visits[entered] += 1;

@@ -119,7 +119,7 @@ fn every_rule_that_the_state_of_a_simulation_breaks_is_told() {
         ("world.replies is a number in the chart, found \"many\"", |c| {
             c["global_state"]["world"]["replies"] = "many".into();
         }),
-        ("it has the format 1, and this version of Polity reads 2", |c| {
+        ("it has the format 1, and this version of Polity reads 3", |c| {
             c["global_state"]["format"] = json!(1);
         }),
         ("next_serial is 3, and there were 25 agents from the start", |c| {
@@ -216,6 +216,7 @@ fn a_large_population_has_compact_checkpoints_every_few_turns() {
     let path = theatre.checkpoint_path("straight", 13).with_extension("sim");
     assert_eq!(theatre.resume("straight", Some(13)), straight);
     assert_eq!(theatre.resume("straight", Some(0)), straight);
+    assert_eq!(theatre.run("alone", 1).digest, straight.digest);
 
     let bytes = fs::read(&path).unwrap();
     let told = |bytes: &[u8]| {

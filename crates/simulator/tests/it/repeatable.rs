@@ -29,12 +29,12 @@ fn one_thread_or_many_give_the_same_bytes() {
 #[test]
 fn thousands_of_agents_have_the_same_fate_with_one_thread_or_many() {
     let mut theatre = Theatre::society();
-    theatre.file.population.as_mut().unwrap()[0].count = Some(3000);
-    theatre.file.max_agents = Some(4000);
+    theatre.file.population.as_mut().unwrap()[0].count = Some(20_000);
+    theatre.file.max_agents = Some(30_000);
     theatre.file.turns = Some(9);
     let one = theatre.run("one", 1);
     assert_eq!(theatre.run("four", 4).digest, one.digest);
-    assert_eq!((one.agents, one.warnings.len()), (3007, 0));
+    assert_eq!((one.agents, one.warnings.len()), (20_007, 0));
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn one_that_comes_again_under_its_name_is_someone_else() {
 fn what_becomes_of_the_example_never_changes() {
     let theatre = Theatre::society();
     let summary = theatre.run("run", 1);
-    let digest = "f7e618106f4e645015230de85e779446bb8296ea313a27aab84dd2d3c3228926";
+    let digest = "794f55f61964d669e797373b47b60685613d4c84d812da657f2b90fce9130934";
     assert_eq!(summary.digest, digest);
 }
 

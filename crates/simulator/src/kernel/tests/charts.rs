@@ -29,6 +29,8 @@ impl Numbers {
 pub(super) struct RandomRates {
     rates: Vec<(String, f64)>,
     of_first_state: Option<Vec<(String, f64)>>,
+    /// How many behaviours there are. Each gets less of everything, and in another order.
+    behaviours: u8,
 }
 
 impl RandomRates {
@@ -39,9 +41,24 @@ impl RandomRates {
             });
             known.collect::<Vec<_>>()
         };
-        let first = self.of_first_state.iter().map(|rates| (chart.initial(), of(rates)));
-        let behaviour = Behaviour { rates: of(&self.rates), by_state: first.collect() };
-        Rates::new(chart, &[behaviour]).unwrap()
+        let behaviours: Vec<Behaviour> = (0..self.behaviours)
+            .map(|number| {
+                let less = |mut rates: Vec<Rate>| {
+                    for rate in &mut rates {
+                        rate.rate *= 1.0 - f64::from(number) * 0.3;
+                    }
+                    let first = usize::from(number) % rates.len().max(1);
+                    rates.rotate_left(first);
+                    rates
+                };
+                let first = self.of_first_state.iter();
+                Behaviour {
+                    rates: less(of(&self.rates)),
+                    by_state: first.map(|rates| (chart.initial(), less(of(rates)))).collect(),
+                }
+            })
+            .collect();
+        Rates::new(chart, &behaviours).unwrap()
     }
 }
 
@@ -204,5 +221,6 @@ pub(super) fn random_chart(shape: u64) -> (String, RandomRates) {
     };
     let general = rates(&mut numbers);
     let of_first_state = numbers.chance(30).then(|| rates(&mut numbers));
-    (text, RandomRates { rates: general, of_first_state })
+    let behaviours = [1, 1, 2, 3][usize::try_from(numbers.below(4)).unwrap()];
+    (text, RandomRates { rates: general, of_first_state, behaviours })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polity_statechart::{Chart, Context, Instance, Request, Value, WorldChange};
+use polity_statechart::{Chart, Context, Instance, Request, TriggerId, Value, WorldChange};
 
 use crate::kernel::philox::{Philox, Purpose, Seed, unit};
 use crate::kernel::rates::Rates;
@@ -32,39 +32,56 @@ impl Reference {
     }
 
     pub(super) fn run(&mut self, ticks: u32) {
-        for tick in 1..=ticks {
-            let mut changes: Vec<WorldChange> = Vec::new();
-            for (agent, serial) in self.agents.iter_mut().zip(0..) {
-                let philox = self.philox;
-                let draws = move |index| unit(philox.draw(serial, tick, Purpose::Guard, index));
-                let mut context = Context::new(agent.chart()).with_draws(draws);
-                for (world, value) in agent.chart().worlds().iter().zip(&self.world) {
-                    if let (Some(id), Some(value)) = (agent.chart().world(&world.name), value) {
-                        context = context.with_world(id, value.clone());
-                    }
-                }
-                if agent.begin_tick(&context).is_none() {
-                    let (purpose, number) = match agent.chart().draws() {
-                        1..=3 => (Purpose::Guard, 3),
-                        0 | 4.. => (Purpose::Trigger, 0),
-                    };
-                    let draw = u64::from(philox.draw(serial, tick, purpose, number));
-                    let limits = self.rates.limits(0, agent.state());
-                    if let Some(limit) = limits.iter().find(|limit| draw < limit.below) {
-                        agent.fire(limit.trigger, &context);
-                    }
-                }
-                changes.extend(agent.take_changes());
-                self.requests.extend(agent.take_requests());
-                for failure in agent.take_failures() {
-                    let text = agent.chart().site(failure.site).0;
-                    let reason = agent.chart().describe(&failure.fault);
-                    *self.failures.entry((text, reason)).or_default() += 1;
+        (1..=ticks).for_each(|tick| self.tick(tick));
+    }
+
+    pub(super) fn tick(&mut self, tick: u32) {
+        let (philox, rates) = (self.philox, self.rates.clone());
+        self.each(tick, Purpose::Guard, |agent, serial, context| {
+            if agent.begin_tick(context).is_some() {
+                return;
+            }
+            let (purpose, number) = match agent.chart().draws() {
+                1..=3 => (Purpose::Guard, 3),
+                0 | 4.. => (Purpose::Trigger, 0),
+            };
+            let draw = u64::from(philox.draw(serial, tick, purpose, number));
+            let limits = rates.limits(behaviour(&rates, serial), agent.state());
+            if let Some(limit) = limits.iter().find(|limit| draw < limit.below) {
+                agent.fire(limit.trigger, context);
+            }
+        });
+    }
+
+    pub(super) fn fire_all(&mut self, trigger: TriggerId, tick: u32) {
+        self.each(tick, Purpose::Round, |agent, _, context| {
+            agent.fire(trigger, context);
+        });
+    }
+
+    fn each(&mut self, tick: u32, purpose: Purpose, act: impl Fn(&mut Instance, u64, &Context)) {
+        let mut changes: Vec<WorldChange> = Vec::new();
+        for (agent, serial) in self.agents.iter_mut().zip(0..) {
+            let philox = self.philox;
+            let draws = move |index| unit(philox.draw(serial, tick, purpose, index));
+            let chart = Arc::clone(agent.chart());
+            let mut context = Context::new(&chart).with_draws(draws);
+            for (world, value) in chart.worlds().iter().zip(&self.world) {
+                if let (Some(id), Some(value)) = (chart.world(&world.name), value) {
+                    context = context.with_world(id, value.clone());
                 }
             }
-            for change in changes {
-                apply(&mut self.world, change);
+            act(agent, serial, &context);
+            changes.extend(agent.take_changes());
+            self.requests.extend(agent.take_requests());
+            for failure in agent.take_failures() {
+                let text = chart.site(failure.site).0;
+                let reason = chart.describe(&failure.fault);
+                *self.failures.entry((text, reason)).or_default() += 1;
             }
+        }
+        for change in changes {
+            apply(&mut self.world, change);
         }
     }
 
@@ -80,7 +97,7 @@ impl Reference {
                 AgentImage {
                     serial: AgentSerial(serial),
                     key: DrawKey(serial),
-                    behaviour: BehaviourId(0),
+                    behaviour: BehaviourId(behaviour(&self.rates, serial)),
                     state: agent.state(),
                     ticks_in_state: agent.ticks_in_state(),
                     paused: false,
@@ -91,6 +108,11 @@ impl Reference {
             })
             .collect()
     }
+}
+
+/// How an agent behaves.
+pub(super) fn behaviour(rates: &Rates, serial: u64) -> u8 {
+    u8::try_from(serial % rates.behaviours() as u64).unwrap()
 }
 
 /// A value that is added to and is no number counts from 0. Numbers stay finite.

@@ -1,0 +1,126 @@
+//! What agents ask for by their actions, until a turn is over.
+
+use std::collections::HashMap;
+
+use polity_statechart::{Chart, Request, Who};
+
+use crate::kernel::Slot;
+
+/// The most requests of agents that are looked at in a turn; more are only counted.
+pub(crate) const REQUESTS_PER_TURN: usize = 1_000_000;
+
+/// How many agents may ask in how many ticks before it is looked at what they ask for.
+const AT_ONCE: u64 = 4_000_000;
+
+/// What agents have asked for in a turn so far.
+#[derive(Debug)]
+pub(super) struct Wishes {
+    kept: Vec<(Slot, Request)>,
+    /// Where all speak of themselves alone, no one can undo what an agent has asked for, so that it
+    /// needs not be heard to ask for it again: what each has asked for last. Many do so in many ticks.
+    last: Option<HashMap<Slot, Request>>,
+    /// Whether there is anything to ask for.
+    are_possible: bool,
+    most: usize,
+    left_out: u64,
+}
+
+impl Wishes {
+    pub(super) fn new(chart: &Chart) -> Self {
+        Self {
+            kept: Vec::new(),
+            last: (!chart.requests().any(speaks_of_another)).then(HashMap::new),
+            are_possible: chart.requests().next().is_some(),
+            most: REQUESTS_PER_TURN,
+            left_out: 0,
+        }
+    }
+
+    /// How many ticks may go by before what so many agents ask for is taken in.
+    pub(super) fn ticks(&self, agents: u64) -> u32 {
+        if !self.are_possible {
+            return u32::MAX;
+        }
+        u32::try_from(AT_ONCE / agents.max(1)).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Takes in what agents asked for.
+    pub(super) fn take_in(&mut self, wishes: Vec<(Slot, Request)>) {
+        for (slot, wish) in wishes {
+            let is_heard = match (&mut self.last, &wish) {
+                (None, _) | (Some(_), Request::Copy { .. }) => true,
+                (
+                    Some(last),
+                    Request::Pause { .. } | Request::Resume { .. } | Request::Remove { .. },
+                ) => last.insert(slot, wish.clone()).as_ref() != Some(&wish),
+            };
+            if !is_heard {
+                continue;
+            }
+            if self.kept.len() < self.most {
+                self.kept.push((slot, wish));
+            } else {
+                self.left_out += 1;
+            }
+        }
+    }
+
+    /// All that was asked for in a turn, and how much more there was.
+    pub(super) fn take(&mut self) -> (Vec<(Slot, Request)>, u64) {
+        self.last.iter_mut().for_each(HashMap::clear);
+        (std::mem::take(&mut self.kept), std::mem::take(&mut self.left_out))
+    }
+}
+
+fn speaks_of_another(request: &Request) -> bool {
+    match request {
+        Request::Pause { who: Who::Named(_), .. }
+        | Request::Remove { who: Who::Named(_) }
+        | Request::Resume { .. } => true,
+        Request::Pause { who: Who::Myself, .. }
+        | Request::Remove { who: Who::Myself }
+        | Request::Copy { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wishes(action: &str) -> Wishes {
+        let text = format!(
+            "name: n\nstates: [a, b]\ninitial: a\ntransitions:\n  \
+             - {{trigger: t, source: a, target: b, action: {action}}}\n"
+        );
+        Wishes { most: 3, ..Wishes::new(&Chart::from_text(&text).unwrap()) }
+    }
+
+    #[test]
+    fn what_agents_ask_of_themselves_again_is_heard_once() {
+        let mut asked = wishes("[pause, copy]");
+        let pause = |slot| (Slot(slot), Request::Pause { who: Who::Myself, turns: None });
+        let copy = |slot| (Slot(slot), Request::Copy { name: None });
+        asked.take_in(vec![pause(1), copy(1), pause(1)]);
+        asked.take_in(vec![pause(1), copy(1), copy(1), pause(2)]);
+        assert_eq!(asked.take(), (vec![pause(1), copy(1), copy(1)], 2));
+        asked.take_in(vec![pause(1)]);
+        assert_eq!(asked.take(), (vec![pause(1)], 0));
+    }
+
+    #[test]
+    fn what_may_have_been_undone_is_heard_again() {
+        let mut asked = wishes("resume 'boss'");
+        let resume = || (Slot(1), Request::Resume { name: "boss".into() });
+        asked.take_in(vec![resume(), resume()]);
+        asked.take_in(vec![resume(), resume(), resume()]);
+        assert_eq!(asked.take(), (vec![resume(), resume(), resume()], 2));
+    }
+
+    #[test]
+    fn the_more_agents_may_ask_the_sooner_they_are_heard() {
+        let asked = wishes("pause");
+        assert_eq!((asked.ticks(10), asked.ticks(1_000_000)), (400_000, 4));
+        assert_eq!((asked.ticks(0), asked.ticks(100_000_000)), (4_000_000, 1));
+        assert_eq!(wishes("[]").ticks(1_000_000), u32::MAX);
+    }
+}
