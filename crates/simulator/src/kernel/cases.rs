@@ -55,7 +55,7 @@ pub(super) enum Cases {
 pub(super) struct Few {
     /// How many states there are, if behaviours make a difference.
     states: u8,
-    asked: Vec<Asked>,
+    asked: Vec<Query>,
     /// By case, what happens at first, and what instead to those for whom something asked is so; the
     /// last of these counts.
     cases: Vec<(u8, Vec<(usize, u8)>)>,
@@ -63,7 +63,7 @@ pub(super) struct Few {
 
 /// What is asked of each agent, whatever its case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum Query {
     /// Whether its draw is beyond a limit.
     Beyond(u32),
     /// Whether it has been in its state for so many ticks.
@@ -105,7 +105,7 @@ impl Cases {
     /// Whether it takes a draw to tell what happens.
     pub(super) fn draw(&self) -> bool {
         match self {
-            Self::Few(few) => few.asked.iter().any(|asked| matches!(asked, Asked::Beyond(_))),
+            Self::Few(few) => few.asked.iter().any(|asked| matches!(asked, Query::Beyond(_))),
             Self::Many(tables) => !tables.at_most.is_empty(),
         }
     }
@@ -118,11 +118,11 @@ impl Few {
         let mut few = Self { states, asked: Vec::new(), cases: Vec::new() };
         for Case { timeout, due, at_most, numbers } in cases {
             let (first, beyond) = numbers.split_first()?;
-            let beyond = at_most.iter().map(|at_most| Asked::Beyond(*at_most)).zip(beyond);
+            let beyond = at_most.iter().map(|at_most| Query::Beyond(*at_most)).zip(beyond);
             let due = match *due {
                 Due::Never => None,
-                Due::After(ticks) => Some(Asked::After(ticks)),
-                Due::ByField(field) => Some(Asked::Late(field)),
+                Due::After(ticks) => Some(Query::After(ticks)),
+                Due::ByField(field) => Some(Query::Late(field)),
             };
             let mut instead = Vec::new();
             for (asked, number) in beyond.chain(due.map(|due| (due, timeout))) {
@@ -134,7 +134,7 @@ impl Few {
     }
 
     /// The place of something that is asked.
-    fn ask(&mut self, asked: Asked) -> usize {
+    fn ask(&mut self, asked: Query) -> usize {
         let known = self.asked.iter().position(|known| *known == asked);
         known.unwrap_or_else(|| {
             self.asked.push(asked);
@@ -155,14 +155,14 @@ impl Few {
 
 /// Asks a group of agents.
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-fn ask(asked: &[Asked], block: &Block, draws: &[u32; BLOCK], group: usize, answers: &mut [Mask]) {
+fn ask(asked: &[Query], block: &Block, draws: &[u32; BLOCK], group: usize, answers: &mut [Mask]) {
     let (draws, held) =
         (&draws.as_chunks::<LANES>().0[group], &block.held.as_chunks::<LANES>().0[group]);
     for (asked, answers) in asked.iter().zip(answers) {
         match *asked {
-            Asked::Beyond(at_most) => each(answers, |lane| draws[lane] > at_most),
-            Asked::After(ticks) => each(answers, |lane| held[lane] >= ticks),
-            Asked::Late(field) => {
+            Query::Beyond(at_most) => each(answers, |lane| draws[lane] > at_most),
+            Query::After(ticks) => each(answers, |lane| held[lane] >= ticks),
+            Query::Late(field) => {
                 let ticks = numbers(&block.fields, field, group * LANES);
                 each(answers, |lane| is_late(held[lane], ticks[lane]));
             }

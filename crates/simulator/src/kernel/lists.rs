@@ -31,7 +31,7 @@ pub(super) struct Desk {
     pub(super) room: Box<Room>,
     /// What else happens on the way that each agent takes, by the number in the plan.
     pub(super) effects: Rows<u8>,
-    asked: Vec<Asked>,
+    asked: Vec<Choice>,
     moves: Moves,
 }
 
@@ -86,7 +86,7 @@ enum Holds {
 
 /// What the oracle has been asked about an agent so far.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct Choice {
     /// How many candidates it may choose from, or [`TAKEN`].
     count: u8,
     first: u16,
@@ -94,7 +94,7 @@ struct Asked {
     default: u16,
 }
 
-impl Default for Asked {
+impl Default for Choice {
     fn default() -> Self {
         Self { count: 0, first: 0, default: NONE }
     }
@@ -260,9 +260,9 @@ impl Tick<'_> {
         let chart = self.chart;
         let Fired { state, trigger, candidates, .. } = fired;
         let mut asked = std::mem::take(&mut desk.asked);
-        asked.resize(BLOCK, Asked::default());
+        asked.resize(BLOCK, Choice::default());
         for lane in list {
-            asked[place(*lane)] = Asked::default();
+            asked[place(*lane)] = Choice::default();
         }
         for (candidate, Candidate { row, .. }) in (0..).zip(candidates) {
             let is_oracle = chart.is_oracle(*row);
@@ -281,7 +281,7 @@ impl Tick<'_> {
                 desk.workings.truths.give(holds);
             }
             for lane in yes.iter().map(|lane| place(*lane)) {
-                let Asked { count, first, default } = &mut asked[lane];
+                let Choice { count, first, default } = &mut asked[lane];
                 if !is_oracle {
                     *count = TAKEN;
                     continue;
@@ -301,7 +301,7 @@ impl Tick<'_> {
         }
         self.choose(candidates, list, &asked, desk);
         let (open, others) = desk.lists.divide(list, |_, lane| {
-            let Asked { count, default, .. } = asked[lane];
+            let Choice { count, default, .. } = asked[lane];
             count > 1 && count != TAKEN && default == NONE
         });
         if let (Some(entry), Some(first), false) =
@@ -315,11 +315,17 @@ impl Tick<'_> {
     }
 
     /// Takes the only candidate that the oracle could choose, or the one that is the default.
-    fn choose(&mut self, candidates: &[Candidate], list: &[u16], asked: &[Asked], desk: &mut Desk) {
+    fn choose(
+        &mut self,
+        candidates: &[Candidate],
+        list: &[u16],
+        asked: &[Choice],
+        desk: &mut Desk,
+    ) {
         let rows = (0..).zip(candidates.iter().map(|candidate| candidate.row));
         for (candidate, row) in rows.filter(|(_, row)| self.chart.is_oracle(*row)) {
             let (taken, others) = desk.lists.divide(list, |_, lane| {
-                let Asked { count, first, default } = asked[lane];
+                let Choice { count, first, default } = asked[lane];
                 match count {
                     0 | TAKEN => false,
                     1 => first == candidate,

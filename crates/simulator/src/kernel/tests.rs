@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use self::charts::random_chart;
-use self::reference::{Reference, behaviour};
+use self::reference::{Failures, Reference, behaviour};
 use super::philox::TriggerDraw;
 use super::plan::Test;
 use super::*;
@@ -127,12 +127,13 @@ proptest! {
             }
             prop_assert_eq!(&images(&kernel), &reference.images(), "{:?} {}", by, text);
             prop_assert_eq!(&kernel.world, &reference.world);
-            let requests: Vec<Request> =
-                kernel.take_requests().into_iter().map(|(_, request)| request).collect();
-            prop_assert_eq!(&requests, &reference.requests);
-            let mut failures = BTreeMap::new();
-            for warning in kernel.take_warnings() {
-                *failures.entry((warning.text, warning.reason)).or_default() += warning.count;
+            prop_assert_eq!(&kernel.take_requests(), &reference.requests);
+            let mut failures = Failures::new();
+            for Warning { text, reason, count, serial, tick, .. } in kernel.take_warnings() {
+                let (all, first_tick, first) =
+                    failures.entry((text, reason)).or_insert((0, tick, serial));
+                *all += count;
+                (*first_tick, *first) = (*first_tick, *first).min((tick, serial));
             }
             prop_assert_eq!(&failures, &reference.failures, "{:?} {}", by, text);
         }

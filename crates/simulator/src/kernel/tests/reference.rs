@@ -7,16 +7,18 @@ use polity_statechart::{Chart, Context, Instance, Request, TriggerId, Value, Wor
 
 use crate::kernel::philox::{Philox, Purpose, Seed, unit};
 use crate::kernel::rates::Rates;
-use crate::kernel::{AgentImage, AgentSerial, BehaviourId, DrawKey};
+use crate::kernel::{AgentImage, AgentSerial, BehaviourId, DrawKey, Slot};
+
+/// What failed for which reason: how often, and when and for whom first.
+pub(super) type Failures = BTreeMap<(String, String), (u64, u32, AgentSerial)>;
 
 pub(super) struct Reference {
     agents: Vec<Instance>,
     rates: Rates,
     philox: Philox,
     pub(super) world: Vec<Option<Value>>,
-    pub(super) requests: Vec<Request>,
-    /// What failed for which reason, and how often.
-    pub(super) failures: BTreeMap<(String, String), u64>,
+    pub(super) requests: Vec<(Slot, Request)>,
+    pub(super) failures: Failures,
 }
 
 impl Reference {
@@ -73,11 +75,13 @@ impl Reference {
             }
             act(agent, serial, &context);
             changes.extend(agent.take_changes());
-            self.requests.extend(agent.take_requests());
+            let slot = Slot(u32::try_from(serial).unwrap());
+            self.requests.extend(agent.take_requests().into_iter().map(|asked| (slot, asked)));
             for failure in agent.take_failures() {
                 let text = chart.site(failure.site).0;
                 let reason = chart.describe(&failure.fault);
-                *self.failures.entry((text, reason)).or_default() += 1;
+                let first = (0, tick, AgentSerial(serial));
+                self.failures.entry((text, reason)).or_insert(first).0 += 1;
             }
         }
         for change in changes {
