@@ -80,8 +80,8 @@ impl Reference {
             for failure in agent.take_failures() {
                 let text = chart.site(failure.site).0;
                 let reason = chart.describe(&failure.fault);
-                let first = (0, tick, AgentSerial(serial));
-                self.failures.entry((text, reason)).or_insert(first).0 += 1;
+                let first = (tick, AgentSerial(serial));
+                note(&mut self.failures, (text, reason), 1, first);
             }
         }
         for change in changes {
@@ -112,6 +112,18 @@ impl Reference {
             })
             .collect()
     }
+}
+
+/// Takes note of failures, of which one was the first of them.
+pub(super) fn note(
+    failures: &mut Failures,
+    what: (String, String),
+    count: u64,
+    (tick, serial): (u32, AgentSerial),
+) {
+    let (all, first_tick, first) = failures.entry(what).or_insert((0, tick, serial));
+    *all += count;
+    (*first_tick, *first) = (*first_tick, *first).min((tick, serial));
 }
 
 /// How an agent behaves.
