@@ -3,7 +3,6 @@
 mod acts;
 mod candidates;
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -68,8 +67,6 @@ pub struct Chart {
     pub(crate) thresholds: Box<[Option<Threshold>]>,
     /// By state, which sources and triggers lead to it.
     pub(crate) into: Box<[WaysInto]>,
-    /// Where to go when the oracle has no usable answer and none of the candidates leads there.
-    pub(crate) defaults: BTreeMap<(StateId, TriggerId), Entry>,
     pub(crate) oracle_default: Option<StateId>,
     pub(crate) depth: usize,
     pub(crate) draws: u32,

@@ -74,7 +74,7 @@ pub(crate) fn compile(source: &ChartSource, errors: Vec<ChartError>) -> Result<C
     if draft.errors.is_empty()
         && let Some(initial) = initial
     {
-        draft.check_reachable(initial, oracle_default);
+        draft.check_reachable(initial);
         if draft.errors.is_empty() {
             return tables::build(draft, source, initial, oracle_default).map_err(few);
         }

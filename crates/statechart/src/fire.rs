@@ -107,25 +107,11 @@ impl Chart {
         }
     }
 
-    /// Goes where an agent goes when the oracle has no usable answer.
-    pub fn take_default(
-        &self,
-        state: StateId,
-        trigger: TriggerId,
-        candidates: &[RowId],
-        agent: &mut impl Stage,
-    ) -> Step {
-        if let Some(row) = candidates.iter().find(|row| self.is_default(**row)) {
-            return self.take(*row, agent);
-        }
-        match self.defaults.get(&(state, trigger)) {
-            Some(entry) => {
-                let draw = self.rows[self.group(state, trigger).start].effect_draw;
-                self.enter(*entry, draw, agent)
-            }
-            // A chart with candidates for the oracle always has a default.
-            None => Step { to: state, code: 0 },
-        }
+    /// Goes where an agent goes when the oracle has no usable answer: to the default if that is one of
+    /// the choices, and else the way of the first of them. Guards hold for the oracle, too.
+    pub fn take_default(&self, choices: &[RowId], agent: &mut impl Stage) -> Option<Step> {
+        let default = choices.iter().find(|row| self.is_default(**row));
+        default.or(choices.first()).map(|row| self.take(*row, agent))
     }
 
     /// Decides and goes, with the default where the oracle would have to be asked.
@@ -135,7 +121,7 @@ impl Chart {
         for index in group.clone() {
             let row = &self.rows[index];
             if row.oracle {
-                return self.fire_with_oracle(state, trigger, index..group.end, agent);
+                return self.fire_with_oracle(index..group.end, agent);
             }
             if self.holds(index, agent) {
                 return Some(self.take_row(row, agent));
@@ -145,17 +131,11 @@ impl Chart {
     }
 
     /// Firing where the oracle may have a say, among the candidates that are not yet tried.
-    fn fire_with_oracle(
-        &self,
-        state: StateId,
-        trigger: TriggerId,
-        open: Range<usize>,
-        agent: &mut impl Stage,
-    ) -> Option<Step> {
+    fn fire_with_oracle(&self, open: Range<usize>, agent: &mut impl Stage) -> Option<Step> {
         match self.decide_among(open, agent) {
             Decision::Nothing => None,
             Decision::Take(row) => Some(self.take(row, agent)),
-            Decision::Ask(rows) => Some(self.take_default(state, trigger, &rows, agent)),
+            Decision::Ask(choices) => self.take_default(&choices, agent),
         }
     }
 

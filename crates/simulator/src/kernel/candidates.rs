@@ -8,8 +8,6 @@ use super::plan::Draws;
 /// A trigger that is fired in a state.
 #[derive(Debug)]
 pub(super) struct Fired {
-    pub(super) state: StateId,
-    pub(super) trigger: TriggerId,
     pub(super) candidates: Vec<Candidate>,
     /// Whether some of them are left to the oracle.
     pub(super) has_oracle: bool,
@@ -42,7 +40,7 @@ impl Fired {
         let rows = chart.candidates(state, trigger);
         let has_oracle = rows.clone().any(|row| chart.is_oracle(row));
         let candidates = rows.map(|row| Candidate { row, question: Question::of(chart, row) });
-        Self { state, trigger, candidates: candidates.collect(), has_oracle }
+        Self { candidates: candidates.collect(), has_oracle }
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Desk {
     pub(super) room: Box<Room>,
     /// What else happens on the way that each agent takes, by the number in the plan.
     pub(super) effects: Rows<u8>,
-    asked: Vec<Choice>,
+    choices: Rows<Choice>,
     moves: Moves,
 }
 
@@ -43,7 +43,7 @@ impl Default for Desk {
             sorter: Sorter::default(),
             room: Box::default(),
             effects: Box::new([0; BLOCK]),
-            asked: Vec::new(),
+            choices: Box::new([NONE; BLOCK]),
             moves: Moves::default(),
         }
     }
@@ -84,26 +84,13 @@ enum Holds {
     Some(Rows<u8>),
 }
 
-/// What the oracle has been asked about an agent so far.
-#[derive(Debug, Clone, Copy)]
-struct Choice {
-    /// How many candidates it may choose from, or [`TAKEN`].
-    count: u8,
-    first: u16,
-    /// The candidate that leads to the default, or [`NONE`].
-    default: u16,
-}
+/// Which candidate an agent goes the way of so far, where the oracle has a say.
+type Choice = u16;
 
-impl Default for Choice {
-    fn default() -> Self {
-        Self { count: 0, first: 0, default: NONE }
-    }
-}
-
-/// The agent has gone another way already.
-const TAKEN: u8 = u8::MAX;
-/// There is no such candidate.
-const NONE: u16 = u16::MAX;
+/// None yet.
+const NONE: Choice = u16::MAX;
+/// One that is not the oracle's, which is gone already.
+const TAKEN: Choice = u16::MAX - 1;
 
 impl Tick<'_> {
     /// Has happen what happens to each agent.
@@ -255,86 +242,54 @@ impl Tick<'_> {
     }
 
     /// Fires a trigger where the oracle may have a say. There is none, so where it would have to be
-    /// asked, the default is gone to.
+    /// asked, the default is gone to if it is one of the choices, and else the first of them.
     fn fire_with_oracle(&mut self, fired: &Fired, list: &[u16], desk: &mut Desk) {
         let chart = self.chart;
-        let Fired { state, trigger, candidates, .. } = fired;
-        let mut asked = std::mem::take(&mut desk.asked);
-        asked.resize(BLOCK, Choice::default());
         for lane in list {
-            asked[place(*lane)] = Choice::default();
+            desk.choices[place(*lane)] = NONE;
         }
-        for (candidate, Candidate { row, .. }) in (0..).zip(candidates) {
+        let is_default = |choice: Choice| {
+            let candidate = fired.candidates.get(usize::from(choice));
+            candidate.is_some_and(|candidate| chart.is_default(candidate.row))
+        };
+        for (choice, Candidate { row, .. }) in (0..).zip(&fired.candidates) {
             let is_oracle = chart.is_oracle(*row);
+            let Desk { lists, choices, workings, .. } = &mut *desk;
             // Once the oracle is to be asked, only what is left to it can still be chosen.
-            let (open, others) = desk.lists.divide(list, |_, lane| {
-                asked[lane].count == 0 || (is_oracle && asked[lane].count != TAKEN)
+            let open = lists.select(list, |_, lane| {
+                choices[lane] == NONE || (is_oracle && choices[lane] != TAKEN)
             });
-            desk.lists.give_list(others);
-            let holds = self.guard(*row, &open, &mut desk.workings);
-            let (yes, no) = desk.lists.divide(&open, |number, _| match &holds {
+            let holds = self.guard(*row, &open, workings);
+            let chosen = lists.select(&open, |number, _| match &holds {
                 Holds::All => true,
                 Holds::Nobody => false,
                 Holds::Some(holds) => holds[number % BLOCK] != 0,
             });
             if let Holds::Some(holds) = holds {
-                desk.workings.truths.give(holds);
+                workings.truths.give(holds);
             }
-            for lane in yes.iter().map(|lane| place(*lane)) {
-                let Choice { count, first, default } = &mut asked[lane];
+            for lane in chosen.iter().map(|lane| place(*lane)) {
                 if !is_oracle {
-                    *count = TAKEN;
-                    continue;
-                }
-                *first = if *count == 0 { candidate } else { *first };
-                *count = (*count + 1).min(TAKEN - 1);
-                if *default == NONE && chart.is_default(*row) {
-                    *default = candidate;
+                    choices[lane] = TAKEN;
+                } else if choices[lane] == NONE
+                    || (is_default(choice) && !is_default(choices[lane]))
+                {
+                    choices[lane] = choice;
                 }
             }
             if !is_oracle {
-                self.take(*row, &yes, desk);
+                self.take(*row, &chosen, desk);
             }
-            for list in [open, yes, no] {
-                desk.lists.give_list(list);
+            desk.lists.give_list(open);
+            desk.lists.give_list(chosen);
+        }
+        for (choice, Candidate { row, .. }) in (0..).zip(&fired.candidates) {
+            if chart.is_oracle(*row) {
+                let Desk { lists, choices, .. } = &mut *desk;
+                let chosen = lists.select(list, |_, lane| choices[lane] == choice);
+                self.take(*row, &chosen, desk);
+                desk.lists.give_list(chosen);
             }
-        }
-        self.choose(candidates, list, &asked, desk);
-        let (open, others) = desk.lists.divide(list, |_, lane| {
-            let Choice { count, default, .. } = asked[lane];
-            count > 1 && count != TAKEN && default == NONE
-        });
-        if let (Some(entry), Some(first), false) =
-            (chart.default_entry(*state, *trigger), candidates.first(), open.is_empty())
-        {
-            self.enter(entry, chart.first_act_draw(first.row), &open, desk);
-        }
-        desk.lists.give_list(open);
-        desk.lists.give_list(others);
-        desk.asked = asked;
-    }
-
-    /// Takes the only candidate that the oracle could choose, or the one that is the default.
-    fn choose(
-        &mut self,
-        candidates: &[Candidate],
-        list: &[u16],
-        asked: &[Choice],
-        desk: &mut Desk,
-    ) {
-        let rows = (0..).zip(candidates.iter().map(|candidate| candidate.row));
-        for (candidate, row) in rows.filter(|(_, row)| self.chart.is_oracle(*row)) {
-            let (taken, others) = desk.lists.divide(list, |_, lane| {
-                let Choice { count, first, default } = asked[lane];
-                match count {
-                    0 | TAKEN => false,
-                    1 => first == candidate,
-                    2.. => default == candidate,
-                }
-            });
-            self.take(row, &taken, desk);
-            desk.lists.give_list(taken);
-            desk.lists.give_list(others);
         }
     }
 

@@ -1,10 +1,10 @@
 //! Actions for those who perform them for many agents at once.
 
-use super::{Chart, Entry, RowId, WayId};
+use super::{Chart, RowId, WayId};
 use crate::effect::{EffectBody, Request};
 use crate::expression::Tree;
 use crate::fire::{Site, Stage};
-use crate::ids::{FieldId, StateId, TriggerId, WorldId};
+use crate::ids::{FieldId, WorldId};
 
 /// An action on a way.
 #[derive(Debug, Clone, Copy)]
@@ -99,10 +99,5 @@ impl Chart {
     /// The most numbers that the guards and actions of one trigger in one state draw.
     pub fn draws(&self) -> u32 {
         self.draws
-    }
-
-    /// Where to go when the oracle has no usable answer and none of the candidates leads there.
-    pub fn default_entry(&self, state: StateId, trigger: TriggerId) -> Option<Entry> {
-        self.defaults.get(&(state, trigger)).copied()
     }
 }

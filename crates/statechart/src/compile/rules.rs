@@ -148,13 +148,8 @@ impl Draft {
         }
     }
 
-    /// Whether the oracle may have to choose among candidates.
-    pub(super) fn asks(&self, candidates: &[Candidate]) -> bool {
-        candidates.iter().filter(|one| self.checked[one.transition].oracle).count() > 1
-    }
-
     /// Every state can be reached from the first one, if guards allow it.
-    pub(super) fn check_reachable(&mut self, initial: StateId, oracle_default: Option<usize>) {
+    pub(super) fn check_reachable(&mut self, initial: StateId) {
         let mut reached = vec![false; self.tree.leaves.len()];
         let mut entered = BTreeSet::new();
         let mut open = vec![initial];
@@ -163,8 +158,7 @@ impl Draft {
             for trigger in 0..self.triggers.len() {
                 let candidates = self.candidates(state, trigger);
                 let targets = candidates.iter().map(|one| self.checked[one.transition].target);
-                let default = oracle_default.filter(|_| self.asks(&candidates));
-                entered.extend(targets.chain(default));
+                entered.extend(targets);
             }
             // Where a history leads depends on what was reached before, so all are looked at again.
             let entries = entered.iter().flat_map(|node| self.tree.entries(*node, &reached));

@@ -1,7 +1,5 @@
 //! The tables that are fired.
 
-use std::collections::BTreeMap;
-
 use super::transitions::Checked;
 use super::{Draft, HISTORY_DEPTH_DEFAULT, WAYS_MAX};
 use crate::chart::{
@@ -41,9 +39,7 @@ pub(super) fn build(
     if !tables.errors.is_empty() {
         return Err(tables.errors);
     }
-    let Tables {
-        rows, starts, entries, ways, performed, remembered, into, defaults, draws, ..
-    } = tables;
+    let Tables { rows, starts, entries, ways, performed, remembered, into, draws, .. } = tables;
     let default = oracle_default.and_then(|node| draft.tree.entered(node));
     let timeout = draft.triggers.iter().position(|name| name == crate::chart::TIMEOUT);
     Ok(Chart {
@@ -68,7 +64,6 @@ pub(super) fn build(
         remembered: remembered.into(),
         guards: draft.guards.into(),
         into: into.into_iter().map(Into::into).collect(),
-        defaults,
         oracle_default: default,
         depth: source.max_history_depth.unwrap_or(HISTORY_DEPTH_DEFAULT),
         draws,
@@ -84,7 +79,6 @@ struct Tables<'d> {
     performed: Vec<u16>,
     remembered: Vec<(u8, u8)>,
     into: Vec<Vec<(StateId, TriggerId)>>,
-    defaults: BTreeMap<(StateId, TriggerId), Entry>,
     /// The most draws of a state and trigger.
     draws: u32,
     errors: Vec<ChartError>,
@@ -101,7 +95,6 @@ impl<'d> Tables<'d> {
             performed: Vec::new(),
             remembered: Vec::new(),
             into: vec![Vec::new(); draft.tree.leaves.len()],
-            defaults: BTreeMap::new(),
             draws: 0,
             errors: Vec::new(),
         }
@@ -137,10 +130,6 @@ impl<'d> Tables<'d> {
                 transition: small(candidate.transition),
             });
             first_draw += draws(candidate.transition);
-        }
-        if let Some(default) = oracle_default.filter(|_| draft.asks(&candidates)) {
-            let entry = self.entry(state, draft.tree.landing(default), trigger, &[]);
-            self.defaults.insert((state, trigger_id(trigger)), entry);
         }
         let ways = self.ways[first_way..].iter().map(|way| self.draws_on(way));
         self.draws = self.draws.max(effect_draw + ways.max().unwrap_or(0));

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
-use polity_statechart::{Chart, ChartSource, Context, Instance, TransitionSource};
+use polity_statechart::{Chart, ChartSource, Context, Instance, TransitionSource, Value};
 
-use super::{state, trigger};
+use super::{chart, state, trigger};
 
 fn lamp() -> ChartSource {
     ChartSource::new("lamp", ["off", "on"], "off")
@@ -85,4 +85,23 @@ fn json_is_read_as_well_as_yaml() {
     .unwrap();
     assert_eq!(chart.valid_triggers(chart.initial()).len(), 1);
     assert!(chart.valid_triggers(chart.state("y").unwrap()).is_empty(), "not from the target");
+}
+
+#[test]
+fn no_default_of_the_oracle_goes_past_a_guard() {
+    let chart = chart(
+        "name: n\nstates: [a, b, c, d]\ninitial: a\nfields: {keen: 0, way: 0}\noracle_default: c\n\
+         transitions:\n  \
+         - {trigger: u, source: a, target: b, oracle: true, action: set agent.way = 1}\n  \
+         - {trigger: u, source: a, target: c, oracle: true, guard: agent.keen > 0, action: set agent.way = 2}\n  \
+         - {trigger: u, source: a, target: d, oracle: true, action: set agent.way = 3}\n",
+    );
+    let way = chart.field("way").unwrap();
+    for (keen, to, performed) in [(0.0, "b", 1.0), (1.0, "c", 2.0)] {
+        let mut agent = Instance::new(Arc::clone(&chart));
+        agent.set_field(chart.field("keen").unwrap(), Value::Number(keen)).unwrap();
+        agent.fire(trigger(&chart, "u"), &Context::new(&chart));
+        assert_eq!(chart.state_name(agent.state()), to);
+        assert_eq!(agent.field(way), Some(&Value::Number(performed)));
+    }
 }
