@@ -80,6 +80,7 @@ use self::pace::Pace;
 use self::philox::{Philox, Purpose};
 use self::plan::Plan;
 use self::visits::Visits;
+use self::world::LeftOut;
 
 pub use self::image::AgentImage;
 pub use self::philox::{DrawKey, Seed};
@@ -276,7 +277,10 @@ impl Kernel {
     /// Says how many changes that took.
     fn collect(&mut self, columns: usize) -> usize {
         let all = self.calendar.ticks.len();
-        let changes = world::apply(&mut self.blocks, all - columns..all, &mut self.world);
+        let applied = world::apply(&mut self.blocks, all - columns..all, &mut self.world);
+        for left_out in applied.left_out {
+            self.leave_out(&left_out);
+        }
         let first_request = self.requests.len();
         for block in &mut self.blocks {
             self.requests.append(&mut block.outbox.requests);
@@ -288,7 +292,21 @@ impl Kernel {
             }
         }
         self.requests[first_request..].sort_by_key(|asked| (asked.tick, asked.slot));
-        changes
+        applied.count
+    }
+
+    /// Takes note of additions to the world that are left out.
+    fn leave_out(&mut self, left_out: &LeftOut) {
+        let LeftOut { value, block, lane, column, count } = *left_out;
+        let Some(world) = self.chart.world(&self.chart.worlds()[value].name) else { return };
+        let block = &mut self.blocks[block];
+        let failed = Failed {
+            count,
+            tick: self.calendar.ticks[column],
+            slot: first_slot(left_out.block) + u32::from(lane),
+            serial: block.serials[usize::from(lane)],
+        };
+        block.outbox.fail(Site::Addition(world), Fault::Overflow, failed);
     }
 
     /// The guards and actions that could not be evaluated since this was last asked.
@@ -340,10 +358,14 @@ impl Desks {
     }
 }
 
+/// The slot of the first agent of a block.
+#[expect(clippy::cast_possible_truncation, reason = "slots have 32 bits")]
+fn first_slot(block: usize) -> u32 {
+    (block * BLOCK) as u32
+}
+
 /// Does something with every block, on the threads of the pool if there are several.
 fn each_block(blocks: &mut [Block], pool: &ThreadPool, work: impl Fn(u32, &mut Block) + Sync) {
-    #[expect(clippy::cast_possible_truncation, reason = "slots have 32 bits")]
-    let first_slot = |number: usize| (number * BLOCK) as u32;
     if blocks.len() <= 1 || pool.current_num_threads() == 1 {
         let blocks = blocks.iter_mut().enumerate();
         blocks.for_each(|(number, block)| work(first_slot(number), block));

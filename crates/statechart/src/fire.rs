@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::chart::{Chart, Destination, Entry, Quick, Row, RowId, WayId};
 use crate::effect::{EffectBody, Request, WorldChange};
 use crate::expression::{Fault, Scope};
-use crate::ids::{FieldId, StateId, TriggerId};
+use crate::ids::{FieldId, StateId, TriggerId, WorldId};
 use crate::value::{Scalar, Value};
 
 /// What a trigger leads to.
@@ -26,6 +26,8 @@ pub enum Site {
     Guard(RowId),
     /// The action of this number; see [`Chart::site`].
     Action(u16),
+    /// Some action that adds to this value of the world.
+    Addition(WorldId),
 }
 
 /// An agent that something happens to.
@@ -185,6 +187,9 @@ impl Chart {
                 (transition.guard.clone().unwrap_or_default(), Some(&transition.place))
             }
             Site::Action(effect) => (self.effects[usize::from(effect)].text.clone(), None),
+            Site::Addition(world) => {
+                (format!("add world.{}", self.worlds[world.index()].name), None)
+            }
         }
     }
 

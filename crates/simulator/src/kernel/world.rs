@@ -107,13 +107,14 @@ impl ValueChanges {
         }
     }
 
-    /// Has the changes of a tick take effect.
-    fn apply(&mut self, column: usize, world: &mut Option<Value>) {
+    /// Has the changes of a tick take effect. An addition that would come to no number is left out.
+    /// Says by whom the first of those was, and how many there were.
+    fn apply(&mut self, column: usize, world: &mut Option<Value>) -> Option<(At, u64)> {
         let open = &self.changes[self.done..];
         let count = match open.last() {
             Some(last) if usize::from(last.at().column) == column => open.len(),
             Some(_) => open.partition_point(|change| usize::from(change.at().column) <= column),
-            None => return,
+            None => return None,
         };
         self.done += count;
         let these = &open[..count];
@@ -121,18 +122,27 @@ impl ValueChanges {
             && let Some(sum) = sum_of(*now, these)
         {
             *now = sum;
-            return;
+            return None;
         }
+        let mut left_out = None;
         for change in these {
             match (*change, &mut *world) {
-                (Change::Add { more, .. }, Some(Value::Number(now))) => *now = sum(*now, more),
+                (Change::Add { at, more }, Some(Value::Number(now))) => {
+                    let sum = *now + more;
+                    if sum.is_finite() {
+                        *now = sum;
+                    } else {
+                        left_out.get_or_insert((at, 0)).1 += 1;
+                    }
+                }
                 // What is no number counts from 0.
-                (Change::Add { more, .. }, world) => *world = Some(Value::Number(sum(0.0, more))),
+                (Change::Add { more, .. }, world) => *world = Some(Value::Number(more)),
                 (Change::Set { value, .. }, world) => {
                     *world = self.values.get(value as usize).cloned();
                 }
             }
         }
+        left_out
     }
 
     /// Has room for as many changes again, and no more for those of a livelier time.
@@ -164,39 +174,56 @@ fn sum_of(number: f64, changes: &[Change]) -> Option<f64> {
     sum.is_finite().then_some(sum)
 }
 
-/// Numbers stay finite.
-#[inline]
-fn sum(left: f64, right: f64) -> f64 {
-    let sum = left + right;
-    if sum.is_finite() { sum } else { sum.clamp(f64::MIN, f64::MAX) }
+/// What came of the changes of a world.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    /// How many changes there were.
+    pub(super) count: usize,
+    /// Those that are left out, because a number would have been too large.
+    pub(super) left_out: Vec<LeftOut>,
 }
 
-/// Has all changes take effect that were made while these columns were written. Says how many they
-/// were.
+/// Additions to a value by agents of a block in a tick that are left out.
+#[derive(Debug)]
+pub(super) struct LeftOut {
+    /// The place of the value in the world.
+    pub(super) value: usize,
+    pub(super) block: usize,
+    /// Of the first agent, in its block.
+    pub(super) lane: u16,
+    pub(super) column: usize,
+    pub(super) count: u64,
+}
+
+/// Has all changes take effect that were made while these columns were written.
 pub(super) fn apply(
     blocks: &mut [Block],
     columns: Range<usize>,
     world: &mut [Option<Value>],
-) -> usize {
-    let mut count = 0;
-    for (number, value) in world.iter_mut().enumerate() {
-        let lists = blocks.iter_mut().filter_map(|block| block.outbox.changes.0.get_mut(number));
-        let mut lists: Vec<&mut ValueChanges> =
-            lists.filter(|list| !list.changes.is_empty()).collect();
-        for list in &mut lists {
-            count += list.changes.len();
+) -> Applied {
+    let mut applied = Applied::default();
+    for (value, now) in world.iter_mut().enumerate() {
+        let lists = blocks.iter_mut().enumerate().filter_map(|(block, its)| {
+            let list = its.outbox.changes.0.get_mut(value)?;
+            (!list.changes.is_empty()).then_some((block, list))
+        });
+        let mut lists: Vec<(usize, &mut ValueChanges)> = lists.collect();
+        for (_, list) in &mut lists {
+            applied.count += list.changes.len();
             list.put_in_order();
         }
         for column in columns.clone() {
-            for list in &mut lists {
-                list.apply(column, value);
+            for (block, list) in &mut lists {
+                if let Some((At { lane, .. }, count)) = list.apply(column, now) {
+                    applied.left_out.push(LeftOut { value, block: *block, lane, column, count });
+                }
             }
         }
-        for list in lists {
+        for (_, list) in lists {
             list.clear();
         }
     }
-    count
+    applied
 }
 
 #[cfg(test)]
@@ -204,16 +231,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sum_that_was_too_large_on_the_way_is_what_one_by_one_it_comes_to() {
+    fn an_addition_that_comes_to_no_number_is_left_out() {
         let ends = |numbers: &[f64]| {
             let mut changes = ValueChanges::default();
             changes.add_all(3, &[0, 1, 2], |number| numbers[number]);
             let mut world = Some(Value::Number(0.5));
-            changes.apply(3, &mut world);
-            world.unwrap()
+            let left_out = changes.apply(3, &mut world);
+            (world.unwrap(), left_out.map(|(at, count)| (at.lane, count)))
         };
-        assert_eq!(ends(&[1.0, 2.0, -0.25]), Value::Number(3.25));
-        assert_eq!(ends(&[1e308, 1e308, -1e308]), Value::Number(f64::MAX - 1e308));
-        assert_eq!(ends(&[-1e308, -1e308, -1e308]), Value::Number(f64::MIN));
+        assert_eq!(ends(&[1.0, 2.0, -0.25]), (Value::Number(3.25), None));
+        assert_eq!(ends(&[1e308, 1e308, -1e308]), (Value::Number(0.0), Some((1, 1))));
+        assert_eq!(ends(&[-1e308, -1e308, -1e308]), (Value::Number(-1e308), Some((1, 2))));
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polity_statechart::{Chart, Context, Instance, Request, TriggerId, Value, WorldChange};
+use polity_statechart::{
+    Chart, Context, Fault, Instance, Request, Site, TriggerId, Value, WorldChange, WorldId,
+};
 
 use crate::kernel::philox::{Philox, Purpose, Seed, unit};
 use crate::kernel::rates::Rates;
@@ -62,7 +64,7 @@ impl Reference {
     }
 
     fn each(&mut self, tick: u32, purpose: Purpose, act: impl Fn(&mut Instance, u64, &Context)) {
-        let mut changes: Vec<WorldChange> = Vec::new();
+        let mut changes: Vec<(u64, WorldChange)> = Vec::new();
         for (agent, serial) in self.agents.iter_mut().zip(0..) {
             let philox = self.philox;
             let draws = move |index| unit(philox.draw(serial, tick, purpose, index));
@@ -74,7 +76,7 @@ impl Reference {
                 }
             }
             act(agent, serial, &context);
-            changes.extend(agent.take_changes());
+            changes.extend(agent.take_changes().into_iter().map(|change| (serial, change)));
             let slot = Slot(u32::try_from(serial).unwrap());
             self.requests.extend(agent.take_requests().into_iter().map(|asked| (slot, asked)));
             for failure in agent.take_failures() {
@@ -84,8 +86,15 @@ impl Reference {
                 note(&mut self.failures, (text, reason), 1, first);
             }
         }
-        for change in changes {
-            apply(&mut self.world, change);
+        for (serial, change) in changes {
+            if let Some(world) = apply(&mut self.world, change)
+                && let Some(agent) = self.agents.first()
+            {
+                let chart = agent.chart();
+                let text = chart.site(Site::Addition(world)).0;
+                let reason = chart.describe(&Fault::Overflow);
+                note(&mut self.failures, (text, reason), 1, (tick, AgentSerial(serial)));
+            }
         }
     }
 
@@ -131,8 +140,9 @@ pub(super) fn behaviour(rates: &Rates, serial: u64) -> u8 {
     u8::try_from(serial % rates.behaviours() as u64).unwrap()
 }
 
-/// A value that is added to and is no number counts from 0. Numbers stay finite.
-fn apply(world: &mut [Option<Value>], change: WorldChange) {
+/// A value that is added to and is no number counts from 0. What would come to no number is left out,
+/// and it is said which value that is.
+fn apply(world: &mut [Option<Value>], change: WorldChange) -> Option<WorldId> {
     match change {
         WorldChange::Set(id, value) => world[id.index()] = Some(value),
         WorldChange::Add(id, more) => {
@@ -140,8 +150,12 @@ fn apply(world: &mut [Option<Value>], change: WorldChange) {
                 Some(Value::Number(number)) => number,
                 Some(Value::Bool(_) | Value::Text(_)) | None => 0.0,
             };
-            let sum = (now + more).clamp(f64::MIN, f64::MAX);
+            let sum = now + more;
+            if !sum.is_finite() {
+                return Some(id);
+            }
             world[id.index()] = Some(Value::Number(sum));
         }
     }
+    None
 }
