@@ -132,15 +132,32 @@ impl RunFolder {
         chart: &str,
     ) -> Result<(Self, Owner), SimError> {
         let folder = Self { path: path.to_owned() };
-        if path.exists() {
+        if path.exists() && !folder.was_never_run() {
             return Err(SimError::Exists(path.to_owned()));
         }
         files::make_folder(&path.join(CHECKPOINTS))?;
         let owner = folder.own()?;
+        // Someone else may have been faster.
+        if !folder.was_never_run() {
+            return Err(SimError::Exists(path.to_owned()));
+        }
         files::write_text(&path.join(SCENARIO), scenario)?;
         files::write_text(&path.join(CHART), chart)?;
         folder.write_record(record)?;
         Ok((folder, owner))
+    }
+
+    /// Whether it is empty, or what a process left that died before there was a run.
+    fn was_never_run(&self) -> bool {
+        let is_begun = self.path.join(LOCK).exists();
+        let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut all| all.next().is_none());
+        let is_ours = |entry: std::io::Result<fs::DirEntry>| {
+            let Ok(path) = entry.map(|entry| entry.path()) else { return false };
+            let written = [LOCK, SCENARIO, CHART].iter().any(|name| path.ends_with(name));
+            (is_begun && (written || files::is_aside(&path)))
+                || (path.ends_with(CHECKPOINTS) && is_empty(&path))
+        };
+        fs::read_dir(&self.path).is_ok_and(|mut all| all.all(is_ours))
     }
 
     /// The folder of a run that is there; none if it is not one.
@@ -279,7 +296,13 @@ impl RunFolder {
     /// The checkpoint of a turn, or of the newest before it, or the newest of all, and its turn. A
     /// turn that the run has not come to has none.
     pub(crate) fn checkpoint(&self, turn: Option<u64>) -> Result<(u64, PathBuf, Form), SimError> {
-        let known = self.checkpoints()?;
+        let mut known = self.checkpoints()?;
+        if known.last().is_none_or(|newest| turn.is_some_and(|turn| turn > *newest)) {
+            // Turns that are done again have checkpoints from before, as long as these are right.
+            known.extend(self.later()?);
+            known.sort_unstable();
+            known.dedup();
+        }
         let newest = known.last().copied();
         let reached = turn.is_none_or(|turn| newest.is_some_and(|newest| turn <= newest));
         let wanted = turn.or(newest).unwrap_or_default();
@@ -287,9 +310,9 @@ impl RunFolder {
         let Some(found) = found.copied() else {
             return Err(SimError::NoCheckpoint { turn: wanted, known });
         };
-        let path = Form::ALL
+        let path = [CHECKPOINTS, LATER]
             .into_iter()
-            .map(|form| (found, self.checkpoint_path(found, form), form))
+            .flat_map(|folder| Form::ALL.map(|form| (found, self.file(folder, found, form), form)))
             .find(|(_, path, _)| path.exists());
         path.ok_or(SimError::NoCheckpoint { turn: found, known })
     }

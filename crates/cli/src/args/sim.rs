@@ -97,7 +97,7 @@ pub(crate) struct SimRunArgs {
     /// How many turns it has, instead of what the scenario says
     #[arg(long)]
     pub(crate) turns: Option<u64>,
-    /// How many agents there are at the start; groups of several keep their shares, groups of one stay
+    /// How many agents there are at the start; groups keep their shares, and where some have several, groups of one stay as they are
     #[arg(long)]
     pub(crate) agents: Option<u64>,
     /// What all chance follows from
@@ -105,7 +105,7 @@ pub(crate) struct SimRunArgs {
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) threads: ThreadArgs,
-    /// The folder of the run, which must not exist; data/simulations/RUN of the home, if none
+    /// The folder of the run, which must be empty or not there; data/simulations/RUN of the home, if none
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// A value of the scenario, such as `world.rates.0.rate=0.5`; JSON if it parses, else a text. May be
@@ -160,7 +160,7 @@ pub(crate) struct SimForkArgs {
     /// else a text. May be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<String>,
-    /// The folder of the new run, which must not exist
+    /// The folder of the new run, which must be empty or not there
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]

@@ -127,8 +127,9 @@ fn of_run(error: SimError, run: &str) -> CliError {
 impl From<SimError> for CliError {
     fn from(error: SimError) -> Self {
         match &error {
-            SimError::Exists(_) => Self::conflict(&error)
-                .hint("a run has a folder of its own: name one with --out that is not there yet"),
+            SimError::Exists(_) => Self::conflict(&error).hint(
+                "a run has a folder of its own: name one with --out that is empty or not there yet",
+            ),
             SimError::Io { doing, path, source } => Self::io(doing, path, source),
             SimError::Damaged { path, .. } if RunFolder::is_checkpoint(path) => {
                 Self::damaged(&error).hint(

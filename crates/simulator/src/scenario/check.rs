@@ -63,11 +63,12 @@ impl Scenario {
         check.refuse_unknown_yet(file);
         let behaviours = check.behaviours(file);
         let values = check.values(file);
-        let groups = check.groups(file.population.as_deref().unwrap_or_default(), &behaviours);
+        let population = file.population.as_deref().unwrap_or_default();
+        let groups = check.groups(population, &behaviours);
         let agents = groups.iter().fold(0u64, |sum, group| sum.saturating_add(group.count));
         let max_agents = check.max_agents(file.max_agents, agents);
         let events =
-            check.events(file.lifecycle.as_deref().unwrap_or_default(), &groups, &behaviours);
+            check.events(file.lifecycle.as_deref().unwrap_or_default(), population, &behaviours);
         let start_time = check.start_time(file.start_time.as_deref());
         let tick_seconds = check.tick_seconds(file.tick_seconds);
         let ticks_per_turn = check.ticks_per_turn(file.ticks_per_turn);

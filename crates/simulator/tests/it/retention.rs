@@ -136,6 +136,10 @@ fn checkpoints_of_turns_that_are_done_again_stay_until_they_are_replaced() {
     assert_eq!((folder.checkpoints().unwrap().len(), later()), (6, 15));
     again().go(stop_after(9)).unwrap();
     assert_eq!((folder.checkpoints().unwrap().len(), later()), (10, 11));
+    // They can still be looked at.
+    let restored = |turn| Simulation::restore(&folder, Some(turn), &theatre.scenario(), None);
+    assert_eq!(restored(17).unwrap().turn(), 17);
+    assert!(restored(21).is_err());
     // Whoever thinks better of it goes on from where it was.
     assert_eq!(theatre.resume("run", Some(20)), straight);
     assert_eq!((folder.checkpoints().unwrap().len(), later()), (21, 0));

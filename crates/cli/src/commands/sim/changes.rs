@@ -62,6 +62,9 @@ pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadS
             made.push(Made { place: field.to_owned(), option: format!("--{field} {value}") });
         }
     }
+    if let Some(agents) = changes.agents {
+        made.push(Made { place: "population".to_owned(), option: format!("--agents {agents}") });
+    }
     let name = &read.scenario.name;
     let mut document = Document::<ScenarioFile>::from_text(name, &document.to_string());
     let invalid = |document: Document<ScenarioFile>| invalid(name, &made, document);
@@ -177,7 +180,7 @@ pub(super) fn refuse_fixed(changes: &[String], fixed: Fixed) -> Result<(), CliEr
 
 /// Whether one of the changes is to this field, or to something in it. One that cannot be read is
 /// told of where it is made.
-pub(super) fn sets(changes: &[String], field: &str) -> bool {
+fn sets(changes: &[String], field: &str) -> bool {
     let path = |change: &String| set::change(change, EXAMPLE).ok().map(|(path, _)| path.to_owned());
     changes.iter().filter_map(path).any(|path| steps(&path).next() == Some(field))
 }
@@ -292,18 +295,24 @@ fn item(items: &[Value], called: &str, path: &str) -> Result<usize, CliError> {
     }
 }
 
-/// Gives the population this many agents, in the shares that its groups have. Whoever is alone in a
-/// group is someone in particular, and stays so where there are groups of several.
+/// Gives the population this many agents, in the shares that its groups have. Where there are groups
+/// of several, whoever is alone in a group is someone in particular and stays, unless there is to be no
+/// one at all.
 fn share(file: &mut ScenarioFile, agents: u64) -> Result<(), CliError> {
     let groups = file.population.get_or_insert_default();
-    let all = groups.iter().map(|group| group.count.unwrap_or(1));
-    let alone = all.clone().filter(|count| *count == 1).count() as u64;
-    let has_several = all.clone().any(|count| count > 1);
-    let (mut groups, agents): (Vec<&mut GroupFile>, u64) = match agents.checked_sub(alone) {
-        Some(others) if has_several => {
-            (groups.iter_mut().filter(|group| group.count.unwrap_or(1) != 1).collect(), others)
-        }
-        Some(_) | None => (groups.iter_mut().collect(), agents),
+    let count = |group: &GroupFile| group.count.unwrap_or(1);
+    let alone = groups.iter().filter(|group| count(group) == 1).count() as u64;
+    let has_several = groups.iter().any(|group| count(group) > 1);
+    let (mut groups, agents): (Vec<&mut GroupFile>, u64) = if !has_several || agents == 0 {
+        (groups.iter_mut().collect(), agents)
+    } else if let Some(others) = agents.checked_sub(alone) {
+        (groups.iter_mut().filter(|group| count(group) != 1).collect(), others)
+    } else {
+        let message = format!(
+            "--agents {agents}: {alone} agents of the scenario are alone in their groups, and they stay"
+        );
+        let hint = format!("ask for {alone} or more, or leave some of them out of the population");
+        return Err(CliError::usage(message).hint(hint));
     };
     let counts: Vec<u64> = groups.iter().map(|group| group.count.unwrap_or(1)).collect();
     let total: u128 = counts.iter().map(|count| u128::from(*count)).sum();

@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-use super::changes::{Changes, Fixed, changed, refuse_fixed, sets, text_of, values_set};
+use super::changes::{Changes, Fixed, changed, refuse_fixed, text_of, values_set};
 use super::{called, find, of_run, pinned};
 use crate::app::App;
 use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs, ThreadArgs};
@@ -53,10 +53,11 @@ pub(super) fn fork(app: &App, args: &SimForkArgs) -> CliResult {
     let (other, before) = find(app, &args.run)?;
     let run = called(app, &other, &before);
     refuse_fixed(&args.set, Fixed::InFork)?;
+    let changes =
+        Changes { turns: args.turns, after: args.at, set: &args.set, ..Changes::default() };
+    let mut pinned = pinned(&other)?;
     // It has as many turns as the other one, which may have been given more than its scenario has.
-    let turns = args.turns.or_else(|| (!sets(&args.set, "turns")).then_some(before.turns));
-    let changes = Changes { turns, after: args.at, set: &args.set, ..Changes::default() };
-    let pinned = pinned(&other)?;
+    pinned.file.turns = Some(before.turns);
     let read = changed(&pinned, changes)?;
     let values = values_set(&args.set, &read.file);
     let scenario = Arc::new(pinned.scenario);

@@ -7,7 +7,9 @@ use polity_statechart::{Chart, Request};
 use super::{Check, start};
 use crate::lifecycle::{LifecycleAction, Operation, number_of_turns};
 use crate::names;
-use crate::scenario::{Behaviour, EventFile, Group, ScenarioError, ScenarioFile, TURNS_DEFAULT};
+use crate::scenario::{
+    Behaviour, EventFile, GroupFile, ScenarioError, ScenarioFile, TURNS_DEFAULT,
+};
 
 /// The agents that there may ever be, as far as a scenario and its chart tell.
 struct Known<'a> {
@@ -17,15 +19,15 @@ struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    fn new(chart: &'a Chart, groups: &'a [Group], files: &'a [EventFile]) -> Self {
-        let (several, one): (Vec<&Group>, Vec<&Group>) =
-            groups.iter().partition(|group| group.count > 1);
-        let mut names: HashSet<&str> = one.into_iter().map(|group| group.name.as_str()).collect();
+    fn new(chart: &'a Chart, groups: &'a [GroupFile], files: &'a [EventFile]) -> Self {
+        let several =
+            groups.iter().filter_map(|group| Some((group.name.as_deref()?, group.count?)));
+        let alone = groups.iter().filter(|group| group.count.is_none_or(|count| count == 1));
+        let mut names: HashSet<&str> = alone.filter_map(|group| group.name.as_deref()).collect();
         let is_add = |file: &&EventFile| file.operation == Some(Operation::AddAgent);
         names.extend(files.iter().filter(is_add).filter_map(|f| f.target_agent_name.as_deref()));
         names.extend(chart.requests().filter_map(copied));
-        let groups = several.into_iter().map(|group| (group.name.as_str(), group.count));
-        Self { names, groups: groups.collect() }
+        Self { names, groups: several.filter(|(_, count)| *count > 1).collect() }
     }
 
     /// Whether there may be an agent of this name. One that finds its name taken has a number
@@ -50,7 +52,7 @@ impl Check<'_> {
     pub(super) fn events(
         &mut self,
         files: &[EventFile],
-        groups: &[Group],
+        groups: &[GroupFile],
         behaviours: &[Behaviour],
     ) -> BTreeMap<u64, Vec<LifecycleAction>> {
         let known = Known::new(self.chart, groups, files);
