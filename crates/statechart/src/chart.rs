@@ -136,13 +136,24 @@ impl Field {
         }
         let is_declared =
             min.is_none_or(|min| min <= *number) && max.is_none_or(|max| *number <= max);
-        let range = match (min, max) {
-            _ if is_declared && *is_threshold => "above 0, because it is a threshold".to_owned(),
-            (Some(min), Some(max)) => format!("from {min} to {max}"),
-            (Some(min), None) => format!("at least {min}"),
-            (None, max) => format!("at most {}", max.unwrap_or(f64::MAX)),
+        let range = if is_declared && *is_threshold {
+            "above 0, because it is a threshold".to_owned()
+        } else {
+            self.range_in_words()
         };
         Err(format!("{name} must be {range}, found {number}"))
+    }
+
+    /// The numbers that it may be.
+    fn range_in_words(&self) -> String {
+        match (self.min, self.max, self.is_threshold) {
+            (Some(min), Some(max), _) => format!("from {min} to {max}"),
+            (Some(min), None, _) => format!("at least {min}"),
+            (None, Some(max), false) => format!("at most {max}"),
+            (None, Some(max), true) => format!("above 0 and at most {max}"),
+            (None, None, true) => "above 0".to_owned(),
+            (None, None, false) => "a finite number".to_owned(),
+        }
     }
 }
 
@@ -426,10 +437,11 @@ impl Chart {
             Fault::NotBool(kind) => {
                 format!("it must be true or false, and is {}", kind.in_words())
             }
-            Fault::OutOfRange(field) => format!(
-                "the value is not one that \"{}\" may have",
-                self.fields[field.index()].name
-            ),
+            Fault::OutOfRange(field) => {
+                let field = &self.fields[field.index()];
+                let (name, range) = (&field.name, field.range_in_words());
+                format!("the value is not one that \"{name}\" may have: it must be {range}")
+            }
             Fault::Rust(reason) => reason.to_string(),
         }
     }

@@ -95,13 +95,13 @@ pub(crate) struct SimRunArgs {
     /// The scenario's name
     pub(crate) scenario: String,
     /// How many turns it has, instead of what the scenario says
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub(crate) turns: Option<u64>,
     /// How many agents there are at the start; groups keep their shares, and where some have several, groups of one stay as they are
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub(crate) agents: Option<u64>,
     /// What all chance follows from
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) threads: ThreadArgs,
@@ -140,7 +140,7 @@ pub(crate) struct SimResumeArgs {
     #[arg(long, value_name = "TURN")]
     pub(crate) from: Option<u64>,
     /// How many turns the run has in all, instead of what it began with
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub(crate) turns: Option<u64>,
     #[command(flatten)]
     pub(crate) threads: ThreadArgs,
@@ -154,7 +154,7 @@ pub(crate) struct SimForkArgs {
     #[arg(long, value_name = "TURN")]
     pub(crate) at: u64,
     /// How many turns the new run has in all
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub(crate) turns: Option<u64>,
     /// A value of the scenario that is different from here on, such as `seed=2`; JSON if it parses,
     /// else a text. May be repeated

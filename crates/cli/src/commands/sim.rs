@@ -137,7 +137,8 @@ impl From<SimError> for CliError {
                      status RUN` shows the turns that have a checkpoint",
                 )
             }
-            SimError::Damaged { .. } => Self::damaged(&error),
+            SimError::Damaged { .. } => Self::damaged(&error)
+                .hint("put the file back from a copy, or begin a new run with `polity sim run`"),
             SimError::NoCheckpoint { .. } => Self::not_found(&error)
                 .hint("`polity sim status RUN` shows the turns that have a checkpoint"),
             SimError::InUse => {

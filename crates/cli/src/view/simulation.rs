@@ -123,7 +123,8 @@ pub(crate) fn print_summary(app: &App, summary: &Summary, run: &str) -> Result<(
     say!("{}", table(["STATE", "AGENTS", "VISITS"], rows))?;
     if !summary.world.is_empty() {
         let world = summary.world.iter().map(|(name, value)| format!("{name} {value}"));
-        say!("{} {}", style::label("world:"), world.collect::<Vec<_>>().join(", "))?;
+        let world = world.collect::<Vec<_>>().join(", ");
+        say!("{} {}", style::label("world:"), harmless(&world))?;
     }
     for warning in summary.warnings.iter().take(WARNINGS_SHOWN_MAX) {
         let about = match (warning.operation, &warning.target_agent_name) {

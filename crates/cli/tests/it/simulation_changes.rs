@@ -104,6 +104,30 @@ fn hints_say_what_can_be_done_here() {
     let (code, message, hint) = refused(&sandbox, &["run", "society", "--out", folder]);
     assert!(code == 1 && message.ends_with("is there already"), "{message}");
     assert!(hint.contains("--out"), "{hint}");
+    fs::write(sandbox.file("data/simulations").join(id).join("run.json"), "{").unwrap();
+    let (code, _, hint) = refused(&sandbox, &["resume", folder]);
+    assert!(code == 1 && hint.contains("begin a new run"), "{hint}");
+    let (code, message, _) = refused(&sandbox, &["run", "society", "--turns", "-3"]);
+    assert!(code == 2 && message.contains("invalid value '-3' for '--turns"), "{message}");
+}
+
+#[test]
+fn only_what_was_asked_for_is_to_blame() {
+    let sandbox = society();
+    let run = sim(&sandbox, &["run", "society", "--turns", "4"]);
+    let id = run["run_id"].as_str().unwrap();
+    let (code, message, _) =
+        refused(&sandbox, &["fork", id, "--at", "2", "--set", "world.behaviours={}"]);
+    assert!(code == 2 && message.contains("with --set world.behaviours={}: "), "{message}");
+    let fork = sim(&sandbox, &["fork", id, "--at", "2"]);
+    assert_eq!(fork["turns"], 4, "as many as the other run");
+    let population = "population=[{\"name\": \"ada\", \"fields\": {\"nope\": 1}}]";
+    let lifecycle = "lifecycle=[{\"turn\": 1, \"operation\": \"pause_agent\", \
+                     \"target_agent_name\": \"ada\", \"initiating_agent\": \"ada\"}]";
+    let args = ["run", "society", "--set", population, "--set", lifecycle];
+    let (code, message, _) = refused(&sandbox, &args);
+    assert!(code == 2 && message.contains("nope"), "{message}");
+    assert!(!message.contains("never an agent"), "{message}");
 }
 
 #[test]
@@ -179,4 +203,50 @@ fn a_group_begins_elsewhere_and_a_world_has_other_values() {
         refused(&sandbox, &["run", "society", "--set", "world.values.replys=1"]);
     assert!(code == 2 && message.contains("no value of the world \"replys\""), "{message}");
     assert_eq!(hint, "did you mean \"replies\"?");
+}
+
+#[test]
+fn whoever_is_alone_in_a_group_stays_where_others_are_not() {
+    let sandbox = society();
+    let population = |groups: &str| {
+        let text = format!("name: small\nchart: social\nturns: 1\npopulation: [{groups}]\n");
+        fs::write(sandbox.file("scenarios/small.yaml"), text).unwrap();
+    };
+    let agents = |count: &str| {
+        let run = sim(&sandbox, &["run", "small", "--agents", count]);
+        let path = sandbox.file("data/simulations").join(run["run_id"].as_str().unwrap());
+        let text = fs::read_to_string(path.join("checkpoints/turn_000001.json")).unwrap();
+        let checkpoint: Value = serde_json::from_str(&text).unwrap();
+        checkpoint["agents"].as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ")
+    };
+    population("{name: ada}, {name: bob}, {name: c, count: 3}");
+    assert_eq!(agents("4"), "ada bob c_1 c_2");
+    assert_eq!(agents("2"), "ada bob");
+    assert_eq!(agents("0"), "");
+    let refused = sandbox.polity(&["sim", "run", "small", "--agents", "1", "--json"]);
+    let message = "--agents 1: 2 agents of the scenario are alone in their groups, and they stay";
+    assert_eq!((refused.code, &refused.error()["message"]), (2, &json!(message)));
+    population("{name: ada}, {name: bob}");
+    assert_eq!(agents("3"), "ada_1 ada_2 bob");
+}
+
+#[test]
+fn a_folder_in_which_no_run_ever_began_is_used() {
+    let sandbox = society();
+    let out = sandbox.file("out");
+    let run = || sandbox.polity(&["sim", "run", "society", "--out", out.to_str().unwrap()]);
+    // What a process leaves that is killed while it makes the folder.
+    fs::create_dir_all(out.join("checkpoints")).unwrap();
+    fs::write(out.join("owner.lock"), "").unwrap();
+    fs::write(out.join("scenario.json"), "{").unwrap();
+    fs::write(out.join("chart.unfinished"), "").unwrap();
+    assert_eq!(run().code, 0);
+    assert_eq!(run().code, 1, "it is a run now");
+    for file in ["scenario.json", "notes.txt", "checkpoints/turn_000001.json"] {
+        fs::remove_dir_all(&out).unwrap();
+        fs::create_dir_all(out.join("checkpoints")).unwrap();
+        fs::write(out.join(file), "mine").unwrap();
+        assert_eq!(run().code, 1, "{file}");
+        assert_eq!(fs::read_to_string(out.join(file)).unwrap(), "mine");
+    }
 }

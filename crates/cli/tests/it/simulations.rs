@@ -380,52 +380,6 @@ fn limits_are_named_and_no_agents_are_no_error() {
 }
 
 #[test]
-fn whoever_is_alone_in_a_group_stays_where_others_are_not() {
-    let sandbox = society();
-    let population = |groups: &str| {
-        let text = format!("name: small\nchart: social\nturns: 1\npopulation: [{groups}]\n");
-        fs::write(sandbox.file("scenarios/small.yaml"), text).unwrap();
-    };
-    let agents = |count: &str| {
-        let run = done(&sandbox, &["sim", "run", "small", "--agents", count]);
-        let path = sandbox.file("data/simulations").join(run["run_id"].as_str().unwrap());
-        let text = fs::read_to_string(path.join("checkpoints/turn_000001.json")).unwrap();
-        let checkpoint: Value = serde_json::from_str(&text).unwrap();
-        checkpoint["agents"].as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ")
-    };
-    population("{name: ada}, {name: bob}, {name: c, count: 3}");
-    assert_eq!(agents("4"), "ada bob c_1 c_2");
-    assert_eq!(agents("2"), "ada bob");
-    assert_eq!(agents("0"), "");
-    let refused = sandbox.polity(&["sim", "run", "small", "--agents", "1", "--json"]);
-    let message = "--agents 1: 2 agents of the scenario are alone in their groups, and they stay";
-    assert_eq!((refused.code, &refused.error()["message"]), (2, &json!(message)));
-    population("{name: ada}, {name: bob}");
-    assert_eq!(agents("3"), "ada_1 ada_2 bob");
-}
-
-#[test]
-fn a_folder_in_which_no_run_ever_began_is_used() {
-    let sandbox = society();
-    let out = sandbox.file("out");
-    let run = || sandbox.polity(&["sim", "run", "society", "--out", out.to_str().unwrap()]);
-    // What a process leaves that is killed while it makes the folder.
-    fs::create_dir_all(out.join("checkpoints")).unwrap();
-    fs::write(out.join("owner.lock"), "").unwrap();
-    fs::write(out.join("scenario.json"), "{").unwrap();
-    fs::write(out.join("chart.unfinished"), "").unwrap();
-    assert_eq!(run().code, 0);
-    assert_eq!(run().code, 1, "it is a run now");
-    for file in ["scenario.json", "notes.txt", "checkpoints/turn_000001.json"] {
-        fs::remove_dir_all(&out).unwrap();
-        fs::create_dir_all(out.join("checkpoints")).unwrap();
-        fs::write(out.join(file), "mine").unwrap();
-        assert_eq!(run().code, 1, "{file}");
-        assert_eq!(fs::read_to_string(out.join(file)).unwrap(), "mine");
-    }
-}
-
-#[test]
 fn what_is_wrong_with_a_change_of_the_population_is_told_with_line_and_column() {
     let sandbox = society();
     let path = sandbox.file("scenarios/society.yaml");

@@ -119,7 +119,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Parsed {
             // A key that stands twice is wrong, but the rest of the file can still be checked.
             let repeated = matches!(error.without_snippet(), YamlError::DuplicateMappingKey { .. });
             let tree = if repeated { read(text, DuplicateKeyPolicy::FirstWins).ok() } else { None };
-            Parsed { tree, problems: vec![syntax_problem(file, &error)] }
+            Parsed { tree, problems: vec![syntax_problem(file, text, &error)] }
         }
     }
 }
@@ -134,9 +134,9 @@ fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node, YamlErro
     serde_saphyr::from_str_with_options(text, options)
 }
 
-fn syntax_problem(file: &str, error: &YamlError) -> Problem {
+fn syntax_problem(file: &str, text: &str, error: &YamlError) -> Problem {
     let error = error.without_snippet();
-    let place = error.location().map_or(Place::start(), |at| Place {
+    let mut place = error.location().map_or(Place::start(), |at| Place {
         line: position(at.line()),
         column: position(at.column()),
         field: String::new(),
@@ -161,12 +161,19 @@ fn syntax_problem(file: &str, error: &YamlError) -> Problem {
             Finding::new("the aliases (\"*name\") of the file unfold to too much")
         }
         other => {
-            let message = other.render();
+            let is_json = file.rsplit_once('.').is_some_and(|(_, extension)| extension == "json");
+            let json = is_json.then(|| serde_json::from_str::<serde::de::IgnoredAny>(text));
+            // JSON is read as the YAML that it is, but whoever writes it knows the words of JSON.
+            let (language, message) = if let Some(Err(error)) = json {
+                place.line = position(error.line() as u64);
+                place.column = position(error.column() as u64);
+                ("JSON", error.to_string())
+            } else {
+                ("YAML", other.render())
+            };
             let message = message.lines().next().unwrap_or_default();
             // The place is told already, in our own way.
             let message = message.split(" at line ").next().unwrap_or_default();
-            let is_json = file.rsplit_once('.').is_some_and(|(_, extension)| extension == "json");
-            let language = if is_json { "JSON" } else { "YAML" };
             Finding::new(format!("this is not valid {language}: {message}"))
         }
     };

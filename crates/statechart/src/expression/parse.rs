@@ -169,6 +169,9 @@ impl Parser<'_> {
                     {
                         return Err(format!("chance({chance}) must be from 0 to 1"));
                     }
+                    if matches!(limit, Expression::Text(_) | Expression::Bool(_)) {
+                        return Err("chance(p) takes a number from 0 to 1".to_owned());
+                    }
                     let draw = self.draw();
                     Ok(Expression::Compare(Compare::Less, Box::new(draw), Box::new(limit)))
                 }

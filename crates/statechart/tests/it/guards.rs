@@ -161,7 +161,7 @@ fn an_action_that_fails_changes_nothing_and_is_recorded() {
     let chart = Arc::clone(agent.chart());
     let reasons: Vec<String> =
         agent.take_failures().iter().map(|failure| chart.describe(&failure.fault)).collect();
-    let range = "the value is not one that \"n\" may have";
+    let range = "the value is not one that \"n\" may have: it must be at most 10";
     assert_eq!(reasons, [range, range, "division by zero"]);
     assert_eq!(agent.field(chart.field("n").unwrap()), Some(&5.0.into()));
 }

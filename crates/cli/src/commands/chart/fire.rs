@@ -13,7 +13,7 @@ use crate::args::ChartFireArgs;
 use crate::commands::set;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{note, print_json, say, style};
+use crate::view::{harmless, note, print_json, say, style};
 
 pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
     let simulations = app.folder.simulations()?;
@@ -96,15 +96,15 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
         None => say!("{from}: nothing follows on {}", args.trigger)?,
     }
     for (name, value) in fields {
-        say!("  agent.{name} = {value}")?;
+        say!("  agent.{name} = {}", harmless(&value.to_string()))?;
     }
     for change in &world {
         let (name, verb, value) = change_in_parts(&chart, change);
         let sign = if verb == "add" { "+=" } else { "=" };
-        say!("  world.{name} {sign} {value}")?;
+        say!("  world.{name} {sign} {}", harmless(&value.to_string()))?;
     }
     for request in &requests {
-        say!("  asks: {}", request_in_words(request))?;
+        say!("  asks: {}", harmless(&request_in_words(request)))?;
     }
     Ok(Exit::Done)
 }

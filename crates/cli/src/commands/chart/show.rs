@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::args::ChartArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::view::{print_json, say, style, table};
+use crate::view::{harmless, print_json, say, style, table};
 
 pub(super) fn show(app: &App, args: &ChartArgs) -> CliResult {
     let simulations = app.folder.simulations()?;
@@ -37,7 +37,7 @@ pub(super) fn show(app: &App, args: &ChartArgs) -> CliResult {
         let label = style::label(&format!("world {}:", world.name));
         say!("{label} {}", in_words(world.default.as_ref()))?;
     }
-    say!("\n{}", transitions(chart))?;
+    say!("\n{}", harmless(&transitions(chart)))?;
     Ok(Exit::Done)
 }
 
@@ -67,13 +67,13 @@ fn state(chart: &Chart, node: &StateNode, depth: usize) -> Result<(), CliError> 
     let indent = "  ".repeat(depth);
     say!("{indent}{}{}", node.name, begins.unwrap_or_default())?;
     for happening in happenings(node) {
-        say!("{indent}  {happening}")?;
+        say!("{indent}  {}", harmless(&happening))?;
     }
     node.children.iter().try_for_each(|child| state(chart, &tree[*child], depth + 1))
 }
 
 fn in_words(default: Option<&FieldValue>) -> String {
-    default.map_or("nothing".to_owned(), ToString::to_string)
+    default.map_or("nothing".to_owned(), |default| harmless(&default.to_string()))
 }
 
 fn range(field: &Field) -> String {

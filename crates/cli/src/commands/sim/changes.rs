@@ -94,7 +94,7 @@ pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadS
             match over {
                 Some((Limit::MaxAgents, message)) => {
                     return Err(CliError::over_limit("limit_max_agents", message)
-                        .hint("raise it with --set max_agents=N, or in the scenario"));
+                        .hint("--set max_agents=N raises it for this run"));
                 }
                 Some((Limit::Agents, message)) => {
                     return Err(CliError::over_limit("limit_agents", message)

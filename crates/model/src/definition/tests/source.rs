@@ -34,6 +34,12 @@ fn a_text_that_is_no_definition_says_why() {
     ] {
         check("agents/writer.yaml", text, &[expected]);
     }
+    // A file of JSON is spoken of as such.
+    check(
+        "agents/writer.json",
+        "{\"name\": \"writer\",\n\"kind\": \"llm\",,}",
+        &["2:15: this is not valid JSON: key must be a string"],
+    );
 }
 
 #[test]
