@@ -17,7 +17,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         let cut_short = word.len() >= BEGINNING_LETTERS_MIN && folded.starts_with(&word);
         let distance = if cut_short { 1 } else { strsim::osa_distance(&word, &folded) };
         let letters = word.chars().count().max(folded.chars().count());
-        let close_enough = distance <= letters.div_ceil(DISTANCE_SHARE);
+        let close_enough = distance <= (letters + 1) / DISTANCE_SHARE;
         // A word that shares no letters is never a slip, however short both are.
         if close_enough && distance < letters && best.is_none_or(|(least, _)| distance < least) {
             best = Some((distance, candidate));
