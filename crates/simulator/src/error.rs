@@ -40,6 +40,9 @@ pub enum SimError {
     /// Another process runs it.
     #[error("another process runs this simulation")]
     InUse,
+    /// The run has ended.
+    #[error("the run in {} has ended, nothing can be asked of it", .0.display())]
+    Ended(PathBuf),
     /// The population is larger than it may be.
     #[error("{agents} agents are more than max_agents allows, which is {max_agents}")]
     TooManyAgents {

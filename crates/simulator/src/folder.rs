@@ -344,8 +344,13 @@ impl RunFolder {
         self.path.join(REQUESTS)
     }
 
-    /// Asks the process that runs it, or will, for a change of the population.
+    /// Asks the process that runs it, or will, for a change of the population. One that has ended is
+    /// asked for nothing. Where it ends before it has looked at the request, there is never an answer:
+    /// whoever waits for one looks at the [record](Self::record) too, and [withdraws](Self::withdraw) it.
     pub fn ask(&self, request_id: &str, action: LifecycleAction) -> Result<AnswerWatch, SimError> {
+        if self.record()?.status == RunStatus::Ended {
+            return Err(SimError::Ended(self.path.clone()));
+        }
         requests::ask(&self.requests(), request_id, action)
     }
 

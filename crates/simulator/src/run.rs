@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::checkpoint::{self, Digest};
 use crate::error::SimError;
 use crate::files;
-use crate::folder::{Owner, RunFolder, RunRecord, RunStatus};
+use crate::folder::{Fork, Owner, RunFolder, RunRecord, RunStatus};
 use crate::keeper::Keeper;
 use crate::lifecycle::{Done, Opinion, Ruling};
 use crate::requests::{self, Answer, Request, RequestLog};
@@ -165,7 +165,7 @@ pub enum GoOn {
 }
 
 impl Run {
-    /// Begins a new run in a folder that is not there yet.
+    /// Begins a new run in a folder that is not there yet, or in which no run ever began.
     pub fn begin(
         path: &Path,
         record: RunRecord,
@@ -179,12 +179,13 @@ impl Run {
     /// asked of that from outside in later turns is asked of this in the same turns.
     pub fn fork(
         path: &Path,
-        record: RunRecord,
+        mut record: RunRecord,
         beginning: &Beginning<'_>,
         other: &Past<'_>,
     ) -> Result<Self, SimError> {
         let Beginning { scenario, threads, .. } = beginning;
         let Past { folder: other, scenario: before, turn, values } = *other;
+        record.forked_from = Some(Fork { run_id: other.record()?.run_id, turn });
         let (found, ..) = other.checkpoint(Some(turn))?;
         if record.turns < turn {
             return Err(SimError::TooFewTurns { turns: record.turns, turn });
@@ -214,6 +215,7 @@ impl Run {
         simulation: Simulation,
         other: Option<&RunFolder>,
     ) -> Result<Self, SimError> {
+        check_turns(&record, &beginning.scenario)?;
         let asked = match other {
             Some(other) => requests::asked_after(&other.requests(), simulation.turn())?,
             None => Vec::new(),
@@ -251,10 +253,7 @@ impl Run {
         let owner = folder.own()?;
         let mut record = folder.record()?;
         record.turns = turns.unwrap_or(record.turns);
-        let most = scenario.turns_max();
-        if record.turns > most {
-            return Err(SimError::TooManyTurns { turns: record.turns, most });
-        }
+        check_turns(&record, scenario)?;
         let newest = folder.checkpoints()?.last().copied();
         if turn.is_some_and(|turn| newest.is_none_or(|newest| newest < turn)) {
             folder.bring_back()?;
@@ -333,6 +332,10 @@ impl Run {
 
     /// Runs to the last turn, or until `watch` says to stop, and tells what came of it.
     pub fn go(&mut self, mut watch: impl FnMut(Progress<'_>) -> GoOn) -> Result<Summary, SimError> {
+        if self.record.status != RunStatus::Running {
+            self.record.status = RunStatus::Running;
+            self.folder.write_record(&self.record)?;
+        }
         let mut status = RunStatus::Ended;
         while self.simulation.turn() < self.record.turns {
             let was_asked = self.turn()?;
@@ -446,4 +449,10 @@ fn hexadecimal(digest: Digest) -> String {
         let _ = write!(digits, "{byte:02x}");
     }
     digits
+}
+
+/// No run has more turns than can be counted.
+fn check_turns(record: &RunRecord, scenario: &Scenario) -> Result<(), SimError> {
+    let (turns, most) = (record.turns, scenario.turns_max());
+    if turns > most { Err(SimError::TooManyTurns { turns, most }) } else { Ok(()) }
 }

@@ -6,7 +6,7 @@ mod wishes;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use polity_statechart::{Request as Wish, Value as FieldValue, Who};
+use polity_statechart::{Chart, Request as Wish, Value as FieldValue, Who};
 use serde_json::{Map, Value};
 
 use self::wishes::{REQUESTS_PER_TURN, Wishes};
@@ -14,7 +14,7 @@ use crate::checkpoint::AgentRow;
 use crate::draw_key::draw_key;
 use crate::error::SimError;
 use crate::folder::RunFolder;
-use crate::kernel::{self, AgentSerial, Kernel, Seed, Slot};
+use crate::kernel::{self, AgentImage, AgentSerial, Kernel, Seed, Slot};
 use crate::lifecycle::{AskedBy, Change, Done, LifecycleAction, Operation, Opinion, Ruling, Stage};
 use crate::population::Population;
 use crate::scenario::{Scenario, Start};
@@ -202,7 +202,7 @@ impl Simulation {
                 done.push(Done { operation, name, instead_of: None, asked_by: AskedBy::Time });
             }
         }
-        let mut requests = self.wishes();
+        let (asking, mut requests) = self.wishes();
         let wishes = requests.len();
         requests.extend(self.scenario.events.get(&self.turn).into_iter().flatten().cloned());
         let first_outside = requests.len();
@@ -210,10 +210,14 @@ impl Simulation {
         if requests.is_empty() {
             return Ok(Vec::new());
         }
-        let scenario = Arc::clone(&self.scenario);
+        let (scenario, kernel) = (&*self.scenario, &self.kernel);
         let mut rulings = Stage::new(&mut self.population).with_wishes(wishes).rule(
             &requests,
-            &|initial| scenario.start(initial),
+            &|place, initial| match asking.get(place) {
+                // What agents want to add are copies of themselves.
+                Some(slot) => Ok(like(&scenario.chart, &kernel.image(*slot))),
+                None => scenario.start(initial),
+            },
             strict,
         );
         let mut refused = Refused::default();
@@ -256,7 +260,7 @@ impl Simulation {
         let mut requests = folder.waiting(self.turn)?;
         requests.push(request.clone());
         let scenario = Arc::clone(&self.scenario);
-        let opening = |initial: &Map<String, Value>| scenario.start(initial);
+        let opening = |_: usize, initial: &Map<String, Value>| scenario.start(initial);
         let mut rulings = Stage::new(&mut self.population).rule(&requests, &opening, false);
         self.population.forget_free_names();
         Ok(rulings.pop().map(Ruling::into_opinion).unwrap_or_default())
@@ -312,8 +316,8 @@ impl Simulation {
         }
     }
 
-    /// What agents have asked for by their actions.
-    fn wishes(&mut self) -> Vec<LifecycleAction> {
+    /// What agents have asked for by their actions, and which ones.
+    fn wishes(&mut self) -> (Vec<Slot>, Vec<LifecycleAction>) {
         let (wishes, left_out) = self.wishes.take();
         if left_out > 0 {
             let (turn, operation, target_agent_name) = (self.turn, None, None);
@@ -323,7 +327,7 @@ impl Simulation {
             );
             self.warnings.add(Warning { turn, operation, target_agent_name, reason });
         }
-        wishes.into_iter().map(|(slot, wish)| self.wish(slot, wish)).collect()
+        wishes.into_iter().map(|(slot, wish)| (slot, self.wish(slot, wish))).unzip()
     }
 
     fn wish(&self, slot: Slot, wish: Wish) -> LifecycleAction {
@@ -340,7 +344,7 @@ impl Simulation {
             Wish::Resume { name } => LifecycleAction::new(Operation::ResumeAgent, &*name),
             Wish::Remove { who } => LifecycleAction::new(Operation::RemoveAgent, target(who)),
             Wish::Copy { name } => LifecycleAction {
-                initial_state: Some(self.initial_state(slot)),
+                initial_state: Some(Map::new()),
                 ..LifecycleAction::new(
                     Operation::AddAgent,
                     name.map_or_else(|| myself.clone(), |name| name.as_ref().to_owned()),
@@ -349,25 +353,6 @@ impl Simulation {
         };
         action.initiating_agent = Some(myself.clone());
         action
-    }
-
-    /// An agent as one that begins like it.
-    fn initial_state(&self, slot: Slot) -> Map<String, Value> {
-        let scenario = &*self.scenario;
-        let chart = &*scenario.chart;
-        let image = self.kernel.image(slot);
-        let mut initial: Map<String, Value> = chart
-            .fields()
-            .iter()
-            .zip(&image.fields)
-            .filter_map(|(field, value)| Some((field.name.clone(), value.as_ref()?.to_json())))
-            .collect();
-        initial.insert("state".to_owned(), chart.state_name(image.state).into());
-        let behaviour = &scenario.behaviours[usize::from(image.behaviour.0)].name;
-        if !behaviour.is_empty() {
-            initial.insert("behaviour".to_owned(), behaviour.as_str().into());
-        }
-        initial
     }
 
     /// Takes note of guards and actions that could not be evaluated.
@@ -402,4 +387,12 @@ impl Simulation {
             image: self.kernel.image(slot),
         })
     }
+}
+
+/// How one begins that is like an agent.
+fn like(chart: &Chart, image: &AgentImage) -> Start {
+    let fields = chart.fields().iter().zip(&image.fields);
+    let fields =
+        fields.filter_map(|(field, value)| Some((chart.field(&field.name)?, value.clone()?)));
+    Start { state: image.state, fields: fields.collect(), behaviour: image.behaviour }
 }

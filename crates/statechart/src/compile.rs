@@ -13,7 +13,8 @@ use crate::chart::{Chart, HISTORY_DEPTH_DEFAULT, HISTORY_DEPTH_MAX};
 use crate::effect::Effect;
 use crate::error::{ChartError, ChartErrors};
 use crate::guard::Guard;
-use crate::source::ChartSource;
+use crate::read::STATE_DEPTH_MAX;
+use crate::source::{ChartSource, StateSource};
 
 use self::names::Vocabulary;
 use self::states::Tree;
@@ -50,6 +51,9 @@ struct Draft {
 
 /// Compiles a chart. `errors` is what could not be read of it.
 pub(crate) fn compile(source: &ChartSource, errors: Vec<ChartError>) -> Result<Chart, ChartErrors> {
+    if is_deeper(&source.states, STATE_DEPTH_MAX) {
+        return Err(ChartErrors(vec![too_deep("states")]));
+    }
     let unread: Vec<String> = errors.iter().map(|error| error.place.clone()).collect();
     let mut draft = Draft {
         tree: Tree::new(&source.states),
@@ -82,6 +86,18 @@ pub(crate) fn compile(source: &ChartSource, errors: Vec<ChartError>) -> Result<C
     let mut errors = draft.errors;
     drop_consequences(&mut errors, &unread);
     Err(few(errors))
+}
+
+/// Whether states are nested deeper than so many levels.
+fn is_deeper(states: &[StateSource], levels: usize) -> bool {
+    let Some(inside) = levels.checked_sub(1) else { return !states.is_empty() };
+    states.iter().any(|state| is_deeper(&state.states, inside))
+}
+
+/// That states are nested deeper than they may be.
+pub(crate) fn too_deep(place: &str) -> ChartError {
+    let message = format!("states are nested too deep: the limit state_depth is {STATE_DEPTH_MAX}");
+    ChartError::new(place, message)
 }
 
 /// No more problems than anyone would read.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
+use crate::compile::too_deep;
 use crate::error::ChartError;
 use crate::source::{
     ChartSource, FieldSource, GuardSource, StateSource, States, ThresholdSource, TimeoutSource,
@@ -161,9 +162,7 @@ impl Reader {
     fn states(&mut self, place: &str, json: Option<&Json>, depth: usize) -> Vec<StateSource> {
         let items = self.list(place, json);
         if depth == STATE_DEPTH_MAX && !items.is_empty() {
-            let message =
-                format!("states are nested too deep: the limit state_depth is {STATE_DEPTH_MAX}");
-            self.errors.push(ChartError::new(place, message));
+            self.errors.push(too_deep(place));
             return Vec::new();
         }
         let states = items.iter().enumerate();

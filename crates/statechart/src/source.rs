@@ -173,11 +173,12 @@ impl StateSource {
 }
 
 impl TransitionSource {
-    /// A transition that nothing holds back.
+    /// A transition that nothing holds back. The source `*` is every state but the target.
     pub fn new<'a>(trigger: &str, source: impl IntoIterator<Item = &'a str>, target: &str) -> Self {
+        let source: Vec<String> = source.into_iter().map(str::to_owned).collect();
         Self {
             trigger: trigger.to_owned(),
-            source: States::Listed(source.into_iter().map(str::to_owned).collect()),
+            source: if source == ["*"] { States::Any } else { States::Listed(source) },
             target: target.to_owned(),
             ..Self::default()
         }

@@ -141,6 +141,8 @@ impl From<SimError> for CliError {
                 .hint("put the file back from a copy, or begin a new run with `polity sim run`"),
             SimError::NoCheckpoint { .. } => Self::not_found(&error)
                 .hint("`polity sim status RUN` shows the turns that have a checkpoint"),
+            SimError::Ended(_) => Self::conflict(&error)
+                .hint("begin another future of it: `polity sim fork RUN --at TURN`"),
             SimError::InUse => {
                 Self::conflict(&error).hint("`polity sim status` shows which runs are at work")
             }

@@ -17,8 +17,9 @@ use crate::population::Population;
 #[path = "rules_tests.rs"]
 mod tests;
 
-/// How a new agent begins, or what is wrong with what was asked for.
-pub(crate) type Opening<'a, S> = &'a dyn Fn(&Map<String, Value>) -> Result<S, String>;
+/// How a new agent begins, or what is wrong with what was asked for: by the place of the request among
+/// all of its turn, and what it says.
+pub(crate) type Opening<'a, S> = &'a dyn Fn(usize, &Map<String, Value>) -> Result<S, String>;
 
 /// What is decided about one request.
 #[derive(Debug, Clone)]
@@ -151,7 +152,7 @@ impl<'a> Stage<'a> {
         let ruled = match fault.or_else(|| names::fault_of(target)) {
             Some(fault) => Err(fault),
             None => match request.operation {
-                Operation::AddAgent => self.add(target, request.initial_state.as_ref(), opening),
+                Operation::AddAgent => self.add(request, place, opening),
                 Operation::RemoveAgent => self.remove(target, is_own),
                 Operation::PauseAgent => self.pause(target, is_own, request.auto_resume_turns),
                 Operation::ResumeAgent => self.resume(target, is_own),
@@ -171,18 +172,19 @@ impl<'a> Stage<'a> {
 
     fn add<S>(
         &mut self,
-        wanted: &str,
-        initial: Option<&Map<String, Value>>,
+        request: &LifecycleAction,
+        place: usize,
         opening: Opening<'_, S>,
     ) -> Ruled<S> {
-        let Some(initial) = initial else {
+        let wanted = request.target_agent_name.as_str();
+        let Some(initial) = &request.initial_state else {
             return Err("initial_state is missing: a new agent needs one, {} will do".to_owned());
         };
         let most = self.population.max_agents();
         if self.count >= most {
             return Err(format!("there are {} agents, and max_agents is {most}", self.count));
         }
-        let start = opening(initial)?;
+        let start = opening(place, initial)?;
         let mut free = self.population.take_free_names();
         let name = free.find(wanted, |name| self.find(name).is_some());
         self.population.put_free_names(free);

@@ -26,7 +26,7 @@ fn pause(target: &str, turns: i64) -> LifecycleAction {
     LifecycleAction { auto_resume_turns: Some(turns), ..request(Operation::PauseAgent, target) }
 }
 
-fn opening(initial: &Map<String, Value>) -> Result<(), String> {
+fn opening(_: usize, initial: &Map<String, Value>) -> Result<(), String> {
     if initial.contains_key("mood") { Err("there is no field \"mood\"".to_owned()) } else { Ok(()) }
 }
 

@@ -1,6 +1,6 @@
 //! What agents ask for by their actions, until a turn is over.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use polity_statechart::{Chart, Request, Who};
 
@@ -16,20 +16,61 @@ const AT_ONCE: u64 = 4_000_000;
 #[derive(Debug)]
 pub(super) struct Wishes {
     kept: Vec<(Slot, Request)>,
-    /// Where all speak of themselves alone, no one can undo what an agent has asked for, so that it
-    /// needs not be heard to ask for it again: what each has asked for last. Many do so in many ticks.
-    last: Option<HashMap<Slot, Request>>,
+    heard: Heard,
     /// Whether there is anything to ask for.
     are_possible: bool,
     most: usize,
     left_out: u64,
 }
 
+/// What needs not be heard again, because no one can have undone it since.
+#[derive(Debug)]
+enum Heard {
+    /// All speak of themselves alone: what each has asked for last.
+    Themselves(HashMap<Slot, Request>),
+    /// Some speak of others: who has asked for the same as everyone since something else was asked for.
+    Others(Option<Request>, HashSet<Slot>),
+}
+
+impl Heard {
+    /// Whether it is the first time. Each copy is another one.
+    fn is_new(&mut self, slot: Slot, wish: &Request) -> bool {
+        let is_copy = matches!(wish, Request::Copy { .. });
+        match self {
+            Self::Themselves(last) => {
+                is_copy || last.insert(slot, wish.clone()).as_ref() != Some(wish)
+            }
+            Self::Others(last, who) => {
+                if last.as_ref() != Some(wish) {
+                    *last = Some(wish.clone());
+                    who.clear();
+                }
+                who.insert(slot) || is_copy
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        match self {
+            Self::Themselves(last) => last.clear(),
+            Self::Others(last, who) => {
+                *last = None;
+                who.clear();
+            }
+        }
+    }
+}
+
 impl Wishes {
     pub(super) fn new(chart: &Chart) -> Self {
+        let heard = if chart.requests().any(speaks_of_another) {
+            Heard::Others(None, HashSet::new())
+        } else {
+            Heard::Themselves(HashMap::new())
+        };
         Self {
             kept: Vec::new(),
-            last: (!chart.requests().any(speaks_of_another)).then(HashMap::new),
+            heard,
             are_possible: chart.requests().next().is_some(),
             most: REQUESTS_PER_TURN,
             left_out: 0,
@@ -47,14 +88,7 @@ impl Wishes {
     /// Takes in what agents asked for.
     pub(super) fn take_in(&mut self, wishes: Vec<(Slot, Request)>) {
         for (slot, wish) in wishes {
-            let is_heard = match (&mut self.last, &wish) {
-                (None, _) | (Some(_), Request::Copy { .. }) => true,
-                (
-                    Some(last),
-                    Request::Pause { .. } | Request::Resume { .. } | Request::Remove { .. },
-                ) => last.insert(slot, wish.clone()).as_ref() != Some(&wish),
-            };
-            if !is_heard {
+            if !self.heard.is_new(slot, &wish) {
                 continue;
             }
             if self.kept.len() < self.most {
@@ -67,7 +101,7 @@ impl Wishes {
 
     /// All that was asked for in a turn, and how much more there was.
     pub(super) fn take(&mut self) -> (Vec<(Slot, Request)>, u64) {
-        self.last.iter_mut().for_each(HashMap::clear);
+        self.heard.forget();
         (std::mem::take(&mut self.kept), std::mem::take(&mut self.left_out))
     }
 }
@@ -109,11 +143,14 @@ mod tests {
 
     #[test]
     fn what_may_have_been_undone_is_heard_again() {
-        let mut asked = wishes("resume 'boss'");
-        let resume = || (Slot(1), Request::Resume { name: "boss".into() });
-        asked.take_in(vec![resume(), resume()]);
-        asked.take_in(vec![resume(), resume(), resume()]);
-        assert_eq!(asked.take(), (vec![resume(), resume(), resume()], 2));
+        let mut asked = Wishes { most: 5, ..wishes("resume 'boss'") };
+        let resume = |slot| (Slot(slot), Request::Resume { name: "boss".into() });
+        let pause = |slot| (Slot(slot), Request::Pause { who: Who::Myself, turns: None });
+        asked.take_in(vec![resume(1), resume(2), resume(1)]);
+        asked.take_in(vec![resume(2), resume(1), pause(3), pause(3), resume(1)]);
+        asked.take_in(vec![resume(1), resume(2), pause(1)]);
+        let kept = vec![resume(1), resume(2), pause(3), resume(1), resume(2)];
+        assert_eq!(asked.take(), (kept, 1));
     }
 
     #[test]

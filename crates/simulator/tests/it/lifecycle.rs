@@ -1,10 +1,11 @@
 //! Populations that change while they run.
 
+use polity_simulator::folder::RunStatus;
 use polity_simulator::lifecycle::{LifecycleAction, Operation};
 use polity_simulator::run::GoOn;
 use serde_json::{Value, json};
 
-use crate::stage::Theatre;
+use crate::stage::{Theatre, stop_after};
 
 const CHART: &str = "
 name: clock
@@ -192,7 +193,7 @@ transitions:
 #[test]
 fn a_request_is_considered_without_being_done() {
     let theatre = clocks("");
-    theatre.run("run", 1);
+    theatre.run_until("run", 3);
     let folder = theatre.open("run");
     let mut simulation = polity_simulator::simulation::Simulation::restore(
         &folder,
@@ -340,4 +341,75 @@ transitions:
     };
     assert_eq!(names(""), ["crab", "crab_1"]);
     assert_eq!(names(", {name: owl, fields: {asks: true}}"), ["crab", "crab_1"]);
+}
+
+/// However often others ask for the same, it is heard what one asks for once.
+#[test]
+fn those_who_insist_do_not_drown_the_others() {
+    let chart = "
+name: crowd
+states: [a, z, b]
+initial: a
+transitions:
+  - {trigger: t, source: a, target: a, action: resume 'boss'}
+  - {trigger: q, source: a, target: z}
+timeouts:
+  - {state: z, threshold: 900, target: b, action: remove}
+";
+    let scenario = "{name: noise, chart: crowd, turns: 1, ticks_per_turn: 1100, max_agents: 1100, \
+        population: [{name: boss}, {name: x, count: 998}, {name: zed, state: z}], \
+        world: {rates: [{trigger: t, rate: 1}]}}";
+    let summary = Theatre::new(chart, scenario).run("run", 1);
+    assert_eq!(summary.agents, 999, "zed has gone");
+    let told: Vec<_> = summary.warnings.iter().map(|told| told.reason.as_str()).collect();
+    assert_eq!(told, ["\"boss\" is not paused (1998 times)"]);
+}
+
+#[test]
+fn a_copy_is_like_its_original_when_the_turn_is_over() {
+    let chart = "
+name: cells
+states: [young, old]
+initial: young
+fields: {age: 0, kind: seed, ripe: false}
+transitions:
+  - {trigger: grow, source: young, target: old, action: [copy 'bud', add agent.age = 1, set agent.kind = 'leaf', set agent.ripe = true]}
+";
+    let scenario = "{name: growth, chart: cells, turns: 1, ticks_per_turn: 1, \
+        population: [{name: tree, behaviour: keen}], \
+        world: {rates: [], behaviours: {keen: [{trigger: grow, rate: 1}]}}}";
+    let theatre = Theatre::new(chart, scenario);
+    assert_eq!(theatre.run("run", 1).warnings, []);
+    let agents = &theatre.checkpoint("run", 1)["agents"];
+    let (bud, tree) = (&agents["bud"]["state"], &agents["tree"]["state"]);
+    assert_eq!(bud["fields"], json!({"age": 1, "kind": "leaf", "ripe": true}));
+    assert_eq!((&bud["current_state"], &bud["behaviour"]), (&json!("old"), &json!("keen")));
+    assert_eq!(bud["fields"], tree["fields"]);
+}
+
+#[test]
+fn nothing_is_asked_of_a_run_that_has_ended() {
+    let theatre = clocks("");
+    theatre.run("run", 1);
+    let removal = LifecycleAction::new(Operation::RemoveAgent, "a");
+    let refused = theatre.open("run").ask("late", removal).unwrap_err();
+    assert!(refused.to_string().ends_with("has ended, nothing can be asked of it"), "{refused}");
+}
+
+#[test]
+fn what_a_run_is_stands_in_its_folder_whoever_runs_it() {
+    let theatre = Theatre::society();
+    let mut run = theatre.begin("run", 1);
+    run.go(stop_after(3)).unwrap();
+    let status = || theatre.open("run").record().unwrap().status;
+    assert_eq!(status(), RunStatus::Stopped);
+    run.go(|progress| {
+        assert_eq!(status(), RunStatus::Running, "in turn {}", progress.turn);
+        GoOn::Yes
+    })
+    .unwrap();
+    assert_eq!(status(), RunStatus::Ended);
+    theatre.fork("run", 5, "other");
+    let fork = theatre.open("other").record().unwrap().forked_from.unwrap();
+    assert_eq!((fork.run_id.as_str(), fork.turn), ("run", 5));
 }

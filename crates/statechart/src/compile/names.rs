@@ -103,6 +103,14 @@ impl Draft {
                 }
                 continue;
             };
+            let numbers = [Some(default), field.min, field.max];
+            if numbers.into_iter().flatten().any(|number| !number.is_finite()) {
+                self.error(
+                    &place,
+                    format!("{name} must be a finite number, and so its min and max"),
+                );
+                continue;
+            }
             if let (Some(min), Some(max)) = (field.min, field.max)
                 && min > max
             {
@@ -116,8 +124,12 @@ impl Draft {
                 self.error(place, format!("default {default} is not between min and max"));
             }
         }
-        for name in source.world.keys() {
-            self.check_name(&format!("world.{name}"), "world value", name);
+        for (name, value) in &source.world {
+            let place = format!("world.{name}");
+            self.check_name(&place, "world value", name);
+            if matches!(value, Value::Number(number) if !number.is_finite()) {
+                self.error(place, format!("{name} must be a finite number"));
+            }
         }
     }
 }

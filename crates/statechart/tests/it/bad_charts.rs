@@ -1,6 +1,8 @@
 use std::fmt::Write;
 
-use polity_statechart::{Chart, ChartSource, GuardSource, States, TransitionSource};
+use polity_statechart::{
+    Chart, ChartSource, GuardSource, STATE_DEPTH_MAX, StateSource, States, TransitionSource,
+};
 
 /// A small chart with one line changed or added, and what must be said about it.
 fn problems(text: &str) -> Vec<String> {
@@ -498,4 +500,28 @@ fn a_chart_has_no_more_ways_than_a_machine_can_hold() {
     let errors = Chart::from_text(&text).unwrap_err().0;
     let [error] = &*errors else { panic!("{errors:?}") };
     assert!(error.message.contains("the limit ways is 1000000"), "{error:?}");
+}
+
+#[test]
+fn what_only_code_can_say_is_checked_too() {
+    let go = || {
+        ChartSource::new("n", ["a", "b"], "a").transition(TransitionSource::new("t", ["*"], "b"))
+    };
+    let back = |source: ChartSource| source.transition(TransitionSource::new("u", ["b"], "a"));
+    assert!(Chart::build(&back(go())).is_ok());
+    let told = |source: ChartSource| Chart::build(&source).unwrap_err().0[0].to_string();
+    let nan = told(back(go()).field("n", f64::NAN));
+    assert_eq!(nan, "fields.n: n must be a finite number, and so its min and max");
+    let mut endless = back(go());
+    endless.world.insert("w".to_owned(), f64::INFINITY.into());
+    assert_eq!(told(endless), "world.w: w must be a finite number");
+    let mut state = StateSource::new("inmost");
+    for depth in 0..STATE_DEPTH_MAX {
+        let name = format!("s{depth}");
+        let initial = Some(state.name.clone());
+        state = StateSource { initial, states: vec![state], ..StateSource::new(&name) };
+    }
+    let mut deep = back(go());
+    deep.states.push(state);
+    assert_eq!(told(deep), "states: states are nested too deep: the limit state_depth is 16");
 }
