@@ -123,6 +123,14 @@ impl Simulation {
         self.state_names().zip(self.kernel.counts()).collect()
     }
 
+    /// The names of the agents in a state, in their order; none if the chart has no such state.
+    pub fn agents_in_state(&self, state: &str) -> Option<Vec<String>> {
+        let state = self.scenario.chart.state(state)?;
+        let agents = self.population.agents();
+        let here = agents.filter(|(_, slot)| self.kernel.state(*slot) == state);
+        Some(here.map(|(serial, _)| self.population.name(serial)).collect())
+    }
+
     /// How often agents have entered each state, in the order of the chart.
     pub fn visits(&self) -> Vec<(&str, u64)> {
         self.state_names().zip(self.visits.iter().copied()).collect()

@@ -105,8 +105,12 @@ pub(crate) fn print_done(app: &App, progress: Progress<'_>) {
     }
 }
 
-/// Shows what came of a run, which is called so.
-pub(crate) fn print_summary(app: &App, summary: &Summary, run: &str) -> Result<(), CliError> {
+/// Shows what came of a run, which is called so unless that has been said.
+pub(crate) fn print_summary(
+    app: &App,
+    summary: &Summary,
+    run: Option<&str>,
+) -> Result<(), CliError> {
     let agents = count(usize::try_from(summary.agents).unwrap_or(usize::MAX), "agent");
     let turns = count(usize::try_from(summary.turns).unwrap_or(usize::MAX), "turn");
     let paused = match summary.paused.as_slice() {
@@ -128,18 +132,18 @@ pub(crate) fn print_summary(app: &App, summary: &Summary, run: &str) -> Result<(
     }
     for warning in summary.warnings.iter().take(WARNINGS_SHOWN_MAX) {
         let about = match (warning.operation, &warning.target_agent_name) {
-            (Some(operation), Some(name)) => format!("{} \"{name}\"", operation.as_str()),
-            (Some(operation), None) => operation.as_str().to_owned(),
-            (None, Some(name)) => format!("agent \"{name}\""),
+            (Some(operation), Some(name)) => format!("{} \"{name}\": ", operation.as_str()),
+            (Some(operation), None) => format!("{}: ", operation.as_str()),
+            (None, Some(name)) => format!("agent \"{name}\": "),
             (None, None) => String::new(),
         };
-        let told = format!("turn {}: {about}: {}", warning.turn, warning.reason);
+        let told = format!("turn {}: {about}{}", warning.turn, warning.reason);
         say!("{} {}", style::warning("warning:"), on_one_line(&told))?;
     }
     if let Some(more @ 1..) = summary.warnings.len().checked_sub(WARNINGS_SHOWN_MAX) {
         say!("and {} in what --json shows", count(more, "more warning"))?;
     }
-    if app.shows_progress() {
+    if let Some(run) = run.filter(|_| app.shows_progress()) {
         say!("{} {run}", style::label("run:"))?;
     }
     say!("{} {}", style::label("digest:"), summary.digest)

@@ -133,7 +133,7 @@ fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResul
     if app.json() {
         print_json(&summary)?;
     } else {
-        print_summary(app, &summary, &name)?;
+        print_summary(app, &summary, Some(&name))?;
     }
     let RunRecord { status, turns, .. } = run.record();
     match status {

@@ -109,7 +109,7 @@ fn one(app: &App, standing: &Standing) -> CliResult {
     say!("{} {}", style::label("folder:"), standing.folder.path().display())?;
     match (&record.summary, record.status) {
         (Some(summary), RunStatus::Stopped | RunStatus::Ended) => {
-            print_summary(app, summary, &called(app, &standing.folder, record))?;
+            print_summary(app, summary, None)?;
         }
         (Some(_), RunStatus::Running) | (None, _) => {}
     }
