@@ -229,7 +229,7 @@ impl Kernel {
     }
 
     /// Runs some ticks, or what firing a trigger for everyone comes to. Says how many changes of the
-    /// world and requests agents made in them.
+    /// world agents made in them.
     fn run(&mut self, fired: Option<TriggerId>, ticks: &[u32], pool: &ThreadPool) -> usize {
         let chart = &self.chart;
         let course = match fired {
