@@ -17,12 +17,12 @@ use tokio::sync::Notify;
 
 /// What a decision knows of a task's budgets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spending {
+pub struct BudgetStatus {
     reached: Option<String>,
     exceeded: Option<String>,
 }
 
-impl Spending {
+impl BudgetStatus {
     /// Why no more may be spent, if that is so.
     pub fn reached(&self) -> Option<&str> {
         self.reached.as_deref()
@@ -145,9 +145,9 @@ impl Allowance {
     }
 
     /// What a decision should know.
-    pub(crate) fn spending(&self) -> Spending {
+    pub(crate) fn budget_status(&self) -> BudgetStatus {
         if self.tasks.is_empty() {
-            return Spending::default();
+            return BudgetStatus::default();
         }
         let accounts = self.ledger.accounts();
         let purses: Vec<Purse> = self
@@ -155,7 +155,7 @@ impl Allowance {
             .iter()
             .filter_map(|task| accounts.get(task).map(|account| account.purse.clone()))
             .collect();
-        Spending::of(&purses)
+        BudgetStatus::of(&purses)
     }
 
     /// Something was used without leave: what it would be was not known before it was over.
@@ -254,11 +254,11 @@ mod tests {
             (json!({"max_cost_usd": 0.00001}), 11, true, true),
             (json!({"max_cost_usd": 1.0, "max_tokens": 10}), 11, true, true),
         ] {
-            let spending = Spending::of(&[purse(budget.clone(), tokens)]);
-            assert_eq!(spending.reached().is_some(), reached, "{budget} {tokens}");
-            assert_eq!(spending.exceeded().is_some(), exceeded, "{budget} {tokens}");
+            let status = BudgetStatus::of(&[purse(budget.clone(), tokens)]);
+            assert_eq!(status.reached().is_some(), reached, "{budget} {tokens}");
+            assert_eq!(status.exceeded().is_some(), exceeded, "{budget} {tokens}");
         }
-        assert_eq!(Spending::of(&[]), Spending::default());
+        assert_eq!(BudgetStatus::of(&[]), BudgetStatus::default());
     }
 
     fn used(input_tokens: u64) -> Usage {

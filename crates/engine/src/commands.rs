@@ -28,10 +28,10 @@ mod resume_task;
 mod retry_execution;
 mod retry_tool;
 mod start_task;
-mod switch_agent;
 #[cfg(test)]
 #[path = "commands/testing_tests.rs"]
 mod testing;
+mod toggle_agent;
 mod walking;
 
 pub use answer_review::AnswerReview;
@@ -58,7 +58,7 @@ pub use resume_task::ResumeTask;
 pub use retry_execution::RetryExecution;
 pub use retry_tool::RetryTool;
 pub use start_task::StartTask;
-pub use switch_agent::SwitchAgent;
+pub use toggle_agent::ToggleAgent;
 pub use walking::Advance;
 
 use polity_model::event::{Event, ExecutionChange, ResultRef};
@@ -69,7 +69,7 @@ use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::machine::tool_call::CallState;
 
-use crate::decide::{Decision, Effect, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Effect, Rejection};
 use crate::state::{Call, TaskState};
 use acting::{CallView, answer_open_calls};
 
@@ -124,11 +124,11 @@ fn end_execution(state: &TaskState, how: ExecutionChange) -> Vec<Event> {
 /// `prepared` is what the call alone needs.
 fn call_model(
     state: &TaskState,
-    given: &Given,
+    ctx: &DecisionContext,
     mut events: Vec<Event>,
     prepared: impl IntoIterator<Item = Event>,
 ) -> Decision {
-    if let Some(over) = given.spending.reached() {
+    if let Some(over) = ctx.budget.reached() {
         fail(state, &mut events, ErrorCode::Budget, over.to_owned());
         return Decision { events, effects: Vec::new() };
     }

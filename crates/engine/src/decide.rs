@@ -1,7 +1,7 @@
 //! The decision: from a task's state and a command, the events and effects that follow.
 //!
 //! Pure and deterministic. Time and randomness come in with the command, so the same state, command
-//! and [`Given`] always lead to the same [`Decision`].
+//! and [`DecisionContext`] always lead to the same [`Decision`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use polity_model::machine::task::TaskStatus;
 use polity_model::name::Name;
 use polity_model::state::InvalidUpdate;
 
-use crate::budget::Spending;
+use crate::agent_toggles::AgentToggles;
+use crate::budget::BudgetStatus;
 use crate::commands::{
     Advance, AnswerReview, BeginRun, CancelTask, ClaimTask, ExpireReview, RecordAccepted,
     RecordAnswer, RecordFailure, RecordFoundRun, RecordProcess, RecordRemote, RecordRemoteEnd,
@@ -25,38 +26,37 @@ use crate::commands::{
 use crate::driver::Toolbox;
 use crate::entropy::Entropy;
 use crate::state::TaskState;
-use crate::switches::Switches;
 
-/// What a decision may know of the world.
+/// The inputs of a decision besides state and command: time, randomness, tools and limits.
 #[derive(Debug, Clone)]
-pub struct Given {
-    /// The time.
+pub struct DecisionContext {
+    /// The current time.
     pub now: Timestamp,
-    /// Randomness for ids and jitter.
+    /// The source of ids and jitter for this decision.
     pub entropy: Entropy,
-    /// The agent's tools, as their servers listed them last, and its sub-agents.
+    /// Tools and sub-agents available to the agent, as last listed by their servers.
     pub toolbox: Arc<Toolbox>,
-    /// The most of everything, as the settings say.
+    /// Configured limits.
     pub limits: Limits,
-    /// Whether what the task may spend is used up.
-    pub spending: Spending,
-    /// The place that the task's program takes up, where a program does the task.
-    pub place: GivenPlace,
-    /// Which agents take work, whatever their files say.
-    pub switches: Arc<Switches>,
+    /// The remaining budget of the task and its ancestors.
+    pub budget: BudgetStatus,
+    /// The concurrency slot of the task's CLI agent, if a CLI agent performs the task.
+    pub slot: SlotContext,
+    /// Agents enabled or disabled by a person, whatever their files say.
+    pub agent_toggles: Arc<AgentToggles>,
 }
 
-/// The place that a task's program takes up.
+/// The concurrency slot and the deduplication of a CLI agent's task.
 #[derive(Debug, Clone, Default)]
-pub struct GivenPlace {
-    /// The pool of places.
+pub struct SlotContext {
+    /// The slot pool.
     pub pool: Arc<str>,
-    /// Whether one of them is held for the task.
+    /// True if the task holds a slot of the pool.
     pub is_held: bool,
-    /// What a new task has in common with all that were given the same, where those share a run.
-    pub request: Option<Digest>,
-    /// The task whose run this one shares, if there is one.
-    pub twin: Option<TaskId>,
+    /// The deduplication key of a new task, if its agent deduplicates requests.
+    pub dedup_key: Option<Digest>,
+    /// The task whose run this one shares, if it is a duplicate.
+    pub duplicate_of: Option<TaskId>,
 }
 
 /// What is asked of a task. Each has a file of its own under `commands/`.
@@ -374,32 +374,32 @@ fn spelled(chain: &[Name]) -> String {
 pub fn decide(
     state: &TaskState,
     command: &Command,
-    given: &mut Given,
+    ctx: &mut DecisionContext,
 ) -> Result<Decision, Rejection> {
     match command {
         Command::ClaimTask(command) => command.decide(state),
         Command::ReleaseTask(command) => command.decide(state),
-        Command::StartTask(command) => command.decide(state, given),
-        Command::ResumeTask(command) => command.decide(state, given),
-        Command::RecordAnswer(command) => command.decide(state, given),
-        Command::RecordFailure(command) => command.decide(state, given),
-        Command::RetryExecution(command) => command.decide(state, given),
-        Command::BeginRun(command) => command.decide(state, given),
+        Command::StartTask(command) => command.decide(state, ctx),
+        Command::ResumeTask(command) => command.decide(state, ctx),
+        Command::RecordAnswer(command) => command.decide(state, ctx),
+        Command::RecordFailure(command) => command.decide(state, ctx),
+        Command::RetryExecution(command) => command.decide(state, ctx),
+        Command::BeginRun(command) => command.decide(state, ctx),
         Command::RecordProcess(command) => command.decide(state),
-        Command::RecordRun(command) => command.decide(state, given),
-        Command::RecordFoundRun(command) => command.decide(state, given),
+        Command::RecordRun(command) => command.decide(state, ctx),
+        Command::RecordFoundRun(command) => command.decide(state, ctx),
         Command::RecordAccepted(command) => command.decide(state),
-        Command::RecordRemote(command) => command.decide(state, given),
+        Command::RecordRemote(command) => command.decide(state, ctx),
         Command::RecordRemoteEnd(command) => command.decide(state),
-        Command::RecordTwin(command) => command.decide(state, given),
-        Command::RecordToolReply(command) => command.decide(state, given),
-        Command::RecordToolFailure(command) => command.decide(state, given),
-        Command::RetryTool(command) => command.decide(state, given),
-        Command::RecordSessionWait(command) => command.decide(state, given),
-        Command::ReopenSession(command) => command.decide(state, given),
-        Command::Advance(command) => command.decide(state, given),
-        Command::AnswerReview(command) => command.decide(state, given),
-        Command::ExpireReview(command) => command.decide(state, given),
+        Command::RecordTwin(command) => command.decide(state, ctx),
+        Command::RecordToolReply(command) => command.decide(state, ctx),
+        Command::RecordToolFailure(command) => command.decide(state, ctx),
+        Command::RetryTool(command) => command.decide(state, ctx),
+        Command::RecordSessionWait(command) => command.decide(state, ctx),
+        Command::ReopenSession(command) => command.decide(state, ctx),
+        Command::Advance(command) => command.decide(state, ctx),
+        Command::AnswerReview(command) => command.decide(state, ctx),
+        Command::ExpireReview(command) => command.decide(state, ctx),
         Command::CancelTask(command) => command.decide(state),
     }
 }

@@ -4,6 +4,7 @@
 //! events and effects, or says why not. The [`runtime`] commits the events, performs the effects
 //! through [`driver`]s, and brings their outcomes back as commands.
 
+pub mod agent_toggles;
 pub mod budget;
 pub mod checkpoints;
 pub mod clock;
@@ -18,6 +19,5 @@ pub mod retention;
 mod retry;
 pub mod runtime;
 pub mod state;
-pub mod switches;
 
 pub use retry::RETRY_WAIT_SECONDS_MAX;

@@ -36,20 +36,20 @@ use tokio::sync::{Notify, broadcast, oneshot};
 pub use fork::ForkError;
 pub use load::{Beginning, Loaded, load};
 pub use steer::{Owners, Steered, Steering, cancel, orphans, resumed_with, top_of};
-pub use switch::switch_agent;
+pub use switch::toggle_agent;
 
-use crate::budget::{Ledger, Spending};
+use crate::agent_toggles::AgentToggles;
+use crate::budget::{BudgetStatus, Ledger};
 use crate::clock::Clock;
 use crate::closure::ClosureError;
 use crate::commands::{AnswerReview, ClaimTask, CreateTask, ExpireReview, NewTask, Origin};
-use crate::decide::{Command, Given, GivenPlace, Rejection, decide};
+use crate::decide::{Command, DecisionContext, Rejection, SlotContext, decide};
 use crate::driver::{
     Models, NotReady, Place, Programs, Remotes, RunIdentity, RunOverrides, Toolbox, Tools,
 };
 use crate::entropy::{Entropy, EntropySource};
 use crate::private::Private;
 use crate::state::{BrokenJournal, TaskState};
-use crate::switches::Switches;
 use desk::Desk;
 use session::sub_agent_tools;
 
@@ -112,7 +112,7 @@ struct Shared {
     /// Told whenever a program makes room for another.
     room: Notify,
     /// Which agents take work, as far as this process has noticed.
-    switches: RwLock<Arc<Switches>>,
+    agent_toggles: RwLock<Arc<AgentToggles>>,
 }
 
 /// What subscribers are told.
@@ -210,9 +210,9 @@ impl Runtime {
         let desk = Desk::new(parts.limits.concurrent_tasks);
         let from = parts.store.last_position()?;
         // What is said after this is noticed by whoever watches the journal.
-        let switches = RwLock::new(Arc::new(Switches::read(&*parts.store)?));
+        let agent_toggles = RwLock::new(Arc::new(AgentToggles::read(&*parts.store)?));
         let (ledger, room) = (Arc::default(), Notify::new());
-        let shared = Arc::new(Shared { parts, desk, live, ledger, room, switches });
+        let shared = Arc::new(Shared { parts, desk, live, ledger, room, agent_toggles });
         tokio::spawn(watch::watch(Arc::downgrade(&shared), from));
         shared.sweep();
         Ok(Self { shared })
@@ -271,9 +271,9 @@ impl Runtime {
             }
         };
         for _ in 0..CONFLICTS_MAX {
-            let mut given = self.shared.given(&toolbox, Spending::default());
+            let mut ctx = self.shared.decision_context(&toolbox, BudgetStatus::default());
             let command = Command::AnswerReview(answer.clone());
-            let decision = match decide(&loaded.state, &command, &mut given) {
+            let decision = match decide(&loaded.state, &command, &mut ctx) {
                 Err(Rejection::AnotherQuestion { .. })
                     if !self.shared.has_checkpoint(id, answer.checkpoint_id).await? =>
                 {
@@ -282,7 +282,7 @@ impl Runtime {
                 }
                 decided => decided?,
             };
-            match self.shared.write(&mut loaded.state, &given, decision.events).await {
+            match self.shared.write(&mut loaded.state, &ctx, decision.events).await {
                 Err(EngineError::Commit(CommitError::Conflict { .. })) => {
                     self.shared.catch_up(&mut loaded.state).await?;
                 }
@@ -340,19 +340,27 @@ impl Shared {
         Ok(rows.iter().any(|row| row.checkpoint_id == checkpoint))
     }
 
-    fn given(&self, toolbox: &Arc<Toolbox>, spending: Spending) -> Given {
+    fn decision_context(&self, toolbox: &Arc<Toolbox>, budget: BudgetStatus) -> DecisionContext {
         let entropy = Entropy::from_seed(self.parts.entropy.seed());
         let (now, limits) = (self.parts.clock.now(), self.parts.limits);
-        let (toolbox, place) = (Arc::clone(toolbox), GivenPlace::default());
-        Given { now, entropy, toolbox, limits, spending, place, switches: self.switches() }
+        let (toolbox, slot) = (Arc::clone(toolbox), SlotContext::default());
+        DecisionContext {
+            now,
+            entropy,
+            toolbox,
+            limits,
+            budget,
+            slot,
+            agent_toggles: self.agent_toggles(),
+        }
     }
 
     /// Puts what must not be seen aside: from here on the task shows what is left.
     fn put_aside(&self, create: &mut CreateTask) -> Option<String> {
         let agent = create.assignee.agent().filter(|agent| agent.program().is_some())?;
         let overrides = &create.overrides;
-        let given = json!({"input": create.description, "parameters": create.parameters});
-        let mut masked = self.parts.programs.masked(agent, overrides, given);
+        let original = json!({"input": create.description, "parameters": create.parameters});
+        let mut masked = self.parts.programs.masked(agent, overrides, original);
         let (Value::String(description), Value::Object(parameters)) =
             (masked["input"].take(), masked["parameters"].take())
         else {
@@ -372,7 +380,7 @@ impl Shared {
 
     /// Makes a task durable.
     async fn create(&self, create: CreateTask) -> Result<Loaded, EngineError> {
-        let mut given = self.given(&Arc::default(), Spending::default());
+        let mut ctx = self.decision_context(&Arc::default(), BudgetStatus::default());
         let mut create = create;
         if let Some(agent) = create.assignee.agent()
             && let Some(cli) = agent.program()
@@ -380,18 +388,18 @@ impl Shared {
             let programs = &self.parts.programs;
             let folder = programs.folder(agent, &create.overrides);
             create.overrides.working_directory = Some(folder);
-            given.place.pool = programs.pool(agent, &create.overrides).into();
+            ctx.slot.pool = programs.pool(agent, &create.overrides).into();
             let CreateTask { description: input, parameters, overrides, .. } = &create;
             let identity = RunIdentity { agent, input, parameters, overrides };
-            given.place.request = cli.deduplicate_seconds.and_then(|_| programs.request(&identity));
+            ctx.slot.dedup_key = cli.deduplicate_seconds.and_then(|_| programs.request(&identity));
         }
         let private = self.put_aside(&mut create);
         let assignee = create.assignee.clone();
         let is_fork = matches!(create.origin, Origin::Fork { .. });
         let (instance, limits) = (self.parts.instance, &self.parts.limits);
-        let new = create.decide(instance, limits, &mut given, private.is_some())?;
+        let new = create.decide(instance, limits, &mut ctx, private.is_some())?;
         let id = new.id;
-        let written = self.write_first(&given, new, private).await?;
+        let written = self.write_first(&ctx, new, private).await?;
         if is_fork {
             return load(&self.parts.store, id).await;
         }
@@ -416,9 +424,9 @@ impl Shared {
             let state = &loaded.state;
             let owner_alive = state.owner().is_some_and(|owner| parts.owners.is_alive(owner));
             let claim = ClaimTask { instance: parts.instance, owner_alive };
-            let mut given = self.given(&Arc::default(), Spending::default());
-            let decision = decide(state, &Command::ClaimTask(claim), &mut given)?;
-            match self.write(&mut loaded.state, &given, decision.events).await {
+            let mut ctx = self.decision_context(&Arc::default(), BudgetStatus::default());
+            let decision = decide(state, &Command::ClaimTask(claim), &mut ctx)?;
+            match self.write(&mut loaded.state, &ctx, decision.events).await {
                 Ok(()) => return Ok(loaded),
                 Err(EngineError::Commit(CommitError::Conflict { .. })) => {
                     self.catch_up(&mut loaded.state).await?;
@@ -432,14 +440,14 @@ impl Shared {
     /// Takes the default action where no one has answered in time.
     async fn expire(&self, state: &mut TaskState) -> Result<(), EngineError> {
         for _ in 0..CONFLICTS_MAX {
-            let mut given = self.given(&Arc::default(), Spending::default());
+            let mut ctx = self.decision_context(&Arc::default(), BudgetStatus::default());
             let deadline = state.review().and_then(|review| review.deadline);
-            if deadline.is_none_or(|deadline| given.now < deadline) {
+            if deadline.is_none_or(|deadline| ctx.now < deadline) {
                 return Ok(());
             }
             let command = Command::ExpireReview(ExpireReview);
-            let decision = decide(state, &command, &mut given)?;
-            match self.write(state, &given, decision.events).await {
+            let decision = decide(state, &command, &mut ctx)?;
+            match self.write(state, &ctx, decision.events).await {
                 Err(EngineError::Commit(CommitError::Conflict { .. })) => {
                     self.catch_up(state).await?;
                 }
@@ -455,7 +463,7 @@ impl Shared {
 
     async fn write_first(
         &self,
-        given: &Given,
+        ctx: &DecisionContext,
         new: NewTask,
         private: Option<String>,
     ) -> Result<Vec<Recorded>, EngineError> {
@@ -464,7 +472,7 @@ impl Shared {
             stream: StreamId::Task(id),
             expected_sequence: Sequence::default(),
             owner_epoch: None,
-            at: given.now,
+            at: ctx.now,
             events,
             definitions,
             private,
@@ -477,16 +485,16 @@ impl Shared {
     async fn write(
         &self,
         state: &mut TaskState,
-        given: &Given,
+        ctx: &DecisionContext,
         events: Vec<Event>,
     ) -> Result<(), EngineError> {
-        self.write_at(state, given, events, Pace::Together).await
+        self.write_at(state, ctx, events, Pace::Together).await
     }
 
     async fn write_at(
         &self,
         state: &mut TaskState,
-        given: &Given,
+        ctx: &DecisionContext,
         events: Vec<Event>,
         pace: Pace,
     ) -> Result<(), EngineError> {
@@ -499,7 +507,7 @@ impl Shared {
             stream: state.stream(),
             expected_sequence: state.sequence(),
             owner_epoch: opened.or(Some(state.epoch())),
-            at: given.now,
+            at: ctx.now,
             events,
             definitions: Vec::new(),
             private: None,

@@ -7,8 +7,8 @@ mod yaml;
 
 use std::sync::Arc;
 
-use polity_engine::commands::SwitchAgent;
-use polity_engine::switches::Switches;
+use polity_engine::agent_toggles::AgentToggles;
+use polity_engine::commands::ToggleAgent;
 use polity_model::definition::{AgentDefinition, AgentKind, Home, Lookup};
 use serde_json::{Value, json};
 
@@ -24,9 +24,9 @@ pub(crate) fn agent(app: &App, command: &AgentCommand) -> CliResult {
         AgentCommand::Show(args) => show(app, args),
         AgentCommand::Status(args) => status::status(app, args),
         AgentCommand::Add(args) => add::add(app, args),
-        AgentCommand::Enable(args) => switch::switch(app, &args.name, &SwitchAgent::Enable),
+        AgentCommand::Enable(args) => switch::switch(app, &args.name, &ToggleAgent::Enable),
         AgentCommand::Disable(args) => {
-            let disable = SwitchAgent::Disable { reason: args.message.clone() };
+            let disable = ToggleAgent::Disable { reason: args.message.clone() };
             switch::switch(app, &args.agent.name, &disable)
         }
     }
@@ -34,7 +34,7 @@ pub(crate) fn agent(app: &App, command: &AgentCommand) -> CliResult {
 
 fn list(app: &App) -> CliResult {
     let home = app.listed()?;
-    let switches = Switches::read(&app.reader()?)?;
+    let agent_toggles = AgentToggles::read(&app.reader()?)?;
     if app.json() {
         let agents: Vec<_> = home
             .agents
@@ -45,7 +45,7 @@ fn list(app: &App) -> CliResult {
                     "kind": agent.kind.label(),
                     "role": agent.role(),
                     "uses": uses(agent),
-                    "enabled": switches.is_enabled(agent),
+                    "enabled": agent_toggles.is_enabled(agent),
                     "digest": agent.digest(),
                 })
             })
@@ -55,7 +55,7 @@ fn list(app: &App) -> CliResult {
         say!("no agents in {}", app.folder.root().display())?;
     } else {
         let rows = home.agents.values().map(|agent| {
-            let is_off = !switches.is_enabled(agent);
+            let is_off = !agent_toggles.is_enabled(agent);
             let kind = format!("{}{}", agent.kind.label(), if is_off { " (disabled)" } else { "" });
             let role = agent.role().unwrap_or_default().to_owned();
             [agent.name.to_string(), kind, uses(agent), role]
@@ -101,8 +101,8 @@ fn found(app: &App, home: &Home, name: &str) -> Result<Arc<AgentDefinition>, Cli
 fn show(app: &App, args: &AgentArgs) -> CliResult {
     let home = app.folder.read()?;
     let agent = found(app, &home, &args.name)?;
-    let switches = Switches::read(&app.reader()?)?;
-    let said = switches.of(&agent.name);
+    let agent_toggles = AgentToggles::read(&app.reader()?)?;
+    let said = agent_toggles.of(&agent.name);
     let canonical = agent.canonical_json();
     let definition: Value = serde_json::from_str(&canonical)
         .map_err(|error| CliError::usage(format!("the definition cannot be shown: {error}")))?;

@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use super::walking::Walking;
 use super::{call_model, fail};
-use crate::decide::{Decision, Effect, Given, Rejection, llm};
+use crate::decide::{Decision, DecisionContext, Effect, Rejection, llm};
 use crate::driver::Tool;
 use crate::state::{BrokenJournal, TaskState, Walk};
 
@@ -38,7 +38,7 @@ const NODE_RETRIES_DEFAULT: u32 = 3;
 /// A decision about the calls of a turn, as it is being put together.
 pub(super) struct Acting<'a> {
     state: &'a TaskState,
-    given: &'a mut Given,
+    ctx: &'a mut DecisionContext,
     doer: Doer<'a>,
     /// Where the answer to the first call stands in the conversation.
     first_answer: usize,
@@ -71,7 +71,10 @@ pub(super) struct CallView<'a> {
 
 impl<'a> Acting<'a> {
     /// On the turn that the task is in.
-    pub(super) fn of(state: &'a TaskState, given: &'a mut Given) -> Result<Self, Rejection> {
+    pub(super) fn of(
+        state: &'a TaskState,
+        ctx: &'a mut DecisionContext,
+    ) -> Result<Self, Rejection> {
         let doer = match state.walk() {
             Some(walk) => Doer::Workflow(walk),
             None => Doer::Agent(llm(state)?),
@@ -79,21 +82,21 @@ impl<'a> Acting<'a> {
         let standing = state.calls().all().iter().map(|call| call.state).collect();
         let first_answer = state.message_count();
         let (events, effects, new_calls, code) = (Vec::new(), Vec::new(), Vec::new(), None);
-        Ok(Self { state, given, doer, first_answer, standing, events, effects, new_calls, code })
+        Ok(Self { state, ctx, doer, first_answer, standing, events, effects, new_calls, code })
     }
 
     /// On a turn that begins with an answer of the model, which is the first of the events.
     pub(super) fn begin(
         state: &'a TaskState,
         llm: &'a LlmAgent,
-        given: &'a mut Given,
+        ctx: &'a mut DecisionContext,
         answered: Event,
         calls: usize,
     ) -> Self {
         let first_answer = state.message_count() + 1;
         let (standing, events) = (vec![CallState::Asked; calls], vec![answered]);
         let (doer, effects, new_calls, code) = (Doer::Agent(llm), Vec::new(), Vec::new(), None);
-        Self { state, given, doer, first_answer, standing, events, effects, new_calls, code }
+        Self { state, ctx, doer, first_answer, standing, events, effects, new_calls, code }
     }
 
     pub(super) fn state(&self) -> &'a TaskState {
@@ -119,7 +122,7 @@ impl<'a> Acting<'a> {
 
     /// The task after the events so far.
     pub(super) fn state_now(&self) -> Result<TaskState, BrokenJournal> {
-        self.state.after(&self.events, self.given.now)
+        self.state.after(&self.events, self.ctx.now)
     }
 
     /// The number of the next checkpoint, after the events so far.
@@ -199,8 +202,8 @@ impl<'a> Acting<'a> {
         }
     }
 
-    pub(super) fn given(&mut self) -> &mut Given {
-        self.given
+    pub(super) fn ctx(&mut self) -> &mut DecisionContext {
+        self.ctx
     }
 
     pub(super) fn push(&mut self, event: Event) {
@@ -234,9 +237,9 @@ impl<'a> Acting<'a> {
         let index = self.standing.len();
         self.standing.push(CallState::Asked);
         self.new_calls.push(call_id);
-        let known = self.given.toolbox.find(tool.server(), tool.tool());
+        let known = self.ctx.toolbox.find(tool.server(), tool.tool());
         let repeatable = is_idempotent || known.is_some_and(|tool| tool.repeatable);
-        let deadline = timeout.map(|timeout| after(self.given.now, timeout));
+        let deadline = timeout.map(|timeout| after(self.ctx.now, timeout));
         let timeout = timeout.or(known.map(|tool| tool.timeout)).unwrap_or(TIMEOUT_DEFAULT);
         self.make(index, call_id, tool.clone(), None, repeatable, timeout, deadline);
     }
@@ -250,7 +253,7 @@ impl<'a> Acting<'a> {
         arguments: Option<Map<String, Value>>,
         repeatable: bool,
     ) {
-        if let Some(tool) = self.given.toolbox.find(tool.server(), tool.tool()).cloned() {
+        if let Some(tool) = self.ctx.toolbox.find(tool.server(), tool.tool()).cloned() {
             self.call(index, call_id, &tool, arguments);
         } else {
             let tool = tool.clone();
@@ -271,7 +274,7 @@ impl<'a> Acting<'a> {
         let own = self.timeout_of(call_id);
         let own = own.map(|seconds| Duration::from_secs(seconds.get()));
         // The time while no one was at work, or a person was waited for, is not the node's.
-        let deadline = own.map(|own| after(self.given.now, own));
+        let deadline = own.map(|own| after(self.ctx.now, own));
         let repeatable = repeatable || node.is_some_and(|node| node.idempotent);
         let timeout = own.unwrap_or(timeout);
         self.make(index, call_id, tool, arguments, repeatable, timeout, deadline);
@@ -440,7 +443,7 @@ impl<'a> Acting<'a> {
             let question = format!("{agent} wants to call {name} with {arguments}");
             (ReviewSubject::Approval { call_id }, question)
         };
-        let checkpoint_id = CheckpointId::from_random_bytes(self.given.entropy.id_bytes());
+        let checkpoint_id = CheckpointId::from_random_bytes(self.ctx.entropy.id_bytes());
         self.events.push(Event::CheckpointTaken {
             checkpoint_id,
             sequence: self.next_checkpoint(),
@@ -463,7 +466,7 @@ impl<'a> Acting<'a> {
     }
 
     fn next_turn(self) -> Decision {
-        call_model(self.state, self.given, self.events, [])
+        call_model(self.state, self.ctx, self.events, [])
     }
 }
 

@@ -10,7 +10,7 @@ use polity_model::review::{ReviewSubject, Verdict};
 use super::AnswerReview;
 use super::acting::Acting;
 use super::walking::{Ended, Walking};
-use crate::decide::{Decision, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Rejection};
 use crate::state::{TaskState, Walk};
 
 /// What follows from an answer about a node.
@@ -19,7 +19,7 @@ pub(super) fn answer_node(
     state: &TaskState,
     walk: &Walk,
     subject: &ReviewSubject,
-    given: &mut Given,
+    ctx: &mut DecisionContext,
 ) -> Result<Decision, Rejection> {
     let AnswerReview { verdict, message, by, state_updates, .. } = answer;
     let task = state.id();
@@ -38,9 +38,9 @@ pub(super) fn answer_node(
         Verdict::SkipWith { .. } => return wrong("--skip-with"),
     }
     let mut told = walk.clone();
-    told.tell(verdict.action(), message.clone(), state_updates, given.now)?;
+    told.tell(verdict.action(), message.clone(), state_updates, ctx.now)?;
     let told = told.state();
-    let mut acting = Acting::of(state, given)?;
+    let mut acting = Acting::of(state, ctx)?;
     acting.push(Event::ReviewAnswered {
         verdict: verdict.clone(),
         message: message.clone(),

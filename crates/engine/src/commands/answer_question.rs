@@ -7,7 +7,7 @@ use polity_model::message::Message;
 use polity_model::review::Verdict;
 
 use super::AnswerReview;
-use crate::decide::{Decision, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Rejection};
 use crate::state::TaskState;
 
 pub(super) const ASKS: &str = "asks something for its agent on another server";
@@ -15,7 +15,7 @@ pub(super) const ASKS: &str = "asks something for its agent on another server";
 pub(super) fn answer_question(
     answer: &AnswerReview,
     state: &TaskState,
-    given: &Given,
+    ctx: &DecisionContext,
 ) -> Result<Decision, Rejection> {
     let task = state.id();
     let AnswerReview { verdict, message, by, state_updates, .. } = answer;
@@ -35,7 +35,7 @@ pub(super) fn answer_question(
         Verdict::Approve | Verdict::Modify { .. } => {
             let said = message.clone().filter(|said| !said.trim().is_empty());
             let content = said.ok_or(Rejection::AnswerNeedsText { task })?;
-            Event::MessageAdded { message: Message::User { content, timestamp: given.now } }
+            Event::MessageAdded { message: Message::User { content, timestamp: ctx.now } }
         }
         Verdict::Reject => {
             let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();

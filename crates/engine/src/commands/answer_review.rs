@@ -14,7 +14,7 @@ use super::answer_question::{self, answer_question};
 use super::answer_run::{self, answer_run};
 use super::walking::Walking;
 use super::{end_execution, view};
-use crate::decide::{Decision, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Rejection};
 use crate::state::TaskState;
 
 /// What a person decides.
@@ -37,15 +37,15 @@ impl AnswerReview {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let task = state.id();
         let Some(review) = state.review() else {
             return Err(Rejection::NothingToDecide { task, status: state.status() });
         };
         match review.deadline {
-            Some(deadline) if given.now >= deadline => Err(Rejection::TooLate { task, deadline }),
-            Some(_) | None => self.decide_at_any_time(state, given),
+            Some(deadline) if ctx.now >= deadline => Err(Rejection::TooLate { task, deadline }),
+            Some(_) | None => self.decide_at_any_time(state, ctx),
         }
     }
 
@@ -53,7 +53,7 @@ impl AnswerReview {
     pub(super) fn decide_at_any_time(
         &self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let task = state.id();
         let nothing = || Rejection::NothingToDecide { task, status: state.status() };
@@ -62,14 +62,14 @@ impl AnswerReview {
             return Err(Rejection::AnotherQuestion { task, question: review.question.clone() });
         }
         if let ReviewSubject::RunDoubt { .. } = review.subject {
-            return answer_run(self, state, given);
+            return answer_run(self, state, ctx);
         }
         if let ReviewSubject::RemoteQuestion { .. } = review.subject {
-            return answer_question(self, state, given);
+            return answer_question(self, state, ctx);
         }
         let Some(call_id) = review.subject.call_id() else {
             let walk = state.walk().ok_or_else(nothing)?;
-            return answer_node(self, state, walk, &review.subject, given);
+            return answer_node(self, state, walk, &review.subject, ctx);
         };
         if !self.state_updates.is_empty() {
             let asks = asks(&review.subject);
@@ -82,9 +82,9 @@ impl AnswerReview {
         let tool = call
             .tool
             .as_ref()
-            .and_then(|tool| given.toolbox.find(tool.server(), tool.tool()))
+            .and_then(|tool| ctx.toolbox.find(tool.server(), tool.tool()))
             .cloned();
-        let mut acting = Acting::of(state, given)?;
+        let mut acting = Acting::of(state, ctx)?;
         let Self { verdict, message, by, state_updates, .. } = self;
         acting.push(Event::ReviewAnswered {
             verdict: verdict.clone(),
@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::commands::ResumeTask;
-    use crate::commands::testing::{acting, answer_to, call_id, given, labels, running, with};
+    use crate::commands::testing::{acting, answer_to, call_id, ctx, labels, running, with};
     use crate::decide::Effect;
 
     fn answer(state: &TaskState, verdict: Verdict) -> Result<Decision, Rejection> {
@@ -188,7 +188,7 @@ mod tests {
             state.review().map_or(CheckpointId::from_random_bytes([0; 16]), |r| r.checkpoint_id);
         let state_updates = StateUpdates::default();
         AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
-            .decide(state, &mut given())
+            .decide(state, &mut ctx())
     }
 
     fn asked() -> TaskState {
@@ -197,12 +197,12 @@ mod tests {
 
     fn in_doubt() -> TaskState {
         let state = acting(&["files/write"]);
-        let events = ResumeTask.decide(&state, &mut given()).unwrap().events;
+        let events = ResumeTask.decide(&state, &mut ctx()).unwrap().events;
         with(state, events)
     }
 
     fn resumed(state: TaskState) -> (TaskState, Vec<Effect>) {
-        let decision = ResumeTask.decide(&state, &mut given()).unwrap();
+        let decision = ResumeTask.decide(&state, &mut ctx()).unwrap();
         (with(state, decision.events), decision.effects)
     }
 
@@ -277,7 +277,7 @@ mod tests {
             by,
             state_updates: StateUpdates::default(),
         };
-        let refused = late.decide(&next, &mut given());
+        let refused = late.decide(&next, &mut ctx());
         assert!(matches!(refused, Err(Rejection::AnotherQuestion { .. })), "{refused:?}");
     }
 

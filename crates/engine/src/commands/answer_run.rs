@@ -8,7 +8,7 @@ use polity_model::message::Message;
 use polity_model::review::Verdict;
 
 use super::AnswerReview;
-use crate::decide::{Decision, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Rejection};
 use crate::state::TaskState;
 
 pub(super) const ASKS: &str = "asks what became of work in doubt";
@@ -16,7 +16,7 @@ pub(super) const ASKS: &str = "asks what became of work in doubt";
 pub(super) fn answer_run(
     answer: &AnswerReview,
     state: &TaskState,
-    given: &Given,
+    ctx: &DecisionContext,
 ) -> Result<Decision, Rejection> {
     let task = state.id();
     let AnswerReview { verdict, message, by, state_updates, .. } = answer;
@@ -33,7 +33,7 @@ pub(super) fn answer_run(
         // Whoever resumes the task gets it in line again.
         Verdict::Retry => {}
         Verdict::SkipWith { result } => {
-            let (content, timestamp) = (result.clone(), given.now);
+            let (content, timestamp) = (result.clone(), ctx.now);
             let message = Message::Assistant { content, tool_calls: Vec::new(), timestamp };
             events.push(Event::MessageAdded { message });
             events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
@@ -59,7 +59,7 @@ mod tests {
     use polity_model::state::StateUpdates;
 
     use super::*;
-    use crate::commands::testing::{given, labels, program_in_doubt, with};
+    use crate::commands::testing::{ctx, labels, program_in_doubt, with};
     use crate::commands::{RecordFoundRun, ResumeTask};
     use crate::decide::Effect;
     use crate::entropy::Entropy;
@@ -69,13 +69,13 @@ mod tests {
         let checkpoint_id = state.review().unwrap().checkpoint_id;
         let (message, state_updates) = (Some("enough".to_owned()), StateUpdates::default());
         AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
-            .decide(&state, &mut given())
+            .decide(&state, &mut ctx())
     }
 
     #[test]
     fn it_is_run_again_when_the_task_goes_on() {
         let state = with(program_in_doubt(), answer(Verdict::Retry).unwrap().events);
-        let mut later = given();
+        let mut later = ctx();
         later.entropy = Entropy::from_seed([6; 16]);
         let decision = ResumeTask.decide(&state, &mut later).unwrap();
         assert_eq!(labels(&decision), ["task_resumed", "execution_changed"]);
@@ -83,7 +83,7 @@ mod tests {
         let again = with(state.clone(), decision.events);
         assert_ne!(again.execution().unwrap().id, state.execution().unwrap().id);
         // A run that is only in line is not looked for.
-        let refused = RecordFoundRun { outcome: None }.decide(&again, &mut given());
+        let refused = RecordFoundRun { outcome: None }.decide(&again, &mut ctx());
         assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })), "{refused:?}");
     }
 

@@ -8,7 +8,7 @@ use polity_model::machine::task::TaskStatus;
 
 use super::programs::program;
 use super::{cancel_with, moved, out_of_place};
-use crate::decide::{Decision, Effect, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Effect, Rejection};
 use crate::state::TaskState;
 
 /// The wait for a place is over.
@@ -38,7 +38,11 @@ pub enum PlaceWait {
 }
 
 impl BeginRun {
-    pub(crate) fn decide(&self, state: &TaskState, _: &Given) -> Result<Decision, Rejection> {
+    pub(crate) fn decide(
+        &self,
+        state: &TaskState,
+        _: &DecisionContext,
+    ) -> Result<Decision, Rejection> {
         let (Some(cli), Some(execution), TaskStatus::Running) =
             (program(state), state.execution(), state.status())
         else {
@@ -84,10 +88,10 @@ impl BeginRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::testing::{given, labels, program_queued, program_running, with};
+    use crate::commands::testing::{ctx, labels, program_queued, program_running, with};
 
     fn begin(wait: PlaceWait, state: &TaskState) -> Result<Decision, Rejection> {
-        BeginRun { wait }.decide(state, &given())
+        BeginRun { wait }.decide(state, &ctx())
     }
 
     #[test]

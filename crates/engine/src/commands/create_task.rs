@@ -12,10 +12,10 @@ use polity_store::PinnedDefinition;
 use serde_json::{Map, Value};
 
 use super::programs::{program_of, queued};
+use crate::agent_toggles::AgentToggles;
 use crate::closure::{Assignee, Closure};
-use crate::decide::{Given, Rejection};
+use crate::decide::{DecisionContext, Rejection};
 use crate::driver::RunOverrides;
-use crate::switches::Switches;
 
 /// What to do, and who does it.
 #[derive(Debug, Clone)]
@@ -90,11 +90,11 @@ impl CreateTask {
         self,
         owner: InstanceId,
         limits: &Limits,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
         has_private: bool,
     ) -> Result<NewTask, Rejection> {
         for closure in self.assignee.everyone() {
-            check_runnable(&closure, &given.switches)?;
+            check_runnable(&closure, &ctx.agent_toggles)?;
         }
         let chain = self.assignee.longest_chain();
         let limit = limits.sub_agent_depth.get();
@@ -108,13 +108,13 @@ impl CreateTask {
         if found > limit {
             return Err(Rejection::InputTooLarge { found, limit });
         }
-        let mut new_id = || TaskId::from_random_bytes(given.entropy.id_bytes());
+        let mut new_id = || TaskId::from_random_bytes(ctx.entropy.id_bytes());
         let (id, parent_task_id, forked_from, updates) = match self.origin {
             Origin::Outside => (new_id(), None, None, None),
             Origin::SubAgentCall { parent, call } => (task_of_call(call), Some(parent), None, None),
             Origin::Fork { from, updates } => (new_id(), None, Some(from), Some(updates)),
         };
-        let request = given.place.request.filter(|_| forked_from.is_none());
+        let request = ctx.slot.dedup_key.filter(|_| forked_from.is_none());
         let pinned = self.assignee.pinned();
         let (pins, definitions) = (pinned.pins.clone(), pinned.definitions.clone());
         let created = Event::TaskCreated(TaskCreated {
@@ -138,17 +138,17 @@ impl CreateTask {
         // that may share the run of another looks for that first.
         let queued = program_of(&self.assignee)
             .filter(|_| forked_from.is_none() && request.is_none())
-            .map(|(name, cli)| queued(name, cli, given).1);
+            .map(|(name, cli)| queued(name, cli, ctx).1);
         let events = [created, claimed].into_iter().chain(set).chain(queued).collect();
         Ok(NewTask { id, events, definitions })
     }
 }
 
 /// Whether the agent takes work, and this version knows how to run it.
-fn check_runnable(closure: &Closure, switches: &Switches) -> Result<(), Rejection> {
+fn check_runnable(closure: &Closure, toggles: &AgentToggles) -> Result<(), Rejection> {
     let agent = closure.agent.name.clone();
-    if !switches.is_enabled(&closure.agent) {
-        let reason = switches.of(&agent).and_then(|switch| switch.reason.clone());
+    if !toggles.is_enabled(&closure.agent) {
+        let reason = toggles.of(&agent).and_then(|toggle| toggle.reason.clone());
         return Err(Rejection::Disabled { agent, reason });
     }
     match &closure.agent.kind {
@@ -176,13 +176,13 @@ mod tests {
     use polity_model::definition::Settings;
 
     use super::*;
-    use crate::commands::testing::{closure, given, instance};
+    use crate::commands::testing::{closure, ctx, instance};
 
     fn create(description: &str) -> Result<NewTask, Rejection> {
         let create = CreateTask::new(closure(), description);
         let input_bytes = NonZeroU64::new(10).unwrap();
         let limits = Limits { input_bytes, ..Settings::default().limits };
-        create.decide(instance(1), &limits, &mut given(), false)
+        create.decide(instance(1), &limits, &mut ctx(), false)
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::Map;
 use super::AnswerReview;
 use super::acting::{Acting, answer_open_calls};
 use super::walking::Walking;
-use crate::decide::{Decision, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Rejection};
 use crate::state::TaskState;
 
 /// Who answered, where no one did.
@@ -25,14 +25,14 @@ impl ExpireReview {
     pub(crate) fn decide(
         self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let task = state.id();
         let open = state.review().and_then(|review| Some((review, review.deadline?)));
         let Some((review, deadline)) = open else {
             return Err(Rejection::NothingToDecide { task, status: state.status() });
         };
-        if given.now < deadline {
+        if ctx.now < deadline {
             return Err(Rejection::TooEarly { task, deadline });
         }
         let message = format!("no one answered until {deadline}");
@@ -40,7 +40,7 @@ impl ExpireReview {
             Some(ReviewAction::Approve) => Verdict::Approve,
             Some(ReviewAction::Reject) => Verdict::Reject,
             Some(ReviewAction::Modify) => Verdict::Modify { arguments: Map::new() },
-            None => return fail(state, message, given),
+            None => return fail(state, message, ctx),
         };
         let answer = AnswerReview {
             checkpoint_id: review.checkpoint_id,
@@ -49,12 +49,16 @@ impl ExpireReview {
             by: BY_DEADLINE.to_owned(),
             state_updates: StateUpdates::default(),
         };
-        answer.decide_at_any_time(state, given)
+        answer.decide_at_any_time(state, ctx)
     }
 }
 
 /// No one decided, and nothing says what counts then: what was asked fails.
-fn fail(state: &TaskState, message: String, given: &mut Given) -> Result<Decision, Rejection> {
+fn fail(
+    state: &TaskState,
+    message: String,
+    ctx: &mut DecisionContext,
+) -> Result<Decision, Rejection> {
     let code = ErrorCode::Timeout;
     let answered = Event::ReviewAnswered {
         verdict: Verdict::Reject,
@@ -66,7 +70,7 @@ fn fail(state: &TaskState, message: String, given: &mut Given) -> Result<Decisio
     if let Some((walk, node)) =
         state.walk().and_then(|walk| Some((walk, walk.plan().number(node?)?)))
     {
-        let mut acting = Acting::of(state, given)?;
+        let mut acting = Acting::of(state, ctx)?;
         acting.push(answered);
         let mut walking = Walking::new(acting, walk);
         walking.fail_node(node, code, &message);

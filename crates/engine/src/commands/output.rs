@@ -7,7 +7,7 @@ use polity_model::failure::ErrorCode;
 use polity_model::message::Message;
 
 use super::{call_model, fail};
-use crate::decide::{Decision, Given};
+use crate::decide::{Decision, DecisionContext};
 use crate::driver::ModelReply;
 use crate::state::TaskState;
 
@@ -49,7 +49,7 @@ fn unfenced(text: &str) -> &str {
 pub(super) fn correct(
     state: &TaskState,
     llm: &LlmAgent,
-    given: &Given,
+    ctx: &DecisionContext,
     mut events: Vec<Event>,
     problem: &str,
 ) -> Decision {
@@ -74,8 +74,8 @@ pub(super) fn correct(
         "Your answer cannot be used: {problem}. Answer again with nothing but JSON that fits the \
          JSON Schema."
     );
-    let message = Message::User { content, timestamp: given.now };
-    call_model(state, given, events, [Event::MessageAdded { message }])
+    let message = Message::User { content, timestamp: ctx.now };
+    call_model(state, ctx, events, [Event::MessageAdded { message }])
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::closure::Closure;
 use crate::commands::testing::{
-    asks_for, call_id, closure, given, labels, reply, running, running_with, with,
+    asks_for, call_id, closure, ctx, labels, reply, running, running_with, with,
 };
 use crate::commands::{FailureCause, RecordAnswer, RecordFailure, RecordToolReply, ResumeTask};
 use crate::decide::Effect;
@@ -27,7 +27,7 @@ fn asked(max_iterations: u32) -> TaskState {
 }
 
 fn record(state: &TaskState, reply: ModelReply) -> Decision {
-    RecordAnswer { reply, duration_ms: 1 }.decide(state, &mut given()).unwrap()
+    RecordAnswer { reply, duration_ms: 1 }.decide(state, &mut ctx()).unwrap()
 }
 
 fn after(state: TaskState, reply: ModelReply) -> TaskState {
@@ -136,7 +136,7 @@ fn tools_come_before_the_answer_and_need_not_fit() {
     let call_id = call_id(&state, 0);
     let read = ToolReply { content: "Ada, 36".into(), ..ToolReply::default() };
     let answer = RecordToolReply { call_id, reply: read, duration_ms: 1 };
-    let events = answer.decide(&state, &mut given()).unwrap().events;
+    let events = answer.decide(&state, &mut ctx()).unwrap().events;
     let state = after(with(state, events), reply("Ada is 36."));
     assert_eq!((state.corrections(), state.turn()), (1, 3));
 }
@@ -144,7 +144,7 @@ fn tools_come_before_the_answer_and_need_not_fit() {
 #[test]
 fn a_process_that_ends_after_a_correction_leaves_a_task_that_calls_the_model_again() {
     let state = after(asked(10), reply("no"));
-    let decision = ResumeTask.decide(&state, &mut given()).unwrap();
+    let decision = ResumeTask.decide(&state, &mut ctx()).unwrap();
     assert_eq!(labels(&decision), ["task_resumed", "model_called"]);
     let state = with(state, decision.events);
     assert_eq!(state.corrections(), 1);
@@ -157,7 +157,7 @@ fn a_conversation_with_corrections_can_be_shortened() {
     let failure = Failure { category: ErrorCategory::Permanent, message: "too long".into() };
     let failure = ModelFailure { context_full: true, ..ModelFailure::new(failure) };
     let failed = RecordFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
-    let events = failed.decide(&state, &mut given()).unwrap().events;
+    let events = failed.decide(&state, &mut ctx()).unwrap().events;
     let state = with(state, events);
     let sent: Vec<_> = state.history().iter().map(Message::content).collect();
     assert_eq!((sent[0], sent[1]), ("Ada", "still no"));

@@ -15,7 +15,7 @@ use polity_model::review::ReviewSubject;
 
 use super::{end_execution, moved};
 use crate::closure::Assignee;
-use crate::decide::{Decision, Effect, Given};
+use crate::decide::{Decision, DecisionContext, Effect};
 use crate::retry;
 use crate::state::TaskState;
 
@@ -41,12 +41,16 @@ pub(super) fn program_of(assignee: &Assignee) -> Option<(&Name, &CliAgent)> {
 }
 
 /// An execution of the program gets in line.
-pub(super) fn queued(agent: &Name, cli: &CliAgent, given: &mut Given) -> (ExecutionId, Event) {
-    let id = ExecutionId::from_random_bytes(given.entropy.id_bytes());
+pub(super) fn queued(
+    agent: &Name,
+    cli: &CliAgent,
+    ctx: &mut DecisionContext,
+) -> (ExecutionId, Event) {
+    let id = ExecutionId::from_random_bytes(ctx.entropy.id_bytes());
     let change = ExecutionChange::Queue {
         agent: agent.clone(),
         max_retries: cli.max_retries,
-        pool: given.place.pool.to_string(),
+        pool: ctx.slot.pool.to_string(),
         timeout_seconds: cli.timeout_seconds.get(),
     };
     (id, moved(id, change))
@@ -57,15 +61,15 @@ pub(super) fn queued(agent: &Name, cli: &CliAgent, given: &mut Given) -> (Execut
 pub(super) fn begin_or_wait(
     state: &TaskState,
     cli: &CliAgent,
-    given: &mut Given,
+    ctx: &mut DecisionContext,
     mut events: Vec<Event>,
 ) -> Decision {
-    if let Some(over) = given.spending.reached() {
+    if let Some(over) = ctx.budget.reached() {
         let (code, error) = (ErrorCode::Budget, over.to_owned());
         events.push(Event::TaskFailed { code, error, partial_result: None });
         return Decision { events, effects: Vec::new() };
     }
-    if let Some(with) = given.place.twin {
+    if let Some(with) = ctx.slot.duplicate_of {
         if state.task().shared_with() != Some(with) {
             events.push(Event::RunShared { with });
         }
@@ -76,11 +80,11 @@ pub(super) fn begin_or_wait(
     let id = if let Some(execution) = in_line {
         execution.id
     } else {
-        let (id, event) = queued(agent, cli, given);
+        let (id, event) = queued(agent, cli, ctx);
         events.push(event);
         id
     };
-    if given.place.is_held {
+    if ctx.slot.is_held {
         let (agent, max_retries) = (agent.clone(), cli.max_retries);
         events.push(moved(id, ExecutionChange::Start { agent, max_retries }));
         return Decision { events, effects: vec![Effect::RunProgram] };
@@ -93,11 +97,11 @@ pub(super) fn again(
     execution: &AgentExecution,
     failure: &Failure,
     asked_for: Option<Duration>,
-    given: &mut Given,
+    ctx: &mut DecisionContext,
     mut events: Vec<Event>,
 ) -> Decision {
-    let wait = retry::wait(execution.retry_count, asked_for, &mut given.entropy);
-    let until = given.now + SignedDuration::try_from(wait).unwrap_or_default();
+    let wait = retry::wait(execution.retry_count, asked_for, &mut ctx.entropy);
+    let until = ctx.now + SignedDuration::try_from(wait).unwrap_or_default();
     let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: Some(until) };
     events.push(moved(execution.id, change));
     Decision { events, effects: vec![Effect::WaitUntil(until)] }
@@ -130,7 +134,7 @@ impl Doubt {
 /// No one knows what has been done, and it may not be repeated: a person decides.
 pub(super) fn doubt(
     state: &TaskState,
-    given: &mut Given,
+    ctx: &mut DecisionContext,
     mut events: Vec<Event>,
     doubt: Doubt,
 ) -> Decision {
@@ -138,7 +142,7 @@ pub(super) fn doubt(
     let Doubt { failure: message, question } = doubt;
     let failure = Failure { category: ErrorCategory::SystemError, message };
     events.extend(end_execution(state, ExecutionChange::Fail { failure, retry_at: None }));
-    let checkpoint_id = CheckpointId::from_random_bytes(given.entropy.id_bytes());
+    let checkpoint_id = CheckpointId::from_random_bytes(ctx.entropy.id_bytes());
     let agent = &execution.agent;
     events.push(Event::CheckpointTaken {
         checkpoint_id,

@@ -15,7 +15,7 @@ use polity_model::usage::{Cost, Usage};
 use super::acting::{Acting, CallView};
 use super::asked_tools::{FanOut, Fate, fate};
 use super::{cancel_with, end_execution, expect_reasoning, fail, output};
-use crate::decide::{Decision, Given, Rejection, llm};
+use crate::decide::{Decision, DecisionContext, Rejection, llm};
 use crate::driver::ModelReply;
 use crate::state::TaskState;
 
@@ -41,7 +41,7 @@ impl RecordAnswer {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         expect_reasoning(state, "RecordAnswer")?;
         let llm = llm(state)?;
@@ -49,7 +49,7 @@ impl RecordAnswer {
             .reply
             .tool_calls
             .iter()
-            .map(|asked| asked.with_id(ToolCallId::from_random_bytes(given.entropy.id_bytes())))
+            .map(|asked| asked.with_id(ToolCallId::from_random_bytes(ctx.entropy.id_bytes())))
             .collect();
         let schema = llm.output_schema.as_ref().filter(|_| tool_calls.is_empty());
         let output = schema.map(|schema| output::json_of(schema, &self.reply));
@@ -61,7 +61,7 @@ impl RecordAnswer {
             message: Message::Assistant {
                 content: content.to_owned(),
                 tool_calls: tool_calls.clone(),
-                timestamp: given.now,
+                timestamp: ctx.now,
             },
             usage: charged(self.reply.usage, llm),
             duration_ms: self.duration_ms,
@@ -69,7 +69,7 @@ impl RecordAnswer {
             mark: self.reply.mark,
         };
         if !tool_calls.is_empty() {
-            return Ok(self.act(state, llm, given, answered, &tool_calls));
+            return Ok(self.act(state, llm, ctx, answered, &tool_calls));
         }
         if state.cancel_requested() {
             return Ok(cancel_with(state, vec![answered]));
@@ -77,15 +77,15 @@ impl RecordAnswer {
         let mut events = vec![answered];
         match output {
             Some(Err(problem)) => {
-                return Ok(output::correct(state, llm, given, events, &problem));
+                return Ok(output::correct(state, llm, ctx, events, &problem));
             }
             None if content.trim().is_empty() => {
                 let message = "the model answered with neither text nor tool calls".to_owned();
                 fail(state, &mut events, ErrorCode::EmptyAnswer, message);
             }
-            Some(Ok(_)) | None => match given.spending.exceeded() {
+            Some(Ok(_)) | None => match ctx.budget.exceeded() {
                 Some(over) => fail(state, &mut events, ErrorCode::Budget, over.to_owned()),
-                None => complete(state, given, &mut events),
+                None => complete(state, ctx, &mut events),
             },
         }
         Ok(Decision { events, effects: Vec::new() })
@@ -95,12 +95,12 @@ impl RecordAnswer {
         &self,
         state: &TaskState,
         llm: &LlmAgent,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
         answered: Event,
         calls: &[ToolCall],
     ) -> Decision {
-        let stop = stop(state, llm, given, calls);
-        let mut acting = Acting::begin(state, llm, given, answered, calls.len());
+        let stop = stop(state, llm, ctx, calls);
+        let mut acting = Acting::begin(state, llm, ctx, answered, calls.len());
         if state.cancel_requested() || stop.is_some() {
             let why = if stop.is_some() { "the task ended" } else { "the task was cancelled" };
             for (index, call) in calls.iter().enumerate() {
@@ -112,9 +112,9 @@ impl RecordAnswer {
                 Some(_) | None => cancel_with(state, acting.into_events()),
             };
         }
-        let toolbox = Arc::clone(&acting.given().toolbox);
+        let toolbox = Arc::clone(&acting.ctx().toolbox);
         let mut names = Vec::with_capacity(calls.len());
-        let mut fan_out = FanOut::new(acting.given().limits.sub_agent_fan_out);
+        let mut fan_out = FanOut::new(acting.ctx().limits.sub_agent_fan_out);
         for (index, (call, asked)) in calls.iter().zip(&self.reply.tool_calls).enumerate() {
             let fate = if index < TURN_CALLS_MAX {
                 fate(asked, &toolbox, llm)
@@ -149,11 +149,11 @@ impl RecordAnswer {
 fn stop(
     state: &TaskState,
     llm: &LlmAgent,
-    given: &Given,
+    ctx: &DecisionContext,
     calls: &[ToolCall],
 ) -> Option<(ErrorCode, String)> {
     // The model could not be told what its tools answered.
-    if let Some(over) = given.spending.reached() {
+    if let Some(over) = ctx.budget.reached() {
         return Some((ErrorCode::Budget, over.to_owned()));
     }
     let limit = llm.max_iterations.get();
@@ -186,10 +186,10 @@ pub(crate) fn charged(usage: Usage, llm: &LlmAgent) -> Usage {
     }
 }
 
-fn complete(state: &TaskState, given: &mut Given, events: &mut Vec<Event>) {
+fn complete(state: &TaskState, ctx: &mut DecisionContext, events: &mut Vec<Event>) {
     events.extend(end_execution(state, ExecutionChange::Complete));
     events.push(Event::CheckpointTaken {
-        checkpoint_id: CheckpointId::from_random_bytes(given.entropy.id_bytes()),
+        checkpoint_id: CheckpointId::from_random_bytes(ctx.entropy.id_bytes()),
         sequence: state.checkpoints(),
         node: state.task().order().assigned_agent.to_string(),
         awaiting_human: false,

@@ -3,13 +3,13 @@ use polity_model::event::ToolChange;
 use super::*;
 use crate::commands::RecordToolReply;
 use crate::commands::testing::{
-    self, acting, answer_to, asks_for, call_id, given, labels, pending, reply, running, with,
+    self, acting, answer_to, asks_for, call_id, ctx, labels, pending, reply, running, with,
 };
 use crate::decide::Effect;
 use crate::driver::{AskedArguments, ToolReply};
 
 fn record(state: &TaskState, reply: ModelReply) -> Result<Decision, Rejection> {
-    RecordAnswer { reply, duration_ms: 1 }.decide(state, &mut given())
+    RecordAnswer { reply, duration_ms: 1 }.decide(state, &mut ctx())
 }
 
 /// One turn: the model asks for a tool, which answers.
@@ -22,7 +22,7 @@ fn turn(state: TaskState, tool: &str, said: &str) -> TaskState {
     let call_id = call_id(&state, 0);
     let reply = ToolReply { content: said.into(), ..ToolReply::default() };
     let answer = RecordToolReply { call_id, reply, duration_ms: 1 };
-    let events = answer.decide(&state, &mut given()).unwrap().events;
+    let events = answer.decide(&state, &mut ctx()).unwrap().events;
     with(state, events)
 }
 
@@ -110,7 +110,7 @@ fn a_tool_that_needs_approval_waits_until_all_others_are_answered() {
     assert_eq!(state.status().to_string(), "running");
     let reply = ToolReply { content: "text".into(), ..ToolReply::default() };
     let answer = RecordToolReply { call_id: call_id(&state, 1), reply, duration_ms: 1 };
-    let decision = answer.decide(&state, &mut given()).unwrap();
+    let decision = answer.decide(&state, &mut ctx()).unwrap();
     assert_eq!(labels(&decision), ["tool_answered", "checkpoint_taken", "review_opened"]);
     let state = with(state, decision.events);
     assert_eq!((state.status().to_string().as_str(), state.owner()), ("awaiting_human", None));

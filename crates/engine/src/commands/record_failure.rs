@@ -8,7 +8,7 @@ use polity_model::failure::{ErrorCategory, ErrorCode};
 use polity_model::message::Role;
 
 use super::{call_model, cancel_with, end_execution, expect_reasoning, fail, moved};
-use crate::decide::{Decision, Effect, Given, Rejection, llm};
+use crate::decide::{Decision, DecisionContext, Effect, Rejection, llm};
 use crate::driver::ModelFailure;
 use crate::retry;
 use crate::state::TaskState;
@@ -42,7 +42,7 @@ impl RecordFailure {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         expect_reasoning(state, "RecordFailure")?;
         let ModelFailure { failure, context_full, retry_after, mark } = &self.failure;
@@ -61,14 +61,14 @@ impl RecordFailure {
             return Ok(cancel_with(state, events));
         }
         if *context_full {
-            return Ok(shorten(state, given, events, &failure.message));
+            return Ok(shorten(state, ctx, events, &failure.message));
         }
         if let Some(execution) = state.execution()
             && execution.may_retry(failure.category)
             && state.call_retries() < llm(state)?.max_retries
         {
-            let wait = retry::wait(state.call_retries(), *retry_after, &mut given.entropy);
-            let until = given.now + SignedDuration::try_from(wait).unwrap_or_default();
+            let wait = retry::wait(state.call_retries(), *retry_after, &mut ctx.entropy);
+            let until = ctx.now + SignedDuration::try_from(wait).unwrap_or_default();
             let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: Some(until) };
             events.push(moved(execution.id, change));
             return Ok(Decision { events, effects: vec![Effect::WaitUntil(until)] });
@@ -93,7 +93,12 @@ impl RecordFailure {
 /// The conversation is longer than the model can read. It is sent again without the older half of
 /// what is still sent, but for the message that opened it; a tool call and its answers stay or go
 /// together. When only the newest exchange is left, no shorter form would make sense.
-fn shorten(state: &TaskState, given: &Given, mut events: Vec<Event>, reason: &str) -> Decision {
+fn shorten(
+    state: &TaskState,
+    ctx: &DecisionContext,
+    mut events: Vec<Event>,
+    reason: &str,
+) -> Decision {
     let messages = state.messages();
     let sent_from = (state.kept_from() as usize).max(1);
     let half = sent_from + (messages.len() - sent_from.min(messages.len())).div_ceil(2);
@@ -110,7 +115,7 @@ fn shorten(state: &TaskState, given: &Given, mut events: Vec<Event>, reason: &st
         return Decision { events, effects: Vec::new() };
     };
     events.push(Event::HistoryShortened { kept_from });
-    call_model(state, given, events, [])
+    call_model(state, ctx, events, [])
 }
 
 fn code(category: ErrorCategory) -> ErrorCode {
@@ -128,7 +133,7 @@ mod tests {
     use polity_model::failure::Failure;
 
     use super::*;
-    use crate::commands::testing::{asks_for, backing_off, call_id, given, retried, running, with};
+    use crate::commands::testing::{asks_for, backing_off, call_id, ctx, retried, running, with};
     use crate::commands::{RecordAnswer, RecordToolReply};
     use crate::driver::ToolReply;
 
@@ -144,9 +149,9 @@ mod tests {
     #[test]
     fn a_transient_failure_waits_as_long_as_the_server_asks() {
         let decision = failed(ErrorCategory::Transient, FailureCause::Model)
-            .decide(&running(), &mut given())
+            .decide(&running(), &mut ctx())
             .unwrap();
-        let until = given().now + SignedDuration::from_secs(7);
+        let until = ctx().now + SignedDuration::from_secs(7);
         assert_eq!(decision.effects, [Effect::WaitUntil(until)]);
         assert_eq!(with(running(), decision.events).status().to_string(), "running");
     }
@@ -156,12 +161,12 @@ mod tests {
         let mut state = running();
         for _ in 0..3 {
             let decision = failed(ErrorCategory::Transient, FailureCause::Model)
-                .decide(&state, &mut given())
+                .decide(&state, &mut ctx())
                 .unwrap();
             state = retried(with(state, decision.events));
         }
         let last = failed(ErrorCategory::Transient, FailureCause::Model)
-            .decide(&state, &mut given())
+            .decide(&state, &mut ctx())
             .unwrap();
         let task = with(state, last.events).snapshot();
         assert_eq!(task.error_code, Some(ErrorCode::ModelUnavailable));
@@ -177,7 +182,7 @@ mod tests {
             (ErrorCategory::Permanent, FailureCause::Timeout, ErrorCode::Timeout),
             (ErrorCategory::Permanent, FailureCause::Tools, ErrorCode::ToolsUnavailable),
         ] {
-            let decision = failed(category, cause).decide(&running(), &mut given()).unwrap();
+            let decision = failed(category, cause).decide(&running(), &mut ctx()).unwrap();
             assert_eq!(decision.effects, []);
             let task = with(running(), decision.events).snapshot();
             assert_eq!(task.error_code, Some(code), "{category}");
@@ -187,7 +192,7 @@ mod tests {
     #[test]
     fn between_two_tries_nothing_can_fail() {
         let refused = failed(ErrorCategory::Transient, FailureCause::Model)
-            .decide(&backing_off(), &mut given());
+            .decide(&backing_off(), &mut ctx());
         assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })));
     }
 
@@ -197,13 +202,13 @@ mod tests {
         for number in 0..4 {
             let tools = ["files/read", "files/write"];
             let asked = RecordAnswer { reply: asks_for(&tools), duration_ms: 1 };
-            state = with(state.clone(), asked.decide(&state, &mut given()).unwrap().events);
+            state = with(state.clone(), asked.decide(&state, &mut ctx()).unwrap().events);
             for index in 0..2 {
                 let call_id = call_id(&state, index);
                 let content = format!("{number}");
                 let reply = ToolReply { content, ..ToolReply::default() };
                 let reply = RecordToolReply { call_id, reply, duration_ms: 1 };
-                state = with(state.clone(), reply.decide(&state, &mut given()).unwrap().events);
+                state = with(state.clone(), reply.decide(&state, &mut ctx()).unwrap().events);
             }
         }
         let failure = Failure { category: ErrorCategory::Permanent, message: "too long".into() };
@@ -215,7 +220,7 @@ mod tests {
             assert_eq!(roles[0], "user");
             assert_ne!(roles.get(1), Some(&"tool"), "an answer without its call: {roles:?}");
             sent.push(roles.len());
-            state = with(state.clone(), full.decide(&state, &mut given()).unwrap().events);
+            state = with(state.clone(), full.decide(&state, &mut ctx()).unwrap().events);
         }
         assert_eq!(sent, [13, 7, 4]);
         assert_eq!(state.snapshot().error_code, Some(ErrorCode::LimitContext));

@@ -17,7 +17,7 @@ use polity_model::usage::Usage;
 use super::programs::{again, code, doubt};
 use super::remotes::{of_message, remote};
 use super::{cancel_with, moved, out_of_place};
-use crate::decide::{Decision, Effect, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Effect, Rejection};
 use crate::driver::{RemoteEnd, RemoteOutcome};
 use crate::state::TaskState;
 
@@ -63,7 +63,7 @@ impl RecordRemote {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let (Some(_), Some(execution), TaskStatus::Running) =
             (remote(state), state.execution().filter(|e| e.is_active()), state.status())
@@ -98,7 +98,7 @@ impl RecordRemote {
         let put_in_order =
             [moved(id, ExecutionChange::CleanUp), moved(id, ExecutionChange::Finish)];
         let said = |content: &str| {
-            let (content, timestamp) = (content.to_owned(), given.now);
+            let (content, timestamp) = (content.to_owned(), ctx.now);
             let message = Message::Assistant { content, tool_calls: Vec::new(), timestamp };
             Event::MessageAdded { message }
         };
@@ -117,27 +117,27 @@ impl RecordRemote {
                 events.push(said(question));
                 events.push(moved(id, ExecutionChange::Complete));
                 events.extend(put_in_order);
-                events.extend(ask(state, given, question));
+                events.extend(ask(state, ctx, question));
             }
             Some(RemoteEnd::Failed { failure, retry_after }) => {
                 if !was_taken && execution.may_retry(failure.category) {
-                    return Ok(again(execution, failure, *retry_after, given, events));
+                    return Ok(again(execution, failure, *retry_after, ctx, events));
                 }
                 let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
                 events.push(moved(id, change));
                 events.extend(put_in_order);
                 // One that was not even begun because nothing may be spent any more.
-                let is_over_budget = !was_taken && given.spending.reached().is_some();
+                let is_over_budget = !was_taken && ctx.budget.reached().is_some();
                 let code = if is_over_budget { ErrorCode::Budget } else { code(failure.category) };
                 events.push(failed(code, failure.message.clone()));
             }
             Some(RemoteEnd::InDoubt(why)) => {
-                return Ok(doubt(state, given, events, of_message(&execution.agent, why)));
+                return Ok(doubt(state, ctx, events, of_message(&execution.agent, why)));
             }
             None => {
                 events.push(moved(id, ExecutionChange::TimeOut));
                 events.extend(put_in_order);
-                let limit = Duration::from_secs(given.limits.remote_seconds.get()).as_secs();
+                let limit = Duration::from_secs(ctx.limits.remote_seconds.get()).as_secs();
                 let error = format!(
                     "{} was not done within {limit} seconds, which is limits.remote_seconds: raise \
                      it in polity.yaml, or ask for less at once",
@@ -162,9 +162,9 @@ fn cancelled(state: &TaskState, was_taken: bool, mut events: Vec<Event>) -> Deci
 }
 
 /// What the agent asks is put before a person.
-fn ask(state: &TaskState, given: &mut Given, question: &str) -> Vec<Event> {
+fn ask(state: &TaskState, ctx: &mut DecisionContext, question: &str) -> Vec<Event> {
     let Some(execution) = state.execution() else { return Vec::new() };
-    let checkpoint_id = CheckpointId::from_random_bytes(given.entropy.id_bytes());
+    let checkpoint_id = CheckpointId::from_random_bytes(ctx.entropy.id_bytes());
     vec![
         Event::CheckpointTaken {
             checkpoint_id,

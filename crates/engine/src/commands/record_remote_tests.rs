@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::closure::Closure;
-use crate::commands::testing::{given, labels, retried, running_with, with};
+use crate::commands::testing::{ctx, labels, retried, running_with, with};
 use crate::commands::{AnswerReview, CancelTask, Canceller, ResumeTask};
 
 fn sending() -> TaskState {
@@ -29,7 +29,7 @@ fn record(state: &TaskState, end: RemoteEnd) -> Decision {
     let is_over = !matches!(end, RemoteEnd::Asks(_));
     let report = RemoteReport { task: is_running.then(task), is_over, ..RemoteReport::default() };
     let outcome = RemoteOutcome { end, report, usage: Usage::default() };
-    RecordRemote { outcome: Some(outcome), duration_ms: 7 }.decide(state, &mut given()).unwrap()
+    RecordRemote { outcome: Some(outcome), duration_ms: 7 }.decide(state, &mut ctx()).unwrap()
 }
 
 fn failed(category: ErrorCategory) -> RemoteEnd {
@@ -50,7 +50,7 @@ fn answer(
     let checkpoint_id = state.review().unwrap().checkpoint_id;
     let (message, state_updates) = (message.map(str::to_owned), StateUpdates::default());
     AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
-        .decide(state, &mut given())
+        .decide(state, &mut ctx())
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_message_that_was_not_taken_is_sent_again_and_one_that_was_is_not() {
     let decision = record(&sending(), failed(ErrorCategory::Transient));
     assert!(matches!(decision.effects.as_slice(), [Effect::WaitUntil(_)]));
     let waiting = with(sending(), decision.events);
-    let resumed = ResumeTask.decide(&waiting, &mut given()).unwrap();
+    let resumed = ResumeTask.decide(&waiting, &mut ctx()).unwrap();
     assert!(matches!(resumed.effects.as_slice(), [Effect::WaitUntil(_)]));
     let again = retried(waiting);
     assert_eq!(again.execution().unwrap().state, ExecutionState::Starting);
@@ -82,12 +82,12 @@ fn a_message_that_was_not_taken_is_sent_again_and_one_that_was_is_not() {
 
 #[test]
 fn after_a_crash_a_task_that_is_known_is_followed_and_a_message_in_doubt_is_not_sent_again() {
-    let decision = ResumeTask.decide(&following(), &mut given()).unwrap();
+    let decision = ResumeTask.decide(&following(), &mut ctx()).unwrap();
     assert_eq!(
         (labels(&decision), decision.effects),
         (vec!["task_resumed"], vec![Effect::FollowRemote])
     );
-    let decision = ResumeTask.decide(&sending(), &mut given()).unwrap();
+    let decision = ResumeTask.decide(&sending(), &mut ctx()).unwrap();
     assert_eq!(decision.effects, []);
     let state = with(sending(), decision.events);
     assert!(state.review().unwrap().question.contains("no one knows whether it was taken"));
@@ -96,7 +96,7 @@ fn after_a_crash_a_task_that_is_known_is_followed_and_a_message_in_doubt_is_not_
         ErrorCategory::SystemError
     );
     let retry = answer(&state, Verdict::Retry, None).unwrap();
-    let decision = ResumeTask.decide(&with(state.clone(), retry.events), &mut given()).unwrap();
+    let decision = ResumeTask.decide(&with(state.clone(), retry.events), &mut ctx()).unwrap();
     assert_eq!(decision.effects, [Effect::SendMessage]);
     let skip = answer(&state, Verdict::SkipWith { result: "red".into() }, None).unwrap();
     assert_eq!(with(state, skip.events).snapshot().result.as_deref(), Some("red"));
@@ -117,7 +117,7 @@ fn a_question_waits_for_a_person_whose_answer_goes_to_the_same_task() {
     for verdict in [Verdict::Approve, Verdict::Modify { arguments: serde_json::Map::new() }] {
         let events = answer(&state, verdict, Some("blue")).unwrap().events;
         let state = with(state.clone(), events);
-        let decision = ResumeTask.decide(&state, &mut given()).unwrap();
+        let decision = ResumeTask.decide(&state, &mut ctx()).unwrap();
         assert_eq!(decision.effects, [Effect::SendMessage]);
         let state = with(state, decision.events);
         assert_eq!(state.messages().last().unwrap().content(), "blue");
@@ -135,8 +135,8 @@ fn a_question_waits_for_a_person_whose_answer_goes_to_the_same_task() {
 fn an_answer_in_doubt_is_sent_again_to_the_same_task() {
     let answered = answer(&asked(), Verdict::Approve, Some("blue")).unwrap().events;
     let state = with(asked(), answered);
-    let sending = ResumeTask.decide(&state, &mut given()).unwrap().events;
-    let mut later = given();
+    let sending = ResumeTask.decide(&state, &mut ctx()).unwrap().events;
+    let mut later = ctx();
     later.entropy = crate::entropy::Entropy::from_seed([6; 16]);
     let doubt = ResumeTask.decide(&with(state.clone(), sending.clone()), &mut later).unwrap();
     let state = with(with(state, sending), doubt.events);
@@ -168,7 +168,7 @@ fn whoever_ends_a_question_leaves_work_to_be_ended_there() {
 #[test]
 fn time_that_runs_out_names_its_limit() {
     for state in [sending(), following()] {
-        let late = RecordRemote { outcome: None, duration_ms: 1 }.decide(&state, &mut given());
+        let late = RecordRemote { outcome: None, duration_ms: 1 }.decide(&state, &mut ctx());
         let task = with(state, late.unwrap().events).snapshot();
         assert_eq!(task.error_code, Some(ErrorCode::Timeout));
         assert!(task.error.unwrap().contains("300 seconds, which is limits.remote_seconds"));
@@ -190,6 +190,6 @@ fn who_asked_for_the_end_gets_it() {
 fn only_what_is_asked_of_a_server_can_be_told() {
     let refused = RecordAccepted { task: task() }.decide(&following());
     assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })), "{refused:?}");
-    let refused = RecordRemote { outcome: None, duration_ms: 1 }.decide(&asked(), &mut given());
+    let refused = RecordRemote { outcome: None, duration_ms: 1 }.decide(&asked(), &mut ctx());
     assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })), "{refused:?}");
 }

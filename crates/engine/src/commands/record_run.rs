@@ -10,7 +10,7 @@ use polity_model::message::Message;
 
 use super::programs::{Doubt, again, code, doubt, may_repeat, program};
 use super::{cancel_with, moved, out_of_place};
-use crate::decide::{Decision, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Rejection};
 use crate::driver::{RunEnd, RunOutcome};
 use crate::state::TaskState;
 
@@ -51,7 +51,7 @@ impl RecordRun {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let (Some(cli), Some(execution), TaskStatus::Running) =
             (program(state), state.execution().filter(|e| e.is_active()), state.status())
@@ -79,7 +79,7 @@ impl RecordRun {
         };
         match end {
             RunEnd::Answered(answer) => {
-                let (content, timestamp) = (answer.clone(), given.now);
+                let (content, timestamp) = (answer.clone(), ctx.now);
                 let tool_calls = Vec::new();
                 let message = Message::Assistant { content, tool_calls, timestamp };
                 events.push(Event::MessageAdded { message });
@@ -93,13 +93,13 @@ impl RecordRun {
                     && execution.may_retry(failure.category)
                     && !state.cancel_requested()
                 {
-                    return Ok(again(execution, failure, None, given, events));
+                    return Ok(again(execution, failure, None, ctx, events));
                 }
                 let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
                 events.push(moved(id, change));
                 events.extend(put_in_order);
                 // One that was not even begun because nothing may be spent any more.
-                let is_over_budget = !was_started && given.spending.reached().is_some();
+                let is_over_budget = !was_started && ctx.budget.reached().is_some();
                 let code = if is_over_budget { ErrorCode::Budget } else { code(failure.category) };
                 events.push(failed(code, &failure.message));
             }
@@ -123,10 +123,10 @@ impl RecordFoundRun {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         if let Some(outcome) = &self.outcome {
-            return RecordRun { outcome: outcome.clone() }.decide(state, given);
+            return RecordRun { outcome: outcome.clone() }.decide(state, ctx);
         }
         let (Some(cli), Some(execution)) =
             (program(state), state.execution().filter(|execution| execution.is_active()))
@@ -139,9 +139,9 @@ impl RecordFoundRun {
         if may_repeat(cli) && execution.may_retry(ErrorCategory::Transient) {
             let message = "the process that ran it ended".to_owned();
             let failure = Failure { category: ErrorCategory::Transient, message };
-            return Ok(again(execution, &failure, None, given, Vec::new()));
+            return Ok(again(execution, &failure, None, ctx, Vec::new()));
         }
-        Ok(doubt(state, given, Vec::new(), Doubt::of_program(&execution.agent)))
+        Ok(doubt(state, ctx, Vec::new(), Doubt::of_program(&execution.agent)))
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::commands::testing::{
-    begun, given, labels, program_queued, program_running, program_with, retried, with,
+    begun, ctx, labels, program_queued, program_running, program_with, retried, with,
 };
 use crate::commands::{BeginRun, PlaceWait, ResumeTask};
 
@@ -29,7 +29,7 @@ fn path(state: &TaskState) -> Vec<String> {
 #[test]
 fn an_answer_is_the_result() {
     let decision =
-        over(RunEnd::Answered("42".into())).decide(&program_running(), &mut given()).unwrap();
+        over(RunEnd::Answered("42".into())).decide(&program_running(), &mut ctx()).unwrap();
     let state = with(program_running(), decision.events);
     assert_eq!(state.snapshot().result.as_deref(), Some("42"));
     assert_eq!(path(&state), ["starting", "running", "completed", "cleanup", "idle"]);
@@ -39,9 +39,9 @@ fn an_answer_is_the_result() {
 #[test]
 fn one_that_is_over_at_once_has_run_all_the_same() {
     let state = program_queued();
-    let events = BeginRun { wait: PlaceWait::Place }.decide(&state, &given()).unwrap().events;
+    let events = BeginRun { wait: PlaceWait::Place }.decide(&state, &ctx()).unwrap().events;
     let starting = with(state, events);
-    let decision = over(RunEnd::Answered("42".into())).decide(&starting, &mut given()).unwrap();
+    let decision = over(RunEnd::Answered("42".into())).decide(&starting, &mut ctx()).unwrap();
     let state = with(starting, decision.events);
     assert_eq!(path(&state), ["starting", "running", "completed", "cleanup", "idle"]);
     assert_eq!(state.execution().unwrap().process_id, Some(7));
@@ -50,7 +50,7 @@ fn one_that_is_over_at_once_has_run_all_the_same() {
 #[test]
 fn a_passing_failure_is_tried_again_only_if_the_program_may_be_run_again() {
     let harmful = over(failed(ErrorCategory::Transient));
-    let decision = harmful.decide(&program_running(), &mut given()).unwrap();
+    let decision = harmful.decide(&program_running(), &mut ctx()).unwrap();
     let state = with(program_running(), decision.events);
     assert_eq!(state.snapshot().error_code, Some(ErrorCode::AgentFailed));
 
@@ -58,7 +58,7 @@ fn a_passing_failure_is_tried_again_only_if_the_program_may_be_run_again() {
         let mut state = begun(program_with(&harmless));
         for tried in 0..=3 {
             let decision =
-                over(failed(ErrorCategory::Transient)).decide(&state, &mut given()).unwrap();
+                over(failed(ErrorCategory::Transient)).decide(&state, &mut ctx()).unwrap();
             let waits = matches!(decision.effects.as_slice(), [Effect::WaitUntil(_)]);
             assert_eq!(waits, tried < 3, "{tried}");
             state = with(state, decision.events);
@@ -78,11 +78,11 @@ fn a_passing_failure_is_tried_again_only_if_the_program_may_be_run_again() {
 #[test]
 fn one_that_could_not_be_started_may_always_be_tried_again() {
     let state = program_queued();
-    let events = BeginRun { wait: PlaceWait::Place }.decide(&state, &given()).unwrap().events;
+    let events = BeginRun { wait: PlaceWait::Place }.decide(&state, &ctx()).unwrap().events;
     let starting = with(state, events);
     let mut over = over(failed(ErrorCategory::Transient));
     over.outcome.report = RunReport::default();
-    let decision = over.decide(&starting, &mut given()).unwrap();
+    let decision = over.decide(&starting, &mut ctx()).unwrap();
     assert!(matches!(decision.effects.as_slice(), [Effect::WaitUntil(_)]));
 }
 
@@ -93,7 +93,7 @@ fn time_and_people_end_it_in_states_of_their_own() {
         (RunEnd::Stopped, "cancelled", "cancelled"),
         (failed(ErrorCategory::AgentError), "failed", "failed"),
     ] {
-        let decision = over(end).decide(&program_running(), &mut given()).unwrap();
+        let decision = over(end).decide(&program_running(), &mut ctx()).unwrap();
         assert_eq!(decision.effects, []);
         let state = with(program_running(), decision.events);
         assert_eq!(path(&state), ["starting", "running", last, "cleanup", "idle"]);
@@ -103,27 +103,27 @@ fn time_and_people_end_it_in_states_of_their_own() {
 
 #[test]
 fn a_run_whose_owner_is_gone_is_looked_for_first() {
-    let decision = ResumeTask.decide(&program_running(), &mut given()).unwrap();
+    let decision = ResumeTask.decide(&program_running(), &mut ctx()).unwrap();
     assert_eq!(labels(&decision), ["task_resumed"]);
     assert_eq!(decision.effects, [Effect::LookForRun]);
     let state = with(program_running(), decision.events);
 
     let outcome = Some(over(RunEnd::Answered("42".into())).outcome);
-    let found = RecordFoundRun { outcome }.decide(&state, &mut given()).unwrap();
+    let found = RecordFoundRun { outcome }.decide(&state, &mut ctx()).unwrap();
     assert_eq!(with(state.clone(), found.events).snapshot().result.as_deref(), Some("42"));
 
     let lost = RecordFoundRun { outcome: None };
-    let asked = with(state.clone(), lost.decide(&state, &mut given()).unwrap().events);
+    let asked = with(state.clone(), lost.decide(&state, &mut ctx()).unwrap().events);
     assert_eq!(asked.status(), TaskStatus::AwaitingHuman);
     assert!(asked.execution().unwrap().is_over());
 
     let harmless = begun(program_with(&json!({"idempotent": true})));
-    let decision = lost.decide(&harmless, &mut given()).unwrap();
+    let decision = lost.decide(&harmless, &mut ctx()).unwrap();
     assert!(matches!(decision.effects.as_slice(), [Effect::WaitUntil(_)]));
 }
 
 #[test]
 fn one_that_waits_for_its_place_waits_on() {
-    let decision = ResumeTask.decide(&program_queued(), &mut given()).unwrap();
+    let decision = ResumeTask.decide(&program_queued(), &mut ctx()).unwrap();
     assert_eq!(decision.effects, [Effect::WaitForPlace]);
 }

@@ -7,7 +7,7 @@ use polity_model::machine::tool_call::CallState;
 
 use super::acting::Acting;
 use super::{cancel_with, expect_running_call, view};
-use crate::decide::{Decision, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Rejection};
 use crate::state::TaskState;
 
 /// A sub-agent waits for a person.
@@ -28,10 +28,10 @@ impl RecordSessionWait {
     pub(crate) fn decide(
         self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let (index, call) = expect_running_call(state, self.call_id, "RecordSessionWait")?;
-        let mut acting = Acting::of(state, given)?;
+        let mut acting = Acting::of(state, ctx)?;
         acting.wait_with_session(index, call.id());
         if state.cancel_requested() {
             return Ok(cancel_with(state, acting.into_events()));
@@ -44,7 +44,7 @@ impl ReopenSession {
     pub(crate) fn decide(
         self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let calls = state.calls();
         let found = calls.index(self.call_id).zip(calls.get(self.call_id));
@@ -55,7 +55,7 @@ impl ReopenSession {
             // Others may have looked after the session in the same moment.
             return Ok(Decision::default());
         };
-        let mut acting = Acting::of(state, given)?;
+        let mut acting = Acting::of(state, ctx)?;
         acting.call_again(index, call.id(), tool, call.arguments.clone(), call.repeatable);
         Ok(acting.go_on(|index| view(state, index)))
     }
@@ -71,7 +71,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::commands::testing::{call_id, given, labels, reply, running, with};
+    use crate::commands::testing::{call_id, ctx, labels, reply, running, with};
     use crate::commands::{
         CancelTask, Canceller, ClaimTask, RecordAnswer, RecordToolReply, ResumeTask,
     };
@@ -79,13 +79,13 @@ mod tests {
     use crate::driver::{AskedArguments, AskedTool, Tool, ToolReply};
 
     /// What a decision is given where the agent has a sub-agent besides its tools.
-    fn given_with_helper() -> Given {
-        let mut given = given();
+    fn given_with_helper() -> DecisionContext {
+        let mut ctx = ctx();
         let schema = json!({"type": "object"}).as_object().unwrap().clone();
         let (name, text) = ("agent/helper".parse().unwrap(), String::new());
         let tool = Tool::new(name, text, schema, None, true, Duration::MAX, Vec::new());
-        given.toolbox = Arc::new(given.toolbox.joined(&[Arc::new(tool)]));
-        given
+        ctx.toolbox = Arc::new(ctx.toolbox.joined(&[Arc::new(tool)]));
+        ctx
     }
 
     /// A task whose model has asked for these, each `server/tool`.
@@ -164,9 +164,9 @@ mod tests {
     fn only_a_session_that_is_open_can_wait_and_only_one_that_waits_is_opened_again() {
         let state = acting(&["agent/helper"]);
         let call_id = call_id(&state, 0);
-        let reopen = ReopenSession { call_id }.decide(&state, &mut given());
+        let reopen = ReopenSession { call_id }.decide(&state, &mut ctx());
         assert_eq!(reopen, Ok(Decision::default()));
-        let wait = RecordSessionWait { call_id }.decide(&running(), &mut given());
+        let wait = RecordSessionWait { call_id }.decide(&running(), &mut ctx());
         assert!(matches!(wait, Err(Rejection::OutOfPlace { .. })), "{wait:?}");
     }
 }

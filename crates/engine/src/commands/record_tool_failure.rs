@@ -11,7 +11,7 @@ use polity_model::ids::ToolCallId;
 
 use super::acting::Acting;
 use super::{cancel_with, expect_running_call, view};
-use crate::decide::{Decision, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Rejection};
 use crate::driver::ToolFailure;
 use crate::retry;
 use crate::state::{Call, TaskState};
@@ -31,11 +31,11 @@ impl RecordToolFailure {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let (index, call) = expect_running_call(state, self.call_id, "RecordToolFailure")?;
         let ToolFailure { failure, maybe_done, timed_out } = &self.failure;
-        let mut acting = Acting::of(state, given)?;
+        let mut acting = Acting::of(state, ctx)?;
         acting.failed_with(timed_out.then_some(ErrorCode::Timeout));
         let answer = format!("error: {}: {}{}", call.name(), failure.message, effect(*maybe_done));
         if state.cancel_requested() {
@@ -45,9 +45,9 @@ impl RecordToolFailure {
         let may_pass = failure.category == ErrorCategory::Transient && !timed_out;
         let is_harmless = call.repeatable || !maybe_done;
         if may_pass && is_harmless && call.attempts <= acting.max_retries(self.call_id) {
-            let given = acting.given();
-            let wait = retry::wait(call.attempts.saturating_sub(1), None, &mut given.entropy);
-            let until = given.now + SignedDuration::try_from(wait).unwrap_or_default();
+            let ctx = acting.ctx();
+            let wait = retry::wait(call.attempts.saturating_sub(1), None, &mut ctx.entropy);
+            let until = ctx.now + SignedDuration::try_from(wait).unwrap_or_default();
             acting.failed(index, self.call_id, failure.clone(), self.duration_ms, until);
             acting.wait(self.call_id, until);
         } else if !fall_back(&mut acting, index, call, failure.clone(), self.duration_ms) {
@@ -75,7 +75,7 @@ pub(super) fn fall_back(
         return false;
     }
     let (Some(first), Some(failed)) = (&call.first_tool, &call.tool) else { return false };
-    let toolbox = Arc::clone(&acting.given().toolbox);
+    let toolbox = Arc::clone(&acting.ctx().toolbox);
     let Some(first) = toolbox.find(first.server(), first.tool()) else { return false };
     let tried = first.fallback_tools.iter().position(|tool| tool == failed).map_or(0, |at| at + 1);
     let next = first.fallback_tools.iter().skip(tried).find_map(|name| {
@@ -85,7 +85,7 @@ pub(super) fn fall_back(
         (fits && is_free).then_some(tool)
     });
     let Some(next) = next else { return false };
-    let now = acting.given().now;
+    let now = acting.ctx().now;
     acting.failed(index, call.id(), failure, duration_ms, now);
     acting.call(index, call.id(), next, call.arguments.clone());
     true
@@ -95,7 +95,7 @@ pub(super) fn fall_back(
 mod tests {
     use super::*;
     use crate::commands::RetryTool;
-    use crate::commands::testing::{acting, answer_to, call_id, given, labels, with};
+    use crate::commands::testing::{acting, answer_to, call_id, ctx, labels, with};
     use crate::decide::Effect;
 
     fn record(
@@ -108,7 +108,7 @@ mod tests {
         let failure = ToolFailure { failure, maybe_done, timed_out };
         let call_id = call_id(state, 0);
         let command = RecordToolFailure { call_id, failure, duration_ms: 3 };
-        command.decide(state, &mut given()).unwrap()
+        command.decide(state, &mut ctx()).unwrap()
     }
 
     #[test]
@@ -140,10 +140,10 @@ mod tests {
             let decision = record(&state, ErrorCategory::Transient, true, false);
             assert_eq!(labels(&decision), ["tool_failed"]);
             state = with(state, decision.events);
-            let mut later = given();
+            let mut later = ctx();
             let call = &state.calls().all()[0];
             let retry = RetryTool { call_id: call.id() };
-            let early = retry.decide(&state, &mut given()).unwrap();
+            let early = retry.decide(&state, &mut ctx()).unwrap();
             assert!(matches!(early.effects.as_slice(), [Effect::WaitForTool { .. }]));
             later.now = call.retry_at.unwrap();
             let events = retry.decide(&state, &mut later).unwrap().events;

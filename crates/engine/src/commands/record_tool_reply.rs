@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::acting::Acting;
 use super::record_tool_failure::fall_back;
 use super::{cancel_with, expect_running_call, view};
-use crate::decide::{Decision, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Rejection};
 use crate::driver::{Tool, ToolReply};
 use crate::state::TaskState;
 
@@ -30,12 +30,12 @@ impl RecordToolReply {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let (index, call) = expect_running_call(state, self.call_id, "RecordToolReply")?;
-        let toolbox = Arc::clone(&given.toolbox);
+        let toolbox = Arc::clone(&ctx.toolbox);
         let tool = call.tool.as_ref().and_then(|tool| toolbox.find(tool.server(), tool.tool()));
-        let mut acting = Acting::of(state, given)?;
+        let mut acting = Acting::of(state, ctx)?;
         acting.failed_with(self.reply.code);
         let ToolReply { content, structured, is_error, .. } = &self.reply;
         let problem = tool.and_then(|tool| misfit(tool, &self.reply));
@@ -90,7 +90,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::commands::testing::{acting, answer_to, call_id, given, labels, running, with};
+    use crate::commands::testing::{acting, answer_to, call_id, ctx, labels, running, with};
     use crate::decide::Effect;
 
     fn said(content: &str) -> ToolReply {
@@ -99,7 +99,7 @@ mod tests {
 
     fn record(state: &TaskState, index: usize, reply: ToolReply) -> Decision {
         let answer = RecordToolReply { call_id: call_id(state, index), reply, duration_ms: 3 };
-        answer.decide(state, &mut given()).unwrap()
+        answer.decide(state, &mut ctx()).unwrap()
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         let state = with(state.clone(), record(&state, 0, said("a")).events);
         let again = RecordToolReply { call_id: id, reply: said("b"), duration_ms: 1 };
         for state in [state, running()] {
-            let refused = again.decide(&state, &mut given());
+            let refused = again.decide(&state, &mut ctx());
             assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })));
         }
     }

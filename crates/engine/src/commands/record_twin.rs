@@ -14,7 +14,7 @@ use polity_store::TaskRow;
 
 use super::programs::{begin_or_wait, program};
 use super::{cancel_with, out_of_place};
-use crate::decide::{Decision, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Rejection};
 use crate::state::TaskState;
 
 /// The twin of a task is over, or is not waited for any more.
@@ -28,7 +28,7 @@ impl RecordTwin {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let (Some(cli), Some(_), TaskStatus::Running) =
             (program(state), state.task().shared_with(), state.status())
@@ -39,9 +39,9 @@ impl RecordTwin {
             return Ok(cancel_with(state, Vec::new()));
         }
         let Some(result) = &self.result else {
-            return Ok(begin_or_wait(state, cli, given, Vec::new()));
+            return Ok(begin_or_wait(state, cli, ctx, Vec::new()));
         };
-        let (content, timestamp) = (result.clone(), given.now);
+        let (content, timestamp) = (result.clone(), ctx.now);
         let message = Message::Assistant { content, tool_calls: Vec::new(), timestamp };
         let events = vec![
             Event::MessageAdded { message },

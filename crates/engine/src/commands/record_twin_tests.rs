@@ -3,7 +3,7 @@ use polity_model::event::{Epoch, Position};
 use polity_model::usage::Usage;
 
 use super::*;
-use crate::commands::testing::{given, instance, labels, program_queued, program_running, with};
+use crate::commands::testing::{ctx, instance, labels, program_queued, program_running, with};
 use crate::decide::Effect;
 
 fn id(number: u8) -> TaskId {
@@ -88,13 +88,13 @@ fn the_oldest_within_the_time_is_shared_and_no_one_shares_what_is_shared() {
 fn what_came_of_the_twin_is_the_result() {
     let state = with(program_queued(), vec![Event::RunShared { with: id(9) }]);
     let told = RecordTwin { result: Some("done".into()) };
-    let decision = told.decide(&state, &mut given()).unwrap();
+    let decision = told.decide(&state, &mut ctx()).unwrap();
     let task = with(state.clone(), decision.events).snapshot();
     assert_eq!((task.result.as_deref(), task.shared_with), (Some("done"), Some(id(9))));
     let state = with(state, vec![Event::CancelRequested]);
-    let decision = told.decide(&state, &mut given()).unwrap();
+    let decision = told.decide(&state, &mut ctx()).unwrap();
     assert_eq!(labels(&decision), ["task_cancelled"]);
-    let refused = told.decide(&program_running(), &mut given());
+    let refused = told.decide(&program_running(), &mut ctx());
     assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })), "{refused:?}");
 }
 
@@ -102,6 +102,6 @@ fn what_came_of_the_twin_is_the_result() {
 fn where_nothing_came_of_it_another_is_shared_or_the_program_is_run() {
     let state = with(program_queued(), vec![Event::RunShared { with: id(9) }]);
     let told = RecordTwin { result: None };
-    let decision = told.decide(&state, &mut given()).unwrap();
+    let decision = told.decide(&state, &mut ctx()).unwrap();
     assert_eq!(decision.effects, [Effect::WaitForPlace]);
 }

@@ -11,7 +11,7 @@ use polity_model::name::Name;
 
 use super::programs::{Doubt, doubt};
 use super::{moved, out_of_place};
-use crate::decide::{Decision, Effect, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Effect, Rejection};
 use crate::state::TaskState;
 
 /// How often a message is sent again that did not arrive.
@@ -23,13 +23,17 @@ pub(super) fn remote(state: &TaskState) -> Option<&RemoteAgent> {
 }
 
 /// The newest message for the agent is sent, unless what the task may spend is used up.
-pub(super) fn send(state: &TaskState, given: &mut Given, mut events: Vec<Event>) -> Decision {
-    if let Some(over) = given.spending.reached() {
+pub(super) fn send(
+    state: &TaskState,
+    ctx: &mut DecisionContext,
+    mut events: Vec<Event>,
+) -> Decision {
+    if let Some(over) = ctx.budget.reached() {
         let (code, error) = (ErrorCode::Budget, over.to_owned());
         events.push(Event::TaskFailed { code, error, partial_result: None });
         return Decision { events, effects: Vec::new() };
     }
-    let id = ExecutionId::from_random_bytes(given.entropy.id_bytes());
+    let id = ExecutionId::from_random_bytes(ctx.entropy.id_bytes());
     let agent = state.task().order().assigned_agent.clone();
     let max_retries = REMOTE_RETRIES_MAX;
     events.push(moved(id, ExecutionChange::Start { agent, max_retries }));
@@ -38,17 +42,17 @@ pub(super) fn send(state: &TaskState, given: &mut Given, mut events: Vec<Event>)
 
 /// The former owner is gone. What the server works on is followed; a message of which no one knows
 /// whether it arrived is put before a person.
-pub(super) fn resume(state: &TaskState, given: &mut Given) -> Result<Decision, Rejection> {
+pub(super) fn resume(state: &TaskState, ctx: &mut DecisionContext) -> Result<Decision, Rejection> {
     let resumed = vec![Event::TaskResumed];
-    let Some(execution) = state.execution() else { return Ok(send(state, given, resumed)) };
+    let Some(execution) = state.execution() else { return Ok(send(state, ctx, resumed)) };
     let effect = match (execution.state, state.retry_at()) {
         // A person has answered, or has said that the message is to be sent again.
-        (ExecutionState::Idle, _) => return Ok(send(state, given, resumed)),
+        (ExecutionState::Idle, _) => return Ok(send(state, ctx, resumed)),
         (ExecutionState::Running, _) if execution.remote.is_some() => Effect::FollowRemote,
         (ExecutionState::Starting | ExecutionState::Running, _) => {
             let why = "the process that sent the message ended before the server had answered";
             let in_doubt = of_message(&execution.agent, why);
-            return Ok(doubt(state, given, resumed, in_doubt));
+            return Ok(doubt(state, ctx, resumed, in_doubt));
         }
         (ExecutionState::Failed, Some(until)) => Effect::WaitUntil(until),
         // It ends, and is put in order, within one commit.

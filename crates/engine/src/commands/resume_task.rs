@@ -13,7 +13,7 @@ use polity_model::machine::tool_call::CallState;
 use super::acting::Acting;
 use super::programs::{begin_or_wait, program};
 use super::{StartTask, call_model, cancel_with, out_of_place, remotes, view};
-use crate::decide::{Decision, Effect, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Effect, Rejection};
 use crate::state::TaskState;
 
 /// The former owner is gone.
@@ -24,33 +24,31 @@ impl ResumeTask {
     pub(crate) fn decide(
         self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let task = state.id();
         match state.status() {
-            TaskStatus::Pending => StartTask.decide(state, given),
+            TaskStatus::Pending => StartTask.decide(state, ctx),
             // Its sub-agents are looked after again: a person may have answered one of them.
             TaskStatus::AwaitingHuman if state.is_paused() => {
-                resume_calls(state, given, [Event::TaskResumed])
+                resume_calls(state, ctx, [Event::TaskResumed])
             }
             TaskStatus::AwaitingHuman => Err(Rejection::AwaitingHuman { task }),
             status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
                 Err(Rejection::Finished { task, status })
             }
             TaskStatus::Running if state.cancel_requested() => Ok(cancel_with(state, Vec::new())),
-            TaskStatus::Running if program(state).is_some() => resume_program(state, given),
-            TaskStatus::Running if remotes::remote(state).is_some() => {
-                remotes::resume(state, given)
-            }
+            TaskStatus::Running if program(state).is_some() => resume_program(state, ctx),
+            TaskStatus::Running if remotes::remote(state).is_some() => remotes::resume(state, ctx),
             TaskStatus::Running => match (state.doing(), state.retry_at()) {
                 (LoopState::BackingOff, Some(until)) => Ok(Decision {
                     events: vec![Event::TaskResumed],
                     effects: vec![Effect::WaitUntil(until)],
                 }),
                 (LoopState::Idle | LoopState::Reasoning | LoopState::BackingOff, _) => {
-                    Ok(call_model(state, given, vec![Event::TaskResumed], []))
+                    Ok(call_model(state, ctx, vec![Event::TaskResumed], []))
                 }
-                (LoopState::Acting, _) => resume_calls(state, given, [Event::TaskResumed]),
+                (LoopState::Acting, _) => resume_calls(state, ctx, [Event::TaskResumed]),
                 // What follows from an answer is in the commit that has the answer.
                 (LoopState::Asking | LoopState::Answered | LoopState::Over, _) => {
                     Err(out_of_place(state, "ResumeTask"))
@@ -61,14 +59,14 @@ impl ResumeTask {
 }
 
 /// A program that was running is looked for; one that was not gets its place, or its next try.
-fn resume_program(state: &TaskState, given: &mut Given) -> Result<Decision, Rejection> {
+fn resume_program(state: &TaskState, ctx: &mut DecisionContext) -> Result<Decision, Rejection> {
     let resumed = vec![Event::TaskResumed];
     let Some(cli) = program(state) else { return Err(out_of_place(state, "ResumeTask")) };
     let effect = match state.execution() {
-        None => return Ok(begin_or_wait(state, cli, given, resumed)),
+        None => return Ok(begin_or_wait(state, cli, ctx, resumed)),
         Some(execution) => match (execution.state, state.retry_at()) {
             // It is in line, or a person has said that it is to be run again.
-            (ExecutionState::Idle, _) => return Ok(begin_or_wait(state, cli, given, resumed)),
+            (ExecutionState::Idle, _) => return Ok(begin_or_wait(state, cli, ctx, resumed)),
             (ExecutionState::Starting | ExecutionState::Running, _) => Effect::LookForRun,
             (ExecutionState::Failed, Some(until)) => Effect::WaitUntil(until),
             // It ends, and is put in order, within one commit.
@@ -88,10 +86,10 @@ fn resume_program(state: &TaskState, given: &mut Given) -> Result<Decision, Reje
 /// Every call of the turn is taken up where it was left.
 pub(super) fn resume_calls(
     state: &TaskState,
-    given: &mut Given,
+    ctx: &mut DecisionContext,
     first: impl IntoIterator<Item = Event>,
 ) -> Result<Decision, Rejection> {
-    let mut acting = Acting::of(state, given)?;
+    let mut acting = Acting::of(state, ctx)?;
     first.into_iter().for_each(|event| acting.push(event));
     for (index, call) in state.calls().all().iter().enumerate() {
         let id = call.id();
@@ -118,10 +116,10 @@ pub(super) fn resume_calls(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::testing::{self, acting, backing_off, given, labels, pending, running};
+    use crate::commands::testing::{self, acting, backing_off, ctx, labels, pending, running};
 
     fn resume(state: &TaskState) -> Result<(Vec<&'static str>, Vec<Effect>), Rejection> {
-        let decision = ResumeTask.decide(state, &mut given())?;
+        let decision = ResumeTask.decide(state, &mut ctx())?;
         Ok((decision.events.iter().map(Event::label).collect(), decision.effects))
     }
 
@@ -159,12 +157,12 @@ mod tests {
     #[test]
     fn a_tool_call_in_flight_is_made_again_only_if_it_may_be() {
         let state = acting(&["files/read", "files/write", "files/delete"]);
-        let decision = ResumeTask.decide(&state, &mut given()).unwrap();
+        let decision = ResumeTask.decide(&state, &mut ctx()).unwrap();
         assert_eq!(labels(&decision), ["task_resumed", "tool_called", "tool_doubted"]);
         assert!(matches!(decision.effects.as_slice(), [Effect::CallTool { .. }]));
         // Alone, the one in doubt is put before a person at once.
         let state = acting(&["files/write"]);
-        let decision = ResumeTask.decide(&state, &mut given()).unwrap();
+        let decision = ResumeTask.decide(&state, &mut ctx()).unwrap();
         assert_eq!(
             labels(&decision),
             ["task_resumed", "tool_doubted", "checkpoint_taken", "review_opened"]

@@ -7,7 +7,7 @@ use polity_model::machine::agent_loop::LoopState;
 use super::programs::program;
 use super::remotes::remote;
 use super::{call_model, cancel_with, moved, out_of_place};
-use crate::decide::{Decision, Effect, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Effect, Rejection};
 use crate::state::TaskState;
 
 /// The wait is over.
@@ -18,7 +18,7 @@ impl RetryExecution {
     pub(crate) fn decide(
         self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let (LoopState::BackingOff, Some(until), Some(execution)) =
             (state.doing(), state.retry_at(), state.execution())
@@ -28,7 +28,7 @@ impl RetryExecution {
         if state.cancel_requested() {
             return Ok(cancel_with(state, Vec::new()));
         }
-        if given.now < until {
+        if ctx.now < until {
             return Ok(Decision { events: Vec::new(), effects: vec![Effect::WaitUntil(until)] });
         }
         let of_run = program(state).map(|_| Effect::RunProgram);
@@ -42,7 +42,7 @@ impl RetryExecution {
             moved(execution.id, ExecutionChange::Retry),
             moved(execution.id, ExecutionChange::RUN),
         ];
-        Ok(call_model(state, given, Vec::new(), again))
+        Ok(call_model(state, ctx, Vec::new(), again))
     }
 }
 
@@ -51,16 +51,16 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::commands::testing::{backing_off, given, running};
+    use crate::commands::testing::{backing_off, ctx, running};
 
     #[test]
     fn the_next_try_waits_for_its_time() {
         let state = backing_off();
         let until = state.retry_at().unwrap();
-        let early = RetryExecution.decide(&state, &mut given()).unwrap();
+        let early = RetryExecution.decide(&state, &mut ctx()).unwrap();
         assert_eq!(early, Decision { events: vec![], effects: vec![Effect::WaitUntil(until)] });
 
-        let mut later = given();
+        let mut later = ctx();
         later.now = until + SignedDuration::from_millis(1);
         let decision = RetryExecution.decide(&state, &mut later).unwrap();
         assert_eq!(decision.effects, [Effect::CallModel]);
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn only_what_failed_is_tried_again() {
-        let refused = RetryExecution.decide(&running(), &mut given());
+        let refused = RetryExecution.decide(&running(), &mut ctx());
         assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })));
     }
 }

@@ -6,7 +6,7 @@ use polity_model::machine::tool_call::CallState;
 
 use super::acting::Acting;
 use super::{cancel_with, out_of_place, view};
-use crate::decide::{Decision, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Rejection};
 use crate::state::TaskState;
 
 /// The time has come.
@@ -20,7 +20,7 @@ impl RetryTool {
     pub(crate) fn decide(
         self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let place = state.calls().index(self.call_id).zip(state.calls().get(self.call_id));
         let waiting = place.filter(|(_, call)| call.state == CallState::Failed);
@@ -28,8 +28,8 @@ impl RetryTool {
         if state.cancel_requested() {
             return Ok(cancel_with(state, Vec::new()));
         }
-        let now = given.now;
-        let mut acting = Acting::of(state, given)?;
+        let now = ctx.now;
+        let mut acting = Acting::of(state, ctx)?;
         match (call.retry_at, &call.tool) {
             (Some(until), _) if now < until => acting.wait(self.call_id, until),
             (_, Some(tool)) => {

@@ -11,7 +11,7 @@ use super::remotes::{remote, send};
 use super::resume_task::resume_calls;
 use super::walking::Walking;
 use super::{call_model, moved, out_of_place};
-use crate::decide::{Decision, Given, Rejection, llm};
+use crate::decide::{Decision, DecisionContext, Rejection, llm};
 use crate::state::TaskState;
 
 /// The task's turn has come.
@@ -22,7 +22,7 @@ impl StartTask {
     pub(crate) fn decide(
         self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         match state.status() {
             TaskStatus::Pending => {}
@@ -37,42 +37,42 @@ impl StartTask {
         // A workflow begins with its first node; a task that goes on from a checkpoint in the middle
         // of a turn, with the calls of that.
         if let Some(walk) = state.walk() {
-            let mut acting = Acting::of(state, given)?;
+            let mut acting = Acting::of(state, ctx)?;
             acting.push(Event::TaskStarted);
             return Ok(Walking::start(acting, walk));
         }
         if let Some(cli) = program(state) {
-            return Ok(begin_or_wait(state, cli, given, vec![Event::TaskStarted]));
+            return Ok(begin_or_wait(state, cli, ctx, vec![Event::TaskStarted]));
         }
         if remote(state).is_some() {
-            return Ok(send(state, given, vec![Event::TaskStarted]));
+            return Ok(send(state, ctx, vec![Event::TaskStarted]));
         }
         // Each call of the model has its own retries, and the execution has those of them all.
         let llm = llm(state)?;
         let max_retries = llm.max_retries.saturating_mul(llm.max_iterations.get());
         let agent = llm.identity.name.clone();
-        let id = ExecutionId::from_random_bytes(given.entropy.id_bytes());
+        let id = ExecutionId::from_random_bytes(ctx.entropy.id_bytes());
         let execution = [
             moved(id, ExecutionChange::Start { agent, max_retries }),
             moved(id, ExecutionChange::RUN),
         ];
         if state.calls().open().next().is_some() {
             let first = std::iter::once(Event::TaskStarted).chain(execution);
-            return resume_calls(state, given, first);
+            return resume_calls(state, ctx, first);
         }
-        Ok(call_model(state, given, vec![Event::TaskStarted], execution))
+        Ok(call_model(state, ctx, vec![Event::TaskStarted], execution))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::testing::{acting, cancelled, given, pending, running};
+    use crate::commands::testing::{acting, cancelled, ctx, pending, running};
     use crate::decide::Effect;
 
     #[test]
     fn a_pending_task_calls_its_model() {
-        let decision = StartTask.decide(&pending(), &mut given()).unwrap();
+        let decision = StartTask.decide(&pending(), &mut ctx()).unwrap();
         let labels: Vec<_> = decision.events.iter().map(Event::label).collect();
         assert_eq!(
             labels,
@@ -83,12 +83,12 @@ mod tests {
 
     #[test]
     fn no_task_starts_twice() {
-        let refused = StartTask.decide(&running(), &mut given());
+        let refused = StartTask.decide(&running(), &mut ctx());
         assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })));
-        let refused = StartTask.decide(&cancelled(), &mut given());
+        let refused = StartTask.decide(&cancelled(), &mut ctx());
         assert!(matches!(refused, Err(Rejection::Finished { .. })));
         // Another worker of the process has put it before a person.
-        let refused = StartTask.decide(&acting(&["files/delete"]), &mut given());
+        let refused = StartTask.decide(&acting(&["files/delete"]), &mut ctx());
         assert!(matches!(refused, Err(Rejection::AwaitingHuman { .. })), "{refused:?}");
     }
 }

@@ -15,9 +15,9 @@ use super::{
     BeginRun, CancelTask, Canceller, CreateTask, FailureCause, PlaceWait, RecordAnswer,
     RecordFailure, RecordFoundRun, RecordProcess, RetryExecution, StartTask,
 };
-use crate::budget::Spending;
+use crate::budget::BudgetStatus;
 use crate::closure::Closure;
-use crate::decide::{Decision, Given, GivenPlace};
+use crate::decide::{Decision, DecisionContext, SlotContext};
 use crate::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, Tool, Toolbox};
 use crate::entropy::Entropy;
 use crate::state::TaskState;
@@ -26,15 +26,15 @@ pub(super) fn instance(number: u8) -> InstanceId {
     InstanceId::from_random_bytes([number; 16])
 }
 
-pub(super) fn given() -> Given {
-    Given {
+pub(super) fn ctx() -> DecisionContext {
+    DecisionContext {
         now: Timestamp::from_second(1000).unwrap(),
         entropy: Entropy::from_seed([5; 16]),
         toolbox: toolbox(),
         limits: Settings::default().limits,
-        spending: Spending::default(),
-        place: GivenPlace::default(),
-        switches: Arc::default(),
+        budget: BudgetStatus::default(),
+        slot: SlotContext::default(),
+        agent_toggles: Arc::default(),
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn program_with(more: &Value) -> TaskState {
 /// The program, in its place.
 pub(super) fn begun(state: TaskState) -> TaskState {
     let begin = BeginRun { wait: PlaceWait::Place };
-    let events = begin.decide(&state, &given()).unwrap().events;
+    let events = begin.decide(&state, &ctx()).unwrap().events;
     let state = with(state, events);
     let events = RecordProcess { process_id: 7 }.decide(&state).unwrap().events;
     with(state, events)
@@ -108,7 +108,7 @@ pub(super) fn program_running() -> TaskState {
 pub(super) fn program_in_doubt() -> TaskState {
     let state = with(program_running(), vec![Event::TaskResumed]);
     let found = RecordFoundRun { outcome: None };
-    let events = found.decide(&state, &mut given()).unwrap().events;
+    let events = found.decide(&state, &mut ctx()).unwrap().events;
     with(state, events)
 }
 
@@ -116,7 +116,7 @@ pub(super) fn program_in_doubt() -> TaskState {
 pub(super) fn with(mut state: TaskState, events: Vec<Event>) -> TaskState {
     for event in events {
         let sequence = state.sequence().plus(1);
-        let (stream, at) = (state.stream(), given().now);
+        let (stream, at) = (state.stream(), ctx().now);
         let position = Position(sequence.0);
         state.apply(Recorded { position, stream, sequence, at, event }).unwrap();
     }
@@ -130,27 +130,27 @@ pub(super) fn pending() -> TaskState {
 fn pending_with(closure: &Closure) -> TaskState {
     let create = CreateTask::new(closure.clone(), "Ada");
     let limits = Settings::default().limits;
-    let mut events = create.decide(instance(1), &limits, &mut given(), false).unwrap().events;
+    let mut events = create.decide(instance(1), &limits, &mut ctx(), false).unwrap().events;
     let rest = events.split_off(1);
     let first = Recorded {
         position: Position(1),
         stream: StreamId::Task(TaskId::from_random_bytes([9; 16])),
         sequence: polity_model::event::Sequence(1),
-        at: given().now,
+        at: ctx().now,
         event: events.remove(0),
     };
     with(TaskState::begin(&closure.clone().into(), first).unwrap(), rest)
 }
 
 pub(super) fn running() -> TaskState {
-    let events = StartTask.decide(&pending(), &mut given()).unwrap().events;
+    let events = StartTask.decide(&pending(), &mut ctx()).unwrap().events;
     with(pending(), events)
 }
 
 /// A task of another agent than the usual one.
 pub(super) fn running_with(closure: &Closure) -> TaskState {
     let pending = pending_with(closure);
-    let events = StartTask.decide(&pending, &mut given()).unwrap().events;
+    let events = StartTask.decide(&pending, &mut ctx()).unwrap().events;
     with(pending, events)
 }
 
@@ -158,14 +158,14 @@ pub(super) fn backing_off() -> TaskState {
     let failure = Failure { category: ErrorCategory::Transient, message: "overloaded".into() };
     let failure = ModelFailure::new(failure);
     let failed = RecordFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
-    let events = failed.decide(&running(), &mut given()).unwrap().events;
+    let events = failed.decide(&running(), &mut ctx()).unwrap().events;
     with(running(), events)
 }
 
 /// The next try, once its time has come.
 pub(super) fn retried(state: TaskState) -> TaskState {
     let until = state.retry_at().unwrap();
-    let mut later = given();
+    let mut later = ctx();
     later.now = until + SignedDuration::from_millis(1);
     let events = RetryExecution.decide(&state, &mut later).unwrap().events;
     with(state, events)
@@ -204,7 +204,7 @@ pub(super) fn asks_for(tools: &[&str]) -> ModelReply {
 /// A task whose model has asked for tools.
 pub(super) fn acting(tools: &[&str]) -> TaskState {
     let answer = RecordAnswer { reply: asks_for(tools), duration_ms: 1 };
-    let events = answer.decide(&running(), &mut given()).unwrap().events;
+    let events = answer.decide(&running(), &mut ctx()).unwrap().events;
     with(running(), events)
 }
 

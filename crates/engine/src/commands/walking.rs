@@ -21,7 +21,7 @@ use serde_json::Value;
 pub(super) use self::route::{NoWay, route};
 use super::acting::{Acting, answer_open_calls};
 use super::{cancel_with, out_of_place, view};
-use crate::decide::{Decision, Effect, Given, Rejection};
+use crate::decide::{Decision, DecisionContext, Effect, Rejection};
 use crate::state::{After, Progress, TaskState, Walk};
 
 /// The nodes that are ready begin.
@@ -32,7 +32,7 @@ impl Advance {
     pub(crate) fn decide(
         self,
         state: &TaskState,
-        given: &mut Given,
+        ctx: &mut DecisionContext,
     ) -> Result<Decision, Rejection> {
         let Some(walk) = state.walk().filter(|_| state.status() == TaskStatus::Running) else {
             return Err(out_of_place(state, "Advance"));
@@ -40,7 +40,7 @@ impl Advance {
         if state.cancel_requested() {
             return Ok(cancel_with(state, Vec::new()));
         }
-        Ok(Walking::begin(Acting::of(state, given)?, walk))
+        Ok(Walking::begin(Acting::of(state, ctx)?, walk))
     }
 }
 
@@ -167,7 +167,7 @@ impl<'a> Walking<'a> {
         if let Err(why) = self.check_outputs(node, output) {
             return self.fail_node(node, ErrorCode::InvalidOutput, &why);
         }
-        let at = self.acting.given().now;
+        let at = self.acting.ctx().now;
         let after = After {
             node,
             output,
@@ -249,7 +249,7 @@ impl<'a> Walking<'a> {
     }
 
     fn checkpoint(&mut self, node: usize, awaiting_human: bool) -> CheckpointId {
-        let id = CheckpointId::from_random_bytes(self.acting.given().entropy.id_bytes());
+        let id = CheckpointId::from_random_bytes(self.acting.ctx().entropy.id_bytes());
         let sequence = self.acting.next_checkpoint();
         let node = self.name(node).to_string();
         self.acting.push(Event::CheckpointTaken {

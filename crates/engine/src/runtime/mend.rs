@@ -6,7 +6,7 @@ use polity_model::ids::TaskId;
 use polity_store::CommitError;
 
 use super::{CONFLICTS_MAX, EngineError, Shared, load};
-use crate::budget::Spending;
+use crate::budget::BudgetStatus;
 use crate::commands::ReleaseTask;
 use crate::decide::{Command, Rejection, decide};
 
@@ -44,15 +44,15 @@ impl Shared {
     async fn let_go(&self, id: TaskId) -> Result<(), EngineError> {
         let mut state = load::load(&self.parts.store, id).await?.state;
         for _ in 0..CONFLICTS_MAX {
-            let mut given = self.given(&Arc::default(), Spending::default());
+            let mut ctx = self.decision_context(&Arc::default(), BudgetStatus::default());
             let command = Command::ReleaseTask(ReleaseTask { instance: self.parts.instance });
-            let decision = match decide(&state, &command, &mut given) {
+            let decision = match decide(&state, &command, &mut ctx) {
                 Ok(decision) => decision,
                 // Someone has ended it.
                 Err(Rejection::Finished { .. }) => return Ok(()),
                 Err(other) => return Err(other.into()),
             };
-            match self.write(&mut state, &given, decision.events).await {
+            match self.write(&mut state, &ctx, decision.events).await {
                 Err(EngineError::Commit(CommitError::Conflict { .. })) => {
                     self.catch_up(&mut state).await?;
                 }

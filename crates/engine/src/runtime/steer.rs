@@ -13,10 +13,10 @@ use polity_store::{Commit, CommitError, Store, StoreError, TaskFilter, TaskRow};
 
 use super::remote::end_remote;
 use super::{CONFLICTS_MAX, EngineError, Loaded, load};
-use crate::budget::Spending;
+use crate::budget::BudgetStatus;
 use crate::clock::Clock;
 use crate::commands::{CancelTask, Canceller};
-use crate::decide::{Command, Given, GivenPlace, Rejection, decide};
+use crate::decide::{Command, DecisionContext, Rejection, SlotContext, decide};
 use crate::driver::Remotes;
 use crate::entropy::Entropy;
 use crate::state::TaskState;
@@ -95,16 +95,16 @@ async fn cancel_alone(steering: &Steering<'_>, id: TaskId) -> Result<Steered, En
         let owner_alive = state.owner().is_some_and(|owner| owners.is_alive(owner));
         let by = Canceller::Other { owner_alive };
         // Nothing about a cancel is left to chance.
-        let mut given = Given {
+        let mut ctx = DecisionContext {
             now: clock.now(),
             entropy: Entropy::from_seed([0; 16]),
             toolbox: Arc::default(),
             limits: Settings::default().limits,
-            spending: Spending::default(),
-            place: GivenPlace::default(),
-            switches: Arc::default(),
+            budget: BudgetStatus::default(),
+            slot: SlotContext::default(),
+            agent_toggles: Arc::default(),
         };
-        let decision = decide(&state, &Command::CancelTask(CancelTask { by }), &mut given)?;
+        let decision = decide(&state, &Command::CancelTask(CancelTask { by }), &mut ctx)?;
         if decision.events.is_empty() {
             return Ok(Steered::Requested);
         }
@@ -113,7 +113,7 @@ async fn cancel_alone(steering: &Steering<'_>, id: TaskId) -> Result<Steered, En
             stream: state.stream(),
             expected_sequence: state.sequence(),
             owner_epoch: None,
-            at: given.now,
+            at: ctx.now,
             events: decision.events,
             definitions: Vec::new(),
             private: None,

@@ -7,16 +7,16 @@ use polity_model::name::Name;
 use polity_store::{Commit, CommitError, Store};
 
 use super::{CONFLICTS_MAX, EngineError, Shared, load};
+use crate::agent_toggles::{AgentToggle, AgentToggles};
 use crate::clock::Clock;
-use crate::commands::SwitchAgent;
-use crate::switches::{Switch, Switches};
+use crate::commands::ToggleAgent;
 
 /// Says whether an agent takes work. Says whether that changed anything.
-pub async fn switch_agent(
+pub async fn toggle_agent(
     store: &Arc<dyn Store>,
     clock: &dyn Clock,
     agent: &Name,
-    switch: &SwitchAgent,
+    switch: &ToggleAgent,
 ) -> Result<bool, EngineError> {
     let mut conflict = None;
     for _ in 0..CONFLICTS_MAX {
@@ -26,7 +26,7 @@ pub async fn switch_agent(
             load::blocking(store, move |store| store.newest_events(&looked_at, 1)).await?.pop();
         let expected_sequence =
             newest.as_ref().map_or(Sequence::default(), |newest| newest.sequence);
-        let events = switch.decide(newest.and_then(Switch::told).as_ref());
+        let events = switch.decide(newest.and_then(AgentToggle::told).as_ref());
         if events.is_empty() {
             return Ok(false);
         }
@@ -50,20 +50,21 @@ pub async fn switch_agent(
 
 impl Shared {
     /// Which agents take work, as far as this process has noticed.
-    pub(super) fn switches(&self) -> Arc<Switches> {
-        Arc::clone(&self.switches.read().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn agent_toggles(&self) -> Arc<AgentToggles> {
+        Arc::clone(&self.agent_toggles.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Someone has said something about an agent.
     pub(super) async fn look_at_agent(&self, agent: Name) {
-        let mut switches = Switches::clone(&self.switches());
+        let mut agent_toggles = AgentToggles::clone(&self.agent_toggles());
         let looked = load::blocking(&self.parts.store, move |store| {
-            switches.look(store, agent)?;
-            Ok(switches)
+            agent_toggles.look(store, agent)?;
+            Ok(agent_toggles)
         });
         match looked.await {
-            Ok(switches) => {
-                *self.switches.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(switches);
+            Ok(agent_toggles) => {
+                *self.agent_toggles.write().unwrap_or_else(PoisonError::into_inner) =
+                    Arc::new(agent_toggles);
             }
             Err(error) => tracing::warn!(%error, "it cannot be told whether an agent is enabled"),
         }

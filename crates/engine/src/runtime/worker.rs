@@ -32,7 +32,7 @@ use super::{CONFLICTS_MAX, EngineError, Outcome, Pace, Shared};
 use crate::budget::Allowance;
 use crate::closure::Assignee;
 use crate::commands::{Advance, CancelTask, Canceller, ClaimTask, ResumeTask, StartTask};
-use crate::decide::{Command, Effect, GivenPlace, Rejection, decide};
+use crate::decide::{Command, Effect, Rejection, SlotContext, decide};
 use crate::driver::{PlaceTaken, Tool, Toolbox};
 use crate::state::TaskState;
 
@@ -218,17 +218,18 @@ impl Worker {
     /// what they left.
     async fn step(&mut self, command: &Command) -> Result<Vec<Effect>, EngineError> {
         for _ in 0..CONFLICTS_MAX {
-            let mut given = self.shared.given(&self.toolbox, self.allowance.spending());
+            let mut ctx =
+                self.shared.decision_context(&self.toolbox, self.allowance.budget_status());
             let HeldPlace { pool, held, twin, ignores_pending: _ } = &self.place;
-            given.place = GivenPlace {
+            ctx.slot = SlotContext {
                 pool: Arc::clone(pool),
                 is_held: held.is_some(),
-                request: None,
-                twin: *twin,
+                dedup_key: None,
+                duplicate_of: *twin,
             };
-            let decision = decide(&self.state, command, &mut given)?;
+            let decision = decide(&self.state, command, &mut ctx)?;
             let pace = self.pace();
-            match self.shared.write_at(&mut self.state, &given, decision.events, pace).await {
+            match self.shared.write_at(&mut self.state, &ctx, decision.events, pace).await {
                 Ok(()) => return Ok(decision.effects),
                 Err(EngineError::Commit(CommitError::Conflict { .. })) => {
                     self.catch_up().await?;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use polity_engine::clock::SystemClock;
 use polity_engine::closure::Closure;
-use polity_engine::commands::{AnswerReview, CreateTask, SwitchAgent};
+use polity_engine::commands::{AnswerReview, CreateTask, ToggleAgent};
 use polity_engine::driver::{Programs, RunEnd};
-use polity_engine::runtime::{Parts, Runtime, TaskHandle, switch_agent};
+use polity_engine::runtime::{Parts, Runtime, TaskHandle, toggle_agent};
 use polity_model::definition::{AgentDefinition, Limits};
 use polity_model::event::{Sequence, StreamId};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
@@ -268,9 +268,9 @@ async fn an_agent_that_another_process_disables_takes_no_more_work() {
     let (runtime, agent) = (scene.process(1), coder(&json!({})));
     let mut before = give(&runtime, &agent, &["a"]).await;
     let name = "coder".parse().unwrap();
-    let disable = SwitchAgent::Disable { reason: Some("no key".into()) };
-    assert!(switch_agent(&scene.store, &SystemClock, &name, &disable).await.unwrap());
-    assert!(!switch_agent(&scene.store, &SystemClock, &name, &disable).await.unwrap());
+    let disable = ToggleAgent::Disable { reason: Some("no key".into()) };
+    assert!(toggle_agent(&scene.store, &SystemClock, &name, &disable).await.unwrap());
+    assert!(!toggle_agent(&scene.store, &SystemClock, &name, &disable).await.unwrap());
     tokio::time::sleep(Duration::from_millis(200)).await;
     let refused = runtime.create(CreateTask::new(agent.clone(), "b")).await.unwrap_err();
     assert_eq!(refused.to_string(), "agent \"coder\" is disabled: no key");
@@ -279,7 +279,7 @@ async fn an_agent_that_another_process_disables_takes_no_more_work() {
     assert!(other.create(CreateTask::new(agent.clone(), "b")).await.is_err());
     // What was given before goes on.
     assert_eq!(before[0].wait().await.unwrap(), TaskStatus::Completed);
-    switch_agent(&scene.store, &SystemClock, &name, &SwitchAgent::Enable).await.unwrap();
+    toggle_agent(&scene.store, &SystemClock, &name, &ToggleAgent::Enable).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let mut after = give(&runtime, &agent, &["c"]).await;
     assert_eq!(after[0].wait().await.unwrap(), TaskStatus::Completed);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use polity_engine::agent_toggles::AgentToggles;
 use polity_engine::driver::{Programs, RunOverrides};
 use polity_engine::runtime::Owners;
-use polity_engine::switches::Switches;
 use polity_model::definition::{AgentDefinition, AgentKind};
 use polity_model::machine::execution::ExecutionState;
 use polity_store::instances::Instances;
@@ -26,7 +26,7 @@ pub(super) fn status(app: &App, args: &AgentStatusArgs) -> CliResult {
     };
     let store = app.reader()?;
     let look = Look {
-        switches: Switches::read(&store)?,
+        agent_toggles: AgentToggles::read(&store)?,
         store: &store,
         instances: app.instances(),
         programs: app.programs(&home)?,
@@ -59,7 +59,7 @@ pub(super) fn status(app: &App, args: &AgentStatusArgs) -> CliResult {
 
 /// What a look at agents needs.
 struct Look<'a> {
-    switches: Switches,
+    agent_toggles: AgentToggles,
     store: &'a dyn Store,
     instances: Instances,
     programs: Arc<dyn Programs>,
@@ -91,7 +91,7 @@ impl Look<'_> {
         };
         Ok(json!({
             "name": agent.name,
-            "enabled": self.switches.is_enabled(agent),
+            "enabled": self.agent_toggles.is_enabled(agent),
             "running": running,
             "queued": queued,
             "pool": pool,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use polity_engine::agent_toggles::AgentToggle;
 use polity_engine::clock::SystemClock;
-use polity_engine::commands::SwitchAgent;
-use polity_engine::runtime::switch_agent;
-use polity_engine::switches::Switch;
+use polity_engine::commands::ToggleAgent;
+use polity_engine::runtime::toggle_agent;
 use polity_store::Store;
 use serde_json::{Value, json};
 
@@ -15,15 +15,15 @@ use crate::error::CliResult;
 use crate::exit::Exit;
 use crate::view::{print_json, say, task as view};
 
-pub(super) fn switch(app: &App, name: &str, switch: &SwitchAgent) -> CliResult {
+pub(super) fn switch(app: &App, name: &str, switch: &ToggleAgent) -> CliResult {
     let home = app.definitions()?;
     let agent = found(app, &home, name)?;
     let store: Arc<dyn Store> = Arc::new(app.writer(&home)?);
     let changed =
-        block_on(async { Ok(switch_agent(&store, &SystemClock, &agent.name, switch).await?) })?;
+        block_on(async { Ok(toggle_agent(&store, &SystemClock, &agent.name, switch).await?) })?;
     let (enabled, reason) = match switch {
-        SwitchAgent::Enable => (true, None),
-        SwitchAgent::Disable { reason } => (false, reason.as_ref()),
+        ToggleAgent::Enable => (true, None),
+        ToggleAgent::Disable { reason } => (false, reason.as_ref()),
     };
     if app.json() {
         let (name, changed) = (&agent.name, changed);
@@ -41,12 +41,12 @@ fn word(enabled: bool) -> &'static str {
 }
 
 /// What was said of an agent, for people.
-pub(super) fn told(switch: &Switch) -> String {
+pub(super) fn told(switch: &AgentToggle) -> String {
     let reason = switch.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{} since {}{reason}", word(switch.enabled), view::time(switch.at))
 }
 
 /// What was said of an agent, for programs.
-pub(super) fn as_json(switch: &Switch) -> Value {
+pub(super) fn as_json(switch: &AgentToggle) -> Value {
     json!({"enabled": switch.enabled, "reason": switch.reason, "at": switch.at})
 }

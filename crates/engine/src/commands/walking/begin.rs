@@ -129,7 +129,7 @@ impl Walking<'_> {
     /// A tool that a node calls and that its server does not have, where the server could be asked.
     pub(super) fn missing_tool(&mut self) -> Option<String> {
         let plan = self.walk.plan();
-        let toolbox = &self.acting.given().toolbox;
+        let toolbox = &self.acting.ctx().toolbox;
         plan.nodes().iter().find_map(|planned| match &planned.node.kind {
             NodeKind::Tool { tool, .. } => {
                 let is_there = toolbox.find(tool.server(), tool.tool()).is_some()
@@ -149,7 +149,7 @@ impl Walking<'_> {
         tool: &ToolName,
         arguments: &Map<String, Value>,
     ) -> Result<(), Failed> {
-        let toolbox = &self.acting.given().toolbox;
+        let toolbox = &self.acting.ctx().toolbox;
         let Some(known) = toolbox.find(tool.server(), tool.tool()) else {
             let why = match toolbox.unavailable(tool.server()) {
                 Some(why) => why.to_owned(),
@@ -168,7 +168,7 @@ impl Walking<'_> {
 
     /// The node's work is a call: of a tool, an agent or another workflow.
     fn call(&mut self, node: usize, tool: &ToolName, arguments: Map<String, Value>) {
-        let id = ToolCallId::from_random_bytes(self.acting.given().entropy.id_bytes());
+        let id = ToolCallId::from_random_bytes(self.acting.ctx().entropy.id_bytes());
         let call = ToolCall {
             id,
             server: tool.server().to_owned(),
@@ -239,7 +239,7 @@ impl Walking<'_> {
         if !self.moved(moved) {
             return Asked::Failed;
         }
-        let now = self.acting.given().now;
+        let now = self.acting.ctx().now;
         let deadline = seconds.map(|seconds| {
             let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
             now.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(jiff::Timestamp::MAX)

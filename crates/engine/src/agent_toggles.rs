@@ -10,7 +10,7 @@ use polity_store::{Store, StoreError};
 
 /// What was said last about whether an agent takes work.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Switch {
+pub struct AgentToggle {
     /// Whether it does.
     pub enabled: bool,
     /// Why not, for people.
@@ -21,9 +21,9 @@ pub struct Switch {
 
 /// What was said last of each agent that anything was said of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Switches(BTreeMap<Name, Switch>);
+pub struct AgentToggles(BTreeMap<Name, AgentToggle>);
 
-impl Switch {
+impl AgentToggle {
     /// What an event says of its agent, if it says anything.
     pub(crate) fn told(recorded: Recorded) -> Option<Self> {
         let at = recorded.at;
@@ -41,26 +41,26 @@ impl Switch {
     }
 }
 
-impl Switches {
+impl AgentToggles {
     /// Reads what was said of all agents.
     pub fn read(store: &dyn Store) -> Result<Self, StoreError> {
-        let mut switches = Self::default();
+        let mut toggles = Self::default();
         for agent in store.switched_agents()? {
-            switches.look(store, agent)?;
+            toggles.look(store, agent)?;
         }
-        Ok(switches)
+        Ok(toggles)
     }
 
     /// Reads what was said last of one agent.
     pub(crate) fn look(&mut self, store: &dyn Store, agent: Name) -> Result<(), StoreError> {
-        if let Some(switch) = Switch::newest(store, &agent)? {
+        if let Some(switch) = AgentToggle::newest(store, &agent)? {
             self.0.insert(agent, switch);
         }
         Ok(())
     }
 
     /// What was said of an agent.
-    pub fn of(&self, agent: &Name) -> Option<&Switch> {
+    pub fn of(&self, agent: &Name) -> Option<&AgentToggle> {
         self.0.get(agent)
     }
 

@@ -3,11 +3,11 @@
 
 use polity_model::event::Event;
 
-use crate::switches::Switch;
+use crate::agent_toggles::AgentToggle;
 
 /// What is said about an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SwitchAgent {
+pub enum ToggleAgent {
     /// It takes work.
     Enable,
     /// It takes none.
@@ -17,11 +17,11 @@ pub enum SwitchAgent {
     },
 }
 
-impl SwitchAgent {
+impl ToggleAgent {
     /// What follows. Where the same was said before, nothing does.
-    pub(crate) fn decide(&self, before: Option<&Switch>) -> Vec<Event> {
+    pub(crate) fn decide(&self, before: Option<&AgentToggle>) -> Vec<Event> {
         let event = match (self, before) {
-            (Self::Enable, Some(Switch { enabled: true, .. })) => return Vec::new(),
+            (Self::Enable, Some(AgentToggle { enabled: true, .. })) => return Vec::new(),
             (Self::Enable, Some(_) | None) => Event::AgentEnabled,
             (Self::Disable { reason }, Some(before))
                 if !before.enabled && before.reason == *reason =>
@@ -42,17 +42,17 @@ mod tests {
 
     use super::*;
 
-    fn said(enabled: bool, reason: Option<&str>) -> Switch {
-        Switch { enabled, reason: reason.map(str::to_owned), at: Timestamp::UNIX_EPOCH }
+    fn said(enabled: bool, reason: Option<&str>) -> AgentToggle {
+        AgentToggle { enabled, reason: reason.map(str::to_owned), at: Timestamp::UNIX_EPOCH }
     }
 
     #[test]
     fn nothing_is_said_twice() {
         let disable =
-            |reason: Option<&str>| SwitchAgent::Disable { reason: reason.map(Into::into) };
-        assert_eq!(SwitchAgent::Enable.decide(None), [Event::AgentEnabled]);
-        assert_eq!(SwitchAgent::Enable.decide(Some(&said(false, None))), [Event::AgentEnabled]);
-        assert_eq!(SwitchAgent::Enable.decide(Some(&said(true, None))), []);
+            |reason: Option<&str>| ToggleAgent::Disable { reason: reason.map(Into::into) };
+        assert_eq!(ToggleAgent::Enable.decide(None), [Event::AgentEnabled]);
+        assert_eq!(ToggleAgent::Enable.decide(Some(&said(false, None))), [Event::AgentEnabled]);
+        assert_eq!(ToggleAgent::Enable.decide(Some(&said(true, None))), []);
         assert_eq!(disable(None).decide(Some(&said(false, None))), []);
         let reason = Some("no key".to_owned());
         let again = disable(Some("no key")).decide(Some(&said(false, None)));
