@@ -6,12 +6,13 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 use clap::Command;
+use polity_diagram::machine_to_mermaid;
+use polity_model::machine::Machine;
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::node::NodeState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::machine::tool_call::CallState;
-use polity_model::machine::{Machine, mermaid};
 
 use crate::run::root;
 
@@ -67,7 +68,7 @@ fn state_machines() -> String {
 
 fn machine<M: Machine>(text: &mut String, title: &str) {
     // Writing to a String cannot fail.
-    let _ = write!(text, "\n## {title}\n\n```mermaid\n{}```\n", mermaid::<M>());
+    let _ = write!(text, "\n## {title}\n\n```mermaid\n{}```\n", machine_to_mermaid::<M>());
 }
 
 fn command_line() -> String {

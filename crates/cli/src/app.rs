@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use polity_definition::{Durability as DurabilitySetting, Home, is_servers, is_settings};
 use polity_drivers::Environment;
 use polity_drivers::cli::{ArtifactLimits, CliOptions, CliPrograms};
 use polity_drivers::llm::LanguageModels;
@@ -14,7 +15,6 @@ use polity_engine::clock::SystemClock;
 use polity_engine::driver::{Models, Programs, Remotes, Tools};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_engine::runtime::{Parts, Runtime};
-use polity_model::definition::{Durability as DurabilitySetting, Home, is_servers, is_settings};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::task::Task;
 use polity_store::instances::{Instance, Instances};

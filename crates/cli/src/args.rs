@@ -9,9 +9,9 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use polity_model::definition::UsdLimit;
 use polity_model::ids::CheckpointId;
 use polity_model::machine::task::TaskStatus;
+use polity_model::number::UsdLimit;
 
 use crate::schemas::SchemaKind;
 

@@ -4,10 +4,10 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use polity_definition::Problem;
 use polity_engine::decide::Rejection;
 use polity_engine::driver::ToolsUnavailable;
 use polity_engine::runtime::{EngineError, ForkError};
-use polity_model::definition::Problem;
 use polity_model::ids::TaskId;
 use polity_store::{CommitError, StoreError};
 use serde_json::json;

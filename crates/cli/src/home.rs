@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use polity_model::definition::{DEFINITION_BYTES_MAX, EXTENSIONS, Home, SourceFile};
+use polity_definition::{DEFINITION_BYTES_MAX, EXTENSIONS, Home, SourceFile};
 use polity_model::ids::ExecutionId;
 
 use crate::error::CliError;

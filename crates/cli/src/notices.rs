@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use polity_definition::OnReview;
 use polity_drivers::notify::{NotTold, Notice, NotifyOptions, tell};
 use polity_engine::runtime::{Live, Runtime};
-use polity_model::definition::OnReview;
 use polity_model::event::{Event, Sequence, StreamId};
 use polity_model::ids::{CheckpointId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;

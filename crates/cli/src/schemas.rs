@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use polity_model::definition::{Kind, UnknownKind, schema};
+use polity_definition::{Kind, UnknownKind, schema};
 use serde_json::Value;
 
 /// A kind of definition file.

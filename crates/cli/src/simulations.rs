@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use polity_model::definition::{Complaint, Document, Problem, SourceFile, nearest};
+use polity_definition::{Complaint, Document, Problem, SourceFile, nearest};
 use polity_model::name::Name;
 use polity_simulator::scenario::{Scenario, ScenarioError, ScenarioFile};
 use polity_statechart::{Chart, ChartErrors};

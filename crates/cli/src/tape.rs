@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use polity_definition::{Home, Lookup};
 use polity_drivers::Secrets;
 use polity_drivers::cassette::{
     Cassette, CassetteError, PlayedPrograms, PlayedRemotes, Player, RecordedPrograms,
@@ -12,7 +13,6 @@ use polity_drivers::cassette::{
 };
 use polity_engine::driver::{Programs, RunOverrides};
 use polity_engine::runtime::{resumed_with, top_of};
-use polity_model::definition::{Home, Lookup};
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 use polity_store::{Store, StoreError, TaskRow};

@@ -37,13 +37,12 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
+use polity_definition::{AccessType, AgentDefinition, CliAgent, Redaction, Workspace};
 use polity_engine::driver::{
     BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunIdentity, RunOutcome, RunOverrides,
     RunRequest,
 };
-use polity_model::definition::{
-    AccessType, AgentDefinition, CliAgent, Digest, Redaction, Workspace,
-};
+use polity_model::digest::Digest;
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::ExecutionId;
 use serde_json::{Map, Value};

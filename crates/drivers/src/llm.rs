@@ -17,9 +17,9 @@ mod target;
 mod turns;
 mod wire;
 
+use polity_definition::{LlmAgent, Price, ScriptDefinition};
 use polity_engine::closure::Closure;
 use polity_engine::driver::{BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady};
-use polity_model::definition::{LlmAgent, Price, ScriptDefinition};
 use polity_model::failure::{ErrorCategory, Failure};
 
 use crate::environment::Environment;

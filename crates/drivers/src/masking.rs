@@ -24,7 +24,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use polity_model::definition::Redaction;
+use polity_definition::Redaction;
 use serde_json::{Map, Value};
 use thiserror::Error;
 

@@ -27,12 +27,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polity_definition::{McpServerDefinition, McpTransport, nearest};
 use polity_engine::driver::{
     BoxFuture, NotReady, Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
     ToolsUnavailable,
 };
-use polity_model::definition::{McpServerDefinition, McpTransport, ToolPattern, nearest};
 use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::tool::ToolPattern;
 
 use server::Server;
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use polity_model::definition::OnReview;
+use polity_definition::OnReview;
 
 use crate::environment::Environment;
 use crate::process::Launcher;

@@ -16,11 +16,11 @@ mod wire;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use polity_definition::AgentDefinition;
 use polity_engine::driver::{
     BoxFuture, NotReady, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Remotes,
     Sent,
 };
-use polity_model::definition::AgentDefinition;
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;

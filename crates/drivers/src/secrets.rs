@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use polity_definition::{AgentDefinition, AgentKind, McpServerDefinition};
 use polity_engine::driver::{RunOverrides, ToolReply};
-use polity_model::definition::{AgentDefinition, AgentKind, McpServerDefinition};
 use polity_model::failure::Failure;
 use serde_json::{Map, Value};
 

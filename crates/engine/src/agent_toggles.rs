@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use polity_model::definition::{AgentDefinition, AgentKind};
+use polity_definition::{AgentDefinition, AgentKind};
 use polity_model::event::{Event, Recorded, StreamId};
 use polity_model::name::Name;
 use polity_store::{Store, StoreError};

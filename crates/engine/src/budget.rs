@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polity_model::definition::Budget;
+use polity_model::budget::Budget;
 use polity_model::ids::TaskId;
 use polity_model::name::Name;
 use polity_model::usage::{Cost, Usage};

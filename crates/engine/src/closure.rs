@@ -11,9 +11,8 @@ mod flow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use polity_model::definition::{
-    AgentDefinition, AgentKind, Digest, Home, LlmAgent, ScriptDefinition,
-};
+use polity_definition::{AgentDefinition, AgentKind, Home, LlmAgent, ScriptDefinition};
+use polity_model::digest::Digest;
 use polity_model::event::{Pin, PinKind};
 use polity_model::name::Name;
 use polity_store::{PinnedDefinition, Store, StoreError};

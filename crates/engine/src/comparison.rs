@@ -4,7 +4,7 @@ mod run;
 
 use std::collections::BTreeMap;
 
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{Pin, PinKind};
 use polity_model::name::Name;
 use polity_model::task::ForkedFrom;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use polity_model::definition::{AgentKind, Digest, Limits, LlmAgent};
+use polity_definition::{AgentKind, Limits, LlmAgent};
+use polity_model::digest::Digest;
 use polity_model::event::Event;
 use polity_model::ids::{CheckpointId, InstanceId, TaskId, ToolCallId};
 use polity_model::machine::agent_loop::LoopState;

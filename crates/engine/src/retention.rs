@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_model::definition::{RetentionPolicy, RetentionRule, RetentionStatus};
+use polity_definition::{RetentionPolicy, RetentionRule, RetentionStatus};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_store::{Kept, TaskRow};

@@ -1,4 +1,4 @@
-use polity_model::definition::{Home, SourceFile};
+use polity_definition::{Home, SourceFile};
 use polity_model::event::{Epoch, Position};
 use polity_model::usage::Usage;
 

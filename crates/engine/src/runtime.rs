@@ -24,7 +24,7 @@ mod worker;
 
 use std::sync::{Arc, RwLock};
 
-use polity_model::definition::Limits;
+use polity_definition::Limits;
 use polity_model::event::{Event, Recorded, Sequence, StreamId};
 use polity_model::ids::{CheckpointId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;

@@ -2,6 +2,7 @@
 
 mod broken;
 mod calls;
+mod context;
 mod fork;
 mod view;
 mod walk;
@@ -9,8 +10,6 @@ mod walk;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use polity_model::context::AgentContext;
-use polity_model::definition::ReviewAction;
 use polity_model::event::{
     Epoch, Event, ExecutionChange, Pin, Position, Recorded, ResultRef, Sequence, StreamId,
     ToolChange,
@@ -22,13 +21,14 @@ use polity_model::machine::task::TaskTransition;
 use polity_model::machine::{IllegalTransition, Machine};
 use polity_model::message::Message;
 use polity_model::remote::RemoteTask;
-use polity_model::review::{ReviewSubject, Verdict};
+use polity_model::review::{ReviewAction, ReviewSubject, Verdict};
 use polity_model::state::StateUpdates;
 use polity_model::task::{TaskEnd, TaskExecution, TaskOrder};
 use polity_model::usage::Usage;
 
 pub use broken::BrokenJournal;
 pub use calls::{Call, TurnCalls};
+pub use context::AgentContext;
 pub use fork::CannotFork;
 pub(crate) use walk::After;
 pub use walk::{Progress, Walk};

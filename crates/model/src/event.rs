@@ -7,15 +7,18 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::definition::{Budget, Digest, ReviewAction, ToolName};
+use crate::budget::Budget;
+use crate::digest::Digest;
 use crate::failure::{ErrorCode, Failure};
 use crate::ids::{CheckpointId, ExecutionId, InstanceId, SessionId, TaskId, ToolCallId};
 use crate::message::{Message, ToolCall};
 use crate::name::Name;
 use crate::remote::RemoteTask;
+use crate::review::ReviewAction;
 use crate::review::{ReviewSubject, Verdict};
 use crate::run::RunReport;
 use crate::state::StateUpdates;
+use crate::tool::ToolName;
 use crate::usage::Usage;
 
 /// What a list of events belongs to.

@@ -4,13 +4,10 @@
 //! allocates nothing and copies nothing; see `docs/adr/0002-config-and-runtime-apart.md`.
 
 pub mod agent_loop;
-mod diagram;
 pub mod execution;
 pub mod node;
 pub mod task;
 pub mod tool_call;
-
-pub use diagram::mermaid;
 
 use std::fmt;
 

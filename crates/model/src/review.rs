@@ -3,12 +3,35 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::definition::ReviewAction;
 use crate::ids::{CheckpointId, ExecutionId, TaskId, ToolCallId};
 use crate::name::Name;
+
+/// A person's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReviewAction {
+    /// Go on.
+    Approve,
+    /// Do not go on.
+    Reject,
+    /// Go on with changes.
+    Modify,
+}
+
+impl ReviewAction {
+    /// The action as files and JSON have it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Reject => "reject",
+            Self::Modify => "modify",
+        }
+    }
+}
 
 /// What a person is to decide about.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::definition::Digest;
+use crate::digest::Digest;
 use crate::remote::RemoteReport;
 
 /// How a process ended.

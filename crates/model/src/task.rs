@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::definition::{Budget, Digest};
+use crate::budget::Budget;
+use crate::digest::Digest;
 use crate::event::{ForkPoint, TaskCreated};
 use crate::failure::ErrorCode;
 use crate::ids::TaskId;

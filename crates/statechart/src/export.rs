@@ -1,6 +1,5 @@
 //! Charts in the formats of others, and as arrows for those who draw them.
 
-mod mermaid;
 mod scxml;
 
 use std::fmt::Write;

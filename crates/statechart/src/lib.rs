@@ -40,8 +40,7 @@
 //! An [`Instance`] is one agent: [`Instance::fire`], [`Instance::begin_tick`], its history, and its
 //! [`AgentRecord`] as JSON. Those who run many at once implement [`Stage`] and use [`Chart::fire`],
 //! or look at [`Chart::candidates`], [`Chart::guard_shape`] and [`Chart::destination`].
-//! [`Chart::to_mermaid`] and [`Chart::to_scxml`] write charts for others, [`Chart::arrows`] is for those
-//! who draw them.
+//! [`Chart::to_scxml`] writes charts for others, [`Chart::arrows`] is for those who draw them.
 //!
 //! Nothing here performs I/O, reads a clock or a random source.
 

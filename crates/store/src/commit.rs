@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use jiff::Timestamp;
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{Epoch, Event, Position, Sequence, StreamId};
 use tokio::sync::oneshot;
 

@@ -22,7 +22,7 @@ pub use removal::{Kept, Removal};
 pub use sqlite::{Access, Durability, SqliteStore, restore};
 
 use jiff::Timestamp;
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, InstanceId, TaskId};

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use jiff::civil::Date;
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, TaskId};

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{
     Epoch, Event, ExecutionChange, NodeChange, NodeOutput, Position, ResultRef, StreamId,
     TaskCreated, ToolChange,

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{Event, Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, TaskId};

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{Position, Recorded, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, TaskId};

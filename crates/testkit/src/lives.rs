@@ -1,7 +1,7 @@
 //! Lives of tasks, as lists of events that a store accepts.
 
 use jiff::Timestamp;
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{
     Epoch, Event, ExecutionChange, ForkPoint, Pin, PinKind, ResultRef, Sequence, StreamId,
     TaskCreated,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use polity_model::definition::McpServerDefinition;
+use polity_definition::McpServerDefinition;
 use serde_json::{Value, json};
 
 /// The fixture: a Python program whose tools and faults are listed at its head.

@@ -5,11 +5,12 @@ use std::fs::File;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use polity_definition::AgentDefinition;
 use polity_engine::driver::{
     BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunEnd, RunIdentity, RunOutcome,
     RunOverrides, RunRequest,
 };
-use polity_model::definition::{AgentDefinition, Digest};
+use polity_model::digest::Digest;
 use polity_model::ids::ExecutionId;
 use polity_model::run::{Exit, RunReport};
 use polity_model::usage::Usage;

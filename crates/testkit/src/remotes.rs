@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use polity_definition::AgentDefinition;
 use polity_engine::driver::{
     BoxFuture, NotReady, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Remotes,
     Sent,
 };
-use polity_model::definition::AgentDefinition;
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
 

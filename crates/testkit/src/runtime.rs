@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use polity_definition::{
+    AgentDefinition, Home, Limits, Price, ScriptDefinition, Settings, SourceFile,
+};
 use polity_engine::clock::{Clock, whole_microseconds};
 use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
@@ -17,9 +20,6 @@ use polity_engine::driver::{
 };
 use polity_engine::entropy::EntropySource;
 use polity_engine::runtime::{EngineError, Owners, Parts, Steered, Steering, cancel};
-use polity_model::definition::{
-    AgentDefinition, Home, Limits, Price, ScriptDefinition, Settings, SourceFile,
-};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::message::Message;

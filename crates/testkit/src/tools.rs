@@ -9,8 +9,8 @@ use polity_engine::driver::{
     BoxFuture, NotReady, Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
     ToolsUnavailable,
 };
-use polity_model::definition::{ToolName, ToolPattern};
 use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::tool::{ToolName, ToolPattern};
 use serde_json::{Map, Value, json};
 
 /// What tools change, which outlives every process.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use jiff::Timestamp;
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{Event, Sequence};
 use polity_model::ids::TaskId;
 use polity_store::{Import, PinnedDefinition};

@@ -7,9 +7,9 @@ mod yaml;
 
 use std::sync::Arc;
 
+use polity_definition::{AgentDefinition, AgentKind, Home, Lookup};
 use polity_engine::agent_toggles::AgentToggles;
 use polity_engine::commands::ToggleAgent;
-use polity_model::definition::{AgentDefinition, AgentKind, Home, Lookup};
 use serde_json::{Value, json};
 
 use crate::app::App;

@@ -1,14 +1,13 @@
 //! `polity chart`: how agents of simulations behave, and how that looks.
 
-mod drawn;
 mod fire;
 mod show;
 
-use polity_model::definition::Problem;
+use polity_definition::Problem;
+use polity_diagram::{chart_diagram, chart_to_mermaid};
 use polity_statechart::Chart;
 use serde_json::json;
 
-use self::drawn::drawn;
 use self::fire::fire;
 use self::show::show;
 use crate::app::App;
@@ -108,10 +107,10 @@ const PICTURE_ARROWS_MAX: usize = 1500;
 
 fn picture(chart: &Chart, format: ChartFormat) -> Result<String, CliError> {
     Ok(match format {
-        ChartFormat::Mermaid => chart.to_mermaid(),
+        ChartFormat::Mermaid => chart_to_mermaid(chart),
         ChartFormat::Scxml => chart.to_scxml(),
         ChartFormat::Svg => {
-            let drawn = drawn(chart);
+            let drawn = chart_diagram(chart);
             let arrows = drawn.arrows.len();
             if arrows > PICTURE_ARROWS_MAX {
                 let message = format!(
@@ -123,6 +122,6 @@ fn picture(chart: &Chart, format: ChartFormat) -> Result<String, CliError> {
             }
             drawn.to_svg()
         }
-        ChartFormat::Dot => drawn(chart).to_dot(),
+        ChartFormat::Dot => chart_diagram(chart).to_dot(),
     })
 }

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use polity_definition::Home;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
-use polity_model::definition::Home;
 use polity_model::review::Verdict;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;

@@ -6,11 +6,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use jiff::Timestamp;
+use polity_definition::is_retention_policy;
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::driver::Programs;
 use polity_engine::retention::{Action, Decision, Plan, Rule, plan};
 use polity_engine::runtime::EngineError;
-use polity_model::definition::is_retention_policy;
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_store::{Removal, Store, TaskFilter, TaskRow};
 use serde_json::{Value, json};

@@ -7,14 +7,16 @@ use std::io::{IsTerminal, Read};
 use std::num::NonZeroU64;
 use std::path::Path;
 
+use polity_definition::{Home, Lookup};
 use polity_engine::closure::{Assignee, Closure, FlowClosure, Missing};
 use polity_engine::commands::{CreateTask, Origin};
 use polity_engine::driver::RunOverrides;
 use polity_engine::runtime::{EngineError, TaskHandle};
-use polity_model::definition::{Budget, Home, Lookup, UsdLimit};
+use polity_model::budget::Budget;
 use polity_model::event::PinKind;
 use polity_model::failure::ErrorCode;
 use polity_model::machine::task::TaskStatus;
+use polity_model::number::UsdLimit;
 use polity_model::task::Task;
 use serde_json::{Map, Value};
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use polity_model::definition::Document;
+use polity_definition::Document;
 use polity_simulator::error::SimError;
 use polity_simulator::folder::{RunFolder, RunRecord};
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use polity_drivers::mcp::McpTools;
 use polity_engine::driver::{Place, Tool, ToolFailure, ToolReply, ToolRequest, Tools};
-use polity_model::definition::{ToolName, ToolPattern};
+use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::trace::shorten;
 use serde_json::{Map, Value, json};
 
@@ -35,7 +35,7 @@ pub(crate) fn tool(app: &App, command: ToolCommand) -> CliResult {
 async fn list(
     app: &App,
     tools: &McpTools,
-    home: &polity_model::definition::Home,
+    home: &polity_definition::Home,
     args: &ToolListArgs,
 ) -> CliResult {
     let names: Vec<String> = match &args.server {

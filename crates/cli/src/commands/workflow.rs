@@ -5,7 +5,7 @@ mod graph;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use polity_model::definition::{Lookup, NodeKind, WorkflowDefinition, nearest};
+use polity_definition::{Lookup, NodeKind, WorkflowDefinition, nearest};
 use polity_model::name::Name;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};

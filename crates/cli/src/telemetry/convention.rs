@@ -3,7 +3,7 @@
 //! The conventions are still in development and their Rust constants are deprecated without a
 //! replacement, so they are written out: <https://github.com/open-telemetry/semantic-conventions-genai>.
 
-use polity_model::definition::Provider;
+use polity_definition::Provider;
 
 pub(super) const OPERATION_NAME: &str = "gen_ai.operation.name";
 pub(super) const PROVIDER_NAME: &str = "gen_ai.provider.name";

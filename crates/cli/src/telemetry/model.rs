@@ -1,8 +1,8 @@
 //! What a span says about the model of an agent.
 
 use opentelemetry::KeyValue;
+use polity_definition::{AgentDefinition, AgentKind, LlmConfig};
 use polity_drivers::http::Url;
-use polity_model::definition::{AgentDefinition, AgentKind, LlmConfig};
 use polity_model::event::{PinKind, TaskCreated};
 use polity_store::Store;
 

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use opentelemetry::trace::{SpanId, TraceId};
 use opentelemetry::{Array, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::SpanData;
-use polity_model::definition::ToolName;
 use polity_model::event::{Event, Recorded, Sequence, ToolChange};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::name::Name;
+use polity_model::tool::ToolName;
 use polity_model::usage::Usage;
 
 use super::convention;

@@ -1,5 +1,5 @@
 use opentelemetry::trace::{SpanKind, Status, TraceId};
-use polity_model::definition::AgentDefinition;
+use polity_definition::AgentDefinition;
 use polity_model::event::{Pin, PinKind, ResultRef, ToolChange};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
 use polity_model::ids::CheckpointId;

@@ -1,7 +1,7 @@
 //! Two runs side by side, for people.
 
 use polity_engine::comparison::{Comparison, Difference, Intervention, Run, Step, StepDifference};
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::PinKind;
 use polity_model::task::ForkedFrom;
 use polity_model::trace::shorten;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use serde_json::{Value, json};
 
 use crate::reviews::{asked, counted};

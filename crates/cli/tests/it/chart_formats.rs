@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use polity_diagram::chart_to_mermaid;
 use polity_engine::entropy::Entropy;
 use polity_statechart::{Chart, Context, Instance, WorldChange};
 use polity_testkit::peers;
@@ -268,14 +269,14 @@ fn mermaid_reads_what_is_drawn_for_it() {
         diagrams.push((drawn.out, expected));
     }
     let charts = (0..CHARTS).filter_map(|seed| Chart::from_text(&random_chart(seed)).ok());
-    diagrams.extend(charts.map(|chart| (chart.to_mermaid(), "stateDiagram")));
+    diagrams.extend(charts.map(|chart| (chart_to_mermaid(&chart), "stateDiagram")));
     assert!(diagrams.len() > 50, "most random charts are valid");
     // The words of Mermaid are names here.
     let words = "name: words\nstates: [note, end, {name: state, initial: class, states: [class, fork]}]\n\
         initial: note\ntransitions:\n  - {trigger: style, source: note, target: end}\n  \
         - {trigger: click, source: end, target: state}\n  - {trigger: direction, source: class, target: fork, \
         guard: 'draw() < 0.5 && chance(0.25)'}\n";
-    diagrams.push((Chart::from_text(words).unwrap().to_mermaid(), "stateDiagram"));
+    diagrams.push((chart_to_mermaid(&Chart::from_text(words).unwrap()), "stateDiagram"));
     let lines: Vec<Value> = diagrams.iter().map(|(text, _)| text.as_str().into()).collect();
     for ((text, expected), read) in diagrams.iter().zip(told("mermaid.cjs", &lines)) {
         assert_eq!(read, *expected, "{text}");

@@ -6,8 +6,8 @@ mod texts;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use polity_definition::Redaction;
 use polity_drivers::masking::Mask;
-use polity_model::definition::Redaction;
 use serde_json::json;
 
 /// The promise, in millions of bytes a second.

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream;
+use polity_definition::AgentDefinition;
 use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
 use polity_engine::runtime::Runtime;
-use polity_model::definition::AgentDefinition;
 use polity_model::machine::task::TaskStatus;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polity_definition::{AgentDefinition, Redaction, Settings};
 use polity_drivers::Environment;
 use polity_drivers::cli::{ArtifactLimits, CliOptions, CliPrograms};
 use polity_drivers::process::Launcher;
@@ -11,7 +12,6 @@ use polity_engine::clock::SystemClock;
 use polity_engine::driver::{Programs, RunOutcome, RunOverrides, RunProgress, RunRequest};
 use polity_engine::entropy::SystemEntropy;
 use polity_engine::runtime::{Owners, Parts, Runtime};
-use polity_model::definition::{AgentDefinition, Redaction, Settings};
 use polity_model::ids::ExecutionId;
 use polity_model::run::ResourceUsage;
 use polity_store::{Access, Durability, SqliteStore};

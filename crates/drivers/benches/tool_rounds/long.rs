@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use polity_definition::Price;
 use polity_engine::closure::Closure;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
-use polity_model::definition::{Price, ToolPattern};
+use polity_model::tool::ToolPattern;
 use polity_model::usage::Usage;
 use polity_testkit::bench::{cpu, figure};
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use polity_model::definition::McpServerDefinition;
+use polity_definition::McpServerDefinition;
 use polity_testkit::mcp::stdio_server;
 use polity_testkit::model_server::{Call, ModelServer, RecordedRequest, Turn};
 use serde_json::{Value, json};

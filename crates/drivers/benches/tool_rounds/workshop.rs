@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polity_definition::{AgentDefinition, Limits, Settings};
 use polity_drivers::Environment;
 use polity_drivers::llm::LanguageModels;
 use polity_drivers::mcp::{McpOptions, McpTools};
@@ -15,7 +16,6 @@ use polity_engine::commands::CreateTask;
 use polity_engine::driver::{Models, Tools};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
 use polity_engine::runtime::{Parts, Runtime, TaskHandle};
-use polity_model::definition::{AgentDefinition, Limits, Settings};
 use polity_model::ids::InstanceId;
 use polity_model::machine::task::TaskStatus;
 use polity_store::{Access, Durability, SqliteStore, Store};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use polity_definition::LlmAgent;
 use polity_engine::driver::{ModelRequest, Toolbox};
-use polity_model::definition::LlmAgent;
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
 use serde::{Deserialize, Serialize};

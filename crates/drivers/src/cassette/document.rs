@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use polity_model::definition::{Provider, Temperature, ToolName, ToolPattern};
+use polity_definition::Provider;
 use polity_model::failure::ErrorCategory;
+use polity_model::number::Temperature;
+use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::usage::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;

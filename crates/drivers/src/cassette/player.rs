@@ -5,13 +5,14 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use polity_definition::{LlmAgent, Price};
 use polity_engine::closure::Closure;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
-use polity_model::definition::{LlmAgent, Price, ToolPattern};
 use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::tool::ToolPattern;
 use serde_json::{Map, Value};
 
 use super::conversation::Question;

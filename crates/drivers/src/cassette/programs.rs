@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::Arc;
 
+use polity_definition::AgentDefinition;
 use polity_engine::driver::{
     BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides,
     RunRequest,
 };
-use polity_model::definition::AgentDefinition;
 use polity_model::ids::ExecutionId;
 use polity_model::run::{Exit, RunReport};
 use polity_model::usage::Usage;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use polity_definition::Price;
 use polity_engine::closure::Closure;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
-use polity_model::definition::{Price, ToolPattern};
 use polity_model::failure::Failure;
+use polity_model::tool::ToolPattern;
 
 use super::conversation::{Question, tool_name};
 use super::document::{

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use polity_definition::AgentDefinition;
 use polity_engine::driver::{
     BoxFuture, NotReady, Place, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork,
     Remotes, Sent,
 };
-use polity_model::definition::AgentDefinition;
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
 use serde::{Deserialize, Serialize};

@@ -4,15 +4,16 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use polity_definition::{AgentDefinition, Price};
 use polity_engine::closure::Closure;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, History, ModelFailure, ModelReply, ModelRequest, Models,
     NotReady, Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, Unheard,
 };
-use polity_model::definition::{AgentDefinition, Price, ToolName, ToolPattern};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
+use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::usage::Usage;
 use polity_testkit::tools::{ActingTools, ToolAct, World};
 use serde_json::{Map, Value, json};

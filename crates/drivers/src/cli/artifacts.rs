@@ -6,7 +6,8 @@ use std::io::{self, Read, Write};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 
-use polity_model::definition::{Digest, Glob, GlobsHere};
+use polity_definition::{Glob, GlobsHere};
+use polity_model::digest::Digest;
 use polity_model::run::{Artifact, Artifacts, LeftOut};
 use sha2::{Digest as _, Sha256};
 

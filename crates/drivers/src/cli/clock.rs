@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use polity_model::definition::CliAgent;
+use polity_definition::CliAgent;
 use tokio::time::Instant;
 
 use super::presets::Output;

@@ -2,8 +2,8 @@
 
 use std::io;
 
+use polity_definition::AgentDefinition;
 use polity_engine::driver::RunOutcome;
-use polity_model::definition::AgentDefinition;
 use polity_model::ids::ExecutionId;
 use polity_model::run::RunReport;
 

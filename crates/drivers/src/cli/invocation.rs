@@ -11,8 +11,8 @@ mod tests;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use polity_definition::Placeholder;
 use polity_engine::driver::{NotReady, RunOverrides};
-use polity_model::definition::Placeholder;
 use serde_json::{Map, Value, json};
 
 use self::arguments::Values;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use polity_model::definition::Redaction;
+use polity_definition::Redaction;
 
 use crate::masking::{Mask, MaskError};
 

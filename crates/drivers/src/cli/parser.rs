@@ -13,7 +13,7 @@ mod lines;
 #[path = "parser/parser_tests.rs"]
 mod tests;
 
-use polity_model::definition::{OutputFormat, OutputParser};
+use polity_definition::{OutputFormat, OutputParser};
 use polity_model::usage::{Cost, Usage};
 
 use crate::masking::Mask;

@@ -9,7 +9,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polity_model::definition::{
+use polity_definition::{
     CliAgent, CliTemplate, EnvName, ErrorRule, InputPattern, OutputFormat, OutputParser,
     OutputPattern, PermissionPolicy, Placeholder, Text,
 };

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use polity_engine::driver::RunIdentity;
 use polity_engine::entropy::{EntropySource, SystemEntropy};
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use serde_json::json;
 
 const KEY_FILE: &str = "request.key";
@@ -73,8 +73,8 @@ impl Requests {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use polity_definition::AgentDefinition;
     use polity_engine::driver::RunOverrides;
-    use polity_model::definition::AgentDefinition;
     use serde_json::{Map, Value};
 
     use super::*;

@@ -9,8 +9,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polity_definition::CliAgent;
 use polity_engine::driver::{RunOutcome, RunProgress, RunRequest};
-use polity_model::definition::CliAgent;
 use polity_model::failure::{ErrorCategory, Failure};
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;

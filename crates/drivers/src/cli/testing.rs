@@ -1,6 +1,6 @@
 //! Agents for tests, read as their files are.
 
-use polity_model::definition::{AgentKind, CliAgent, Home, Lookup, SourceFile};
+use polity_definition::{AgentKind, CliAgent, Home, Lookup, SourceFile};
 
 /// The agent whose file has these lines.
 pub(super) fn agent(lines: &str) -> CliAgent {

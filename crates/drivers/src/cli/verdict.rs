@@ -13,7 +13,7 @@ mod tests;
 
 use std::io;
 
-use polity_model::definition::{ErrorStream, OutputFormat};
+use polity_definition::{ErrorStream, OutputFormat};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::run::Exit;
 use regex::Regex;

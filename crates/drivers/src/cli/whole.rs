@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
+use polity_definition::{AgentDefinition, CliAgent};
 use polity_engine::driver::{LostRun, RunEnd, RunOutcome, RunOverrides, RunRequest};
-use polity_model::definition::{AgentDefinition, CliAgent};
 use polity_model::failure::Failure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::RunReport;

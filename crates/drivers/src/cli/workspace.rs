@@ -9,8 +9,8 @@ mod git;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use polity_definition::{CliAgent, Workspace};
 use polity_engine::driver::NotReady;
-use polity_model::definition::{CliAgent, Workspace};
 use polity_model::failure::Failure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::KeptWorkspace;

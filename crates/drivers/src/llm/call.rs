@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
+use polity_definition::LlmAgent;
 use polity_engine::driver::{AskedTool, ModelFailure, ModelReply, ModelRequest, Progress};
-use polity_model::definition::LlmAgent;
 use polity_model::usage::Usage;
 
 use super::anthropic::{self, AnthropicListener};

@@ -1,7 +1,7 @@
 //! The wire format of `OpenAI`'s chat completions, which Ollama and many others speak too.
 
+use polity_definition::Provider;
 use polity_engine::driver::Progress;
-use polity_model::definition::Provider;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use polity_model::definition::{LlmConfig, Price, Provider, Usd};
+use polity_definition::{LlmConfig, Price, Provider};
+use polity_model::number::Usd;
 use polity_model::usage::Usage;
 
 /// US dollars for a million tokens, read and written.
@@ -123,7 +124,7 @@ fn is_version(rest: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use polity_model::definition::{AgentDefinition, AgentKind};
+    use polity_definition::{AgentDefinition, AgentKind};
     use polity_model::usage::Cost;
     use serde_json::{Value, json};
 

@@ -3,10 +3,8 @@
 
 use std::time::Duration;
 
+use polity_definition::{ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule};
 use polity_engine::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, ModelRequest};
-use polity_model::definition::{
-    ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule,
-};
 use polity_model::failure::Failure;
 use polity_model::message::{Message, Role};
 use polity_model::usage::Usage;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use polity_definition::{LlmAgent, LlmConfig, Provider};
 use polity_engine::driver::{AskedArguments, ModelFailure, NotReady};
-use polity_model::definition::{LlmAgent, LlmConfig, Provider};
 use polity_model::failure::Failure;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};

@@ -1,4 +1,4 @@
-use polity_model::definition::{AgentDefinition, AgentKind};
+use polity_definition::{AgentDefinition, AgentKind};
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,6 +1,6 @@
 //! What the settings of a home name: patterns, and addresses of people.
 
-use polity_model::definition::Redaction;
+use polity_definition::Redaction;
 use regex::bytes::Regex;
 
 use super::MaskError;

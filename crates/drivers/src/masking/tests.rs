@@ -4,7 +4,7 @@ mod ordinary;
 mod planted;
 mod streams;
 
-use polity_model::definition::Redaction;
+use polity_definition::Redaction;
 use serde_json::json;
 
 use super::*;

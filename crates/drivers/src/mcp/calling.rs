@@ -1,8 +1,8 @@
 //! One call of one tool.
 
 use polity_engine::driver::{ToolFailure, ToolReply};
-use polity_model::definition::ToolName;
 use polity_model::failure::Failure;
+use polity_model::tool::ToolName;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
     ClientNotification, ClientRequest, ErrorCode, ErrorData, RequestId, ServerResult,

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use polity_definition::{McpServerDefinition, McpTransport};
 use polity_engine::driver::Tool;
-use polity_model::definition::{McpServerDefinition, McpTransport};
 use polity_model::failure::Failure;
 use reqwest::Url;
 use rmcp::model::{ClientRequest, PingRequest, ProtocolVersion, SubscriptionFilter};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polity_model::definition::EnvName;
+use polity_definition::EnvName;
 use polity_model::failure::Failure;
 
 use super::{McpOptions, permanent};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use polity_definition::{McpServerDefinition, Text, nearest};
 use polity_engine::driver::{Tool, Toolbox};
-use polity_model::definition::{McpServerDefinition, Text, ToolName, ToolPattern, nearest};
 use polity_model::failure::Failure;
+use polity_model::tool::{ToolName, ToolPattern};
 use rmcp::ServiceError;
 use rmcp::model::PaginatedRequestParams;
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use polity_definition::McpServerDefinition;
 use polity_engine::driver::Tool;
-use polity_model::definition::McpServerDefinition;
 use polity_model::failure::{ErrorCategory, Failure};
 use tokio::sync::watch;
 use tokio::time::Instant;

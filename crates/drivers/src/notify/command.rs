@@ -1,6 +1,6 @@
 //! A program that tells someone.
 
-use polity_model::definition::CommandLine;
+use polity_definition::CommandLine;
 use tokio::io::AsyncWriteExt;
 
 use super::{NotTold, Notice, NotifyOptions, quoted};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polity_model::definition::UrlTemplate;
+use polity_definition::UrlTemplate;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, Response, Url};
 

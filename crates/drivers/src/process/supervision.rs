@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use polity_model::definition::StopSignal;
+use polity_definition::StopSignal;
 use rustix::process::Signal;
 
 use super::ceiling::Ceiling;

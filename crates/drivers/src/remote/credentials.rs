@@ -1,7 +1,7 @@
 //! How to prove to another server who is calling.
 
+use polity_definition::{AgentDefinition, AuthenticationType, RemoteAgent};
 use polity_engine::driver::NotReady;
-use polity_model::definition::{AgentDefinition, AuthenticationType, RemoteAgent};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::environment::Environment;

@@ -1,5 +1,5 @@
+use polity_definition::AgentDefinition;
 use polity_engine::driver::{Place, RemoteMessage};
-use polity_model::definition::AgentDefinition;
 use polity_model::remote::RemoteTask;
 
 use super::*;

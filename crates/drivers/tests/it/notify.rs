@@ -5,10 +5,10 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
+use polity_definition::{CommandLine, OnReview};
 use polity_drivers::Environment;
 use polity_drivers::notify::{NotTold, Notice, NotifyOptions, tell};
 use polity_drivers::process::Launcher;
-use polity_model::definition::{CommandLine, OnReview};
 
 /// Shorter than anything here would take by itself, and long enough to start a program.
 const LIMIT: Duration = Duration::from_millis(300);

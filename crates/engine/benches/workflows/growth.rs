@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use polity_definition::{AgentDefinition, Price};
 use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
-use polity_model::definition::{AgentDefinition, Price, ToolPattern};
 use polity_model::machine::task::TaskStatus;
+use polity_model::tool::ToolPattern;
 use polity_model::usage::Usage;
 use polity_store::Durability;
 use polity_testkit::bench::figure;

@@ -4,12 +4,12 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
+use polity_definition::{Home, Limits, Settings, SourceFile};
 use polity_engine::clock::SystemClock;
 use polity_engine::closure::FlowClosure;
 use polity_engine::driver::{Models, Tools};
 use polity_engine::entropy::SystemEntropy;
 use polity_engine::runtime::{Owners, Parts, Runtime};
-use polity_model::definition::{Home, Limits, Settings, SourceFile};
 use polity_store::{Access, Durability, SqliteStore, Store};
 use polity_testkit::lives::instance_id;
 use polity_testkit::programs::ActingPrograms;

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polity_model::definition::{
-    AgentDefinition, Home, Problem, ScriptDefinition, WorkflowDefinition,
-};
+use polity_definition::{AgentDefinition, Home, Problem, ScriptDefinition, WorkflowDefinition};
 use polity_model::event::{Pin, PinKind};
 use polity_model::name::Name;
 use polity_store::Store;

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use polity_model::definition::{
-    AgentDefinition, AgentKind, Home, LlmAgent, NodeKind, Plan, ToolName, ToolPattern,
-    WorkflowDefinition, WorkflowNode,
+use polity_definition::{
+    AgentDefinition, AgentKind, Home, LlmAgent, NodeKind, Plan, WorkflowDefinition, WorkflowNode,
 };
 use polity_model::name::Name;
+use polity_model::tool::{ToolName, ToolPattern};
 
 use super::{Assignee, Cast, Closure, Missing, Pinned};
 

@@ -10,13 +10,14 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_model::definition::{LlmAgent, ToolName, WorkflowNode};
+use polity_definition::{LlmAgent, WorkflowNode};
 use polity_model::event::{Event, ToolChange};
 use polity_model::failure::{ErrorCode, Failure};
 use polity_model::ids::{CheckpointId, ToolCallId};
 use polity_model::machine::tool_call::CallState;
 use polity_model::name::Name;
 use polity_model::review::ReviewSubject;
+use polity_model::tool::ToolName;
 use polity_model::trace::shorten;
 use serde_json::{Map, Value};
 

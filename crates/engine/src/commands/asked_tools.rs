@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use polity_model::definition::{LlmAgent, ToolName};
+use polity_definition::LlmAgent;
+use polity_model::tool::ToolName;
 use polity_model::trace::shorten;
 
 use crate::driver::{AskedArguments, AskedTool, Tool, Toolbox};

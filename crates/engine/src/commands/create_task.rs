@@ -3,7 +3,8 @@
 //! belongs to the process that creates it from its first moment on, so there is no instant at which
 //! a crash would leave it unowned.
 
-use polity_model::definition::{AgentKind, AgentMode, Budget, CliAgent, Limits};
+use polity_definition::{AgentKind, AgentMode, CliAgent, Limits};
+use polity_model::budget::Budget;
 use polity_model::event::{Epoch, Event, ForkPoint, TaskCreated};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::session::task_of_call;
@@ -173,7 +174,7 @@ fn not_built(cli: &CliAgent) -> Option<&'static str> {
 mod tests {
     use std::num::NonZeroU64;
 
-    use polity_model::definition::Settings;
+    use polity_definition::Settings;
 
     use super::*;
     use crate::commands::testing::{closure, ctx, instance};

@@ -1,10 +1,9 @@
 //! No person has decided in time. Whoever looks after the task drives it, once the deadline has
 //! passed: the default action is taken, and without one the task fails.
 
-use polity_model::definition::ReviewAction;
 use polity_model::event::{Event, ResultRef};
 use polity_model::failure::ErrorCode;
-use polity_model::review::Verdict;
+use polity_model::review::{ReviewAction, Verdict};
 use polity_model::state::StateUpdates;
 use serde_json::Map;
 

@@ -2,8 +2,7 @@
 //! is given. Nothing changes by looking.
 
 use jiff::Timestamp;
-use polity_model::definition::ReviewAction;
-use polity_model::review::{Answer, Outlook, ReviewSubject};
+use polity_model::review::{Answer, Outlook, ReviewAction, ReviewSubject};
 use polity_model::state::StateUpdates;
 
 use super::walking::{NoWay, route};

@@ -1,7 +1,7 @@
 //! Answers of an agent with an `output_schema`: the JSON in them, and what happens where there is
 //! none that fits.
 
-use polity_model::definition::{LlmAgent, OutputSchema};
+use polity_definition::{LlmAgent, OutputSchema};
 use polity_model::event::Event;
 use polity_model::failure::ErrorCode;
 use polity_model::message::Message;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use polity_model::definition::AgentDefinition;
+use polity_definition::AgentDefinition;
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::message::Role;
 use proptest::prelude::*;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use polity_model::definition::{AccessType, CliAgent, Workspace};
+use polity_definition::{AccessType, CliAgent, Workspace};
 use polity_model::event::{Event, ExecutionChange};
 use polity_model::execution::AgentExecution;
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use polity_model::definition::LlmAgent;
+use polity_definition::LlmAgent;
 use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{CheckpointId, ToolCallId};

@@ -10,7 +10,7 @@ use crate::commands::{AnswerReview, CancelTask, Canceller, ResumeTask};
 
 fn sending() -> TaskState {
     let agent = json!({"kind": "remote", "name": "painter", "card_url": "https://h/card.json"});
-    let agent = polity_model::definition::AgentDefinition::from_canonical(&agent.to_string());
+    let agent = polity_definition::AgentDefinition::from_canonical(&agent.to_string());
     running_with(&Closure::alone(std::sync::Arc::new(agent.unwrap()), None))
 }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_model::definition::CliAgent;
+use polity_definition::CliAgent;
 use polity_model::event::{Event, ResultRef};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;

@@ -1,4 +1,4 @@
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{Epoch, Position};
 use polity_model::usage::Usage;
 

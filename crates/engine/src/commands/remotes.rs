@@ -2,7 +2,7 @@
 //! sent before it is, and the task that the server makes of it as soon as its name is known. Each
 //! message is an execution: it starts while the message is sent, and runs while the server works.
 
-use polity_model::definition::RemoteAgent;
+use polity_definition::RemoteAgent;
 use polity_model::event::{Event, ExecutionChange};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::ExecutionId;

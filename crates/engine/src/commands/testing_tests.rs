@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_model::definition::{AgentDefinition, ScriptDefinition, Settings};
+use polity_definition::{AgentDefinition, ScriptDefinition, Settings};
 use polity_model::event::{Event, Position, Recorded, StreamId, ToolChange};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};

@@ -8,7 +8,7 @@ mod begin;
 mod joining;
 mod route;
 
-use polity_model::definition::NodeKind;
+use polity_definition::NodeKind;
 use polity_model::event::{Event, NodeChange, NodeOutput, ResultRef, ToolChange};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{CheckpointId, ToolCallId};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polity_model::definition::Price;
+use polity_definition::Price;
 use polity_model::failure::Failure;
 use polity_model::ids::ToolCallId;
 use polity_model::message::ToolCall;

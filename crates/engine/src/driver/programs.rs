@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::Arc;
 
-use polity_model::definition::{AgentDefinition, Digest};
+use polity_definition::AgentDefinition;
+use polity_model::digest::Digest;
 use polity_model::failure::Failure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::{ResourceUsage, RunReport};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polity_model::definition::AgentDefinition;
+use polity_definition::AgentDefinition;
 use polity_model::failure::Failure;
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;

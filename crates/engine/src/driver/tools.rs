@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_model::definition::{ToolName, ToolPattern};
+use polity_definition::shape::Shape;
 use polity_model::failure::{ErrorCode, Failure};
 use polity_model::name::Name;
-use polity_model::shape::Shape;
+use polity_model::tool::{ToolName, ToolPattern};
 use serde_json::{Map, Value};
 
 use super::{BoxFuture, NotReady, Place};

@@ -1,6 +1,6 @@
 //! Whether a task could be done at all, asked before there is one.
 
-use polity_model::definition::AgentKind;
+use polity_definition::AgentKind;
 
 use super::Shared;
 use crate::closure::Assignee;

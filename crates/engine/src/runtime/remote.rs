@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polity_model::definition::AgentDefinition;
+use polity_definition::AgentDefinition;
 use polity_store::{Commit, CommitError};
 
 use super::{Pace, Shared};

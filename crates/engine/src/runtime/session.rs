@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_model::definition::{Budget, ToolName};
+use polity_model::budget::Budget;
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::name::Name;
 use polity_model::session::{DESCRIPTION, task_of_call};
 use polity_model::task::Task;
+use polity_model::tool::ToolName;
 use polity_store::CommitError;
 use serde_json::{Map, Value, json};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use polity_model::definition::{AgentDefinition, Settings};
+use polity_definition::{AgentDefinition, Settings};
 use polity_model::event::{Event, Recorded, Sequence, StreamId};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;

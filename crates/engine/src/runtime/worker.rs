@@ -14,7 +14,7 @@ pub(super) use effects::elapsed_ms;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use polity_model::definition::NodeKind;
+use polity_definition::NodeKind;
 use polity_model::event::Event;
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::machine::agent_loop::LoopState;

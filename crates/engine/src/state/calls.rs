@@ -7,13 +7,13 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::Timestamp;
-use polity_model::definition::ToolName;
 use polity_model::event::ToolChange;
 use polity_model::ids::ToolCallId;
 use polity_model::machine::tool_call::{CallEvent, CallState};
 use polity_model::machine::{IllegalTransition, Machine};
 use polity_model::message::{Message, ToolCall};
 use polity_model::review::Verdict;
+use polity_model::tool::ToolName;
 use serde_json::{Map, Value};
 
 use super::BrokenJournal;

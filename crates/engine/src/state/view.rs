@@ -1,7 +1,6 @@
 //! What can be asked of a task's state.
 
 use jiff::Timestamp;
-use polity_model::context::AgentContext;
 use polity_model::event::{Epoch, Pin, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{InstanceId, TaskId};
@@ -12,7 +11,7 @@ use polity_model::remote::RemoteTask;
 use polity_model::state::State;
 use polity_model::task::{Task, TaskExecution};
 
-use super::{OpenReview, TaskState, TurnCalls, Walk, Work};
+use super::{AgentContext, OpenReview, TaskState, TurnCalls, Walk, Work};
 use crate::driver::History;
 
 impl TaskState {

@@ -9,7 +9,7 @@ mod view;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use polity_model::definition::{NodeKind, Plan};
+use polity_definition::{NodeKind, Plan};
 use polity_model::event::{NodeChange, NodeOutput};
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};

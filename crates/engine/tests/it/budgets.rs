@@ -1,7 +1,7 @@
 //! What a task and its sub-agents may spend.
 
 use polity_engine::commands::CreateTask;
-use polity_model::definition::Budget;
+use polity_model::budget::Budget;
 use polity_model::failure::ErrorCode;
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use polity_definition::{Limits, Price};
 use polity_engine::closure::Closure;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
 };
 use polity_engine::runtime::{Parts, Runtime, TaskHandle, load};
-use polity_model::definition::{Limits, Price};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::TaskId;
 use polity_model::review::Verdict;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use polity_definition::{AgentDefinition, Limits};
 use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
 use polity_engine::decide::Rejection;
@@ -19,7 +20,7 @@ use polity_engine::driver::{
     RunOverrides, RunRequest,
 };
 use polity_engine::runtime::{EngineError, Parts, Runtime, load, orphans};
-use polity_model::definition::{AgentDefinition, Digest, Limits};
+use polity_model::digest::Digest;
 use polity_model::event::{Event, Sequence, StreamId};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{ExecutionId, TaskId};

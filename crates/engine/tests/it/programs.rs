@@ -4,12 +4,12 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polity_definition::{AgentDefinition, Limits};
 use polity_engine::clock::SystemClock;
 use polity_engine::closure::Closure;
 use polity_engine::commands::{AnswerReview, CreateTask, ToggleAgent};
 use polity_engine::driver::{Programs, RunEnd};
 use polity_engine::runtime::{Parts, Runtime, TaskHandle, toggle_agent};
-use polity_model::definition::{AgentDefinition, Limits};
 use polity_model::event::{Sequence, StreamId};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
 use polity_model::machine::task::TaskStatus;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use polity_definition::{AgentDefinition, Limits};
 use polity_engine::clock::SystemClock;
 use polity_engine::closure::Closure;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{RemoteEnd, Remotes};
 use polity_engine::runtime::{EngineError, Parts, Runtime, Steering, TaskHandle, cancel, load};
-use polity_model::definition::{AgentDefinition, Limits};
 use polity_model::event::{Event, ExecutionChange, Sequence, StreamId};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
 use polity_model::ids::{CheckpointId, TaskId};

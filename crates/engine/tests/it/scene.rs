@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use polity_definition::{Home, Limits, Price, SourceFile};
 use polity_engine::closure::FlowClosure;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{
@@ -14,7 +15,6 @@ use polity_engine::driver::{
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
 use polity_engine::runtime::{EngineError, Parts, Runtime, TaskHandle, load};
-use polity_model::definition::{Home, Limits, Price, SourceFile, ToolName, ToolPattern};
 use polity_model::event::{Event, NodeChange, Sequence, StreamId};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::TaskId;
@@ -22,6 +22,7 @@ use polity_model::message::Message;
 use polity_model::review::Verdict;
 use polity_model::state::{State, StateUpdates};
 use polity_model::task::Task;
+use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::usage::Usage;
 use polity_store::Store;
 use polity_testkit::lives::instance_id;

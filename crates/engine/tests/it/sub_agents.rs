@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use polity_definition::Limits;
 use polity_engine::commands::CreateTask;
 use polity_engine::runtime::{Parts, Runtime, load, orphans};
-use polity_model::definition::Limits;
 use polity_model::event::Event;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;

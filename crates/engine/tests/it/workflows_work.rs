@@ -3,9 +3,10 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
+use polity_definition::Limits;
 use polity_engine::decide::Rejection;
 use polity_engine::runtime::EngineError;
-use polity_model::definition::{Budget, Limits};
+use polity_model::budget::Budget;
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::Verdict;
 

@@ -17,30 +17,6 @@ timeouts:
 ";
 
 #[test]
-fn a_chart_is_a_mermaid_diagram() {
-    insta::assert_snapshot!(chart(NESTED).to_mermaid());
-}
-
-#[test]
-fn mermaid_takes_no_state_for_a_word_of_its_own() {
-    let text = chart(
-        "name: a\nstates: [note, note_, {name: class, initial: x, states: [x]}]\ninitial: note\n\
-         transitions:\n  - {trigger: go, source: note, target: note_}\n  \
-         - {trigger: go, source: note_, target: class}\n",
-    )
-    .to_mermaid();
-    for line in [
-        "[*] --> note__",
-        "state \"note\" as note__",
-        "state \"class\" as class_ {",
-        "note__ --> note_ : go",
-        "note_ --> class_ : go",
-    ] {
-        assert!(text.contains(&format!("    {line}\n")), "{line} in {text}");
-    }
-}
-
-#[test]
 fn a_chart_is_scxml() {
     insta::assert_snapshot!(chart(NESTED).to_scxml());
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{Position, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::TaskId;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use jiff::Timestamp;
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{Epoch, Position, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};

@@ -1,7 +1,7 @@
 //! What every store must do about executions, and about what is private.
 
 use jiff::SignedDuration;
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::event::{Event, ExecutionChange};
 use polity_model::remote::RemoteTask;
 use polity_store::{Commit, ExecutionFilter, TaskFilter};

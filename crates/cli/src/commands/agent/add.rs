@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 
-use polity_model::definition::{Lookup, SourceFile};
+use polity_definition::{Lookup, SourceFile};
 use polity_model::name::Name;
 use serde_json::{Map, Value, json};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use polity_definition::{AgentDefinition, AgentKind};
 use polity_engine::agent_toggles::AgentToggles;
 use polity_engine::driver::{Programs, RunOverrides};
 use polity_engine::runtime::Owners;
-use polity_model::definition::{AgentDefinition, AgentKind};
 use polity_model::machine::execution::ExecutionState;
 use polity_store::instances::Instances;
 use polity_store::{ExecutionFilter, Store};

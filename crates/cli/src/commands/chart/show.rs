@@ -1,9 +1,9 @@
 //! `polity chart show`: all that a chart says.
 
+use polity_diagram::state_actions;
 use polity_statechart::{Chart, Field, StateNode, Value as FieldValue};
 use serde_json::{Value, json};
 
-use super::drawn::happenings;
 use crate::app::App;
 use crate::args::ChartArgs;
 use crate::error::{CliError, CliResult};
@@ -66,7 +66,7 @@ fn state(chart: &Chart, node: &StateNode, depth: usize) -> Result<(), CliError> 
     let begins = node.initial.map(|initial| format!(" (begins with {}{then})", tree[initial].name));
     let indent = "  ".repeat(depth);
     say!("{indent}{}{}", node.name, begins.unwrap_or_default())?;
-    for happening in happenings(node) {
+    for happening in state_actions(node) {
         say!("{indent}  {}", harmless(&happening))?;
     }
     node.children.iter().try_for_each(|child| state(chart, &tree[*child], depth + 1))

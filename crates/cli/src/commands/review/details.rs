@@ -1,8 +1,7 @@
 //! A review with everything that a person needs to decide, and how to say so.
 
-use polity_model::definition::ReviewAction;
 use polity_model::name::Name;
-use polity_model::review::{Outlook, Review, ReviewSubject};
+use polity_model::review::{Outlook, Review, ReviewAction, ReviewSubject};
 use serde_json::Value;
 
 use crate::view::{harmless, style, task as view};

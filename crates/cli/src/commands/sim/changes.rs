@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use polity_model::definition::{Document, nearest};
+use polity_definition::{Document, nearest};
 use polity_simulator::scenario::{GroupFile, Limit, Scenario, ScenarioError, ScenarioFile};
 use serde_json::{Map, Value};
 

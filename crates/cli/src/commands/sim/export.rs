@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use polity_model::definition::nearest;
+use polity_definition::nearest;
 use polity_simulator::simulation::Simulation;
 
 use super::{called, find, of_run, pinned};

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use polity_definition::WorkflowDefinition;
+use polity_diagram::{GraphFormat, NodeMark, NodeMarks, draw_workflow};
 use polity_engine::closure::Assignee;
 use polity_engine::runtime::Beginning;
 use polity_engine::state::TaskState;
-use polity_model::definition::{GraphFormat, NodeMark, NodeMarks, WorkflowDefinition};
 use polity_model::machine::task::TaskStatus;
 use polity_model::session::task_of_call;
 use polity_store::Store;
@@ -37,7 +38,7 @@ pub(super) fn graph(app: &App, args: &WorkflowGraphArgs) -> CliResult {
         PictureFormat::Mermaid => GraphFormat::Mermaid,
         PictureFormat::Dot => GraphFormat::Dot,
     };
-    let picture = workflow.draw(format, &marks);
+    let picture = draw_workflow(&workflow, format, &marks);
     if app.json() {
         let mut answer =
             json!({"name": workflow.name, "format": format.as_str(), "graph": picture});

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use polity_definition::{CliTemplate, Placeholder};
 use polity_engine::driver::NotReady;
-use polity_model::definition::{CliTemplate, Placeholder};
 use serde_json::Value;
 
 use super::Parts;

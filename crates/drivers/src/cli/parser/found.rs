@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use polity_model::definition::{JsonPick, OutputParser};
+use polity_definition::{JsonPick, OutputParser};
 use serde_json::Value;
 
 use super::{ANSWER_BYTES_MAX, Parsed};

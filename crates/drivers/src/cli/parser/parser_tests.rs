@@ -1,6 +1,6 @@
 //! What programs print, and what is understood of it.
 
-use polity_model::definition::JsonPick;
+use polity_definition::JsonPick;
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! The form in which the settings of known programs are written down.
 
-use polity_model::definition::{
+use polity_definition::{
     CliTemplate, ErrorStream, InputPattern, JsonPick, JsonPointer, JsonScalar, OutputFormat,
     OutputParser, Placeholder,
 };

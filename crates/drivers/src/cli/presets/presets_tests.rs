@@ -1,6 +1,6 @@
 //! Known programs: what they are called with, and what is made of what they were seen to print.
 
-use polity_model::definition::CliPreset;
+use polity_definition::CliPreset;
 use polity_model::run::Exit;
 
 use super::*;

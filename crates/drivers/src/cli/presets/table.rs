@@ -5,7 +5,7 @@
 //! Programs that try again by themselves, silently and for minutes, are kept from it where they
 //! can be: trying again is Polity's.
 
-use polity_model::definition::{CliPreset, ErrorStream, InputPattern, Placeholder};
+use polity_definition::{CliPreset, ErrorStream, InputPattern, Placeholder};
 use polity_model::failure::ErrorCategory::{AgentError, Permanent, Transient};
 
 use super::known::{Arg, At, EVENTS, Known, KnownParser, KnownRule, TEXT};

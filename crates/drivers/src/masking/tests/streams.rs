@@ -1,4 +1,4 @@
-use polity_model::definition::Redaction;
+use polity_definition::Redaction;
 use proptest::prelude::*;
 
 use super::{mask, ordinary, planted, with_values};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use polity_model::definition::Digest;
+use polity_model::digest::Digest;
 use polity_model::run::Artifacts;
 use serde_json::json;
 

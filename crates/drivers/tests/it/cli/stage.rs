@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use polity_definition::{AgentDefinition, Redaction};
 use polity_drivers::Environment;
 use polity_drivers::cli::{ArtifactLimits, CliOptions, CliPrograms};
 use polity_drivers::process::Launcher;
 use polity_engine::driver::{
     LostRun, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
 };
-use polity_model::definition::{AgentDefinition, Redaction};
 use polity_model::failure::Failure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::ResourceUsage;

@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
+use polity_definition::AgentDefinition;
 use polity_engine::driver::{Programs, RunOverrides};
-use polity_model::definition::AgentDefinition;
 use polity_model::ids::ExecutionId;
 use serde_json::json;
 

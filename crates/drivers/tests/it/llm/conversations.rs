@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polity_model::definition::AgentDefinition;
+use polity_definition::AgentDefinition;
 use polity_model::message::{Message, ToolCall};
 use polity_testkit::model_server::{Call, Fault, ModelServer, Turn, Wire};
 use serde_json::{Value, json};

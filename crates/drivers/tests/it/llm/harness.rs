@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use polity_definition::AgentDefinition;
 use polity_drivers::Environment;
 use polity_drivers::llm::LanguageModels;
 use polity_engine::closure::Closure;
 use polity_engine::driver::{
     History, ModelFailure, ModelReply, ModelRequest, Models, Place, Progress, Tool, Toolbox,
 };
-use polity_model::definition::AgentDefinition;
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
 use polity_testkit::model_server::{ModelServer, Wire};

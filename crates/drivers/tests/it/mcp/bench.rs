@@ -4,13 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use polity_definition::McpServerDefinition;
 use polity_drivers::Environment;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::Launcher;
 use polity_engine::driver::{
     Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
-use polity_model::definition::McpServerDefinition;
 use polity_testkit::mcp::{environment, fixture_server};
 use serde_json::Value;
 use tempfile::TempDir;

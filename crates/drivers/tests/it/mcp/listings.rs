@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use polity_definition::McpServerDefinition;
 use polity_engine::driver::Tool;
-use polity_model::definition::McpServerDefinition;
 use polity_model::failure::ErrorCategory;
 use polity_testkit::mcp::{fixture, fixture_server, server, stdio_server};
 use serde_json::{Value, json};

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 
+use polity_definition::McpServerDefinition;
 use polity_drivers::process::{Child, Launcher, Program, Started};
-use polity_model::definition::McpServerDefinition;
 use polity_testkit::mcp::{environment, server, stdio_server};
 use polity_testkit::peers::{npm_server, python_program};
 use serde_json::json;

@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 
+use polity_definition::McpServerDefinition;
 use polity_drivers::Environment;
-use polity_model::definition::McpServerDefinition;
 use polity_testkit::mcp::{environment, fixture, server};
 use serde_json::json;
 

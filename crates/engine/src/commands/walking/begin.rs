@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use polity_model::definition::{NodeKind, Template, ToolName};
+use polity_definition::scope::EvaluationError;
+use polity_definition::{NodeKind, Template};
 use polity_model::event::{Event, NodeChange, NodeOutput};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::ToolCallId;
 use polity_model::message::ToolCall;
 use polity_model::review::ReviewSubject;
-use polity_model::scope::EvaluationError;
 use polity_model::session::DESCRIPTION;
+use polity_model::tool::ToolName;
 use serde_json::{Map, Value};
 
 use super::{Asked, Ended, Walking};

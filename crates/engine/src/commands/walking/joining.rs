@@ -1,6 +1,6 @@
 //! Parallel nodes: when one is done, and what becomes of its branches.
 
-use polity_model::definition::Join;
+use polity_definition::Join;
 use polity_model::event::{NodeChange, NodeOutput};
 use polity_model::failure::ErrorCode;
 use polity_model::machine::node::NodeState;

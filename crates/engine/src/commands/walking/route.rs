@@ -1,8 +1,8 @@
 //! The way on from a node that has ended.
 
-use polity_model::definition::{PlanEdge, PlanTarget};
+use polity_definition::scope::EvaluationError;
+use polity_definition::{PlanEdge, PlanTarget};
 use polity_model::failure::ErrorCode;
-use polity_model::scope::EvaluationError;
 
 use crate::state::{After, Progress, Walk};
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_model::definition::ToolPattern;
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::name::Name;
 use polity_model::session::task_of_call;
+use polity_model::tool::ToolPattern;
 use tokio::time::error::Elapsed;
 
 use super::{Interrupted, Worker, interruption};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_model::definition::{AgentDefinition, CliAgent};
+use polity_definition::{AgentDefinition, CliAgent};
 use polity_model::execution::AgentExecution;
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{ExecutionId, TaskId};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_model::definition::AgentDefinition;
+use polity_definition::AgentDefinition;
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::message::{Message, Role};
 use polity_model::remote::RemoteReport;

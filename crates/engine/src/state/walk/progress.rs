@@ -7,7 +7,7 @@
 //! All of it follows from the plan and from what the journal says became of each node, so nothing
 //! here is stored.
 
-use polity_model::definition::{Join, Link, Plan};
+use polity_definition::{Join, Link, Plan};
 use polity_model::machine::node::{NodeEvent, NodeState};
 use polity_model::machine::{IllegalTransition, Machine};
 

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use polity_model::definition::{NodeKind, WorkflowNode};
+use polity_definition::scope::Scope;
+use polity_definition::{NodeKind, WorkflowNode};
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Conversation, Message};
-use polity_model::scope::Scope;
 use polity_model::state::State;
 use serde_json::{Map, Value};
 

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::definition::ToolName;
 use crate::ids::ToolCallId;
 use crate::message::{Message, ToolCall};
+use crate::tool::ToolName;
 use crate::trace::ToolCallRecord;
 
 /// The calls that a model asked for in its newest answer.

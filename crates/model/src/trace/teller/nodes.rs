@@ -79,7 +79,7 @@ impl TraceTeller {
         step.node = Some(node.clone());
         step.duration_ms = began.map_or(0, |began| elapsed_ms(began, at));
         if let Some((record, _)) = answered {
-            if record.server == crate::definition::SUB_AGENT_SERVER
+            if record.server == crate::tool::SUB_AGENT_SERVER
                 && let Ok(agent) = record.tool.parse()
             {
                 step.agent = agent;

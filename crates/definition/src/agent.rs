@@ -1,0 +1,200 @@
+//! Agents: who does the work. One file each, told apart by `kind`.
+
+mod a2a;
+mod cli;
+mod cli_args;
+mod cli_check;
+mod cli_file;
+mod cli_glob;
+mod cli_parser;
+mod cli_preset;
+mod cli_template;
+mod llm;
+mod output_schema;
+mod remote;
+
+use polity_model::digest::Digest;
+use polity_model::name::Name;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+
+pub use self::a2a::{
+    A2aCapabilities, A2aDefinition, A2aTransport, AuthenticationDefinition, AuthenticationType,
+    RateLimit,
+};
+pub use self::cli::{
+    AccessType, AgentMode, AgentType, CliAgent, ErrorRule, ErrorStream, InputPattern,
+    OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, Workspace,
+};
+pub use self::cli_glob::{Glob, GlobsHere};
+pub use self::cli_parser::{JsonPick, JsonScalar, OutputFormat, OutputParser};
+pub use self::cli_preset::CliPreset;
+pub use self::cli_template::{CliTemplate, Placeholder};
+pub use self::llm::{LlmAgent, LlmConfig, Price, Provider};
+pub use self::output_schema::OutputSchema;
+pub use self::remote::RemoteAgent;
+
+pub(crate) use self::cli_file::CliAgentFile;
+pub(crate) use self::llm::LlmAgentFile;
+pub(crate) use self::remote::RemoteAgentFile;
+
+use super::canonical;
+use super::checker::Checker;
+use super::path::Path;
+use super::problem::Problem;
+use super::value::Text;
+
+/// An agent: a language model with tools, a command-line program, or an agent on another server.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(tag = "kind", title = "agent")]
+pub(crate) enum AgentFile {
+    /// A language model with tools.
+    Llm(Box<LlmAgentFile>),
+    /// A command-line program.
+    Cli(Box<CliAgentFile>),
+    /// An agent on another server, reached over A2A.
+    Remote(Box<RemoteAgentFile>),
+}
+
+impl Serialize for AgentFile {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (kind, mut value) = match self {
+            Self::Llm(file) => ("llm", canonical::to_value(file)),
+            Self::Cli(file) => ("cli", canonical::to_value(file)),
+            Self::Remote(file) => ("remote", canonical::to_value(file)),
+        };
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("kind".to_owned(), kind.into());
+        }
+        value.serialize(serializer)
+    }
+}
+
+/// An agent, valid and frozen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AgentDefinition {
+    /// The name it is called by.
+    pub name: Name,
+    /// What performs its work.
+    pub kind: AgentKind,
+    /// How it is offered over A2A; the defaults serve when it does not say.
+    pub a2a: Option<A2aDefinition>,
+}
+
+/// What performs an agent's work.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "each agent is there once, and shared")]
+pub enum AgentKind {
+    /// A language model with tools.
+    Llm(LlmAgent),
+    /// A command-line program.
+    Cli(CliAgent),
+    /// An agent on another server.
+    Remote(RemoteAgent),
+}
+
+impl AgentKind {
+    /// The kind as files spell it.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Llm(_) => "llm",
+            Self::Cli(_) => "cli",
+            Self::Remote(_) => "remote",
+        }
+    }
+}
+
+/// Who an agent is: the part that never changes while it works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentIdentity {
+    /// The name it is called by.
+    pub name: Name,
+    /// Its role or purpose.
+    pub role: Text,
+    /// The instruction that opens each of its conversations.
+    pub system_prompt: Text,
+}
+
+impl AgentFile {
+    fn name(&self) -> Option<&Name> {
+        match self {
+            Self::Llm(file) => file.name.as_ref(),
+            Self::Cli(file) => file.name.as_ref(),
+            Self::Remote(file) => file.name.as_ref(),
+        }
+    }
+
+    pub(crate) fn check(self, checker: &mut Checker) -> Option<AgentDefinition> {
+        let root = Path::root();
+        let name = checker.require(&root.field("name"), self.name().cloned());
+        let (kind, a2a) = match self {
+            Self::Llm(file) => {
+                let a2a = file.a2a.clone();
+                (file.check(checker).map(AgentKind::Llm), a2a)
+            }
+            Self::Cli(file) => {
+                let a2a = file.a2a.clone();
+                (Some(AgentKind::Cli(file.check(checker))), a2a)
+            }
+            Self::Remote(file) => {
+                let a2a = file.a2a.clone();
+                (file.check(checker).map(AgentKind::Remote), a2a)
+            }
+        };
+        let a2a = a2a.and_then(|file| file.check(&root.field("a2a"), checker));
+        Some(AgentDefinition { name: name?, kind: kind?, a2a })
+    }
+}
+
+impl AgentDefinition {
+    /// The command-line program that the agent is, if it is one.
+    pub fn program(&self) -> Option<&CliAgent> {
+        match &self.kind {
+            AgentKind::Cli(program) => Some(program),
+            AgentKind::Llm(_) | AgentKind::Remote(_) => None,
+        }
+    }
+
+    /// The agent on another server that it is, if it is one.
+    pub fn remote(&self) -> Option<&RemoteAgent> {
+        match &self.kind {
+            AgentKind::Remote(remote) => Some(remote),
+            AgentKind::Llm(_) | AgentKind::Cli(_) => None,
+        }
+    }
+
+    /// What the agent is for, in a few words, if it says.
+    pub fn role(&self) -> Option<&str> {
+        match &self.kind {
+            AgentKind::Llm(agent) => Some(agent.identity.role.as_str()),
+            AgentKind::Cli(agent) => agent.role.as_ref().map(Text::as_str),
+            AgentKind::Remote(agent) => agent.role.as_ref().map(Text::as_str),
+        }
+    }
+
+    /// The definition as canonical JSON: with its defaults, in one spelling.
+    pub fn canonical_json(&self) -> String {
+        canonical::to_json(&self.to_file())
+    }
+
+    /// The digest of the canonical JSON.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.canonical_json().as_bytes())
+    }
+
+    /// Reads a definition back from its canonical JSON.
+    pub fn from_canonical(json: &str) -> Result<Self, Vec<Problem>> {
+        super::from_text(json, AgentFile::check)
+    }
+
+    fn to_file(&self) -> AgentFile {
+        let name = Some(self.name.clone());
+        let a2a = self.a2a.as_ref().map(A2aDefinition::to_file);
+        match &self.kind {
+            AgentKind::Llm(agent) => AgentFile::Llm(Box::new(agent.to_file(name, a2a))),
+            AgentKind::Cli(agent) => AgentFile::Cli(Box::new(agent.to_file(name, a2a))),
+            AgentKind::Remote(agent) => AgentFile::Remote(Box::new(agent.to_file(name, a2a))),
+        }
+    }
+}

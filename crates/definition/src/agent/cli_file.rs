@@ -1,0 +1,375 @@
+//! Agents that are command-line programs: the file and its rules.
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64};
+
+use polity_model::name::Name;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::a2a::A2aFile;
+use super::cli::{
+    AccessType, AgentMode, AgentType, CliAgent, ErrorRule, InputPattern, OutputPattern,
+    PermissionPolicy, ResourceLimits, StopSignal, Workspace,
+};
+use super::cli_args::CliArgs;
+use super::cli_check;
+use super::cli_glob::Glob;
+use super::cli_parser::OutputParser;
+use super::cli_preset::CliPreset;
+use super::cli_template::{CliTemplate, Placeholder};
+use crate::checker::Checker;
+use crate::ordered::Ordered;
+use crate::path::Path;
+use crate::problem::Finding;
+use crate::value::{EnvName, Text};
+use crate::{nonzero_u32, nonzero_u64};
+
+const TIMEOUT_DEFAULT: NonZeroU64 = nonzero_u64(300);
+const MAX_RETRIES_DEFAULT: u32 = 3;
+const QUEUE_LIMIT_DEFAULT: u32 = 10;
+const QUEUE_TIMEOUT_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(1800);
+const GRACE_SECONDS_DEFAULT: u64 = 10;
+const SUCCESS_EXIT_CODE: i32 = 0;
+const SIDE_BY_SIDE_DEFAULT: NonZeroU32 = nonzero_u32(10);
+const IN_ONE_FOLDER_MAX: NonZeroU32 = nonzero_u32(1);
+
+/// A command-line program.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CliAgentFile {
+    /// The agent's name; the same as the name of its file.
+    #[schemars(required)]
+    pub(crate) name: Option<Name>,
+    /// What the agent is for, in a few words. Other agents and people read it.
+    role: Option<Text>,
+    /// A known program whose settings fill in what this file leaves open.
+    preset: Option<CliPreset>,
+    /// The form of input and output in one word; sets `input_pattern` and `output_pattern`.
+    agent_type: Option<AgentType>,
+    /// The program to run: a path, or a name to look up in PATH. Needed without a preset.
+    executable_path: Option<Text>,
+    /// Arguments of the program: a list, or a mapping of option to value in the order written. An
+    /// option whose value is `true` or nothing stands alone. In place of `{{prompt}}` (or
+    /// `{{input}}`), `{{workdir}}`, `{{input_file}}`, `{{output_file}}`, `{{model}}`,
+    /// `{{session_id}}` and `{{param.NAME}}` stands what they mean in a run; `{{{{` is `{{` itself.
+    /// No shell is involved. An argument with `{{model}}` or `{{session_id}}` is left out where
+    /// there is none, together with the option before it if it holds nothing else. The input or the
+    /// path of its file comes last if no argument names it. Secrets belong in `envs`: anyone can
+    /// read arguments.
+    cli_args: Option<CliArgs>,
+    /// The model that `{{model}}` stands for, unless a task has a parameter `model`.
+    model: Option<Text>,
+    /// Environment variables to set. A value may name another variable as `${NAME}`; write secrets
+    /// only so.
+    #[schemars(with = "Option<Ordered<EnvName, String>>")]
+    envs: Option<BTreeMap<EnvName, String>>,
+    /// Variables of Polity's own environment that are handed on.
+    #[schemars(extend("default" = []))]
+    env_allow: Option<Vec<EnvName>>,
+    /// Variables that are never handed on.
+    #[schemars(extend("default" = []))]
+    env_unset: Option<Vec<EnvName>>,
+    /// Where the program runs; where Polity runs unless given.
+    working_directory: Option<Text>,
+    /// One run for each task, or a conversation that goes on.
+    #[schemars(extend("default" = AgentMode::Task))]
+    mode: Option<AgentMode>,
+    /// How the program takes its input. Unless given it follows from the placeholders in
+    /// `cli_args`, and is `stdin` where there are none.
+    input_pattern: Option<InputPattern>,
+    /// How the program gives its output; `stdout` unless given, or `file` where `cli_args` name
+    /// `{{output_file}}`.
+    output_pattern: Option<OutputPattern>,
+    /// The content of the input file, for the input pattern `file`; the input unless given. It may
+    /// have the placeholders of `cli_args`. The file is private to the run.
+    input_file_template: Option<CliTemplate>,
+    /// The path of the output file, for the output pattern `file`, from the working directory on; a
+    /// file that is private to the run unless given. It may have `{{workdir}}`, `{{model}}` and
+    /// `{{param.NAME}}`.
+    output_file_template: Option<CliTemplate>,
+    /// How the output is understood; as plain text unless given.
+    parser: Option<OutputParser>,
+    /// Whether the program changes things. Only one read-write run happens at a time in a folder.
+    #[schemars(extend("default" = AccessType::ReadWrite))]
+    access_type: Option<AccessType>,
+    /// How many may run at once: 10 unless given for read-only, and for read-write with a workspace
+    /// of its own; always 1 for read-write in the shared folder.
+    max_concurrent_executions: Option<NonZeroU32>,
+    /// How long one run may take, in seconds.
+    #[schemars(extend("default" = TIMEOUT_DEFAULT))]
+    timeout: Option<NonZeroU64>,
+    /// How long the start may take, in seconds.
+    start_timeout: Option<NonZeroU64>,
+    /// How long the program may be silent, in seconds.
+    idle_timeout: Option<NonZeroU64>,
+    /// How long a conversation may go on, in seconds; for the mode `interactive`.
+    session_timeout: Option<NonZeroU64>,
+    /// Whether the process stays between the messages of a conversation; for the mode
+    /// `interactive`.
+    #[schemars(extend("default" = false))]
+    keep_alive: Option<bool>,
+    /// Whether the agent takes work.
+    #[schemars(extend("default" = true))]
+    enabled: Option<bool>,
+    /// How often a run that failed for a passing reason is repeated.
+    #[schemars(extend("default" = MAX_RETRIES_DEFAULT))]
+    max_retries: Option<u32>,
+    /// What happens when the program asks for permission.
+    #[schemars(extend("default" = PermissionPolicy::Ask))]
+    permission_policy: Option<PermissionPolicy>,
+    /// Runs that share a key never run at once, even of different agents.
+    lock_key: Option<Text>,
+    /// Which files the program sees: the working directory itself, a Git worktree of its own, or a
+    /// copy of its own.
+    #[schemars(extend("default" = Workspace::Shared))]
+    workspace: Option<Workspace>,
+    /// Whether a run may be repeated without harm.
+    #[schemars(extend("default" = false))]
+    idempotent: Option<bool>,
+    /// For how many seconds the same input gives the earlier result.
+    deduplicate_seconds: Option<NonZeroU64>,
+    /// How many runs may wait for a place; 0 for none.
+    #[schemars(extend("default" = QUEUE_LIMIT_DEFAULT))]
+    queue_limit: Option<u32>,
+    /// How long a run may wait for a place, in seconds.
+    #[schemars(extend("default" = QUEUE_TIMEOUT_SECONDS_DEFAULT))]
+    queue_timeout_seconds: Option<NonZeroU64>,
+    /// How long the program has to end by itself after the stop signal, in seconds.
+    #[schemars(extend("default" = GRACE_SECONDS_DEFAULT))]
+    grace_seconds: Option<u64>,
+    /// The signal that asks the program to end.
+    #[schemars(extend("default" = StopSignal::Term))]
+    stop_signal: Option<StopSignal>,
+    /// The exit codes of a run that went well.
+    #[schemars(extend("default" = [SUCCESS_EXIT_CODE]))]
+    success_exit_codes: Option<Vec<i32>>,
+    /// How messages of the program tell passing failures from lasting ones; the first match wins.
+    #[schemars(extend("default" = []))]
+    error_rules: Option<Vec<ErrorRule>>,
+    /// What one run may use.
+    resource_limits: Option<ResourceLimits>,
+    /// Files to keep of the folder in which the program ran, as patterns of paths: `*` stands for any
+    /// part of a name, `?` for one character, `**` for any number of folders.
+    #[schemars(extend("default" = []))]
+    artifacts: Option<Vec<Glob>>,
+    /// How the agent is offered over A2A.
+    pub(crate) a2a: Option<A2aFile>,
+}
+
+impl CliAgentFile {
+    pub(super) fn check(self, checker: &mut Checker) -> CliAgent {
+        let root = Path::root();
+        if self.preset.is_none() && !checker.is_there(&root.field("preset")) {
+            let path = root.field("executable_path");
+            checker.require_when(&path, self.executable_path.as_ref(), "without a preset");
+        }
+        let (input_pattern, output_pattern) = self.check_patterns(checker);
+        let input_file = input_pattern == Some(InputPattern::File);
+        let output_file = output_pattern == Some(OutputPattern::File);
+        let preset = self.preset.is_some();
+        checker.refuse_unless(
+            input_file || (preset && input_pattern.is_none()),
+            &root.field("input_file_template"),
+            "with the input pattern file",
+        );
+        checker.refuse_unless(
+            output_file || (preset && output_pattern.is_none()),
+            &root.field("output_file_template"),
+            "with the output pattern file",
+        );
+        let mode = self.mode.unwrap_or_default();
+        let access_type = self.access_type.unwrap_or_default();
+        let max_concurrent_executions = self.check_concurrency(access_type, checker);
+        let cli_args = self.cli_args.map(|args| args.0);
+        let agent = CliAgent {
+            role: self.role,
+            preset: self.preset,
+            executable_path: self.executable_path,
+            cli_args: if preset { cli_args } else { Some(cli_args.unwrap_or_default()) },
+            model: self.model,
+            envs: self.envs.unwrap_or_default(),
+            env_allow: self.env_allow.unwrap_or_default(),
+            env_unset: self.env_unset.unwrap_or_default(),
+            working_directory: self.working_directory,
+            agent_type: self.agent_type,
+            input_pattern,
+            output_pattern,
+            input_file_template: self.input_file_template,
+            output_file_template: self.output_file_template,
+            parser: self.parser,
+            mode,
+            access_type,
+            max_concurrent_executions,
+            timeout_seconds: self.timeout.unwrap_or(TIMEOUT_DEFAULT),
+            start_timeout_seconds: self.start_timeout,
+            idle_timeout_seconds: self.idle_timeout,
+            session_timeout_seconds: self.session_timeout,
+            keep_alive: self.keep_alive.unwrap_or(false),
+            enabled: self.enabled.unwrap_or(true),
+            max_retries: self.max_retries.unwrap_or(MAX_RETRIES_DEFAULT),
+            permission_policy: self.permission_policy.unwrap_or_default(),
+            lock_key: self.lock_key,
+            workspace: self.workspace.unwrap_or_default(),
+            idempotent: self.idempotent.unwrap_or(false),
+            deduplicate_seconds: self.deduplicate_seconds,
+            queue_limit: self.queue_limit.unwrap_or(QUEUE_LIMIT_DEFAULT),
+            queue_timeout_seconds: self
+                .queue_timeout_seconds
+                .unwrap_or(QUEUE_TIMEOUT_SECONDS_DEFAULT),
+            grace_seconds: self.grace_seconds.unwrap_or(GRACE_SECONDS_DEFAULT),
+            stop_signal: self.stop_signal.unwrap_or_default(),
+            success_exit_codes: self.success_exit_codes.unwrap_or_else(|| vec![SUCCESS_EXIT_CODE]),
+            error_rules: self.error_rules.unwrap_or_default(),
+            resource_limits: self.resource_limits.unwrap_or_default(),
+            artifacts: self.artifacts.unwrap_or_default(),
+        };
+        cli_check::check(&agent, checker);
+        agent
+    }
+
+    /// Settles input and output from `agent_type` and the patterns, which must not contradict.
+    fn check_patterns(
+        &self,
+        checker: &mut Checker,
+    ) -> (Option<InputPattern>, Option<OutputPattern>) {
+        let (input_path, output_path) =
+            (Path::root().field("input_pattern"), Path::root().field("output_pattern"));
+        let (input_meant, output_meant) = match self.agent_type {
+            Some(AgentType::StdinStdout) => {
+                (Some(InputPattern::Stdin), Some(OutputPattern::Stdout))
+            }
+            Some(AgentType::FileInput) => (Some(InputPattern::File), None),
+            Some(AgentType::JsonRpc) => (Some(InputPattern::JsonRpc), Some(OutputPattern::JsonRpc)),
+            // Both directions of JSON-RPC belong together, so one implies the other.
+            None => (
+                (self.output_pattern == Some(OutputPattern::JsonRpc))
+                    .then_some(InputPattern::JsonRpc),
+                (self.input_pattern == Some(InputPattern::JsonRpc))
+                    .then_some(OutputPattern::JsonRpc),
+            ),
+        };
+        if let (Some(written), Some(meant)) = (self.input_pattern, input_meant)
+            && written != meant
+        {
+            checker.report(&input_path, conflict("input_pattern", &written, &meant));
+        }
+        if let (Some(written), Some(meant)) = (self.output_pattern, output_meant)
+            && written != meant
+        {
+            checker.report(&output_path, conflict("output_pattern", &written, &meant));
+        }
+        if self.agent_type == Some(AgentType::FileInput)
+            && self.output_pattern == Some(OutputPattern::JsonRpc)
+        {
+            let message = "\"output_pattern\" is json-rpc, but the agent_type file-input allows only \
+                           stdout and file";
+            checker.report(&output_path, Finding::new(message).allowed("stdout, file"));
+        }
+        // A preset fills in what nothing here decides.
+        let open = self.preset.is_some() && self.agent_type.is_none();
+        let (input_named, output_named) = self.patterns_named();
+        let input = self.input_pattern.or(input_meant).or(input_named);
+        let output = self.output_pattern.or(output_meant).or(output_named);
+        if open {
+            (input, output)
+        } else {
+            (input.or(Some(InputPattern::Stdin)), output.or(Some(OutputPattern::Stdout)))
+        }
+    }
+
+    /// The patterns that follow from the placeholders in the arguments.
+    fn patterns_named(&self) -> (Option<InputPattern>, Option<OutputPattern>) {
+        let args = self.cli_args.as_ref().map_or(&[][..], |args| &args.0);
+        let names = |placeholder| args.iter().any(|arg| arg.names(&placeholder));
+        let by_args = names(Placeholder::Input).then_some(InputPattern::Args);
+        let by_file = names(Placeholder::InputFile).then_some(InputPattern::File);
+        let output = names(Placeholder::OutputFile).then_some(OutputPattern::File);
+        (by_file.or(by_args), output)
+    }
+
+    fn check_concurrency(&self, access_type: AccessType, checker: &mut Checker) -> NonZeroU32 {
+        let shares_folder = match self.workspace.unwrap_or_default() {
+            Workspace::Shared => true,
+            Workspace::Worktree | Workspace::Copy => false,
+        };
+        let is_alone = shares_folder && access_type == AccessType::ReadWrite;
+        match (is_alone, self.max_concurrent_executions) {
+            (false, None) => SIDE_BY_SIDE_DEFAULT,
+            (false, Some(wanted)) => wanted,
+            (true, None) => IN_ONE_FOLDER_MAX,
+            (true, Some(wanted)) => {
+                if wanted > IN_ONE_FOLDER_MAX {
+                    let message = format!(
+                        "max_concurrent_executions is {wanted}, but only one read-write run may \
+                         happen at a time in a folder; set access_type to read-only if the program \
+                         changes nothing, or workspace to copy or worktree"
+                    );
+                    checker.report(
+                        &Path::root().field("max_concurrent_executions"),
+                        Finding::new(message).found(wanted.to_string()).allowed("1"),
+                    );
+                }
+                IN_ONE_FOLDER_MAX
+            }
+        }
+    }
+}
+
+fn conflict<T: Serialize>(field: &str, written: &T, meant: &T) -> Finding {
+    let word = |pattern: &T| {
+        let value = serde_json::to_value(pattern).unwrap_or_default();
+        value.as_str().unwrap_or_default().to_owned()
+    };
+    let (written, meant) = (word(written), word(meant));
+    Finding::new(format!("\"{field}\" is {written}, but the rest of the file asks for {meant}"))
+        .found(written)
+        .allowed(meant)
+}
+
+impl CliAgent {
+    pub(super) fn to_file(&self, name: Option<Name>, a2a: Option<A2aFile>) -> CliAgentFile {
+        CliAgentFile {
+            name,
+            role: self.role.clone(),
+            preset: self.preset,
+            agent_type: self.agent_type,
+            executable_path: self.executable_path.clone(),
+            cli_args: self.cli_args.clone().map(CliArgs),
+            model: self.model.clone(),
+            envs: Some(self.envs.clone()),
+            env_allow: Some(self.env_allow.clone()),
+            env_unset: Some(self.env_unset.clone()),
+            working_directory: self.working_directory.clone(),
+            mode: Some(self.mode),
+            input_pattern: self.input_pattern,
+            output_pattern: self.output_pattern,
+            input_file_template: self.input_file_template.clone(),
+            output_file_template: self.output_file_template.clone(),
+            parser: self.parser.clone(),
+            access_type: Some(self.access_type),
+            max_concurrent_executions: Some(self.max_concurrent_executions),
+            timeout: Some(self.timeout_seconds),
+            start_timeout: self.start_timeout_seconds,
+            idle_timeout: self.idle_timeout_seconds,
+            session_timeout: self.session_timeout_seconds,
+            keep_alive: Some(self.keep_alive),
+            enabled: Some(self.enabled),
+            max_retries: Some(self.max_retries),
+            permission_policy: Some(self.permission_policy),
+            lock_key: self.lock_key.clone(),
+            workspace: Some(self.workspace),
+            idempotent: Some(self.idempotent),
+            deduplicate_seconds: self.deduplicate_seconds,
+            queue_limit: Some(self.queue_limit),
+            queue_timeout_seconds: Some(self.queue_timeout_seconds),
+            grace_seconds: Some(self.grace_seconds),
+            stop_signal: Some(self.stop_signal),
+            success_exit_codes: Some(self.success_exit_codes.clone()),
+            error_rules: Some(self.error_rules.clone()),
+            resource_limits: Some(self.resource_limits),
+            artifacts: Some(self.artifacts.clone()),
+            a2a,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Patterns of paths below a folder: `*` stands for any part of a name, `?` for one character, and
+//! `**` for any number of folders. What begins with a dot is meant only where the pattern says so.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::value::compiled_text;
+
+/// A pattern of paths below a folder.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Glob(Arc<Compiled>);
+
+struct Compiled {
+    text: Box<str>,
+    parts: Box<[Part]>,
+}
+
+enum Part {
+    /// Any number of folders.
+    Folders,
+    /// One name.
+    Name(Box<[char]>),
+}
+
+compiled_text!(Glob, { "type": "string", "minLength": 1 });
+
+fn compile(text: &str) -> Result<Compiled, String> {
+    if text.is_empty() {
+        return Err("must not be empty".to_owned());
+    }
+    if text.starts_with('/') {
+        return Err(format!("\"{text}\" must begin in the working directory, not at the root"));
+    }
+    if let Some(sign) = text.chars().find(|c| "[]{}\\".contains(*c)) {
+        return Err(format!(
+            "\"{text}\": {sign} has no meaning here; write *, ? and **, and a pattern for each"
+        ));
+    }
+    let part = |name: &str| match name {
+        "" | "." | ".." => Err(format!("\"{text}\" must be names with / between them, without ..")),
+        "**" => Ok(Part::Folders),
+        name => Ok(Part::Name(name.chars().collect())),
+    };
+    let parts = text.split('/').map(part).collect::<Result<_, _>>()?;
+    Ok(Compiled { text: text.into(), parts })
+}
+
+/// What patterns still ask for in a folder.
+#[derive(Clone, Default)]
+pub struct GlobsHere<'a> {
+    rests: Vec<&'a [Part]>,
+}
+
+impl<'a> GlobsHere<'a> {
+    /// In the folder in which the patterns begin.
+    pub fn new(globs: &'a [Glob]) -> Self {
+        Self { rests: globs.iter().map(|glob| &*glob.0.parts).collect() }
+    }
+
+    /// Whether nothing below is meant.
+    pub fn is_empty(&self) -> bool {
+        self.rests.is_empty()
+    }
+
+    /// Whether a file of this name here is meant.
+    pub fn means(&self, name: &str) -> bool {
+        self.each().any(|rest| match rest {
+            [Part::Folders] => !is_hidden(name),
+            [Part::Name(pattern)] => fits(pattern, name),
+            [] | [_, ..] => false,
+        })
+    }
+
+    /// What the patterns ask for in a folder of this name.
+    pub fn within(&self, name: &str) -> Self {
+        let rests = self.each().filter_map(|rest| match rest {
+            [Part::Folders, ..] => (!is_hidden(name)).then_some(rest),
+            [Part::Name(pattern), below @ ..] if !below.is_empty() => {
+                fits(pattern, name).then_some(below)
+            }
+            [] | [Part::Name(_), ..] => None,
+        });
+        Self { rests: rests.collect() }
+    }
+
+    /// Each rest, and those in which the folders at its beginning are none.
+    fn each(&self) -> impl Iterator<Item = &'a [Part]> {
+        self.rests.iter().flat_map(|rest| {
+            let none = rest.iter().take_while(|part| matches!(part, Part::Folders)).count();
+            (0..=none).filter_map(|skipped| rest.get(skipped..)).filter(|rest| !rest.is_empty())
+        })
+    }
+}
+
+fn is_hidden(name: &str) -> bool {
+    name.starts_with('.')
+}
+
+/// Whether a name fits a pattern.
+fn fits(pattern: &[char], name: &str) -> bool {
+    if is_hidden(name) && pattern.first() != Some(&'.') {
+        return false;
+    }
+    let name: Vec<char> = name.chars().collect();
+    let (mut at, mut in_name) = (0, 0);
+    // Where the last star stands, and how much of the name it took.
+    let mut star: Option<(usize, usize)> = None;
+    while in_name < name.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, in_name));
+                at += 1;
+            }
+            Some(c) if *c == '?' || *c == name[in_name] => {
+                at += 1;
+                in_name += 1;
+            }
+            Some(_) | None => {
+                let Some((place, taken)) = star else { return false };
+                star = Some((place, taken + 1));
+                (at, in_name) = (place + 1, taken + 1);
+            }
+        }
+    }
+    pattern[at..].iter().all(|c| *c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn means(pattern: &str, path: &str) -> bool {
+        let globs = [pattern.parse::<Glob>().unwrap()];
+        let (folders, file) = path.rsplit_once('/').unwrap_or(("", path));
+        let mut here = GlobsHere::new(&globs);
+        for folder in folders.split('/').filter(|folder| !folder.is_empty()) {
+            here = here.within(folder);
+        }
+        here.means(file)
+    }
+
+    #[test]
+    fn patterns_mean_what_people_expect() {
+        for (pattern, path, expected) in [
+            ("*.md", "a.md", true),
+            ("*.md", "a.txt", false),
+            ("*.md", "docs/a.md", false),
+            ("docs/*.md", "docs/a.md", true),
+            ("docs/*.md", "docs/b/a.md", false),
+            ("**/*.md", "a.md", true),
+            ("**/*.md", "docs/b/a.md", true),
+            ("docs/**", "docs/a", true),
+            ("docs/**", "docs/b/c/a", true),
+            ("docs/**", "doc", false),
+            ("**/b/**/a", "x/b/y/z/a", true),
+            ("**/b/**/a", "b/a", true),
+            ("a?c*e", "abcdde", true),
+            ("a?c*e", "ace", false),
+            ("*ab*ab", "aabab", true),
+            ("*", ".env", false),
+            ("**/*", ".git/config", false),
+            (".git/*", ".git/config", true),
+            (".*", ".env", true),
+            ("**", "any/where", true),
+        ] {
+            assert_eq!(means(pattern, path), expected, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn what_leads_elsewhere_or_has_no_meaning_is_refused() {
+        for pattern in ["", "/etc/*", "../*", "a/../b", "a//b", "a/", "[ab]", "{a,b}", "a\\b"] {
+            assert!(pattern.parse::<Glob>().is_err(), "{pattern}");
+        }
+    }
+}

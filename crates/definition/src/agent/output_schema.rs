@@ -1,0 +1,87 @@
+//! The JSON Schema of an agent's answers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::checker::Checker;
+use crate::path::Path;
+use crate::problem::Finding;
+use crate::shape::{InvalidSchema, SchemaFault, Shape};
+
+/// A JSON Schema that an agent's final answer must satisfy, compiled once.
+#[derive(Clone)]
+pub struct OutputSchema {
+    json: Map<String, Value>,
+    shape: Arc<Shape>,
+}
+
+impl OutputSchema {
+    /// Compiles a schema. Whatever it refers to must be in it: nothing is fetched.
+    pub fn new(json: Map<String, Value>) -> Result<Self, InvalidSchema> {
+        let shape = Arc::new(Shape::compile(&json)?);
+        Ok(Self { json, shape })
+    }
+
+    /// The schema as it was written.
+    pub fn json(&self) -> &Map<String, Value> {
+        &self.json
+    }
+
+    /// What is wrong with a value, for a model that will try again.
+    pub fn check(&self, value: &Value) -> Result<(), String> {
+        self.shape.check(value)
+    }
+
+    /// What the model is told about its answers before it is asked for one.
+    pub(super) fn instruction(&self) -> String {
+        format!(
+            "Your final answer must be JSON that fits this JSON Schema, and nothing else: no other \
+             words, no Markdown.\n{}",
+            Value::Object(self.json.clone())
+        )
+    }
+
+    /// The schema in a file at `path`, or every fault that it has there.
+    pub(super) fn read(
+        json: Map<String, Value>,
+        path: &Path,
+        checker: &mut Checker,
+    ) -> Option<Self> {
+        match Self::new(json) {
+            Ok(schema) => Some(schema),
+            Err(invalid) => {
+                for fault in invalid.faults {
+                    report(fault, path, checker);
+                }
+                None
+            }
+        }
+    }
+}
+
+fn report(fault: SchemaFault, path: &Path, checker: &mut Checker) {
+    let place = fault.place.iter().fold(path.clone(), |path, step| checker.step_into(&path, step));
+    let separator = if fault.message.starts_with("must ") { " " } else { ": " };
+    let finding = Finding::new(format!("{place}{separator}{}", fault.message));
+    let finding = match fault.found {
+        Some(found) => finding.one_of(&found, fault.allowed),
+        None if fault.allowed.is_empty() => finding,
+        None => finding.allowed(fault.allowed.join(", ")),
+    };
+    checker.report(&place, finding);
+}
+
+impl PartialEq for OutputSchema {
+    /// The compiled form follows from the JSON.
+    fn eq(&self, other: &Self) -> bool {
+        self.json == other.json
+    }
+}
+
+impl fmt::Debug for OutputSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OutputSchema").field(&self.json).finish()
+    }
+}

@@ -1,0 +1,82 @@
+//! Agents on other servers, reached over A2A.
+
+use polity_model::name::Name;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::a2a::{A2aFile, AuthenticationDefinition, AuthenticationFile};
+use crate::checker::Checker;
+use crate::path::Path;
+use crate::problem::Finding;
+use crate::value::{HttpUrl, Text};
+
+/// An agent on another server, reached over A2A.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RemoteAgentFile {
+    /// The agent's name; the same as the name of its file.
+    #[schemars(required)]
+    pub(crate) name: Option<Name>,
+    /// What the agent is for, in a few words. Other agents and people read it.
+    role: Option<Text>,
+    /// The address of the agent's card.
+    #[schemars(required)]
+    card_url: Option<HttpUrl>,
+    /// How to prove to the other server who is calling.
+    auth: Option<AuthenticationFile>,
+    /// How the agent is offered over A2A by this server.
+    pub(crate) a2a: Option<A2aFile>,
+}
+
+/// An agent on another server, valid and frozen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteAgent {
+    /// What the agent is for.
+    pub role: Option<Text>,
+    /// The address of the agent's card.
+    pub card_url: HttpUrl,
+    /// How to prove to the other server who is calling.
+    pub auth: Option<AuthenticationDefinition>,
+}
+
+impl RemoteAgentFile {
+    pub(super) fn check(self, checker: &mut Checker) -> Option<RemoteAgent> {
+        let root = Path::root();
+        let card_url = checker.require(&root.field("card_url"), self.card_url);
+        if let Some(url) = card_url.as_ref().filter(|url| has_password(url.as_str())) {
+            let place = root.field("card_url");
+            let message = format!(
+                "{place}: {} has a name or a password in it, which everyone sees: use auth",
+                shown(url.as_str())
+            );
+            checker.report(&place, Finding::new(message));
+        }
+        let auth = self.auth.and_then(|auth| auth.check(&root.field("auth"), checker));
+        Some(RemoteAgent { role: self.role, card_url: card_url?, auth })
+    }
+}
+
+/// Whether an address has a name before its host.
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains('@'))
+}
+
+/// The address without what stands before its host.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let host = rest.split_once('@').map_or(rest, |(_, host)| host);
+    format!("{scheme}://{host}")
+}
+
+impl RemoteAgent {
+    pub(super) fn to_file(&self, name: Option<Name>, a2a: Option<A2aFile>) -> RemoteAgentFile {
+        RemoteAgentFile {
+            name,
+            role: self.role.clone(),
+            card_url: Some(self.card_url.clone()),
+            auth: self.auth.as_ref().map(AuthenticationDefinition::to_file),
+            a2a,
+        }
+    }
+}

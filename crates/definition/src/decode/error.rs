@@ -1,0 +1,132 @@
+//! Decoding errors that keep what was wrong as data, and where.
+
+use std::fmt;
+
+use serde::de;
+
+use crate::path::{Path, Segment};
+
+/// What went wrong while decoding, and on the way to which value.
+#[derive(Debug)]
+pub(crate) struct DecodeError {
+    /// The way to the value, innermost step first: steps are added while the error travels up.
+    reversed_path: Vec<Segment>,
+    /// Whether the key is wrong rather than the value under it.
+    pub(crate) at_key: bool,
+    pub(crate) fault: Fault,
+}
+
+/// What can be wrong with a value.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    UnknownField {
+        name: String,
+        allowed: &'static [&'static str],
+        /// The field that says which kind of thing the mapping describes, if one does.
+        tag: Option<&'static str>,
+    },
+    UnknownValue {
+        found: String,
+        allowed: &'static [&'static str],
+    },
+    /// The field that says which kind of thing a mapping describes is missing.
+    MissingTag {
+        tag: &'static str,
+        allowed: &'static [&'static str],
+    },
+    MissingField(&'static str),
+    WrongType {
+        expected: String,
+    },
+    /// A rule of the value's own type does not hold; the text says which.
+    Rule(String),
+    /// The value cannot be read only because something inside it is wrong, which is known.
+    Consequence,
+}
+
+impl DecodeError {
+    pub(crate) fn new(fault: Fault) -> Self {
+        Self { reversed_path: Vec::new(), at_key: false, fault }
+    }
+
+    pub(crate) fn under(mut self, segment: Segment) -> Self {
+        self.reversed_path.push(segment);
+        self
+    }
+
+    pub(crate) fn at_key(mut self) -> Self {
+        self.at_key = true;
+        self
+    }
+
+    /// A mapping that is told by a tag allows that field too.
+    pub(crate) fn in_tagged(mut self, by: Option<&'static str>) -> Self {
+        if let Fault::UnknownField { tag, .. } = &mut self.fault {
+            *tag = by;
+        }
+        self
+    }
+
+    pub(crate) fn path(&self) -> Path {
+        Path(self.reversed_path.iter().rev().cloned().collect())
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}", self.path(), self.fault)
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl de::Error for DecodeError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::new(Fault::Rule(message.to_string()))
+    }
+
+    fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Self::new(Fault::WrongType { expected: expected.to_string() })
+    }
+
+    fn invalid_value(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        Self::new(Fault::WrongType { expected: expected.to_string() })
+    }
+
+    fn invalid_length(_: usize, expected: &dyn de::Expected) -> Self {
+        Self::new(Fault::WrongType { expected: expected.to_string() })
+    }
+
+    fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
+        Self::new(Fault::UnknownValue { found: variant.to_owned(), allowed: expected })
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        Self::new(Fault::UnknownField { name: field.to_owned(), allowed: expected, tag: None })
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(Fault::MissingField(field))
+    }
+}
+
+/// What a decoder expected, in the words of people who write definitions.
+pub(crate) fn in_words(expected: &str) -> String {
+    match expected {
+        "a string" | "a borrowed string" => "a text".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "a mapping".to_owned(),
+        "u8" => "a whole number from 0 to 255".to_owned(),
+        "u16" => "a whole number from 0 to 65535".to_owned(),
+        "u32" => format!("a whole number from 0 to {}", u32::MAX),
+        "u64" | "usize" => "a whole number, 0 or above".to_owned(),
+        "i64" => "a whole number".to_owned(),
+        "a nonzero u16" => "a whole number from 1 to 65535".to_owned(),
+        "a nonzero u32" => format!("a whole number from 1 to {}", u32::MAX),
+        "a nonzero u64" | "a nonzero usize" => "a whole number above 0".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        other if other.starts_with("struct ") => "a mapping".to_owned(),
+        other => other.to_owned(),
+    }
+}

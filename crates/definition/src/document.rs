@@ -1,0 +1,236 @@
+//! Files whose form and rules are another crate's: charts and scenarios.
+//!
+//! That crate says what a file may hold, as a type to decode, and what is wrong with it, by the
+//! path to the value. Where the value stands, and that all problems are told, is known here, so
+//! that every file of a home is complained about in the same way.
+
+use std::collections::BTreeMap;
+
+use polity_model::name::Name;
+use serde::de::DeserializeOwned;
+
+use super::checker::Checker;
+use super::home::{SourceFile, definition_in, refuse_other_name};
+use super::path::{Path, Segment};
+use super::problem::{Finding, Problem};
+use super::{Empty, read};
+
+/// One file, decoded as far as it could be.
+#[derive(Debug)]
+pub struct Document<F> {
+    /// The file, relative to the home folder.
+    pub path: String,
+    /// The name that the file's name gives, if that is one.
+    pub name: Option<Name>,
+    /// What the file says; absent when nothing could be made of it.
+    pub content: Option<F>,
+    checker: Checker,
+    contested: bool,
+}
+
+/// What another crate has to say about a value of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint {
+    /// The way to the value, such as `transitions[3].target`; empty for the whole file.
+    pub place: String,
+    /// What is wrong.
+    pub message: String,
+    /// What may stand there.
+    pub allowed: Option<String>,
+    /// What was probably meant.
+    pub suggestion: Option<String>,
+}
+
+impl<F: DeserializeOwned> Document<F> {
+    /// Reads the files that stand in a folder of the home; others are passed over. A file's name
+    /// must be the name inside, and no two files may claim one.
+    pub fn read_all(folder: &str, files: &[SourceFile]) -> Vec<Self> {
+        let mut files: Vec<&SourceFile> = files.iter().collect();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut documents: Vec<Self> = files
+            .into_iter()
+            .filter_map(|file| Some(Self::read(file, definition_in(folder, &file.path)?)))
+            .collect();
+        refuse_shared_names(&mut documents);
+        documents
+    }
+
+    fn read(file: &SourceFile, stem: &str) -> Self {
+        let text = file.text.as_deref().map_err(String::as_str);
+        let mut document = Self::decode(&file.path, text);
+        document.name = stem.parse().ok();
+        if refuse_other_name(&file.path, stem, &mut document.checker).is_none()
+            && let Err(invalid) = stem.parse::<Name>()
+        {
+            let finding = Finding::new(format!("the file name: {invalid}")).found(stem);
+            document.checker.report(&Path::root(), finding);
+        }
+        document
+    }
+
+    /// Reads a text that is no file of the home, such as a copy that was kept. Problems name it as
+    /// `called`.
+    pub fn from_text(called: &str, text: &str) -> Self {
+        Self::decode(called, Ok(text))
+    }
+
+    fn decode(path: &str, text: Result<&str, &str>) -> Self {
+        let (content, checker) = read(path, text, Empty::Refused, |file: F, _| Some(file));
+        Self { path: path.to_owned(), name: None, content, checker, contested: false }
+    }
+}
+
+impl<F> Document<F> {
+    /// Adds a complaint, at the value that it is about or what is closest around it. One about a
+    /// value that could not even be read only follows from what was told already, and is dropped.
+    pub fn complain(&mut self, complaint: Complaint) {
+        let Complaint { place, message, allowed, suggestion } = complaint;
+        let path = parse(&place);
+        if self.checker.is_pruned(&path) {
+            return;
+        }
+        let found = self.checker.text(&path).map(str::to_owned);
+        self.checker.report(&path, Finding { message, found, allowed, suggestion });
+    }
+
+    /// Whether nothing is wrong with the file.
+    pub fn is_clean(&self) -> bool {
+        self.checker.is_clean() && !self.contested
+    }
+
+    /// Everything that is wrong with the file.
+    pub fn into_problems(self) -> Vec<Problem> {
+        self.checker.into_problems()
+    }
+}
+
+/// Two files may not claim one name: nobody could say which is meant, so neither counts.
+fn refuse_shared_names<F>(documents: &mut [Document<F>]) {
+    let mut first: BTreeMap<Name, usize> = BTreeMap::new();
+    for place in 0..documents.len() {
+        let Some(name) = documents[place].name.clone() else { continue };
+        if let Some(&other) = first.get(&name) {
+            documents[other].contested = true;
+            let message =
+                format!("the name \"{name}\" is already taken by {}", documents[other].path);
+            let finding = Finding::new(message).found(name.as_str());
+            documents[place].contested = true;
+            documents[place].checker.report(&Path::root().field("name"), finding);
+        } else {
+            first.insert(name, place);
+        }
+    }
+}
+
+/// The path that a text such as `transitions[3].target` stands for.
+fn parse(place: &str) -> Path {
+    let mut segments = Vec::new();
+    for part in place.split('.').filter(|part| !part.is_empty()) {
+        let mut pieces = part.split('[');
+        if let Some(field) = pieces.next().filter(|field| !field.is_empty()) {
+            segments.push(Segment::Field(field.to_owned()));
+        }
+        for piece in pieces {
+            segments.push(match piece.trim_end_matches(']').parse() {
+                Ok(index) => Segment::Index(index),
+                Err(_) => Segment::Field(piece.trim_end_matches(']').to_owned()),
+            });
+        }
+    }
+    Path(segments)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        #[expect(dead_code, reason = "only that it can be read matters")]
+        name: Option<String>,
+        steps: Option<Vec<Step>>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Step {
+        to: String,
+    }
+
+    fn files(files: &[(&str, &str)]) -> Vec<SourceFile> {
+        let file = |&(path, text): &(&str, &str)| SourceFile {
+            path: path.to_owned(),
+            text: Ok(text.to_owned()),
+        };
+        files.iter().map(file).collect()
+    }
+
+    fn complaint(place: &str) -> Complaint {
+        Complaint {
+            place: place.to_owned(),
+            message: format!("{place} is wrong"),
+            allowed: Some("better".to_owned()),
+            suggestion: None,
+        }
+    }
+
+    #[test]
+    fn a_complaint_is_shown_where_the_value_stands() {
+        let sources = files(&[("walks/a.yaml", "name: a\nsteps:\n  - to: b\n  - {to: c}\n")]);
+        let mut read = Document::<File>::read_all("walks", &sources);
+        let document = &mut read[0];
+        assert!(document.is_clean());
+        assert_eq!(document.content.as_ref().unwrap().steps.as_ref().unwrap()[1].to, "c");
+        document.complain(complaint("steps[1].to"));
+        document.complain(complaint("steps[0].from"));
+        assert!(!document.is_clean());
+        let problems: Vec<String> =
+            read.remove(0).into_problems().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            problems,
+            [
+                "walks/a.yaml:4:10: steps[1].to is wrong; allowed: better",
+                "walks/a.yaml:3:5: steps[0].from is wrong; allowed: better",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_item_that_cannot_be_read_does_not_move_the_others() {
+        let sources =
+            files(&[("walks/a.yaml", "name: a\nsteps:\n  - {ot: b}\n  - {to: c}\n  - {to: d}\n")]);
+        let mut read = Document::<File>::read_all("walks", &sources);
+        read[0].complain(complaint("steps[1].to"));
+        let problems = read.remove(0).into_problems();
+        let told = problems.last().unwrap();
+        assert_eq!((told.line, told.field.as_str()), (5, "steps[2].to"));
+        assert_eq!(told.message, "steps[2].to is wrong");
+        assert_eq!(told.found.as_deref(), Some("d"));
+    }
+
+    #[test]
+    fn names_and_files_are_the_same_and_belong_to_one() {
+        let sources = files(&[
+            ("walks/a.yaml", "name: b\n"),
+            ("walks/c.json", "{\"name\": \"c\"}"),
+            ("walks/c.yaml", "name: c\n"),
+            ("walks/D.yaml", "steps: []\n"),
+            ("runs/e.yaml", "name: e\n"),
+            ("walks/.f.yaml", "name: f\n"),
+        ]);
+        let read = Document::<File>::read_all("walks", &sources);
+        assert_eq!(read.iter().filter(|document| document.is_clean()).count(), 0);
+        let problems: Vec<String> = read
+            .into_iter()
+            .flat_map(Document::into_problems)
+            .map(|problem| format!("{}: {}", problem.file, problem.message))
+            .collect();
+        assert_eq!(problems.len(), 3, "{problems:#?}");
+        assert!(problems[0].starts_with("walks/D.yaml: the file name: \"D\""), "{problems:#?}");
+        assert!(problems[1].contains("name and file must be the same"), "{problems:#?}");
+        assert!(problems[2].contains("already taken by walks/c.json"), "{problems:#?}");
+    }
+}

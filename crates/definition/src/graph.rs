@@ -1,0 +1,88 @@
+//! Questions about directed graphs, whose nodes are numbers.
+
+/// The circles that a walk from every node, in order, closes: one for each step back to a node
+/// that is still being walked from. Each circle starts with the node it returns to.
+pub(crate) fn cycles(successors: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Mark {
+        New,
+        Walking,
+        Done,
+    }
+    let mut marks = vec![Mark::New; successors.len()];
+    let mut found = Vec::new();
+    for start in 0..successors.len() {
+        if marks[start] != Mark::New {
+            continue;
+        }
+        // The walk is kept by hand, so that a long chain in a file cannot exhaust the stack.
+        let mut walk: Vec<(usize, usize)> = vec![(start, 0)];
+        marks[start] = Mark::Walking;
+        while let Some((node, next)) = walk.last_mut() {
+            let Some(&successor) = successors[*node].get(*next) else {
+                marks[*node] = Mark::Done;
+                walk.pop();
+                continue;
+            };
+            *next += 1;
+            match marks[successor] {
+                Mark::New => {
+                    marks[successor] = Mark::Walking;
+                    walk.push((successor, 0));
+                }
+                Mark::Walking => {
+                    let on_circle = walk.iter().map(|(node, _)| *node);
+                    found.push(on_circle.skip_while(|node| *node != successor).collect());
+                }
+                Mark::Done => {}
+            }
+        }
+    }
+    found
+}
+
+/// Marks the nodes that can be reached from `start`, itself included.
+pub fn reachable(successors: &[Vec<usize>], start: usize) -> Vec<bool> {
+    let mut reached = vec![false; successors.len()];
+    let mut waiting = vec![start];
+    while let Some(node) = waiting.pop() {
+        if !std::mem::replace(&mut reached[node], true) {
+            waiting.extend(&successors[node]);
+        }
+    }
+    reached
+}
+
+/// A circle in words: `a -> b -> a`.
+pub(crate) fn circle_in_words<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut names: Vec<&str> = names.into_iter().collect();
+    names.extend(names.first().copied());
+    names.join(" -> ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn circles_are_found_once_for_each_step_back() {
+        for (successors, expected) in [
+            (vec![vec![1], vec![2], vec![]], vec![]),
+            (vec![vec![0]], vec![vec![0]]),
+            (vec![vec![1], vec![2], vec![1]], vec![vec![1, 2]]),
+            (vec![vec![1, 2], vec![3], vec![3], vec![]], vec![]),
+            (vec![vec![1], vec![0, 2], vec![0]], vec![vec![0, 1], vec![0, 1, 2]]),
+        ] {
+            assert_eq!(cycles(&successors), expected, "{successors:?}");
+        }
+        let chain: Vec<Vec<usize>> =
+            (1..=100_000).map(|next| if next < 100_000 { vec![next] } else { vec![] }).collect();
+        assert_eq!(cycles(&chain), Vec::<Vec<usize>>::new());
+        assert!(reachable(&chain, 0).iter().all(|reached| *reached));
+    }
+
+    #[test]
+    fn a_circle_is_told_with_its_end() {
+        assert_eq!(circle_in_words(["a", "b"]), "a -> b -> a");
+    }
+}

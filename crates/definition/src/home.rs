@@ -1,0 +1,386 @@
+//! All definitions of a home folder, and the rules between them.
+
+mod depth;
+mod references;
+
+use std::collections::btree_map::Entry as MapEntry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use polity_model::name::Name;
+
+use super::agent::{AgentDefinition, AgentFile};
+use super::checker::Checker;
+use super::mcp_server::{McpServerDefinition, McpServersFile, ServersRead};
+use super::path::Path;
+use super::problem::{Finding, Problem};
+use super::retention::{RetentionPolicy, RetentionPolicyFile};
+use super::schedule::{ScheduleDefinition, ScheduleFile};
+use super::schema::Kind;
+use super::script::{ScriptDefinition, ScriptFile};
+use super::settings::{Settings, SettingsFile};
+use super::workflow::{WorkflowDefinition, WorkflowFile};
+use super::{Empty, read, suggest};
+
+/// How files of definitions may end.
+pub const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+const SETTINGS_STEM: &str = "polity";
+
+/// Whether a path of the home is that of its settings, which mark it as a home.
+pub fn is_settings(path: &str) -> bool {
+    is_config(path, SETTINGS_STEM)
+}
+
+/// Whether the file says for how long tasks are kept.
+pub fn is_retention_policy(path: &str) -> bool {
+    is_config(path, "config/retention_policy")
+}
+
+/// Whether the file declares the home's MCP servers.
+pub fn is_servers(path: &str) -> bool {
+    is_config(path, "config/mcp_servers")
+}
+
+fn is_config(path: &str, stem: &str) -> bool {
+    path.rsplit_once('.')
+        .is_some_and(|(found, extension)| found == stem && EXTENSIONS.contains(&extension))
+}
+
+/// A file of the home folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Its path relative to the home, with `/` between the parts.
+    pub path: String,
+    /// What it says, or why it could not be read.
+    pub text: Result<String, String>,
+}
+
+/// Every valid definition of a home, and every problem of the others.
+#[derive(Debug, Clone, Default)]
+pub struct Home {
+    /// The settings, or the defaults if `polity.yaml` is missing or wrong.
+    pub settings: Settings,
+    /// The valid agents.
+    pub agents: BTreeMap<Name, Arc<AgentDefinition>>,
+    /// The valid workflows.
+    pub workflows: BTreeMap<Name, Arc<WorkflowDefinition>>,
+    /// The valid schedules.
+    pub schedules: BTreeMap<Name, Arc<ScheduleDefinition>>,
+    /// The valid MCP servers.
+    pub mcp_servers: BTreeMap<Name, Arc<McpServerDefinition>>,
+    /// The retention policy, or the default one if its file is missing or wrong.
+    pub retention_policy: RetentionPolicy,
+    /// The valid scripts.
+    pub scripts: BTreeMap<Name, Arc<ScriptDefinition>>,
+    /// All problems of all files, by file and place.
+    pub problems: Vec<Problem>,
+    /// The files that claim the name of an agent or workflow but are not valid.
+    broken: BTreeMap<Name, BTreeSet<String>>,
+    /// The files of scripts that are not valid.
+    broken_scripts: BTreeMap<Name, BTreeSet<String>>,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Lookup {
+    /// An agent.
+    Agent(Arc<AgentDefinition>),
+    /// A workflow.
+    Workflow(Arc<WorkflowDefinition>),
+    /// A file that is there but has these problems.
+    Broken(Vec<Problem>),
+    /// Nothing.
+    Unknown {
+        /// The name that was probably meant.
+        suggestion: Option<Name>,
+    },
+}
+
+/// What one file holds, as far as it could be read.
+#[expect(clippy::large_enum_variant, reason = "there is one for each file, for a moment")]
+enum Content {
+    Agent(Option<AgentDefinition>),
+    Workflow(Option<WorkflowDefinition>),
+    Schedule(Option<ScheduleDefinition>),
+    Script(Option<ScriptDefinition>),
+    McpServers(Option<ServersRead>),
+    Settings(Option<Settings>),
+    RetentionPolicy(Option<RetentionPolicy>),
+}
+
+/// One file while the home is being read.
+struct Entry {
+    path: String,
+    kind: Kind,
+    /// The name its file name gives, if that is a valid name.
+    name: Option<Name>,
+    /// The name written inside, if it differs.
+    other_name: Option<Name>,
+    /// Whether it does not count because another file claims the same name.
+    contested: bool,
+    /// What is more than the home's limits allow. The definition is valid all the same.
+    beyond_limits: Vec<Problem>,
+    checker: Checker,
+    content: Content,
+}
+
+impl Home {
+    /// Reads all definitions. Files that are no definitions are passed over.
+    pub fn parse(mut files: Vec<SourceFile>) -> Self {
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut entries: Vec<Entry> = files.iter().filter_map(Entry::read).collect();
+        refuse_shared_names(&mut entries);
+        references::check(&mut entries);
+        depth::check(&mut entries);
+        let mut home = Self::default();
+        for entry in entries {
+            home.add(entry);
+        }
+        home.problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
+        home
+    }
+
+    /// Looks up the agent or workflow of a name.
+    ///
+    /// A file that claims the name of another one, wrongly, does not take that one away.
+    pub fn find(&self, name: &str) -> Lookup {
+        if let Some(agent) = self.agents.get(name) {
+            return Lookup::Agent(Arc::clone(agent));
+        }
+        if let Some(workflow) = self.workflows.get(name) {
+            return Lookup::Workflow(Arc::clone(workflow));
+        }
+        if let Some(files) = self.broken.get(name) {
+            return Lookup::Broken(self.problems_of(files));
+        }
+        let names = self.agents.keys().chain(self.workflows.keys()).chain(self.broken.keys());
+        let nearest = suggest::nearest(name, names.map(Name::as_str));
+        Lookup::Unknown { suggestion: nearest.and_then(|name| name.parse().ok()) }
+    }
+
+    /// The script that a valid agent names, or why it cannot be used.
+    pub fn script(&self, name: &Name) -> Result<Arc<ScriptDefinition>, Vec<Problem>> {
+        match self.scripts.get(name) {
+            Some(script) => Ok(Arc::clone(script)),
+            None => Err(self
+                .broken_scripts
+                .get(name)
+                .map(|files| self.problems_of(files))
+                .unwrap_or_default()),
+        }
+    }
+
+    fn problems_of(&self, files: &BTreeSet<String>) -> Vec<Problem> {
+        self.problems.iter().filter(|problem| files.contains(&problem.file)).cloned().collect()
+    }
+
+    fn add(&mut self, entry: Entry) {
+        let Entry { path, kind: _, name, other_name, contested, beyond_limits, checker, content } =
+            entry;
+        let clean = checker.is_clean() && !contested;
+        self.problems.extend(checker.into_problems().into_iter().chain(beyond_limits));
+        match content {
+            Content::Agent(Some(agent)) if clean => {
+                self.agents.insert(agent.name.clone(), Arc::new(agent));
+            }
+            Content::Workflow(Some(workflow)) if clean => {
+                self.workflows.insert(workflow.name.clone(), Arc::new(workflow));
+            }
+            Content::Schedule(Some(schedule)) if clean => {
+                self.schedules.insert(schedule.name.clone(), Arc::new(schedule));
+            }
+            Content::Script(Some(script)) if clean => {
+                self.scripts.insert(script.name.clone(), Arc::new(script));
+            }
+            Content::Settings(Some(settings)) if clean => self.settings = settings,
+            Content::RetentionPolicy(Some(policy)) if clean => self.retention_policy = policy,
+            // One wrong server does not take the others' tools away.
+            Content::McpServers(Some(servers)) if !contested => {
+                let named = |server: McpServerDefinition| (server.name.clone(), Arc::new(server));
+                self.mcp_servers.extend(servers.valid.into_iter().map(named));
+            }
+            Content::Agent(_) | Content::Workflow(_) => {
+                for name in name.into_iter().chain(other_name) {
+                    self.broken.entry(name).or_default().insert(path.clone());
+                }
+            }
+            Content::Script(_) => {
+                if let Some(name) = name {
+                    self.broken_scripts.entry(name).or_default().insert(path);
+                }
+            }
+            Content::Schedule(_)
+            | Content::Settings(_)
+            | Content::RetentionPolicy(_)
+            | Content::McpServers(_) => {}
+        }
+    }
+}
+
+impl Entry {
+    /// Reads a file if its path says that it is a definition.
+    fn read(file: &SourceFile) -> Option<Self> {
+        let (kind, stem) = classify(&file.path)?;
+        let (path, text) = (&file.path, file.text.as_deref().map_err(String::as_str));
+        let name = stem.parse::<Name>();
+        let refused = Empty::Refused;
+        let (content, mut checker) = match kind {
+            Kind::Agent => {
+                let (agent, checker) = read(path, text, refused, AgentFile::check);
+                (Content::Agent(agent), checker)
+            }
+            Kind::Workflow => {
+                let (workflow, checker) = read(path, text, refused, WorkflowFile::check);
+                (Content::Workflow(workflow), checker)
+            }
+            Kind::Schedule => {
+                let (schedule, checker) = read(path, text, refused, ScheduleFile::check);
+                (Content::Schedule(schedule), checker)
+            }
+            Kind::Script => {
+                let (script, checker) = read(path, text, refused, |script: ScriptFile, checker| {
+                    name.as_ref().ok().and_then(|name| script.check(name, checker))
+                });
+                (Content::Script(script), checker)
+            }
+            Kind::McpServers => {
+                let (servers, checker) =
+                    read(path, text, Empty::Allowed, |servers: McpServersFile, checker| {
+                        Some(servers.check(checker))
+                    });
+                (Content::McpServers(servers), checker)
+            }
+            Kind::Settings => {
+                let (settings, checker) =
+                    read(path, text, Empty::Allowed, |settings: SettingsFile, checker| {
+                        Some(settings.check(checker))
+                    });
+                (Content::Settings(settings), checker)
+            }
+            Kind::RetentionPolicy => {
+                let (policy, checker) =
+                    read(path, text, Empty::Allowed, |policy: RetentionPolicyFile, _| {
+                        Some(policy.into_valid())
+                    });
+                (Content::RetentionPolicy(policy), checker)
+            }
+        };
+        let mut other_name = None;
+        match kind {
+            Kind::Agent | Kind::Workflow | Kind::Schedule => {
+                other_name = refuse_other_name(path, stem, &mut checker);
+            }
+            Kind::Script => {
+                if let Err(invalid) = &name {
+                    let finding = Finding::new(format!("the file name: {invalid}")).found(stem);
+                    checker.report(&Path::root(), finding);
+                }
+            }
+            Kind::McpServers | Kind::Settings | Kind::RetentionPolicy => {}
+        }
+        Some(Self {
+            path: path.clone(),
+            kind,
+            name: name.ok(),
+            other_name,
+            contested: false,
+            beyond_limits: Vec::new(),
+            checker,
+            content,
+        })
+    }
+}
+
+/// A definition is found by its file, so the name inside must be the same.
+pub(super) fn refuse_other_name(path: &str, stem: &str, checker: &mut Checker) -> Option<Name> {
+    let field = Path::root().field("name");
+    let written: Name = checker.text(&field)?.parse().ok()?;
+    if written.as_str() == stem {
+        return None;
+    }
+    let message = format!(
+        "the name is \"{written}\", but the file is {path}: name and file must be the same"
+    );
+    checker.report(&field, Finding::new(message).found(written.as_str()).allowed(stem));
+    Some(written)
+}
+
+/// What a file is by its path, and its name without the extension.
+fn classify(path: &str) -> Option<(Kind, &str)> {
+    if is_settings(path) {
+        return Some((Kind::Settings, SETTINGS_STEM));
+    }
+    let (folder, _) = path.split_once('/')?;
+    let stem = definition_in(folder, path)?;
+    match (folder, stem) {
+        ("agents", _) => Some((Kind::Agent, stem)),
+        ("workflows", _) => Some((Kind::Workflow, stem)),
+        ("schedules", _) => Some((Kind::Schedule, stem)),
+        ("scripts", _) => Some((Kind::Script, stem)),
+        ("config", "mcp_servers") => Some((Kind::McpServers, stem)),
+        ("config", "retention_policy") => Some((Kind::RetentionPolicy, stem)),
+        _ => None,
+    }
+}
+
+/// The name, without its extension, of a file that stands in this folder and may be a definition.
+pub(super) fn definition_in<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
+    let file = path.strip_prefix(folder)?.strip_prefix('/')?;
+    let (stem, extension) = file.rsplit_once('.')?;
+    let is_one = !stem.is_empty()
+        && !stem.starts_with('.')
+        && !stem.contains('/')
+        && EXTENSIONS.contains(&extension);
+    is_one.then_some(stem)
+}
+
+/// Two files may not claim one name. Of two of the same kind nobody could say which is meant, so
+/// neither counts; an agent keeps its name when a workflow claims it, for all who use the agent.
+fn refuse_shared_names(entries: &mut [Entry]) {
+    let mut first: BTreeMap<(Namespace, Name), usize> = BTreeMap::new();
+    for place in 0..entries.len() {
+        let entry = &entries[place];
+        let kind = entry.kind;
+        let Some(name) = entry.name.clone() else { continue };
+        match first.entry((Namespace::of(kind), name)) {
+            MapEntry::Vacant(vacant) => {
+                vacant.insert(place);
+            }
+            MapEntry::Occupied(taken) => {
+                let name = &taken.key().1;
+                let other = &mut entries[*taken.get()];
+                let mut message = format!("the name \"{name}\" is already taken by {}", other.path);
+                if other.kind == kind {
+                    other.contested = true;
+                } else {
+                    let both = format!("; {}s and {kind}s share their names", other.kind);
+                    message.extend([both.as_str(), ": rename one of the two"]);
+                }
+                let finding = Finding::new(message).found(name.as_str());
+                entries[place].contested = true;
+                entries[place].checker.report(&Path::root().field("name"), finding);
+            }
+        }
+    }
+}
+
+/// Where a name must be the only one of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Namespace {
+    AgentsAndWorkflows,
+    Schedules,
+    Scripts,
+    Configuration,
+}
+
+impl Namespace {
+    fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Agent | Kind::Workflow => Self::AgentsAndWorkflows,
+            Kind::Schedule => Self::Schedules,
+            Kind::Script => Self::Scripts,
+            Kind::McpServers | Kind::RetentionPolicy | Kind::Settings => Self::Configuration,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! How far work could be handed on, held against `limits.sub_agent_depth`.
+//!
+//! A definition that goes further is valid, and runs where the limit is higher. So it is told of,
+//! and nothing is taken away: whoever runs it is refused with the same words.
+
+use std::collections::BTreeMap;
+
+use polity_model::name::Name;
+
+use super::{Content, Entry};
+use crate::agent::{AgentDefinition, AgentKind};
+use crate::path::Path;
+use crate::problem::Finding;
+use crate::settings::Settings;
+use crate::workflow::{NodeKind, WorkflowDefinition};
+
+/// Names of agents and workflows, from the one that is asked for to the last.
+type Chain<'a> = Vec<&'a Name>;
+
+/// Notes every definition whose work could be handed on too far.
+///
+/// Files with problems do not count: among the others there are no circles.
+pub(super) fn check(entries: &mut [Entry]) {
+    let Some(limit) = limit(entries) else { return };
+    let mut chains = Chains::of(entries);
+    let mut found = Vec::new();
+    for (place, entry) in entries.iter().enumerate() {
+        if !is_valid(entry) {
+            continue;
+        }
+        let (chain, first) = match &entry.content {
+            Content::Agent(Some(agent)) => (chains.of_agent(agent), "sub_agents"),
+            Content::Workflow(Some(workflow)) if workflow.nodes.is_empty() => {
+                (chains.of_workflow(workflow), "agents")
+            }
+            Content::Workflow(Some(workflow)) => (chains.of_workflow(workflow), "nodes"),
+            Content::Agent(None)
+            | Content::Workflow(None)
+            | Content::Schedule(_)
+            | Content::Script(_)
+            | Content::McpServers(_)
+            | Content::Settings(_)
+            | Content::RetentionPolicy(_) => continue,
+        };
+        if chain.len() > limit + 1 {
+            let names: Vec<&str> = chain.iter().map(|name| name.as_str()).collect();
+            let message = format!(
+                "work could be handed on over {} steps ({}), and limits.sub_agent_depth allows \
+                 {limit}: hand it on over fewer, or raise the limit in polity.yaml",
+                chain.len() - 1,
+                names.join(" -> ")
+            );
+            let problem = entry.checker.problem(&Path::root().field(first), Finding::new(message));
+            found.push((place, problem));
+        }
+    }
+    for (place, problem) in found {
+        entries[place].beyond_limits.push(problem);
+    }
+}
+
+fn is_valid(entry: &Entry) -> bool {
+    entry.checker.is_clean() && !entry.contested
+}
+
+/// The most steps; none where the settings cannot be read, so that nobody can tell.
+fn limit(entries: &[Entry]) -> Option<usize> {
+    let mut settings = Settings::default();
+    for entry in entries {
+        if let Content::Settings(written) = &entry.content {
+            settings = written.clone().filter(|_| is_valid(entry))?;
+        }
+    }
+    usize::try_from(settings.limits.sub_agent_depth.get()).ok()
+}
+
+/// The longest ways on which work may be handed on.
+struct Chains<'a> {
+    agents: BTreeMap<&'a Name, &'a AgentDefinition>,
+    workflows: BTreeMap<&'a Name, &'a WorkflowDefinition>,
+    from_agents: BTreeMap<&'a Name, Chain<'a>>,
+    from_workflows: BTreeMap<&'a Name, Chain<'a>>,
+}
+
+impl<'a> Chains<'a> {
+    fn of(entries: &'a [Entry]) -> Self {
+        let mut chains = Self {
+            agents: BTreeMap::new(),
+            workflows: BTreeMap::new(),
+            from_agents: BTreeMap::new(),
+            from_workflows: BTreeMap::new(),
+        };
+        for entry in entries.iter().filter(|entry| is_valid(entry)) {
+            match &entry.content {
+                Content::Agent(Some(agent)) => _ = chains.agents.insert(&agent.name, agent),
+                Content::Workflow(Some(workflow)) => {
+                    chains.workflows.insert(&workflow.name, workflow);
+                }
+                Content::Agent(None)
+                | Content::Workflow(None)
+                | Content::Schedule(_)
+                | Content::Script(_)
+                | Content::McpServers(_)
+                | Content::Settings(_)
+                | Content::RetentionPolicy(_) => {}
+            }
+        }
+        chains
+    }
+
+    fn of_agent(&mut self, agent: &'a AgentDefinition) -> Chain<'a> {
+        if let Some(chain) = self.from_agents.get(&agent.name) {
+            return chain.clone();
+        }
+        let chain = self.through(agent, &[]);
+        self.from_agents.insert(&agent.name, chain.clone());
+        chain
+    }
+
+    /// Of an agent that may hand work to these too.
+    fn through(&mut self, agent: &'a AgentDefinition, more: &'a [Name]) -> Chain<'a> {
+        let own: &'a [Name] = match &agent.kind {
+            AgentKind::Llm(llm) => &llm.sub_agents,
+            AgentKind::Cli(_) | AgentKind::Remote(_) => &[],
+        };
+        let mut longest = Chain::new();
+        for name in own.iter().chain(more) {
+            if let Some(agent) = self.agents.get(name).copied() {
+                longest = longer(longest, self.of_agent(agent));
+            }
+        }
+        after(&agent.name, longest)
+    }
+
+    fn of_workflow(&mut self, workflow: &'a WorkflowDefinition) -> Chain<'a> {
+        if let Some(chain) = self.from_workflows.get(&workflow.name) {
+            return chain.clone();
+        }
+        let mut longest = Chain::new();
+        for node in workflow.expanded().nodes {
+            let chain = match &node.kind {
+                NodeKind::Agent { agent, sub_agents, .. } => {
+                    let agent = self.agents.get(agent).copied();
+                    agent.map(|agent| self.through(agent, sub_agents))
+                }
+                NodeKind::Workflow { workflow, .. } => {
+                    let workflow = self.workflows.get(workflow).copied();
+                    workflow.map(|workflow| self.of_workflow(workflow))
+                }
+                NodeKind::Tool { .. }
+                | NodeKind::Condition { .. }
+                | NodeKind::Human { .. }
+                | NodeKind::Parallel { .. } => None,
+            };
+            longest = longer(longest, chain.unwrap_or_default());
+        }
+        let chain = after(&workflow.name, longest);
+        self.from_workflows.insert(&workflow.name, chain.clone());
+        chain
+    }
+}
+
+fn longer<'a>(one: Chain<'a>, other: Chain<'a>) -> Chain<'a> {
+    if other.len() > one.len() { other } else { one }
+}
+
+fn after<'a>(name: &'a Name, below: Chain<'a>) -> Chain<'a> {
+    std::iter::once(name).chain(below).collect()
+}

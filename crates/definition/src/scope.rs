@@ -1,0 +1,150 @@
+//! What conditions and templates see of a task: its State, under the same names in both languages.
+//!
+//! Only the fields that a text reads are copied out; the text says which when it is compiled.
+
+mod accepts;
+mod reading;
+mod steps;
+
+use std::borrow::Cow;
+
+use polity_model::message::Message;
+use polity_model::value::excerpt;
+use serde_json::{Map, Value};
+
+pub use self::accepts::accepts;
+pub(crate) use self::reading::{NODE_JSON, NODE_OUTPUT, Reading, check_node_field};
+pub use self::steps::steps;
+
+/// The State of a task, as conditions and templates see it.
+#[derive(Debug, Clone)]
+pub struct Scope<'a> {
+    /// The task's input.
+    pub input: &'a str,
+    /// The newest message of the way that led here.
+    pub last: &'a str,
+    /// The conversation so far.
+    pub messages: &'a [Message],
+    /// One more message, after `messages`.
+    pub newest: Option<&'a Message>,
+    /// What is to happen next, if that has been decided.
+    pub next_action: Option<&'a str>,
+    /// The agent at work.
+    pub current_agent: &'a str,
+    /// The key that picks an edge.
+    pub routing_key: Option<&'a str>,
+    /// Everything else.
+    pub metadata: Cow<'a, Map<String, Value>>,
+    /// The newest output of each node that ran, by the node's name.
+    pub outputs: Vec<(&'a str, &'a str)>,
+}
+
+/// A condition or template that could not be evaluated, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{text}\": {reason}")]
+pub struct EvaluationError {
+    text: String,
+    reason: String,
+}
+
+impl EvaluationError {
+    pub(crate) fn new(text: &str, reason: impl Into<String>) -> Self {
+        Self { text: excerpt(text), reason: reason.into() }
+    }
+}
+
+/// A field of the State.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Field {
+    Input,
+    Last,
+    Messages,
+    NextAction,
+    CurrentAgent,
+    RoutingKey,
+    Metadata,
+    Nodes,
+}
+
+impl Field {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Input,
+        Self::Last,
+        Self::Messages,
+        Self::NextAction,
+        Self::CurrentAgent,
+        Self::RoutingKey,
+        Self::Metadata,
+        Self::Nodes,
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Last => "last",
+            Self::Messages => "messages",
+            Self::NextAction => "next_action",
+            Self::CurrentAgent => "current_agent",
+            Self::RoutingKey => "routing_key",
+            Self::Metadata => "metadata",
+            Self::Nodes => "nodes",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.as_str() == name)
+    }
+}
+
+impl Scope<'_> {
+    /// The fields that a text reads, and their values. A field without a value is null.
+    pub(crate) fn view(&self, reading: &Reading) -> Map<String, Value> {
+        let fields = reading.fields.iter();
+        fields.map(|field| (field.as_str().to_owned(), self.value(*field, reading))).collect()
+    }
+
+    fn value(&self, field: Field, reading: &Reading) -> Value {
+        match field {
+            Field::Input => self.input.into(),
+            Field::Last => self.last.into(),
+            Field::Messages => {
+                let messages = self.messages.iter().chain(self.newest);
+                // Messages hold only what JSON can express, so nothing is lost.
+                messages.map(|message| serde_json::to_value(message).unwrap_or_default()).collect()
+            }
+            Field::NextAction => self.next_action.into(),
+            Field::CurrentAgent => self.current_agent.into(),
+            Field::RoutingKey => self.routing_key.into(),
+            Field::Metadata => Value::Object(self.metadata.as_ref().clone()),
+            Field::Nodes => {
+                let read = self.outputs.iter().filter(|(name, _)| reading.reads_node(name));
+                let nodes = read.map(|(name, output)| ((*name).to_owned(), node(output, reading)));
+                Value::Object(nodes.collect())
+            }
+        }
+    }
+}
+
+/// A node that ran: its output as text, and parsed where the text is a JSON object or array.
+fn node(output: &str, reading: &Reading) -> Value {
+    let mut node = Map::new();
+    node.insert(NODE_OUTPUT.to_owned(), output.into());
+    if reading.json
+        && let Some(json) = json_of(output)
+    {
+        node.insert(NODE_JSON.to_owned(), json);
+    }
+    Value::Object(node)
+}
+
+/// A text that is a JSON object or array, parsed.
+fn json_of(text: &str) -> Option<Value> {
+    // Most outputs are prose, and one look at the beginning tells.
+    if !text.trim_start().starts_with(['{', '[']) {
+        return None;
+    }
+    serde_json::from_str(text).ok()
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,58 @@
+//! What a text reads of the State, found when it is compiled.
+
+use std::collections::BTreeSet;
+
+use super::Field;
+use crate::{did_you_mean, nearest};
+
+/// The output of a node as text, as in `nodes.draft.output`.
+pub(crate) const NODE_OUTPUT: &str = "output";
+
+/// The output of a node, parsed, where it is a JSON object or array.
+pub(crate) const NODE_JSON: &str = "json";
+
+/// What a text reads of the State.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reading {
+    /// The fields.
+    pub(crate) fields: BTreeSet<Field>,
+    /// The nodes that it names.
+    pub(crate) nodes: BTreeSet<String>,
+    /// Whether it may read nodes that it does not name.
+    pub(crate) any_node: bool,
+    /// Whether it may read a node's output as JSON.
+    pub(crate) json: bool,
+}
+
+impl Reading {
+    pub(crate) fn reads_node(&self, name: &str) -> bool {
+        self.any_node || self.nodes.contains(name)
+    }
+
+    /// Notes a field, or says that the State has none of that name.
+    pub(crate) fn read(&mut self, name: &str) -> Result<Field, String> {
+        let Some(field) = Field::named(name) else { return Err(unknown_field(name)) };
+        self.fields.insert(field);
+        Ok(field)
+    }
+}
+
+fn unknown_field(name: &str) -> String {
+    let names = Field::ALL.map(Field::as_str);
+    match nearest(name, names) {
+        Some(near) => format!("the State has no \"{name}\"{}", did_you_mean(near)),
+        None => format!("the State has no \"{name}\"; it has {}", names.join(", ")),
+    }
+}
+
+/// A node has an output, as text and as JSON, and nothing else.
+pub(crate) fn check_node_field(node: &str, field: &str) -> Result<(), String> {
+    let fields = [NODE_OUTPUT, NODE_JSON];
+    if fields.contains(&field) {
+        return Ok(());
+    }
+    Err(match nearest(field, fields) {
+        Some(near) => format!("nodes.{node} has no \"{field}\"{}", did_you_mean(near)),
+        None => format!("nodes.{node} has no \"{field}\"; it has {}", fields.join(" and ")),
+    })
+}

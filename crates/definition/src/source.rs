@@ -1,0 +1,280 @@
+//! A definition file as a tree that remembers where every part stands.
+//!
+//! YAML and JSON go through the same parser, so an error has the same form in both. What the parts
+//! mean is not decided here.
+
+use std::fmt;
+
+use polity_model::value::excerpt;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::{DuplicateKeyPolicy, Error as YamlError, Options, Spanned};
+
+use super::problem::{Finding, Place, Problem};
+
+/// The largest definition file, in bytes.
+pub const DEFINITION_BYTES_MAX: usize = 1 << 20;
+
+/// One value of a file and where it starts.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) kind: NodeKind,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum NodeKind {
+    Null,
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    Text(String),
+    Sequence(Vec<Node>),
+    Mapping(Vec<(Key, Node)>),
+    /// A value that was found to be wrong and is skipped from then on, so that the rest of the
+    /// file can still be read. It keeps its place in its sequence or mapping.
+    Pruned,
+}
+
+/// The key of a mapping entry and where it starts.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Key {
+    pub(crate) text: String,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+impl Node {
+    /// The entry of a mapping, pruned or not.
+    pub(crate) fn entry(&self, key: &str) -> Option<(&Key, &Node)> {
+        match &self.kind {
+            NodeKind::Mapping(entries) => {
+                entries.iter().find(|(k, _)| k.text == key).map(|(k, node)| (k, node))
+            }
+            NodeKind::Null
+            | NodeKind::Bool(_)
+            | NodeKind::Integer(_)
+            | NodeKind::Float(_)
+            | NodeKind::Text(_)
+            | NodeKind::Sequence(_)
+            | NodeKind::Pruned => None,
+        }
+    }
+
+    /// What stands in the file, shortened.
+    pub(crate) fn shown(&self) -> String {
+        match &self.kind {
+            NodeKind::Null => "null".to_owned(),
+            NodeKind::Bool(value) => value.to_string(),
+            NodeKind::Integer(value) => value.to_string(),
+            NodeKind::Float(value) => value.to_string(),
+            NodeKind::Text(text) => excerpt(text),
+            NodeKind::Sequence(_) | NodeKind::Mapping(_) | NodeKind::Pruned => self.in_words(),
+        }
+    }
+
+    /// What the value is, in words: `the text "abc"`, `a list`.
+    pub(crate) fn in_words(&self) -> String {
+        match &self.kind {
+            NodeKind::Null => "nothing".to_owned(),
+            NodeKind::Bool(value) => value.to_string(),
+            NodeKind::Integer(value) => format!("the number {value}"),
+            NodeKind::Float(value) => format!("the number {value:?}"),
+            NodeKind::Text(text) => format!("the text \"{}\"", excerpt(text)),
+            NodeKind::Sequence(_) => "a list".to_owned(),
+            NodeKind::Mapping(_) => "a mapping".to_owned(),
+            NodeKind::Pruned => "a wrong value".to_owned(),
+        }
+    }
+}
+
+/// A parsed file, or as much of it as could be read.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    /// The tree; absent when the text is no YAML at all.
+    pub(crate) tree: Option<Node>,
+    /// What is wrong with the text itself.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Reads one file. An empty file gives a `Null` tree without a problem: whether it may be empty is
+/// for the caller to say.
+pub(crate) fn parse(file: &str, text: &str) -> Parsed {
+    match read(text, DuplicateKeyPolicy::Error) {
+        Ok(tree) => Parsed { tree: Some(tree), problems: Vec::new() },
+        Err(error) => {
+            // A key that stands twice is wrong, but the rest of the file can still be checked.
+            let repeated = matches!(error.without_snippet(), YamlError::DuplicateMappingKey { .. });
+            let tree = if repeated { read(text, DuplicateKeyPolicy::FirstWins).ok() } else { None };
+            Parsed { tree, problems: vec![syntax_problem(file, text, &error)] }
+        }
+    }
+}
+
+fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node, YamlError> {
+    let options: Options = serde_saphyr::options! {
+        duplicate_keys: duplicate_keys,
+        // YAML 1.2: `yes`, `no`, `on` and `off` are texts.
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options)
+}
+
+fn syntax_problem(file: &str, text: &str, error: &YamlError) -> Problem {
+    let error = error.without_snippet();
+    let mut place = error.location().map_or(Place::start(), |at| Place {
+        line: position(at.line()),
+        column: position(at.column()),
+        field: String::new(),
+    });
+    let finding = match error {
+        YamlError::DuplicateMappingKey { key: Some(key), .. } => {
+            Finding::new(format!("the field \"{}\" stands twice", excerpt(key)))
+        }
+        YamlError::DuplicateMappingKey { key: None, .. } => {
+            Finding::new("the same field stands twice")
+        }
+        YamlError::MultipleDocuments { .. } => {
+            Finding::new("the file holds several documents (\"---\"), a definition is one")
+        }
+        YamlError::NullIntoString { .. } => Finding::new("a field without a name"),
+        YamlError::Budget { breach, .. } => budget_finding(breach),
+        YamlError::AliasReplayLimitExceeded { .. }
+        | YamlError::AliasReplayStackDepthExceeded { .. } => {
+            Finding::new("the aliases (\"*name\") of the file unfold to too much")
+        }
+        YamlError::AliasError { error, .. } if matches!(**error, YamlError::Budget { .. }) => {
+            Finding::new("the aliases (\"*name\") of the file unfold to too much")
+        }
+        other => {
+            let is_json = file.rsplit_once('.').is_some_and(|(_, extension)| extension == "json");
+            let json = is_json.then(|| serde_json::from_str::<serde::de::IgnoredAny>(text));
+            // JSON is read as the YAML that it is, but whoever writes it knows the words of JSON.
+            let (language, message) = if let Some(Err(error)) = json {
+                place.line = position(error.line() as u64);
+                place.column = position(error.column() as u64);
+                ("JSON", error.to_string())
+            } else {
+                ("YAML", other.render())
+            };
+            let message = message.lines().next().unwrap_or_default();
+            // The place is told already, in our own way.
+            let message = message.split(" at line ").next().unwrap_or_default();
+            Finding::new(format!("this is not valid {language}: {message}"))
+        }
+    };
+    finding.at(file, &place)
+}
+
+fn budget_finding(breach: &BudgetBreach) -> Finding {
+    match breach {
+        BudgetBreach::Depth { depth } => {
+            Finding::new(format!("values are nested more than {} deep", depth.saturating_sub(1)))
+        }
+        BudgetBreach::Nodes { nodes } => {
+            Finding::new(format!("the file has more than {} values", nodes.saturating_sub(1)))
+        }
+        other => Finding::new(format!("the file is too large to be a definition: {other:?}")),
+    }
+}
+
+fn position(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX).max(1)
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Spanned { value: NodeKindOnly(kind), referenced, .. } =
+            Spanned::<NodeKindOnly>::deserialize(deserializer)?;
+        let (line, column) = (position(referenced.line()), position(referenced.column()));
+        Ok(Self { kind, line, column })
+    }
+}
+
+/// Reads the value without its place, which [`Spanned`] around it adds.
+struct NodeKindOnly(NodeKind);
+
+impl<'de> Deserialize<'de> for NodeKindOnly {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NodeKindVisitor).map(Self)
+    }
+}
+
+struct NodeKindVisitor;
+
+impl<'de> Visitor<'de> for NodeKindVisitor {
+    type Value = NodeKind;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E>(self) -> Result<NodeKind, E> {
+        Ok(NodeKind::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<NodeKind, E> {
+        Ok(NodeKind::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<NodeKind, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<NodeKind, E> {
+        Ok(NodeKind::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<NodeKind, E> {
+        Ok(NodeKind::Integer(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<NodeKind, E> {
+        Ok(NodeKind::Integer(value.into()))
+    }
+
+    fn visit_i128<E>(self, value: i128) -> Result<NodeKind, E> {
+        Ok(NodeKind::Integer(value))
+    }
+
+    fn visit_u128<E>(self, value: u128) -> Result<NodeKind, E> {
+        // No field holds a number this large, so it is only ever shown.
+        Ok(NodeKind::Integer(i128::try_from(value).unwrap_or(i128::MAX)))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<NodeKind, E> {
+        Ok(NodeKind::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<NodeKind, E> {
+        Ok(NodeKind::Text(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<NodeKind, E> {
+        Ok(NodeKind::Text(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<NodeKind, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = items.next_element()? {
+            nodes.push(node);
+        }
+        Ok(NodeKind::Sequence(nodes))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<NodeKind, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(key) = entries.next_key::<Spanned<String>>()? {
+            let key = Key {
+                text: key.value,
+                line: position(key.referenced.line()),
+                column: position(key.referenced.column()),
+            };
+            nodes.push((key, entries.next_value()?));
+        }
+        Ok(NodeKind::Mapping(nodes))
+    }
+}

@@ -1,0 +1,239 @@
+//! `workflows/NAME.yaml`: agents, tools, conditions and people joined by edges.
+
+mod arguments;
+mod check;
+mod check_graph;
+mod file;
+mod patterns;
+mod plan;
+mod to_file;
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::Arc;
+
+use polity_model::digest::Digest;
+use polity_model::name::Name;
+use polity_model::review::ReviewAction;
+use polity_model::tool::ToolName;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use self::arguments::ArgumentTemplates;
+pub(crate) use self::file::WorkflowFile;
+use self::patterns::PatternGraph;
+pub use self::patterns::{Expanded, PLAN_STEPS_MAX, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX};
+pub use self::plan::{Link, Plan, PlanEdge, PlanNode, PlanTarget};
+use super::canonical;
+use super::expression::Expression;
+use super::problem::Problem;
+use super::template::Template;
+use super::value::Text;
+
+/// A workflow, valid and frozen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkflowDefinition {
+    /// The name it is called by.
+    pub name: Name,
+    /// The patterns it is made of, in sequence.
+    pub patterns: Vec<WorkflowPattern>,
+    /// Which agent plays which role in the patterns.
+    pub agents: BTreeMap<Name, Name>,
+    /// How often a reflection criticises and rewrites, if not as often as usual.
+    pub rounds: Option<NonZeroU32>,
+    /// The nodes, in file order, which is the order their results are merged in. Without nodes the
+    /// patterns say what happens.
+    pub nodes: Vec<WorkflowNode>,
+    /// The edges, in file order.
+    pub edges: Vec<Edge>,
+    /// The node that runs first; there when nodes are.
+    pub entry_point: Option<Name>,
+    /// Nodes that wait for a person before they run.
+    pub checkpoints: Vec<Name>,
+    /// The most node runs of one task.
+    pub max_iterations: NonZeroU32,
+    /// What the patterns expand to, where there are no nodes.
+    from_patterns: Option<Arc<PatternGraph>>,
+}
+
+/// A known way for agents to work together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkflowPattern {
+    /// Think, act, look, until done.
+    React,
+    /// Write, criticise, rewrite.
+    Reflection,
+    /// Plan first, then carry out the steps.
+    PlanExecute,
+    /// One agent hands out the work to others.
+    Supervisor,
+}
+
+/// One step of a workflow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkflowNode {
+    /// The name that edges use.
+    pub name: Name,
+    /// What the step does.
+    pub kind: NodeKind,
+    /// The parts of the State that it reads; all of them if none is named.
+    pub inputs: Vec<Text>,
+    /// The parts of the State that it writes.
+    pub outputs: Vec<Text>,
+    /// Whether it may be repeated without harm.
+    pub idempotent: bool,
+    /// How often it is repeated after a passing failure, if not as often as its agent says.
+    pub max_retries: Option<u32>,
+    /// How long it may take, if not as long as its agent or tool may.
+    pub timeout_seconds: Option<NonZeroU64>,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NodeKind {
+    /// Runs an agent.
+    Agent {
+        /// The agent.
+        agent: Name,
+        /// What it is given; the newest message unless given.
+        input: Option<Template>,
+        /// Agents that it may hand work to, besides its own.
+        sub_agents: Vec<Name>,
+    },
+    /// Calls a tool.
+    Tool {
+        /// The tool.
+        tool: ToolName,
+        /// Its arguments; texts in them are templates.
+        arguments: ArgumentTemplates,
+    },
+    /// Evaluates an expression, whose value becomes the routing key.
+    Condition {
+        /// The expression.
+        expression: Expression,
+    },
+    /// Asks a person, whose answer becomes the routing key.
+    Human {
+        /// The question.
+        question: Template,
+        /// How long the person has; for ever if none.
+        deadline_seconds: Option<NonZeroU64>,
+        /// The answer when the deadline passes; the task fails if none.
+        default_action: Option<ReviewAction>,
+    },
+    /// Runs other nodes at once.
+    Parallel {
+        /// The nodes.
+        branches: Vec<Name>,
+        /// When it is done.
+        join: Join,
+    },
+    /// Runs another workflow.
+    Workflow {
+        /// The workflow.
+        workflow: Name,
+        /// What it is given; the newest message unless given.
+        input: Option<Template>,
+    },
+}
+
+/// When a parallel node is done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Join {
+    /// When all branches succeeded.
+    #[default]
+    All,
+    /// When one branch succeeded; the others go on.
+    Any,
+    /// When one branch ended; the others are cancelled.
+    First,
+}
+
+/// A way from one node to the next.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Edge {
+    /// The node it starts from.
+    pub from: Name,
+    /// Where it leads.
+    pub to: EdgeTarget,
+    /// When it is taken; always unless given.
+    pub condition: Option<Expression>,
+    /// How often it may be taken in one task. An edge that closes a circle must say.
+    pub max_loops: Option<NonZeroU32>,
+}
+
+/// Where an edge leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EdgeTarget {
+    /// To one node.
+    Node(Name),
+    /// To the node that the routing key names.
+    ByRoutingKey {
+        /// The node for each key.
+        nodes: BTreeMap<String, Name>,
+        /// The node for every other key.
+        default: Option<Name>,
+    },
+}
+
+impl EdgeTarget {
+    /// Every node the edge may lead to.
+    pub fn nodes(&self) -> impl Iterator<Item = &Name> {
+        let (one, keyed, default) = match self {
+            Self::Node(name) => (Some(name), None, None),
+            Self::ByRoutingKey { nodes, default } => (None, Some(nodes), default.as_ref()),
+        };
+        one.into_iter().chain(keyed.into_iter().flat_map(BTreeMap::values)).chain(default)
+    }
+}
+
+impl WorkflowDefinition {
+    /// A node by its name, among those that are written.
+    pub fn node(&self, name: &str) -> Option<&WorkflowNode> {
+        self.nodes.iter().find(|node| node.name.as_str() == name)
+    }
+
+    /// The same workflow with the nodes and edges that its patterns expand to, as if they had been
+    /// written: so that what a task began with does not change with what patterns expand to.
+    pub fn written_out(&self) -> Self {
+        let mut written = self.clone();
+        if self.from_patterns.is_some() {
+            let expanded = self.expanded();
+            written.nodes = expanded.nodes.to_vec();
+            written.edges = expanded.edges.to_vec();
+            written.entry_point = Some(expanded.entry_point.clone());
+            written.rounds = None;
+            written.from_patterns = None;
+        }
+        written
+    }
+
+    /// The workflow, ready to be walked; none where it has no nodes.
+    pub fn plan(&self) -> Option<Plan> {
+        let Expanded { nodes, edges, entry_point } = self.expanded();
+        if nodes.is_empty() {
+            return None;
+        }
+        Some(Plan::new(nodes, edges, entry_point, &self.checkpoints, self.max_iterations))
+    }
+
+    /// The definition as canonical JSON: with its defaults, in one spelling.
+    ///
+    /// Nodes keep their order, because it means something; all other keys are sorted.
+    pub fn canonical_json(&self) -> String {
+        let file = self.to_file();
+        canonical::to_json_with_ordered(&file, "nodes", &file.ordered_nodes())
+    }
+
+    /// The digest of the canonical JSON.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.canonical_json().as_bytes())
+    }
+
+    /// Reads a definition back from its canonical JSON.
+    pub fn from_canonical(json: &str) -> Result<Self, Vec<Problem>> {
+        super::from_text(json, WorkflowFile::check)
+    }
+}

@@ -1,0 +1,276 @@
+//! The arguments of a tool node: JSON in which every text is a template.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use polity_model::value::InvalidValue;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::path::Path;
+use crate::scope::{EvaluationError, Reading, Scope};
+use crate::template::{Template, ValueTemplate};
+
+/// The arguments of a tool node. A text that is exactly one `{{ expression }}` gives a value of the
+/// expression's type, every other text gives a text.
+#[derive(Clone, Default)]
+pub struct ArgumentTemplates(Arc<Vec<(String, Argument)>>);
+
+enum Argument {
+    /// Null, a number, true, false, or a text without braces.
+    Fixed(Value),
+    Text(Template),
+    Value {
+        written: String,
+        template: ValueTemplate,
+    },
+    List(Vec<Argument>),
+    Map(Vec<(String, Argument)>),
+}
+
+impl ArgumentTemplates {
+    /// The arguments for one call.
+    pub fn render(&self, scope: &Scope<'_>) -> Result<Map<String, Value>, EvaluationError> {
+        render_map(&self.0, scope)
+    }
+
+    /// The arguments as written.
+    pub fn as_written(&self) -> Map<String, Value> {
+        written_map(&self.0)
+    }
+
+    /// The nodes whose outputs the arguments read, as far as they name them.
+    pub fn nodes_named(&self) -> impl Iterator<Item = &str> {
+        let mut found = Vec::new();
+        for (_, argument) in self.0.iter() {
+            argument.readings(&Path::root(), &mut found);
+        }
+        found.into_iter().flat_map(|(_, reading)| reading.nodes.iter().map(String::as_str))
+    }
+
+    /// What each template reads, and where it stands.
+    pub(super) fn readings(&self, path: &Path) -> Vec<(Path, &Reading)> {
+        let mut found = Vec::new();
+        for (name, argument) in self.0.iter() {
+            argument.readings(&path.field(name), &mut found);
+        }
+        found
+    }
+}
+
+impl Argument {
+    fn text(text: String) -> Result<Self, String> {
+        // Texts without braces are not limited as templates are, and may be empty.
+        if !["{{", "{%", "{#"].iter().any(|brace| text.contains(brace)) {
+            return Ok(Self::Fixed(Value::String(text)));
+        }
+        if let Some(template) = ValueTemplate::compile(&text) {
+            return Ok(Self::Value { template: template?, written: text });
+        }
+        text.parse().map(Self::Text).map_err(|error: InvalidValue| error.to_string())
+    }
+
+    fn render(&self, scope: &Scope<'_>) -> Result<Value, EvaluationError> {
+        Ok(match self {
+            Self::Fixed(value) => value.clone(),
+            Self::Text(template) => Value::String(template.render(scope)?),
+            Self::Value { template, .. } => template.evaluate(scope)?,
+            Self::List(items) => {
+                items.iter().map(|item| item.render(scope)).collect::<Result<_, _>>()?
+            }
+            Self::Map(entries) => Value::Object(render_map(entries, scope)?),
+        })
+    }
+
+    fn as_written(&self) -> Value {
+        match self {
+            Self::Fixed(value) => value.clone(),
+            Self::Text(template) => template.as_str().into(),
+            Self::Value { written, .. } => written.as_str().into(),
+            Self::List(items) => items.iter().map(Self::as_written).collect(),
+            Self::Map(entries) => Value::Object(written_map(entries)),
+        }
+    }
+
+    fn readings<'a>(&'a self, path: &Path, found: &mut Vec<(Path, &'a Reading)>) {
+        match self {
+            Self::Fixed(_) => {}
+            Self::Text(template) => found.push((path.clone(), template.reading())),
+            Self::Value { template, .. } => found.push((path.clone(), template.reading())),
+            Self::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    item.readings(&path.index(index), found);
+                }
+            }
+            Self::Map(entries) => {
+                for (name, entry) in entries {
+                    entry.readings(&path.field(name), found);
+                }
+            }
+        }
+    }
+}
+
+fn render_map(
+    entries: &[(String, Argument)],
+    scope: &Scope<'_>,
+) -> Result<Map<String, Value>, EvaluationError> {
+    entries.iter().map(|(name, argument)| Ok((name.clone(), argument.render(scope)?))).collect()
+}
+
+fn written_map(entries: &[(String, Argument)]) -> Map<String, Value> {
+    entries.iter().map(|(name, argument)| (name.clone(), argument.as_written())).collect()
+}
+
+impl PartialEq for ArgumentTemplates {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_written() == other.as_written()
+    }
+}
+
+impl fmt::Debug for ArgumentTemplates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_written().fmt(f)
+    }
+}
+
+impl Serialize for ArgumentTemplates {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_written().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ArgumentTemplates {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Entries).map(|entries| Self(Arc::new(entries)))
+    }
+}
+
+impl JsonSchema for ArgumentTemplates {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Arguments".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Map<String, Value>>()
+    }
+}
+
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Vec<(String, Argument)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+}
+
+impl<'de> Deserialize<'de> for Argument {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ArgumentVisitor)
+    }
+}
+
+struct ArgumentVisitor;
+
+impl<'de> Visitor<'de> for ArgumentVisitor {
+    type Value = Argument;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Argument, E> {
+        Ok(Argument::Fixed(Value::Null))
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Argument, E> {
+        self.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Argument, D::Error> {
+        Argument::deserialize(deserializer)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Argument, E> {
+        Ok(Argument::Fixed(value.into()))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Argument, E> {
+        Ok(Argument::Fixed(value.into()))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Argument, E> {
+        Ok(Argument::Fixed(value.into()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Argument, E> {
+        Ok(Argument::Fixed(value.into()))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Argument, E> {
+        Argument::text(text.to_owned()).map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Argument, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Argument::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Argument, A::Error> {
+        Entries.visit_map(map).map(Argument::Map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::scope::tests::with_scope;
+
+    #[test]
+    fn arguments_are_rendered_and_one_expression_keeps_its_type() {
+        let written = json!({
+            "city": "{{ metadata.topic }} in {{ metadata.count }} places",
+            "count": "{{ metadata.count }}",
+            "deep": [1, {"steps": "{{ nodes.plan.output | steps }}", "none": null}],
+            "plain": "no braces",
+            "empty": "",
+        });
+        let arguments: ArgumentTemplates = serde_json::from_value(written.clone()).unwrap();
+        assert_eq!(Value::Object(arguments.as_written()), written);
+        assert_eq!(serde_json::to_value(&arguments).unwrap(), written);
+        assert_eq!(arguments.nodes_named().collect::<Vec<_>>(), ["plan"]);
+        let rendered = with_scope(|scope| arguments.render(scope)).unwrap();
+        assert_eq!(
+            Value::Object(rendered),
+            json!({
+                "city": "rain in 3 places",
+                "count": 3,
+                "deep": [1, {"steps": ["look", "buy"], "none": null}],
+                "plain": "no braces",
+                "empty": "",
+            })
+        );
+    }
+}

@@ -1,0 +1,335 @@
+//! The rules of a workflow: names that exist, every node reachable, no circle without a limit.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use polity_model::name::Name;
+
+use super::file::{EdgeFile, EdgeTargetFile, MAX_ITERATIONS_DEFAULT, NodeFile, WorkflowFile};
+use super::patterns::{self, PatternGraph};
+use super::{
+    Edge, EdgeTarget, NodeKind, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowDefinition,
+    WorkflowNode, WorkflowPattern,
+};
+use crate::checker::{Checker, Reference};
+use crate::path::Path;
+use crate::problem::Finding;
+
+impl WorkflowFile {
+    pub(crate) fn check(self, checker: &mut Checker) -> Option<WorkflowDefinition> {
+        let root = Path::root();
+        let has_nodes = self.check_parts(checker);
+        let name = checker.require(&root.field("name"), self.name);
+        let agents_path = root.field("agents");
+        for (role, agent) in self.agents.iter().flatten() {
+            checker.refer(agents_path.field(role.as_str()), Reference::Agent(agent.clone()));
+        }
+        let files = self.nodes.map(|nodes| nodes.0).unwrap_or_default();
+        if checker.is_empty(&root.field("nodes")) {
+            let message = "\"nodes\" is empty: a workflow needs at least one node";
+            checker.report(&root.field("nodes"), Finding::new(message));
+        }
+        let names: Vec<Name> = files.iter().map(|(name, _)| name.clone()).collect();
+        let known = Known { names: &names };
+        let nodes: Vec<Option<WorkflowNode>> =
+            files.into_iter().map(|(name, file)| check_node(name, file, &known, checker)).collect();
+        let edges_path = root.field("edges");
+        let edges: Vec<Option<Edge>> = self
+            .edges
+            .unwrap_or_default()
+            .into_iter()
+            .enumerate()
+            .map(|(index, file)| check_edge(file, &edges_path.index(index), &known, checker))
+            .collect();
+        let entry_path = root.field("entry_point");
+        let entry_point = if has_nodes {
+            checker.require_when(&entry_path, self.entry_point, "with nodes")
+        } else {
+            None
+        };
+        if let Some(entry_point) = &entry_point {
+            known.check(entry_point, &entry_path, checker);
+        }
+        let checkpoints = self.checkpoints.unwrap_or_default();
+        let checkpoints_path = root.field("checkpoints");
+        checker.refuse_repeats(&checkpoints_path, &checkpoints);
+        for (index, node) in checkpoints.iter().enumerate() {
+            known.check(node, &checkpoints_path.index(index), checker);
+        }
+        for node in nodes.iter().flatten() {
+            known.check_read_by(node, checker);
+        }
+        let patterns = self.patterns.unwrap_or_default();
+        let agents = self.agents.unwrap_or_default();
+        let from_patterns =
+            if has_nodes { None } else { expand(&patterns, &agents, self.rounds, checker) };
+        let workflow = WorkflowDefinition {
+            name: name?,
+            patterns,
+            agents,
+            rounds: self.rounds,
+            nodes: nodes.into_iter().collect::<Option<_>>()?,
+            edges: edges.into_iter().collect::<Option<_>>()?,
+            entry_point,
+            checkpoints,
+            max_iterations: self.max_iterations.unwrap_or(MAX_ITERATIONS_DEFAULT),
+            from_patterns,
+        };
+        // What follows from a wrong edge or node is not worth telling.
+        if checker.is_clean() {
+            super::check_graph::check_graph(&workflow, checker);
+        }
+        Some(workflow)
+    }
+
+    /// A workflow has nodes with edges, or patterns with agents, or all of it. Says whether there
+    /// are nodes.
+    fn check_parts(&self, checker: &mut Checker) -> bool {
+        let root = Path::root();
+        let (patterns_path, agents_path) = (root.field("patterns"), root.field("agents"));
+        let has_nodes = checker.is_there(&root.field("nodes"));
+        let has_patterns = checker.is_there(&patterns_path) && !checker.is_empty(&patterns_path);
+        if !has_nodes && !has_patterns {
+            let message = "missing field \"nodes\": a workflow has nodes, or patterns with agents";
+            checker.report(&root.field("nodes"), Finding::new(message).allowed("nodes, patterns"));
+        }
+        if has_patterns && !has_nodes {
+            let when = "with patterns: role to agent";
+            checker.require_when(&agents_path, self.agents.as_ref(), when);
+            if checker.is_empty(&agents_path) {
+                let message = "\"agents\" is empty: the patterns need agents for their roles";
+                checker.report(&agents_path, Finding::new(message));
+            }
+        }
+        for field in ["edges", "entry_point", "checkpoints"] {
+            let path = root.field(field);
+            checker.refuse_unless(has_nodes || checker.is_empty(&path), &path, "with nodes");
+        }
+        let rounds_path = root.field("rounds");
+        checker.refuse_unless(has_patterns && !has_nodes, &rounds_path, "with patterns");
+        if self.rounds.is_some_and(|rounds| rounds.get() > REFLECTION_ROUNDS_MAX) {
+            let message = format!("rounds must be from 1 to {REFLECTION_ROUNDS_MAX}");
+            checker.report(&rounds_path, Finding::new(message));
+        }
+        has_nodes
+    }
+}
+
+/// What patterns expand to, once every role has an agent.
+fn expand(
+    patterns: &[WorkflowPattern],
+    agents: &BTreeMap<Name, Name>,
+    rounds: Option<NonZeroU32>,
+    checker: &mut Checker,
+) -> Option<Arc<PatternGraph>> {
+    let root = Path::root();
+    // An agent or a pattern that could not be read has been told of, and so has an empty list.
+    let agents_path = root.field("agents");
+    if !checker.is_there(&agents_path) || checker.is_empty(&agents_path) {
+        return None;
+    }
+    if checker.has_wrong_items(&root.field("patterns")) {
+        return None;
+    }
+    patterns::check_roles(patterns, agents, checker);
+    if !checker.is_clean() {
+        return None;
+    }
+    match patterns::expand(patterns, agents, rounds.map_or(REFLECTION_ROUNDS, NonZeroU32::get)) {
+        Ok(graph) => graph.map(Arc::new),
+        Err(error) => {
+            checker.report(&root.field("patterns"), Finding::new(error.to_string()));
+            None
+        }
+    }
+}
+
+/// The nodes that edges and branches may name.
+struct Known<'a> {
+    names: &'a [Name],
+}
+
+impl Known<'_> {
+    fn check(&self, name: &Name, path: &Path, checker: &mut Checker) {
+        // An empty list of nodes is reported once.
+        let is_known = self.names.is_empty()
+            || checker.is_there(&Path::root().field("nodes").field(name.as_str()));
+        if !is_known {
+            let message = format!("{path}: there is no node \"{name}\"");
+            checker.report(path, Finding::new(message).one_of(name.as_str(), self.names));
+        }
+    }
+
+    /// The nodes whose outputs a condition or template reads.
+    fn check_read<'n>(
+        &self,
+        nodes: impl Iterator<Item = &'n str>,
+        path: &Path,
+        checker: &mut Checker,
+    ) {
+        for node in nodes {
+            let is_known = self.names.iter().any(|name| name.as_str() == node)
+                || checker.is_there(&Path::root().field("nodes").field(node));
+            if !is_known {
+                let message = format!("{path}: nodes.{node}: there is no node \"{node}\"");
+                checker.report(path, Finding::new(message).one_of(node, self.names));
+            }
+        }
+    }
+
+    fn check_read_by(&self, node: &WorkflowNode, checker: &mut Checker) {
+        let path = Path::root().field("nodes").field(node.name.as_str());
+        match &node.kind {
+            NodeKind::Agent { input: Some(input), .. }
+            | NodeKind::Workflow { input: Some(input), .. } => {
+                self.check_read(input.nodes_named(), &path.field("input"), checker);
+            }
+            NodeKind::Tool { arguments, .. } => {
+                for (place, reading) in arguments.readings(&path.field("arguments")) {
+                    self.check_read(reading.nodes.iter().map(String::as_str), &place, checker);
+                }
+            }
+            NodeKind::Condition { expression } => {
+                self.check_read(expression.nodes_named(), &path.field("expression"), checker);
+            }
+            NodeKind::Human { question, .. } => {
+                self.check_read(question.nodes_named(), &path.field("question"), checker);
+            }
+            NodeKind::Agent { input: None, .. }
+            | NodeKind::Workflow { input: None, .. }
+            | NodeKind::Parallel { .. } => {}
+        }
+    }
+}
+
+fn check_node(
+    name: Name,
+    file: NodeFile,
+    known: &Known<'_>,
+    checker: &mut Checker,
+) -> Option<WorkflowNode> {
+    let path = Path::root().field("nodes").field(name.as_str());
+    let common = file.common();
+    let kind = match file {
+        NodeFile::Agent(file) => NodeKind::Agent {
+            agent: checker.require(&path.field("agent"), file.agent)?,
+            input: file.input,
+            sub_agents: file.sub_agents.unwrap_or_default(),
+        },
+        NodeFile::Tool(file) => NodeKind::Tool {
+            tool: checker.require(&path.field("tool"), file.tool)?,
+            arguments: file.arguments.unwrap_or_default(),
+        },
+        NodeFile::Condition(file) => NodeKind::Condition {
+            expression: checker.require(&path.field("expression"), file.expression)?,
+        },
+        NodeFile::Human(file) => {
+            checker.refuse_unless(
+                checker.is_there(&path.field("deadline_seconds")),
+                &path.field("default_action"),
+                "with deadline_seconds",
+            );
+            NodeKind::Human {
+                question: checker.require(&path.field("question"), file.question)?,
+                deadline_seconds: file.deadline_seconds,
+                default_action: file.default_action,
+            }
+        }
+        NodeFile::Parallel(file) => {
+            let branches_path = path.field("branches");
+            let branches = checker.require(&branches_path, file.branches)?;
+            if checker.is_empty(&branches_path) {
+                let message = format!("{branches_path} must name at least one node");
+                checker.report(&branches_path, Finding::new(message));
+            }
+            checker.refuse_repeats(&branches_path, &branches);
+            for (index, branch) in branches.iter().enumerate() {
+                known.check(branch, &branches_path.index(index), checker);
+            }
+            NodeKind::Parallel { branches, join: file.join.unwrap_or_default() }
+        }
+        NodeFile::Workflow(file) => NodeKind::Workflow {
+            workflow: checker.require(&path.field("workflow"), file.workflow)?,
+            input: file.input,
+        },
+    };
+    match &kind {
+        NodeKind::Agent { agent, sub_agents, .. } => {
+            checker.refer(path.field("agent"), Reference::Agent(agent.clone()));
+            check_sub_agents(agent, sub_agents, &path.field("sub_agents"), checker);
+        }
+        NodeKind::Tool { tool, .. } => {
+            checker.refer(path.field("tool"), Reference::Server(tool.server().to_owned()));
+        }
+        NodeKind::Workflow { workflow, .. } => {
+            checker.refer(path.field("workflow"), Reference::Workflow(workflow.clone()));
+        }
+        NodeKind::Condition { .. } | NodeKind::Human { .. } | NodeKind::Parallel { .. } => {}
+    }
+    Some(WorkflowNode {
+        name,
+        kind,
+        inputs: common.inputs.unwrap_or_default(),
+        outputs: common.outputs.unwrap_or_default(),
+        idempotent: common.idempotent.unwrap_or(false),
+        max_retries: common.max_retries,
+        timeout_seconds: common.timeout_seconds,
+    })
+}
+
+/// The agents that a node's agent may hand work to.
+fn check_sub_agents(agent: &Name, sub_agents: &[Name], path: &Path, checker: &mut Checker) {
+    checker.refuse_repeats(path, sub_agents);
+    for (index, sub_agent) in sub_agents.iter().enumerate() {
+        let place = path.index(index);
+        if sub_agent == agent {
+            let message = format!("{place}: \"{agent}\" cannot hand work to itself");
+            checker.report(&place, Finding::new(message));
+        }
+        checker.refer(place, Reference::Agent(sub_agent.clone()));
+    }
+}
+
+fn check_edge(
+    file: EdgeFile,
+    path: &Path,
+    known: &Known<'_>,
+    checker: &mut Checker,
+) -> Option<Edge> {
+    let (from_path, to_path) = (path.field("from"), path.field("to"));
+    let from = checker.require(&from_path, file.from);
+    if let Some(from) = &from {
+        known.check(from, &from_path, checker);
+    }
+    let to = match checker.require(&to_path, file.to) {
+        Some(EdgeTargetFile::Node(node)) => {
+            known.check(&node, &to_path, checker);
+            Some(EdgeTarget::Node(node))
+        }
+        Some(EdgeTargetFile::ByRoutingKey(mut nodes)) => {
+            if checker.is_empty(&to_path) {
+                let message = format!("{to_path} must name at least one node");
+                checker.report(&to_path, Finding::new(message));
+            }
+            for (key, node) in &nodes {
+                known.check(node, &to_path.field(key), checker);
+            }
+            let default = nodes.remove("default");
+            Some(EdgeTarget::ByRoutingKey { nodes, default })
+        }
+        None => None,
+    };
+    if let Some(condition) = &file.condition {
+        let condition_path = path.field("condition");
+        known.check_read(condition.nodes_named(), &condition_path, checker);
+        if let Some(kind) = condition.never_boolean() {
+            let message = format!(
+                "{condition_path} gives {kind}, but true or false is needed: compare it with \
+                 something"
+            );
+            checker.report(&condition_path, Finding::new(message).found(condition.as_str()));
+        }
+    }
+    Some(Edge { from: from?, to: to?, condition: file.condition, max_loops: file.max_loops })
+}

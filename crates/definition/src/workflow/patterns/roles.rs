@@ -1,0 +1,121 @@
+//! The roles of patterns, and whether a file has agents for them.
+
+use std::collections::BTreeMap;
+
+use polity_model::name::Name;
+
+use super::WorkflowPattern;
+use crate::checker::Checker;
+use crate::path::Path;
+use crate::problem::Finding;
+
+/// A role: the names it goes by, the usual one first.
+pub(super) type Role = &'static [&'static str];
+
+pub(super) const REACT: Role = &["agent", "reasoner"];
+pub(super) const GENERATOR: Role = &["generator"];
+pub(super) const CRITIC: Role = &["critic"];
+pub(super) const REFINER: Role = &["refiner"];
+pub(super) const PLANNER: Role = &["planner"];
+pub(super) const EXECUTOR: Role = &["executor"];
+pub(super) const REPORTER: Role = &["reporter"];
+pub(super) const SUPERVISOR: Role = &["supervisor"];
+
+/// The agent that plays a role.
+pub(super) fn agent<'a>(agents: &'a BTreeMap<Name, Name>, role: &Role) -> Option<&'a Name> {
+    role.iter().find_map(|name| agents.get(*name))
+}
+
+impl WorkflowPattern {
+    /// The name as files have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::React => "react",
+            Self::Reflection => "reflection",
+            Self::PlanExecute => "plan_execute",
+            Self::Supervisor => "supervisor",
+        }
+    }
+
+    fn needed(self) -> &'static [Role] {
+        match self {
+            Self::React => &[REACT],
+            Self::Reflection => &[GENERATOR, CRITIC],
+            Self::PlanExecute => &[PLANNER, EXECUTOR],
+            Self::Supervisor => &[SUPERVISOR],
+        }
+    }
+
+    fn optional(self) -> &'static [Role] {
+        match self {
+            Self::Reflection => &[REFINER],
+            Self::PlanExecute => &[REPORTER],
+            Self::React | Self::Supervisor => &[],
+        }
+    }
+}
+
+/// Every role that a pattern needs is there, and every role that is there is used.
+pub(crate) fn check_roles(
+    patterns: &[WorkflowPattern],
+    agents: &BTreeMap<Name, Name>,
+    checker: &mut Checker,
+) {
+    let path = Path::root().field("agents");
+    let there: Vec<&str> = agents.keys().map(Name::as_str).collect();
+    for (place, pattern) in patterns.iter().enumerate() {
+        if patterns[..place].contains(pattern) {
+            continue;
+        }
+        for role in pattern.needed() {
+            // A role whose agent could not be read has been told of.
+            let is_there = |name: &&str| checker.is_there(&path.field(name));
+            if !role.iter().any(is_there) {
+                let message = format!(
+                    "agents: the pattern {} needs the role \"{}\", and there are only {}",
+                    pattern.as_str(),
+                    role.join("\" or \""),
+                    there.join(", ")
+                );
+                checker.report(&path, Finding::new(message));
+            }
+        }
+    }
+    check_workers(patterns, agents, checker);
+}
+
+/// Without a supervisor, whose workers have any role, roles have the names that patterns know.
+fn check_workers(
+    patterns: &[WorkflowPattern],
+    agents: &BTreeMap<Name, Name>,
+    checker: &mut Checker,
+) {
+    let path = Path::root().field("agents");
+    if patterns.contains(&WorkflowPattern::Supervisor) {
+        let supervisor = agent(agents, &SUPERVISOR);
+        if agents.len() == 1 && supervisor.is_some() {
+            let message = "agents: the pattern supervisor needs at least one more role, a worker";
+            checker.report(&path, Finding::new(message));
+        }
+        for (role, worker) in agents {
+            if Some(worker) == supervisor && !SUPERVISOR.contains(&role.as_str()) {
+                let place = path.field(role.as_str());
+                let message = format!("{place}: \"{worker}\" cannot hand work to itself");
+                checker.report(&place, Finding::new(message));
+            }
+        }
+        return;
+    }
+    let roles = patterns.iter().flat_map(|pattern| [pattern.needed(), pattern.optional()]);
+    let mut known: Vec<&str> = Vec::new();
+    for name in roles.flatten().copied().flatten() {
+        if !known.contains(name) {
+            known.push(name);
+        }
+    }
+    for role in agents.keys().filter(|role| !known.contains(&role.as_str())) {
+        let place = path.field(role.as_str());
+        let message = format!("{place}: no pattern uses the role \"{role}\"");
+        checker.report_key(&place, Finding::new(message).one_of(role.as_str(), &known));
+    }
+}

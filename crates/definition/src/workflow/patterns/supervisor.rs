@@ -1,0 +1,33 @@
+//! Supervisor: one agent hands out the work to others and puts it together.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use polity_model::name::Name;
+
+use super::{Builder, Ends, NotExpanded, roles};
+
+pub(super) fn expand(
+    builder: &mut Builder,
+    agents: &BTreeMap<Name, Name>,
+    goal: &str,
+) -> Result<Option<Ends>, NotExpanded> {
+    let Some(supervisor) = roles::agent(agents, &roles::SUPERVISOR) else { return Ok(None) };
+    let is_worker = |role: &Name| !roles::SUPERVISOR.contains(&role.as_str());
+    let mut workers: Vec<Name> = Vec::new();
+    let mut list = String::new();
+    for (role, agent) in agents.iter().filter(|(role, _)| is_worker(role)) {
+        let _ = writeln!(list, "- {agent}, whose role is {role}");
+        if !workers.contains(agent) {
+            workers.push(agent.clone());
+        }
+    }
+    let input = format!(
+        "Goal:\n{goal}\n\nYou supervise these workers:\n{list}\n\
+         Hand each part of the work to the worker that it fits, check what comes back, and hand it \
+         out again where it is not good enough. Then put the parts together. Answer with the \
+         finished result alone."
+    );
+    let node = builder.supervising("supervise", supervisor, &input, workers)?;
+    Ok(Some(Ends { first: node.clone(), last: node }))
+}

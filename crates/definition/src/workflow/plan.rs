@@ -1,0 +1,293 @@
+//! A workflow as it is walked: nodes and the links between them, by number.
+//!
+//! A link is one way from one node to another: what an edge says, one for each target of a mapping,
+//! or what follows from data, where one node writes what another reads. Links that lead back to a
+//! node that was already passed are apart from the rest: without them the links form no circle, so
+//! there is an order in which the nodes come.
+
+mod data;
+mod order;
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU32, NonZeroU64};
+
+use polity_model::name::Name;
+
+use super::{Edge, EdgeTarget, Join, NodeKind, WorkflowNode};
+use crate::Expression;
+use crate::graph;
+
+pub(super) use data::DataFault;
+
+/// A workflow, ready to be walked.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    nodes: Vec<PlanNode>,
+    edges: Vec<PlanEdge>,
+    links: Vec<Link>,
+    entry: usize,
+    max_iterations: NonZeroU32,
+}
+
+/// A node with its place among the others.
+#[derive(Debug, Clone)]
+pub struct PlanNode {
+    /// The node.
+    pub node: WorkflowNode,
+    /// The edges that lead on from it, in file order.
+    pub edges: Vec<usize>,
+    /// The links that lead on from it.
+    pub links_out: Vec<usize>,
+    /// The links that lead to it, but for those that lead back.
+    pub links_in: Vec<usize>,
+    /// The nodes that it runs, if it is a parallel node.
+    pub branches: Vec<usize>,
+    /// The parallel node that runs it, if one does.
+    pub branch_of: Option<usize>,
+    /// Its place in an order in which no node comes before one that leads to it.
+    pub rank: u32,
+    /// Whether a person is asked before it runs.
+    pub pauses: bool,
+}
+
+/// An edge, by number.
+#[derive(Debug, Clone)]
+pub struct PlanEdge {
+    /// When it may be taken; always if none.
+    pub condition: Option<Expression>,
+    /// How often its links that lead back may be taken.
+    pub max_loops: Option<NonZeroU32>,
+    /// Where it leads.
+    pub target: PlanTarget,
+}
+
+/// Where an edge leads, by links.
+#[derive(Debug, Clone)]
+pub enum PlanTarget {
+    /// To one node.
+    Node(usize),
+    /// To the node that the routing key names.
+    ByRoutingKey {
+        /// The link for each key.
+        links: BTreeMap<String, usize>,
+        /// The link for every other key.
+        default: Option<usize>,
+    },
+}
+
+/// One way from one node to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// The node it starts from.
+    pub from: usize,
+    /// The node it leads to.
+    pub to: usize,
+    /// The edge that says so; none where it follows from data.
+    pub edge: Option<usize>,
+    /// Whether it leads back to a node that was passed before.
+    pub is_back: bool,
+}
+
+impl Plan {
+    /// Puts nodes and edges together, whose names are known to fit, and which were found to have no
+    /// circle without a limit.
+    pub(super) fn new(
+        nodes: &[WorkflowNode],
+        edges: &[Edge],
+        entry_point: &Name,
+        checkpoints: &[Name],
+        max_iterations: NonZeroU32,
+    ) -> Self {
+        let (plan, _) = Self::with_faults(nodes, edges, entry_point, checkpoints, max_iterations);
+        plan
+    }
+
+    /// Also says what is wrong with what the nodes read and write.
+    pub(super) fn with_faults(
+        nodes: &[WorkflowNode],
+        edges: &[Edge],
+        entry_point: &Name,
+        checkpoints: &[Name],
+        max_iterations: NonZeroU32,
+    ) -> (Self, Vec<DataFault>) {
+        let numbers: BTreeMap<&Name, usize> =
+            nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
+        // Every name was found to be there, so the fallback is never taken.
+        let number = |name: &Name| numbers.get(name).copied().unwrap_or(0);
+        let mut plan = Self {
+            nodes: nodes.iter().map(|node| PlanNode::new(node, checkpoints)).collect(),
+            edges: Vec::new(),
+            links: Vec::new(),
+            entry: number(entry_point),
+            max_iterations,
+        };
+        for (index, node) in nodes.iter().enumerate() {
+            if let NodeKind::Parallel { branches, .. } = &node.kind {
+                plan.nodes[index].branches = branches.iter().map(number).collect();
+                for branch in branches.iter().map(number) {
+                    plan.nodes[branch].branch_of = Some(index);
+                }
+            }
+        }
+        for edge in edges {
+            plan.add_edge(edge, number);
+        }
+        plan.mark_links_back();
+        let faults = plan.add_data_links();
+        plan.sort();
+        (plan, faults)
+    }
+
+    fn add_edge(&mut self, edge: &Edge, number: impl Fn(&Name) -> usize) {
+        let (from, index) = (number(&edge.from), self.edges.len());
+        let first = self.links.len();
+        let mut link = |to: &Name| {
+            let to = number(to);
+            // Two keys may lead to one node: that is one way.
+            if let Some(known) = self.links[first..].iter().position(|link| link.to == to) {
+                return first + known;
+            }
+            self.links.push(Link { from, to, edge: Some(index), is_back: false });
+            self.links.len() - 1
+        };
+        let target = match &edge.to {
+            EdgeTarget::Node(to) => PlanTarget::Node(link(to)),
+            EdgeTarget::ByRoutingKey { nodes, default } => PlanTarget::ByRoutingKey {
+                links: nodes.iter().map(|(key, to)| (key.clone(), link(to))).collect(),
+                default: default.as_ref().map(link),
+            },
+        };
+        self.edges.push(PlanEdge {
+            condition: edge.condition.clone(),
+            max_loops: edge.max_loops,
+            target,
+        });
+        self.nodes[from].edges.push(index);
+    }
+
+    /// A link with a limit leads back where its start can be reached from its end.
+    fn mark_links_back(&mut self) {
+        let all = self.successors(|_| true);
+        for index in 0..self.links.len() {
+            let Link { from, to, edge, .. } = self.links[index];
+            let is_limited = edge.is_some_and(|edge| self.edges[edge].max_loops.is_some());
+            self.links[index].is_back = is_limited && graph::reachable(&all, to)[from];
+        }
+    }
+
+    /// The nodes that come right after each node, by the links that are asked for.
+    fn successors(&self, which: impl Fn(&Link) -> bool) -> Vec<Vec<usize>> {
+        let mut successors: Vec<Vec<usize>> =
+            self.nodes.iter().map(|node| node.branches.clone()).collect();
+        for link in self.links.iter().filter(|link| which(link)) {
+            successors[link.from].push(link.to);
+            // What comes after a parallel node comes after its branches.
+            for branch in &self.nodes[link.from].branches {
+                successors[*branch].push(link.to);
+            }
+        }
+        successors
+    }
+
+    /// Which nodes a walk from the first can come to.
+    pub(super) fn reached(&self) -> Vec<bool> {
+        graph::reachable(&self.successors(|_| true), self.entry)
+    }
+
+    /// The nodes, in file order.
+    pub fn nodes(&self) -> &[PlanNode] {
+        &self.nodes
+    }
+
+    /// The edges, in file order.
+    pub fn edges(&self) -> &[PlanEdge] {
+        &self.edges
+    }
+
+    /// The links.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// The node that runs first.
+    pub fn entry(&self) -> usize {
+        self.entry
+    }
+
+    /// The most node runs of one task.
+    pub fn max_iterations(&self) -> NonZeroU32 {
+        self.max_iterations
+    }
+
+    /// The number of a node.
+    pub fn number(&self, name: &Name) -> Option<usize> {
+        self.nodes.iter().position(|node| node.node.name == *name)
+    }
+
+    /// How long a node may take: as long as it says, and no longer than the parallel nodes that run it.
+    pub fn timeout_seconds(&self, node: usize) -> Option<NonZeroU64> {
+        self.time_limit(node).map(|(seconds, _)| seconds)
+    }
+
+    /// How long a node may take, and the node whose `timeout_seconds` says so.
+    pub fn time_limit(&self, node: usize) -> Option<(NonZeroU64, &Name)> {
+        let PlanNode { node, branch_of, .. } = &self.nodes[node];
+        let own = node.timeout_seconds.map(|seconds| (seconds, &node.name));
+        let above = branch_of.and_then(|parallel| self.time_limit(parallel));
+        [own, above].into_iter().flatten().min_by_key(|(seconds, _)| *seconds)
+    }
+
+    /// Whether the workflow ends with this node, whose output is then the result.
+    pub fn is_end(&self, node: usize) -> bool {
+        let node = &self.nodes[node];
+        node.links_out.is_empty() && node.branch_of.is_none()
+    }
+
+    /// The edge that leads back among these links, where the node that it leads to does not tell it
+    /// from another.
+    pub fn edge_back(&self, taken: &[usize]) -> Option<u32> {
+        let back = self.links[taken.iter().copied().find(|link| self.links[*link].is_back)?];
+        let is_same = |link: &&usize| self.links[**link].to == back.to;
+        let is_alone = self.nodes[back.from].links_out.iter().filter(is_same).count() < 2;
+        let edge = back.edge.filter(|_| !is_alone)?;
+        u32::try_from(edge).ok()
+    }
+
+    /// The node and all that come after it, which run again where a link leads back to it.
+    pub fn from_on(&self, node: usize) -> Vec<usize> {
+        let reached = graph::reachable(&self.successors(|link| !link.is_back), node);
+        (0..self.nodes.len()).filter(|node| reached[*node]).collect()
+    }
+}
+
+impl PlanNode {
+    fn new(node: &WorkflowNode, checkpoints: &[Name]) -> Self {
+        Self {
+            node: node.clone(),
+            edges: Vec::new(),
+            links_out: Vec::new(),
+            links_in: Vec::new(),
+            branches: Vec::new(),
+            branch_of: None,
+            rank: 0,
+            pauses: checkpoints.contains(&node.name),
+        }
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &Name {
+        &self.node.name
+    }
+
+    /// When it is done, if it is a parallel node.
+    pub fn join(&self) -> Option<Join> {
+        match &self.node.kind {
+            NodeKind::Parallel { join, .. } => Some(*join),
+            NodeKind::Agent { .. }
+            | NodeKind::Tool { .. }
+            | NodeKind::Condition { .. }
+            | NodeKind::Human { .. }
+            | NodeKind::Workflow { .. } => None,
+        }
+    }
+}

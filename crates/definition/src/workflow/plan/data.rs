@@ -1,0 +1,125 @@
+//! What follows from what the nodes read and write.
+//!
+//! A node that reads what another writes comes after it, without an edge that says so. Where the
+//! edges already put one before the other, they decide.
+
+use std::collections::BTreeMap;
+
+use super::{Link, Plan, PlanTarget};
+use crate::graph;
+
+/// What is wrong with what the nodes read and write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) enum DataFault {
+    /// Nodes wait for what each other writes.
+    Circle(Vec<usize>),
+    /// Two nodes that may run at once write the same.
+    SameOutput {
+        /// What they write.
+        output: String,
+        /// The first of them.
+        one: usize,
+        /// The other.
+        other: usize,
+    },
+}
+
+impl Plan {
+    /// Links the nodes by what they read and write.
+    pub(super) fn add_data_links(&mut self) -> Vec<DataFault> {
+        let mut writers: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            for output in &node.node.outputs {
+                writers.entry(output.as_str().to_owned()).or_default().push(index);
+            }
+        }
+        // Most workflows declare nothing, and every task passes here.
+        if writers.is_empty() {
+            return Vec::new();
+        }
+        let forward = self.reaches(|link| !link.is_back);
+        let all = self.reaches(|_| true);
+        let mut found = Vec::new();
+        let mut faults = Vec::new();
+        for (reader, node) in self.nodes.iter().enumerate() {
+            for input in &node.node.inputs {
+                let Some(writers) = writers.get(input.as_str()) else { continue };
+                // A node that reads what it writes itself reads what was there before.
+                let writers = || writers.iter().copied().filter(|writer| *writer != reader);
+                if writers().any(|writer| forward[writer][reader]) {
+                    continue;
+                }
+                let mut before = writers().filter(|writer| !forward[reader][*writer]).peekable();
+                if before.peek().is_some() {
+                    found.extend(before.map(|from| Link {
+                        from,
+                        to: reader,
+                        edge: None,
+                        is_back: false,
+                    }));
+                } else if let Some(writer) = writers().next()
+                    && !writers().any(|writer| all[writer][reader])
+                {
+                    faults.push(DataFault::Circle(vec![reader, writer]));
+                }
+            }
+        }
+        found.sort_by_key(|link| (link.from, link.to));
+        found.dedup();
+        self.links.extend(found);
+        faults.extend(
+            graph::cycles(&self.successors(|link| !link.is_back))
+                .into_iter()
+                .map(DataFault::Circle),
+        );
+        faults.extend(self.same_outputs(&writers));
+        faults
+    }
+
+    /// For every node, which others come after it.
+    fn reaches(&self, which: impl Fn(&Link) -> bool) -> Vec<Vec<bool>> {
+        let successors = self.successors(which);
+        (0..self.nodes.len())
+            .map(|node| {
+                let mut reached = vec![false; self.nodes.len()];
+                for next in &successors[node] {
+                    let beyond = graph::reachable(&successors, *next);
+                    reached.iter_mut().zip(beyond).for_each(|(all, one)| *all |= one);
+                }
+                reached
+            })
+            .collect()
+    }
+
+    /// Pairs that write the same and that nothing keeps from running at once.
+    fn same_outputs(&self, writers: &BTreeMap<String, Vec<usize>>) -> Vec<DataFault> {
+        let reaches = self.reaches(|link| !link.is_back);
+        let mut faults = Vec::new();
+        for (output, writers) in writers {
+            for (place, &one) in writers.iter().enumerate() {
+                for &other in &writers[place + 1..] {
+                    let is_ordered = reaches[one][other] || reaches[other][one];
+                    if !is_ordered && !self.exclude_each_other(&reaches, one, other) {
+                        faults.push(DataFault::SameOutput { output: output.clone(), one, other });
+                    }
+                }
+            }
+        }
+        faults
+    }
+
+    /// Whether two nodes lie behind different targets of one mapping, of which only one is taken.
+    fn exclude_each_other(&self, reaches: &[Vec<bool>], one: usize, other: usize) -> bool {
+        let behind = |to: usize, node: usize| to == node || reaches[to][node];
+        self.edges.iter().any(|edge| {
+            let PlanTarget::ByRoutingKey { links, default } = &edge.target else { return false };
+            let targets: Vec<usize> =
+                links.values().chain(default).map(|link| self.links[*link].to).collect();
+            let only = |node, not| {
+                targets.iter().any(|to| behind(*to, node))
+                    && !targets.iter().any(|to| behind(*to, node) && behind(*to, not))
+            };
+            only(one, other) && only(other, one)
+        })
+    }
+}

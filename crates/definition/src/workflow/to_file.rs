@@ -1,0 +1,107 @@
+//! A valid workflow back in file form, for its canonical JSON.
+
+use serde_json::Value;
+
+use super::file::{
+    AgentNodeFile, CommonFile, ConditionNodeFile, EdgeFile, EdgeTargetFile, HumanNodeFile,
+    NodeFile, ParallelNodeFile, ToolNodeFile, WorkflowFile, WorkflowNodeFile,
+};
+use super::{Edge, EdgeTarget, NodeKind, WorkflowDefinition, WorkflowNode};
+use crate::canonical;
+use crate::ordered::Ordered;
+
+impl WorkflowFile {
+    /// The nodes as JSON, in file order.
+    pub(super) fn ordered_nodes(&self) -> Vec<(String, Value)> {
+        let nodes = self.nodes.iter().flat_map(|nodes| &nodes.0);
+        nodes.map(|(name, node)| (name.to_string(), canonical::to_value(node))).collect()
+    }
+}
+
+impl WorkflowDefinition {
+    pub(super) fn to_file(&self) -> WorkflowFile {
+        let nodes = self.nodes.iter().map(|node| (node.name.clone(), node.to_file())).collect();
+        WorkflowFile {
+            name: Some(self.name.clone()),
+            patterns: Some(self.patterns.clone()),
+            agents: Some(self.agents.clone()),
+            rounds: self.rounds,
+            nodes: if self.nodes.is_empty() { None } else { Some(Ordered(nodes)) },
+            edges: Some(self.edges.iter().map(Edge::to_file).collect()),
+            entry_point: self.entry_point.clone(),
+            checkpoints: Some(self.checkpoints.clone()),
+            max_iterations: Some(self.max_iterations),
+        }
+    }
+}
+
+impl WorkflowNode {
+    fn to_file(&self) -> NodeFile {
+        let common = CommonFile {
+            inputs: Some(self.inputs.clone()),
+            outputs: Some(self.outputs.clone()),
+            idempotent: Some(self.idempotent),
+            max_retries: self.max_retries,
+            timeout_seconds: self.timeout_seconds,
+        };
+        match self.kind.clone() {
+            NodeKind::Agent { agent, input, sub_agents } => NodeFile::Agent(
+                AgentNodeFile {
+                    agent: Some(agent),
+                    input,
+                    sub_agents: if sub_agents.is_empty() { None } else { Some(sub_agents) },
+                    ..Default::default()
+                }
+                .with_common(common),
+            ),
+            NodeKind::Tool { tool, arguments } => NodeFile::Tool(
+                ToolNodeFile { tool: Some(tool), arguments: Some(arguments), ..Default::default() }
+                    .with_common(common),
+            ),
+            NodeKind::Condition { expression } => NodeFile::Condition(
+                ConditionNodeFile { expression: Some(expression), ..Default::default() }
+                    .with_common(common),
+            ),
+            NodeKind::Human { question, deadline_seconds, default_action } => NodeFile::Human(
+                HumanNodeFile {
+                    question: Some(question),
+                    deadline_seconds,
+                    default_action,
+                    ..Default::default()
+                }
+                .with_common(common),
+            ),
+            NodeKind::Parallel { branches, join } => NodeFile::Parallel(
+                ParallelNodeFile {
+                    branches: Some(branches),
+                    join: Some(join),
+                    ..Default::default()
+                }
+                .with_common(common),
+            ),
+            NodeKind::Workflow { workflow, input } => NodeFile::Workflow(
+                WorkflowNodeFile { workflow: Some(workflow), input, ..Default::default() }
+                    .with_common(common),
+            ),
+        }
+    }
+}
+
+impl Edge {
+    fn to_file(&self) -> EdgeFile {
+        let to = match &self.to {
+            EdgeTarget::Node(name) => EdgeTargetFile::Node(name.clone()),
+            EdgeTarget::ByRoutingKey { nodes, default } => {
+                let mut nodes = nodes.clone();
+                nodes.extend(default.clone().map(|node| ("default".to_owned(), node)));
+                EdgeTargetFile::ByRoutingKey(nodes)
+            }
+        };
+        EdgeFile {
+            from: Some(self.from.clone()),
+            to: Some(to),
+            condition: self.condition.clone(),
+            max_loops: self.max_loops,
+        }
+    }
+}

@@ -1,0 +1,46 @@
+use polity_statechart::Chart;
+
+use super::chart_to_mermaid;
+
+const NESTED: &str = "
+name: nested
+states:
+  - idle
+  - {name: engaging, initial: like, history: shallow, states: [like, reply], entry: add agent.energy = 1}
+initial: idle
+fields: {energy: 3}
+oracle_default: idle
+transitions:
+  - {trigger: engage, source: idle, target: engaging, guard: agent.energy > 1 && chance(0.5)}
+  - {trigger: done, source: engaging, target: idle, oracle: true, action: ['set agent.energy = 0', 'pause 3']}
+  - {trigger: done, source: engaging, target: reply, oracle: true}
+timeouts:
+  - {state: like, threshold: 5, target: reply}
+";
+
+fn mermaid(text: &str) -> String {
+    chart_to_mermaid(&Chart::from_text(text).unwrap())
+}
+
+#[test]
+fn a_chart_is_a_mermaid_diagram() {
+    insta::assert_snapshot!(mermaid(NESTED));
+}
+
+#[test]
+fn mermaid_takes_no_state_for_a_word_of_its_own() {
+    let text = mermaid(
+        "name: a\nstates: [note, note_, {name: class, initial: x, states: [x]}]\ninitial: note\n\
+         transitions:\n  - {trigger: go, source: note, target: note_}\n  \
+         - {trigger: go, source: note_, target: class}\n",
+    );
+    for line in [
+        "[*] --> note__",
+        "state \"note\" as note__",
+        "state \"class\" as class_ {",
+        "note__ --> note_ : go",
+        "note_ --> class_ : go",
+    ] {
+        assert!(text.contains(&format!("    {line}\n")), "{line} in {text}");
+    }
+}

@@ -1,0 +1,82 @@
+//! How far down each node stands.
+
+/// Says of each edge whether it leads back to a node that the walk from the entry came through, or
+/// to itself. What the entry does not lead to is walked through afterwards. Without those edges there is no circle.
+pub(in super::super) fn leading_back(
+    node_count: usize,
+    entry: usize,
+    edges: &[(usize, usize)],
+) -> Vec<bool> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Seen {
+        No,
+        OnTheWay,
+        Done,
+    }
+    let mut out = vec![Vec::new(); node_count];
+    for (number, (from, _)) in edges.iter().enumerate() {
+        out[*from].push(number);
+    }
+    let mut back = vec![false; edges.len()];
+    let mut seen = vec![Seen::No; node_count];
+    for start in std::iter::once(entry).chain(0..node_count) {
+        if seen[start] != Seen::No {
+            continue;
+        }
+        // The walk is kept by hand, so that a long chain in a file cannot exhaust the stack.
+        let mut walk = vec![(start, 0)];
+        seen[start] = Seen::OnTheWay;
+        while let Some((node, next)) = walk.last_mut() {
+            let Some(&edge) = out[*node].get(*next) else {
+                seen[*node] = Seen::Done;
+                walk.pop();
+                continue;
+            };
+            *next += 1;
+            let to = edges[edge].1;
+            match seen[to] {
+                Seen::No => {
+                    seen[to] = Seen::OnTheWay;
+                    walk.push((to, 0));
+                }
+                Seen::OnTheWay => back[edge] = true,
+                Seen::Done => {}
+            }
+        }
+    }
+    back
+}
+
+/// The rank of each node: as far down as the longest way to it. The edges have no circle. A wish
+/// that a node stands below another is granted if it closes no circle.
+pub(super) fn ranks(
+    node_count: usize,
+    edges: &[(usize, usize)],
+    wishes: &[(usize, usize)],
+) -> Vec<usize> {
+    let mut below = vec![Vec::new(); node_count];
+    for &(upper, lower) in edges {
+        below[upper].push(lower);
+    }
+    for &(upper, lower) in wishes {
+        if !polity_definition::graph::reachable(&below, lower)[upper] {
+            below[upper].push(lower);
+        }
+    }
+    let mut waits_for = vec![0_usize; node_count];
+    for &lower in below.iter().flatten() {
+        waits_for[lower] += 1;
+    }
+    let mut ready: Vec<usize> = (0..node_count).filter(|node| waits_for[*node] == 0).collect();
+    let mut ranks = vec![0; node_count];
+    while let Some(node) = ready.pop() {
+        for &lower in &below[node] {
+            ranks[lower] = ranks[lower].max(ranks[node] + 1);
+            waits_for[lower] -= 1;
+            if waits_for[lower] == 0 {
+                ready.push(lower);
+            }
+        }
+    }
+    ranks
+}

@@ -1,0 +1,365 @@
+//! A workflow as a picture: SVG, Mermaid or DOT.
+//!
+//! What is to be seen is decided here, once for all formats. `svg`, `mermaid` and `dot` write it
+//! down; only `svg` needs a `layout`, the others are laid out by the programs that read them.
+
+mod chart;
+mod chart_mermaid;
+mod dot;
+mod layout;
+mod machine;
+mod mermaid;
+mod states;
+mod svg;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use polity_definition::{Edge, EdgeTarget, Join, NodeKind, Plan, WorkflowDefinition, WorkflowNode};
+use polity_model::machine::node::NodeState;
+use polity_model::name::Name;
+
+pub use self::chart::{chart_diagram, state_actions};
+pub use self::chart_mermaid::chart_to_mermaid;
+pub use self::machine::machine_to_mermaid;
+pub use self::states::{DrawnArrow, DrawnState, StatePicture};
+
+use self::layout::ranks;
+use self::text::one_line;
+
+/// What a picture is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GraphFormat {
+    /// A picture that needs nothing else to be looked at.
+    Svg,
+    /// Text that many web pages and editors show as a picture.
+    Mermaid,
+    /// The language of Graphviz.
+    Dot,
+}
+
+impl GraphFormat {
+    /// The format as it is named on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Svg => "svg",
+            Self::Mermaid => "mermaid",
+            Self::Dot => "dot",
+        }
+    }
+}
+
+/// How far a node has come, for a picture of a task on its workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NodeMark {
+    /// It ran, and is not needed again so far.
+    Done,
+    /// It is at work.
+    Running,
+    /// It waits for a person.
+    Waiting,
+    /// It failed.
+    Failed,
+    /// It is not needed, or no way leads to it any more.
+    Skipped,
+}
+
+impl NodeMark {
+    /// Every mark, in the order of the legend.
+    pub const ALL: [Self; 5] =
+        [Self::Done, Self::Running, Self::Waiting, Self::Failed, Self::Skipped];
+
+    /// The mark of a node in this state. One that has not begun has none.
+    pub fn of(state: NodeState) -> Option<Self> {
+        match state {
+            NodeState::Waiting => None,
+            NodeState::Running => Some(Self::Running),
+            NodeState::Asking => Some(Self::Waiting),
+            NodeState::Done => Some(Self::Done),
+            NodeState::Failed => Some(Self::Failed),
+            NodeState::Dropped | NodeState::Skipped => Some(Self::Skipped),
+        }
+    }
+
+    /// The mark in a word, because not everyone tells the colours apart.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+
+    fn colours(self) -> Colours {
+        let (fill, line, text) = match self {
+            Self::Done => ("#d3f3dd", "#1a7f37", DARK_TEXT),
+            Self::Running => ("#d6e9ff", "#0969da", DARK_TEXT),
+            Self::Waiting => ("#fff1c2", "#9a6700", DARK_TEXT),
+            Self::Failed => ("#ffdfdc", "#cf222e", DARK_TEXT),
+            Self::Skipped => ("#ffffff", "#d1d9e0", "#6e7781"),
+        };
+        Colours { fill, line, text }
+    }
+}
+
+/// The marks of nodes by name. A node without one is drawn plainly.
+pub type NodeMarks = BTreeMap<Name, NodeMark>;
+
+const DARK_TEXT: &str = "#1f2328";
+/// Grey that can be told from white and from black.
+const EDGE_LINE: &str = "#7d8590";
+const CHECKPOINT_LINE: &str = "#8250df";
+
+/// Every surface with text on it has a colour of its own, so that pictures can be read on light and
+/// on dark pages.
+#[derive(Clone, Copy)]
+struct Colours {
+    fill: &'static str,
+    line: &'static str,
+    text: &'static str,
+}
+
+/// What is to be seen, in whatever format.
+struct Picture<'a> {
+    /// `Workflow` or `Chart`.
+    what: &'static str,
+    name: &'a str,
+    nodes: Vec<PictureNode<'a>>,
+    edges: Vec<PictureEdge>,
+    /// The node that runs first, unless an edge of a start leads there.
+    entry: Option<usize>,
+    is_marked: bool,
+}
+
+struct PictureNode<'a> {
+    name: &'a str,
+    shape: Shape,
+    /// The agent, tool, workflow, expression, question or join, on one line and in full.
+    uses: String,
+    /// What happens in a state, line by line.
+    notes: Vec<String>,
+    /// The node that it is inside of.
+    parent: Option<usize>,
+    is_checkpoint: bool,
+    mark: Option<NodeMark>,
+}
+
+/// A node's type, which decides its shape.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Agent,
+    Tool,
+    Condition,
+    Human,
+    Parallel,
+    Workflow,
+    State,
+    /// A state with others inside: a frame around them.
+    Frame,
+    /// Where a chart, or what is inside of a state, begins.
+    Initial,
+    /// The same, where what was left last is entered again.
+    History,
+}
+
+/// One arrow. An edge that maps routing keys to nodes has an arrow for each key.
+struct PictureEdge {
+    from: usize,
+    to: usize,
+    kind: EdgeKind,
+    /// What is written on it, line by line and in full.
+    labels: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EdgeKind {
+    /// Leads on.
+    Way,
+    /// Leads from a parallel node to one of its branches.
+    Branch,
+    /// Leads back to a node that ran before.
+    Back,
+}
+
+impl Shape {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Tool => "tool",
+            Self::Condition => "condition",
+            Self::Human => "human",
+            Self::Parallel => "parallel",
+            Self::Workflow => "workflow",
+            Self::State | Self::Frame => "state",
+            Self::Initial => "initial",
+            Self::History => "history",
+        }
+    }
+}
+
+impl PictureNode<'_> {
+    fn colours(&self) -> Colours {
+        match (self.mark, self.shape) {
+            (Some(mark), _) => mark.colours(),
+            (None, Shape::Frame) => Colours { fill: "#ffffff", line: "#59636e", text: DARK_TEXT },
+            (None, Shape::Initial) => Colours { fill: EDGE_LINE, line: EDGE_LINE, text: DARK_TEXT },
+            (None, Shape::Parallel) => {
+                Colours { fill: "#424a53", line: EDGE_LINE, text: "#ffffff" }
+            }
+            (
+                None,
+                Shape::Agent
+                | Shape::Tool
+                | Shape::Condition
+                | Shape::Human
+                | Shape::Workflow
+                | Shape::State
+                | Shape::History,
+            ) => Colours { fill: "#f6f8fa", line: "#59636e", text: DARK_TEXT },
+        }
+    }
+
+    /// The type, and the mark in a word.
+    fn kind(&self) -> String {
+        let shape = self.shape.label();
+        self.mark.map_or_else(|| shape.to_owned(), |mark| format!("{shape} · {}", mark.label()))
+    }
+}
+
+/// Draws a workflow, with a mark on each node that has one.
+///
+/// A workflow of patterns is drawn as what they expand to.
+pub fn draw_workflow(
+    workflow: &WorkflowDefinition,
+    format: GraphFormat,
+    marks: &NodeMarks,
+) -> String {
+    let picture = workflow_picture(workflow, marks);
+    match format {
+        GraphFormat::Svg => svg::write(&picture),
+        GraphFormat::Mermaid => mermaid::write(&picture),
+        GraphFormat::Dot => dot::write(&picture),
+    }
+}
+
+fn workflow_picture<'a>(workflow: &'a WorkflowDefinition, marks: &NodeMarks) -> Picture<'a> {
+    let graph = workflow.expanded();
+    let numbers: BTreeMap<&Name, usize> =
+        graph.nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
+    // Every name was found to be there when the file was read, so the fallback is never taken.
+    let entry = numbers.get(graph.entry_point).copied().unwrap_or(0);
+    let nodes: Vec<_> =
+        graph.nodes.iter().map(|node| picture_node(workflow, node, marks)).collect();
+    let mut edges = Vec::new();
+    // For the same reason nothing is left out.
+    let mut limits = Vec::new();
+    let mut add = |from: &Name, to: &Name, kind: EdgeKind, labels: Vec<String>, limit| {
+        if let (Some(&from), Some(&to)) = (numbers.get(from), numbers.get(to)) {
+            edges.push(PictureEdge { from, to, kind, labels });
+            limits.push(limit);
+        }
+    };
+    for node in graph.nodes {
+        if let NodeKind::Parallel { branches, .. } = &node.kind {
+            for branch in branches {
+                add(&node.name, branch, EdgeKind::Branch, Vec::new(), None);
+            }
+        }
+    }
+    for edge in graph.edges {
+        let mut way = |to: &Name, key: Option<&str>| {
+            add(&edge.from, to, EdgeKind::Way, edge_labels(edge, key), edge.max_loops);
+        };
+        match &edge.to {
+            EdgeTarget::Node(to) => way(to, None),
+            EdgeTarget::ByRoutingKey { nodes, default } => {
+                for (key, to) in nodes {
+                    way(to, Some(key));
+                }
+                if let Some(to) = default {
+                    way(to, Some("default"));
+                }
+            }
+        }
+    }
+    for link in workflow.plan().iter().flat_map(Plan::links).filter(|link| link.edge.is_none()) {
+        let (from, to) = (&graph.nodes[link.from], &graph.nodes[link.to]);
+        let read = from.outputs.iter().filter(|output| to.inputs.contains(output));
+        let labels = read.map(|name| one_line(name.as_str())).collect();
+        add(&from.name, &to.name, EdgeKind::Way, labels, None);
+    }
+    let ends: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
+    let leading_back = ranks::leading_back(nodes.len(), entry, &ends);
+    for ((edge, limit), leads_back) in edges.iter_mut().zip(limits).zip(leading_back) {
+        // Of the ways of a mapping only those that lead back are limited.
+        if leads_back {
+            edge.kind = EdgeKind::Back;
+            edge.labels.extend(limit.map(limit_in_words));
+        }
+    }
+    let is_marked = nodes.iter().any(|node| node.mark.is_some());
+    Picture {
+        what: "Workflow",
+        name: workflow.name.as_str(),
+        nodes,
+        edges,
+        entry: Some(entry),
+        is_marked,
+    }
+}
+
+fn picture_node<'a>(
+    workflow: &WorkflowDefinition,
+    node: &'a WorkflowNode,
+    marks: &NodeMarks,
+) -> PictureNode<'a> {
+    let (shape, uses) = match &node.kind {
+        NodeKind::Agent { agent, .. } => (Shape::Agent, agent.to_string()),
+        NodeKind::Tool { tool, .. } => (Shape::Tool, one_line(tool.as_str())),
+        NodeKind::Condition { expression } => (Shape::Condition, one_line(expression.as_str())),
+        NodeKind::Human { question, .. } => (Shape::Human, one_line(question.as_str())),
+        NodeKind::Parallel { join, .. } => (Shape::Parallel, join_in_words(*join).to_owned()),
+        NodeKind::Workflow { workflow, .. } => (Shape::Workflow, workflow.to_string()),
+    };
+    PictureNode {
+        name: node.name.as_str(),
+        shape,
+        uses,
+        notes: Vec::new(),
+        parent: None,
+        is_checkpoint: workflow.checkpoints.contains(&node.name),
+        mark: marks.get(&node.name).copied(),
+    }
+}
+
+/// What is written on the arrow: the routing key, the condition.
+fn edge_labels(edge: &Edge, key: Option<&str>) -> Vec<String> {
+    let key = key.map(|key| match one_line(key) {
+        // A key may be empty, and a label that cannot be seen says nothing.
+        blank if blank.is_empty() => "\"\"".to_owned(),
+        key => key,
+    });
+    let condition = edge.condition.as_ref().map(|condition| one_line(condition.as_str()));
+    [key, condition].into_iter().flatten().collect()
+}
+
+fn limit_in_words(limit: NonZeroU32) -> String {
+    match limit.get() {
+        1 => "at most once".to_owned(),
+        limit => format!("at most {limit} times"),
+    }
+}
+
+fn join_in_words(join: Join) -> &'static str {
+    match join {
+        Join::All => "waits for all",
+        Join::Any => "waits for one success",
+        Join::First => "waits for the first",
+    }
+}
