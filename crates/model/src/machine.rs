@@ -1,7 +1,7 @@
 //! The state machines: what they have in common, and how they are drawn.
 //!
 //! A machine is an enum of states, an enum of events and one exhaustive `match`. A transition
-//! allocates nothing and copies nothing; see `docs/adr/0002-config-and-runtime-apart.md`.
+//! allocates nothing and copies nothing; see `docs/adr/0002-separate-config-and-runtime-types.md`.
 
 pub mod agent_loop;
 pub mod execution;
