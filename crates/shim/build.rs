@@ -1,5 +1,5 @@
-//! Builds the program that is embedded. It has no standard library, so Cargo cannot build it in the
-//! same way as the crates around it.
+//! Builds the embedded stub. It has no standard library, so Cargo cannot build it like other
+//! crates.
 #![allow(clippy::expect_used, reason = "a build that cannot go on must say why")]
 #![allow(clippy::disallowed_methods, reason = "a build script starts the compiler")]
 
@@ -11,7 +11,7 @@ fn main() {
     println!("cargo:rerun-if-changed=src");
     println!("cargo:rustc-check-cfg=cfg(embedded)");
     let told = |name: &str| env::var(name).expect("Cargo says");
-    let embedded = PathBuf::from(told("OUT_DIR")).join("program");
+    let embedded = PathBuf::from(told("OUT_DIR")).join("stub");
     let is_known =
         told("CARGO_CFG_TARGET_OS") == "linux" && told("CARGO_CFG_TARGET_ARCH") == "x86_64";
     if !is_known {
@@ -23,7 +23,7 @@ fn main() {
         .args(["--edition", "2024", "--crate-name", "polity_shim", "--crate-type", "bin"])
         .args(["--target", &told("TARGET")])
         .args(["-C", "opt-level=s", "-C", "panic=abort", "-C", "strip=symbols"])
-        // At a fixed address there is nothing to relocate when it starts.
+        // A fixed address needs no relocation at start.
         .args(["-C", "relocation-model=static"]);
     for flag in ["-nostartfiles", "-nostdlib", "-static", "-Wl,--build-id=none"] {
         rustc.arg("-C").arg(format!("link-arg={flag}"));
@@ -31,7 +31,7 @@ fn main() {
     if let Some(linker) = env::var_os("RUSTC_LINKER") {
         rustc.arg("-C").arg(format!("linker={}", linker.display()));
     }
-    rustc.arg("-o").arg(&embedded).arg("src/program.rs");
+    rustc.arg("-o").arg(&embedded).arg("src/stub.rs");
     let status = rustc.status().expect("the compiler can be started");
     assert!(status.success(), "the shim cannot be built");
     assert!(fs::metadata(&embedded).is_ok_and(|built| built.len() > 0), "the shim is empty");

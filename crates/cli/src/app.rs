@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use polity_definition::{Durability as DurabilitySetting, Home, is_servers, is_settings};
 use polity_drivers::Environment;
-use polity_drivers::cli::{ArtifactLimits, CliOptions, CliPrograms};
+use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::llm::LanguageModels;
 use polity_drivers::mcp::{McpOptions, McpTools};
-use polity_drivers::process::Launcher;
+use polity_drivers::process::ProcessLauncher;
 use polity_drivers::remote::{A2aRemotes, RemoteOptions};
 use polity_engine::clock::SystemClock;
 use polity_engine::driver::{Models, Programs, Remotes, Tools};
@@ -124,7 +124,7 @@ impl App {
         let folder = std::env::current_dir()
             .map_err(|error| CliError::io("find", Path::new("this folder"), &error))?;
         let root = self.absolute_root()?;
-        Ok(Arc::new(CliPrograms::new(CliOptions {
+        Ok(Arc::new(CliDriver::new(CliOptions {
             data: root.join("data"),
             home: root,
             folder,
@@ -320,11 +320,15 @@ pub(crate) fn remotes(home: &Home) -> A2aRemotes {
 }
 
 /// How this program starts others.
-pub(crate) fn launcher() -> Result<Launcher, CliError> {
+pub(crate) fn launcher() -> Result<ProcessLauncher, CliError> {
     let program = std::env::current_exe()
         .map_err(|error| CliError::io("find", Path::new("this program"), &error))?;
     // Elsewhere there is no way to hold a whole family of processes together.
-    Ok(if cfg!(target_os = "linux") { Launcher::Shim(program) } else { Launcher::Direct })
+    Ok(if cfg!(target_os = "linux") {
+        ProcessLauncher::Shim(program)
+    } else {
+        ProcessLauncher::Direct
+    })
 }
 
 /// The environment of this process. A value that is no text counts as unset.

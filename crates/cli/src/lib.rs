@@ -49,7 +49,8 @@ pub fn main() -> ExitCode {
 #[cfg(target_os = "linux")]
 fn supervise() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
-    let asked = args.next().is_some_and(|command| command == polity_drivers::process::SUPERVISE);
+    let asked =
+        args.next().is_some_and(|command| command == polity_drivers::process::SUPERVISE_COMMAND);
     asked.then(|| polity_drivers::process::supervise(args))
 }
 

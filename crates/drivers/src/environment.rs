@@ -1,25 +1,25 @@
-//! The environment that drivers see.
+//! Access to environment variables.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What every program that is started gets of Polity's own environment, as far as it is set.
-/// Everything else may be a secret of someone else, and is passed only where a definition names it.
+/// The variables that every child process inherits, if set. All others may be secret and are passed
+/// only if a definition names them.
 const INHERITED: [&str; 10] =
     ["HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// Looks up environment variables. It is handed in, so that this crate does not read the
-/// environment of the process itself.
+/// Looks up environment variables. It is injected, so that this crate does not read the environment
+/// of the process.
 #[derive(Clone)]
 pub struct Environment {
     lookup: Arc<Lookup>,
 }
 
 impl Environment {
-    /// An environment in which `lookup` knows the variables.
+    /// An environment with this lookup function.
     pub fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { lookup: Arc::new(lookup) }
     }
@@ -29,26 +29,26 @@ impl Environment {
         Self::new(|_| None)
     }
 
-    /// The variable's value without the white space around it; nothing if nothing is left.
+    /// The trimmed value of a variable; `None` if empty.
     pub fn get(&self, variable: &str) -> Option<String> {
         let value = (self.lookup)(variable)?;
         let trimmed = value.trim();
         if trimmed.is_empty() { None } else { Some(trimmed.to_owned()) }
     }
 
-    /// The variable's value as it is.
+    /// The value of a variable.
     pub(crate) fn raw(&self, variable: &str) -> Option<String> {
         (self.lookup)(variable)
     }
 
-    /// What every program that is started gets of it.
+    /// The variables that every child process inherits.
     pub(crate) fn inherited(&self) -> BTreeMap<String, String> {
         let of = |name: &&str| Some(((*name).to_owned(), self.raw(name)?));
         INHERITED.iter().filter_map(of).collect()
     }
 
-    /// The text with each `${NAME}` replaced; or the name of a variable that is not set. Whatever
-    /// is filled in may be secret, but for what every program gets.
+    /// Replaces each `${NAME}` in a text, or returns the name of an unset variable. Appends the
+    /// inserted values to `filled_in`, except inherited ones: they may be secret.
     pub(crate) fn fill<'t>(
         &self,
         text: &'t str,

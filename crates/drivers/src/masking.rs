@@ -1,24 +1,23 @@
-//! What is secret is masked in whatever a supervised program says, before anyone sees it.
+//! Masks secrets in the output of processes before it is stored or shown.
 //!
-//! The result is a function of the bytes alone, however they arrive: text is judged line by line,
-//! and a line that is too long in pieces whose bounds depend on nothing but the line. `triggers`
-//! finds the few places that are worth a look, the modules named there look closely, `plan` says
-//! which bytes are hidden, and `hidden` writes the rest.
+//! The result depends only on the bytes, not on how they are chunked. Text is scanned line by line;
+//! a long line is scanned in pieces whose bounds depend only on the line.
+//!
+//! - `known_values`: values known to be secret, in all encodings. `configured_patterns`: patterns
+//!   of the settings.
+//! - `detectors`: literals that announce a secret, and one module per kind of secret.
+//! - `scan`: one pass over some lines. `plan`: the spans to mask. `masked_span`: writes the masked
+//!   text.
+//! - `stream`: masks chunks as they arrive.
 
-mod address;
-mod assignment;
-mod credentials;
-mod finder;
-mod hidden;
-mod judgement;
-mod key_block;
-mod known;
-mod own_patterns;
+mod configured_patterns;
+mod detectors;
+mod known_values;
+mod literal_finder;
+mod masked_span;
 mod plan;
 mod scan;
 mod stream;
-mod token;
-mod triggers;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -28,85 +27,85 @@ use polity_definition::Redaction;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use self::hidden::MASK;
-use self::known::Known;
-use self::own_patterns::OwnPatterns;
-use self::plan::State;
-use self::triggers::Triggers;
+use self::configured_patterns::ConfiguredPatterns;
+use self::detectors::TriggerFinder;
+use self::known_values::KnownValues;
+use self::masked_span::MASK;
+use self::plan::StreamState;
 
-pub use self::assignment::is_secret_name;
-pub use self::hidden::TAIL_SHOWN_FROM_BYTES;
-pub use self::known::SPELLING_BYTES_MAX as KNOWN_BYTES_MAX;
+pub use self::detectors::assignment::is_secret_name;
+pub use self::known_values::SPELLING_BYTES_MAX as KNOWN_BYTES_MAX;
+pub use self::masked_span::TAIL_SHOWN_FROM_BYTES;
 pub use self::plan::LINE_BYTES_MAX;
-pub use self::stream::Stream;
+pub use self::stream::MaskStream;
 
-/// Why a mask could not be made.
+/// An error while building a mask.
 #[derive(Debug, Error)]
 pub enum MaskError {
-    /// A pattern of the settings is too large for what it is searched with.
+    /// A configured pattern is too large.
     #[error("redaction.patterns: {0}; make the pattern simpler")]
     Pattern(#[source] Box<regex::Error>),
-    /// There are more or longer secrets than can be searched for.
+    /// There are too many or too long secrets.
     #[error("the secrets cannot be searched for: {0}; pass fewer variables to the agent")]
     Secrets(#[from] aho_corasick::BuildError),
 }
 
-/// Knows what is secret. Made once for a run and shared by all who show something of it.
+/// Masks secrets. Built once per run and shared by all its output.
 #[derive(Clone)]
-pub struct Mask {
-    parts: Arc<Parts>,
+pub struct SecretMask {
+    parts: Arc<MaskMatchers>,
 }
 
-struct Parts {
-    triggers: Triggers,
-    known: Known,
-    own: OwnPatterns,
+struct MaskMatchers {
+    triggers: TriggerFinder,
+    known: KnownValues,
+    own: ConfiguredPatterns,
 }
 
-impl Mask {
-    /// Masks these values in all their spellings, what looks like a secret by itself, and what the
-    /// settings name.
+impl SecretMask {
+    /// Masks these values in all encodings, everything that looks like a secret, and the configured
+    /// patterns.
     pub fn new<'v>(
         values: impl IntoIterator<Item = &'v str>,
         redaction: &Redaction,
     ) -> Result<Self, MaskError> {
-        let parts = Parts {
-            triggers: Triggers::new()?,
-            known: Known::new(values)?,
-            own: OwnPatterns::new(redaction)?,
+        let parts = MaskMatchers {
+            triggers: TriggerFinder::new()?,
+            known: KnownValues::new(values)?,
+            own: ConfiguredPatterns::new(redaction)?,
         };
         Ok(Self { parts: Arc::new(parts) })
     }
 
-    /// A stream of bytes that arrive one after the other.
-    pub fn stream(&self) -> Stream {
-        Stream::new(self.clone())
+    /// A masking stream for chunks of bytes.
+    pub fn stream(&self) -> MaskStream {
+        MaskStream::new(self.clone())
     }
 
-    /// The bytes without the secrets. Those that are no text are left as they are.
+    /// Masks secrets in bytes. Invalid UTF-8 is kept as it is.
     pub fn mask_bytes<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
         let mut hidden = Vec::new();
-        plan::plan(&self.parts, bytes, true, &mut State::default(), &mut hidden);
+        plan::plan(&self.parts, bytes, true, &mut StreamState::default(), &mut hidden);
         if hidden.is_empty() {
             return Cow::Borrowed(bytes);
         }
         let mut shown = Vec::with_capacity(bytes.len());
-        hidden::write_rest(bytes, &hidden, &mut shown);
+        masked_span::write_rest(bytes, &hidden, &mut shown);
         Cow::Owned(shown)
     }
 
-    /// Whether a value that is known to be secret is in there, whatever the rest is.
+    /// True if the bytes contain a known value.
     pub fn knows_of(&self, bytes: &[u8]) -> bool {
         let mut is_there = false;
         self.parts.known.each_in(bytes, |_, _| is_there = true);
         is_there
     }
 
-    /// The text without the secrets.
+    /// Masks secrets in a text.
     pub fn mask_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.mask_bytes(text.as_bytes()) {
             Cow::Borrowed(_) => Cow::Borrowed(text),
-            // A pattern of the settings may end within a character.
+            // A configured pattern may end within a character.
             Cow::Owned(bytes) => Cow::Owned(match String::from_utf8(bytes) {
                 Ok(text) => text,
                 Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
@@ -114,8 +113,8 @@ impl Mask {
         }
     }
 
-    /// The JSON without the secrets: in texts, in names of fields, and in fields whose names say
-    /// that a secret is in them.
+    /// Masks secrets in JSON: in texts, in field names, and in fields whose names announce a
+    /// secret.
     pub fn mask_json(&self, json: Value) -> Value {
         match json {
             Value::String(text) => Value::String(self.masked(text)),
@@ -128,10 +127,12 @@ impl Mask {
     fn mask_fields(&self, fields: Map<String, Value>) -> Map<String, Value> {
         let masked = |(name, value): (String, Value)| {
             let value = match value {
-                Value::String(text) => Value::String(match assignment::secret_in(&name, &text) {
-                    Some(secret) => hidden::without(&text, secret),
-                    None => self.masked(text),
-                }),
+                Value::String(text) => {
+                    Value::String(match detectors::assignment::secret_in(&name, &text) {
+                        Some(secret) => masked_span::without(&text, secret),
+                        None => self.masked(text),
+                    })
+                }
                 other => self.mask_json(other),
             };
             (self.masked(name), value)
@@ -147,7 +148,7 @@ impl Mask {
     }
 }
 
-impl fmt::Debug for Mask {
+impl fmt::Debug for SecretMask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(MASK)
     }

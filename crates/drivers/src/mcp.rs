@@ -38,7 +38,7 @@ use polity_model::tool::ToolPattern;
 use server::Server;
 
 use crate::environment::Environment;
-use crate::process::Launcher;
+use crate::process::ProcessLauncher;
 
 /// The longest result of one tool call that is passed on, in bytes; the rest is cut off.
 pub const TOOL_RESULT_BYTES_MAX: usize = 10_000_000;
@@ -68,12 +68,12 @@ pub struct McpOptions {
     /// longer goes on in the background, and is not waited for again before it has answered.
     pub reserve_timeout: Duration,
     /// How servers are started.
-    pub launcher: Launcher,
+    pub launcher: ProcessLauncher,
 }
 
 impl McpOptions {
     /// Options with the default limits.
-    pub fn new(home: PathBuf, environment: Environment, launcher: Launcher) -> Self {
+    pub fn new(home: PathBuf, environment: Environment, launcher: ProcessLauncher) -> Self {
         Self {
             home,
             environment,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use polity_definition::OnReview;
 
 use crate::environment::Environment;
-use crate::process::Launcher;
+use crate::process::ProcessLauncher;
 
 /// How long the program may take.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ pub struct NotifyOptions {
     /// Looks up an environment variable.
     pub environment: Environment,
     /// How the program is started.
-    pub launcher: Launcher,
+    pub launcher: ProcessLauncher,
     /// How long the program may take.
     pub command_timeout: Duration,
     /// How long it may take until the address has taken the notice, all tries included.
@@ -44,7 +44,7 @@ pub struct NotifyOptions {
 
 impl NotifyOptions {
     /// Options with the default limits.
-    pub fn new(home: PathBuf, environment: Environment, launcher: Launcher) -> Self {
+    pub fn new(home: PathBuf, environment: Environment, launcher: ProcessLauncher) -> Self {
         let (command_timeout, webhook_timeout) = (COMMAND_TIMEOUT, WEBHOOK_TIMEOUT);
         Self { home, environment, launcher, command_timeout, webhook_timeout }
     }

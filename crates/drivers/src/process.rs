@@ -1,72 +1,77 @@
-//! Starting other programs, and ending them to the last of their descendants.
+//! Starts child processes and ends them with their whole process tree.
 //!
-//! A program is started through a shim, a process of its own that adopts whatever the program leaves
-//! behind, also processes that made a session of their own, and ends all of them when the program
-//! ends, when it is told to, or when Polity is gone, however it went. The shim is this same
-//! executable, called as `polity __supervise STATE PARENT [OPTION VALUE]... -- COMMAND ARGS...`. What
-//! it does is in `supervise`; `child` is the side of the one who starts.
+//! A child is started through a shim: a process of its own that adopts all orphaned descendants,
+//! even those in sessions of their own. The shim kills the tree when the child exits, when it is
+//! told to, or when Polity dies. It is this same executable, called as `polity __supervise STATE
+//! PARENT [OPTION VALUE]... -- COMMAND ARGS...`.
 //!
-//! In front of it stands a `small` one, which is much cheaper and enough for most programs. It becomes
-//! the whole one, in the same process, when there is more to do than to wait for the program's end.
+//! A much cheaper stub (`shim_stub`, crate `polity-shim`) runs first and is enough for most
+//! children. It replaces itself with the full shim, in the same process, when there is more to do
+//! than to wait.
 //!
-//! Where there is no shim, [`Launcher::Direct`] ends the program's process group.
+//! - `child_process`: the launcher's side. `executable`: the search in the PATH. `stderr_tail`: the
+//!   last lines of stderr.
+//! - `shim`: the shim itself. `shim_options`: its arguments. `run_record`: the file that it writes.
+//! - `cgroup`, `pids_limit`: control groups and the kernel's limit on processes.
+//!
+//! Without a shim, [`ProcessLauncher::Direct`] kills the child's process group.
 
-mod ceiling;
 #[cfg(target_os = "linux")]
 pub(crate) mod cgroup;
-mod child;
-mod find;
-pub(crate) mod record;
+mod child_process;
+mod executable;
+mod pids_limit;
+pub(crate) mod run_record;
 #[cfg(target_os = "linux")]
-mod small;
+mod shim;
+pub(crate) mod shim_options;
 #[cfg(target_os = "linux")]
-mod supervise;
-pub(crate) mod supervision;
-mod words;
+mod shim_stub;
+mod stderr_tail;
 
 use std::fmt;
 use std::path::PathBuf;
 
-pub use ceiling::Ceiling;
-pub use child::{Child, Started};
-pub(crate) use child::{Handle, Pipes};
-pub(crate) use find::find;
+pub use child_process::{ChildProcess, StartedProcess};
+pub(crate) use child_process::{ProcessHandle, ProcessPipes};
+pub(crate) use executable::find_executable;
+pub use pids_limit::PidsLimit;
 #[cfg(target_os = "linux")]
-pub use supervise::supervise;
-pub use supervision::{Supervision, TreeLimits};
-pub use words::LastWords;
-pub(crate) use words::Tail;
+pub use shim::supervise;
+pub use shim_options::{ProcessTreeLimits, SupervisionOptions};
+pub(crate) use stderr_tail::OutputTail;
+pub use stderr_tail::StderrTail;
 
-/// The hidden command by which the executable becomes the shim.
-pub const SUPERVISE: &str = "__supervise";
+/// The hidden subcommand that turns the executable into the shim.
+pub const SUPERVISE_COMMAND: &str = "__supervise";
 
-/// How programs are started.
+/// The way child processes are started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Launcher {
-    /// Through the shim, which is this executable. Nothing outlives the program.
+pub enum ProcessLauncher {
+    /// Through the shim, which is this executable. No descendant outlives the child.
     Shim(PathBuf),
     /// Directly, in a process group of its own. Descendants that leave the group may outlive it.
     Direct,
 }
 
-/// A program to start.
+/// A command to start.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Program {
+pub struct ProcessCommand {
     /// The path of the executable.
     pub path: PathBuf,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Its whole environment; nothing is inherited.
+    /// Its complete environment; nothing is inherited.
     pub env: Vec<(String, String)>,
     /// Its working directory.
     pub folder: PathBuf,
 }
 
-impl fmt::Debug for Program {
+impl fmt::Debug for ProcessCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Variables hold secrets, so only their names are shown.
+        // Values may be secret, so only names are shown.
         let variables: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
-        f.debug_struct("Program")
+        f.debug_struct("ProcessCommand")
             .field("path", &self.path)
             .field("args", &self.args)
             .field("env", &variables)
@@ -82,7 +87,8 @@ mod tests {
     #[test]
     fn a_program_is_shown_without_what_its_variables_hold() {
         let env = vec![("KEY".to_owned(), "s3cret".to_owned())];
-        let program = Program { path: "sh".into(), args: Vec::new(), env, folder: "/".into() };
+        let program =
+            ProcessCommand { path: "sh".into(), args: Vec::new(), env, folder: "/".into() };
         let shown = format!("{program:?}");
         assert!(shown.contains("KEY") && !shown.contains("s3cret"), "{shown}");
     }

@@ -1,67 +1,66 @@
-//! A program that watches over another one, in a few kilobytes.
+//! The stub of the process shim: supervises one command in a few kilobytes.
 //!
-//! Most programs that Polity runs end by themselves and leave nothing behind. To see that through
-//! takes a handful of calls to the system, and this does it in a process that is cheap to start and
-//! to keep. For everything else, when it is told to end the program, when something is left behind,
-//! when there is something to measure, it becomes the whole shim, in the same process: that one has
-//! the rules.
+//! Most commands exit by themselves and leave nothing behind. Supervising them takes a handful of
+//! system calls, which the stub makes in a process that is cheap to start and keep. For everything
+//! else, it replaces itself with the full shim, in the same process: to end the command, to kill
+//! what it left, or to measure its usage.
 //!
-//! It is called with the arguments
+//! The stub is called with the arguments
 //!
 //! ```text
 //! NAME WHOLE COMMAND STATE PARENT [OPTION VALUE]... -- PROGRAM ARGS...
 //! ```
 //!
-//! and becomes `WHOLE COMMAND STATE PARENT ...`, where STATE is then a [`State`].
+//! and becomes `WHOLE COMMAND STATE PARENT ...`, with STATE set to a [`HandoverState`].
 
 #[cfg(embedded)]
 mod sys;
 
-/// The program's own parts are compiled here only to be tested; there they stand on their own.
+/// The stub's modules, compiled here only for unit tests.
 #[cfg(all(test, embedded))]
-#[path = "program"]
+#[path = "stub"]
 #[allow(dead_code, reason = "no one watches over anything here")]
 mod parts {
-    pub(crate) mod ceiling;
-    pub(crate) mod family;
-    pub(crate) mod record;
-    pub(crate) mod start;
-    pub(crate) mod text;
+    pub(crate) mod children;
+    pub(crate) mod pids_limit;
+    pub(crate) mod run_record;
+    pub(crate) mod spawn;
+    pub(crate) mod supervise;
+    pub(crate) mod text_buffer;
     pub(crate) mod time;
-    pub(crate) mod watch;
 }
 #[cfg(all(test, embedded))]
-use parts::{ceiling, family, record, start, text, time, watch};
+use parts::{children, pids_limit, run_record, spawn, supervise, text_buffer, time};
 
 use std::time::Duration;
 
-/// The program; nothing where there is none for this kind of machine.
+/// The stub executable; `None` on unsupported platforms.
 #[cfg(embedded)]
-pub const PROGRAM: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/program")));
+pub const STUB: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/stub")));
 
-/// The program; nothing where there is none for this kind of machine.
+/// The stub executable; `None` on unsupported platforms.
 #[cfg(not(embedded))]
-pub const PROGRAM: Option<&[u8]> = None;
+pub const STUB: Option<&[u8]> = None;
 
-/// What was done before the whole shim takes over.
+/// The progress of the stub when the full shim takes over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// Nothing.
+pub enum HandoverState {
+    /// Nothing is done.
     New,
-    /// The program runs, and the files of the run are locked.
+    /// The command runs, and the files of the run are locked.
     Started {
-        /// The program's process.
+        /// The command's process.
         pid: i32,
-        /// How long it has run.
+        /// The time since its start.
         elapsed: Duration,
     },
 }
 
-impl State {
-    /// How it is written where nothing was done.
+impl HandoverState {
+    /// The written form of `New`.
     pub const NEW: &str = "new";
 
-    /// From its written form: `new`, or `PID:MILLISECONDS`.
+    /// Parses the written form: `new` or `PID:MILLISECONDS`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text == Self::NEW {
@@ -73,13 +72,13 @@ impl State {
     }
 }
 
-/// Gives this process the name of the shim.
+/// Sets the process name of the shim.
 pub fn take_name() {
     #[cfg(embedded)]
     sys::set_name(sys::NAME);
 }
 
-/// Hears signals again that were held back while the whole shim took over.
+/// Unblocks the signals that the stub blocked before the handover.
 pub fn hear_signals() {
     #[cfg(embedded)]
     sys::unblock(sys::HELD_BACK);
@@ -91,16 +90,16 @@ mod tests {
 
     #[test]
     fn a_state_is_read() {
-        let started = State::Started { pid: 71, elapsed: Duration::from_millis(20) };
+        let started = HandoverState::Started { pid: 71, elapsed: Duration::from_millis(20) };
         for (text, state) in [
-            ("new", Some(State::New)),
+            ("new", Some(HandoverState::New)),
             ("71:20", Some(started)),
             ("", None),
             ("71", None),
             ("x:20", None),
             ("71:-1", None),
         ] {
-            assert_eq!(State::parse(text), state, "{text}");
+            assert_eq!(HandoverState::parse(text), state, "{text}");
         }
     }
 }

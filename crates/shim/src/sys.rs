@@ -1,15 +1,15 @@
-//! The calls to the system that are needed, for Linux on `x86_64`. Each gives the system's own answer:
-//! what is below zero is an error's number.
+//! The system calls that the stub needs, for Linux on `x86_64`. Each returns the kernel's result:
+//! negative values are error numbers.
 #![allow(dead_code, reason = "the library and the program need different ones")]
 
 use core::arch::asm;
 use core::ffi::{c_char, c_void};
 use core::ptr;
 
-/// An address of no consequence.
+/// A null pointer.
 const NOTHING: usize = 0;
 
-/// The signals that wait until they are asked for.
+/// The signals that the stub blocks and waits for.
 pub(crate) const HELD_BACK: u64 = bit(HUP) | bit(INT) | bit(USR1) | bit(TERM) | bit(CHLD);
 
 pub(crate) const HUP: i32 = 1;
@@ -34,23 +34,23 @@ const LOCK_OR_FAIL: usize = 4;
 const SIGNAL_SET_BYTES: usize = 8;
 const MODE_OF_FILES: usize = 0o666;
 
-/// The signal's place in a set.
+/// The signal's bit in a signal set.
 const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// A time, or a length of time.
+/// The kernel's `timespec`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Time {
+pub(crate) struct KernelTimespec {
     pub(crate) seconds: i64,
     pub(crate) nanoseconds: i64,
 }
 
-/// What a process and the children that it waited for have used.
+/// The kernel's `rusage`: the usage of a process and its reaped children.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Usage {
+pub(crate) struct KernelRusage {
     pub(crate) user_seconds: i64,
     pub(crate) user_microseconds: i64,
     pub(crate) system_seconds: i64,
@@ -62,16 +62,18 @@ pub(crate) struct Usage {
     unused: [i64; 5],
 }
 
-/// The system writes all of it, wherever we think that it ends.
-const _: () = assert!(size_of::<Usage>() == 144 && core::mem::offset_of!(Usage, blocks_read) == 88);
+/// The kernel writes the whole struct, so its size must be right.
+const _: () = assert!(
+    size_of::<KernelRusage>() == 144 && core::mem::offset_of!(KernelRusage, blocks_read) == 88
+);
 
-/// Makes a call to the system.
+/// Makes a system call.
 ///
 /// # Safety
-/// The arguments must be what the call wants, and addresses must be good for what it does with them.
+/// The arguments must fit the call, and addresses must be valid for it.
 unsafe fn call(number: usize, args: [usize; 5]) -> isize {
     let answer;
-    // SAFETY: the caller vouches for the arguments; the registers are those of the system's
+    // SAFETY: the caller vouches for the arguments; the registers follow the system call
     // convention.
     unsafe {
         asm!(
@@ -112,7 +114,7 @@ pub(crate) fn getppid() -> isize {
     unsafe { call(110, [0; 5]) }
 }
 
-/// Opens a file that is closed when another program takes over.
+/// Opens a file that is closed on exec.
 ///
 /// # Safety
 /// `path` must end with a zero byte.
@@ -122,11 +124,11 @@ pub(crate) unsafe fn open(path: *const c_char, flags: usize) -> isize {
 }
 
 pub(crate) fn close(file: isize) {
-    // SAFETY: takes a number. Whether it was open makes no difference.
+    // SAFETY: takes a number, which need not be open.
     unsafe { call(3, [file.cast_unsigned(), 0, 0, 0, 0]) };
 }
 
-/// Lets a file stay open when another program takes over.
+/// Keeps a file open across exec.
 pub(crate) fn keep_open(file: isize) {
     // SAFETY: takes numbers.
     unsafe { call(72, [file.cast_unsigned(), 2, 0, 0, 0]) };
@@ -160,49 +162,49 @@ fn set_mask(how: usize, set: u64) -> u64 {
     before
 }
 
-/// Holds signals back, and says which were before.
+/// Blocks signals and returns the previous mask.
 pub(crate) fn block(set: u64) -> u64 {
     set_mask(0, set)
 }
 
-/// Lets signals through.
+/// Unblocks signals.
 pub(crate) fn unblock(set: u64) {
     set_mask(1, set);
 }
 
-/// Lets all signals through but these.
+/// Sets the mask of blocked signals.
 pub(crate) fn block_only(set: u64) {
     set_mask(2, set);
 }
 
-/// Waits for one of these signals, which are held back. Without a limit it waits for ever.
-pub(crate) fn wait_for_signal(set: u64, limit: Option<Time>) -> isize {
+/// Waits for one of these blocked signals; forever without a limit.
+pub(crate) fn wait_for_signal(set: u64, limit: Option<KernelTimespec>) -> isize {
     let limit = limit.as_ref().map_or(NOTHING, |limit| ptr::from_ref(limit) as usize);
-    // SAFETY: set and limit live until the call is over.
+    // SAFETY: set and limit outlive the call.
     unsafe { call(128, [ptr::from_ref(&set) as usize, NOTHING, limit, SIGNAL_SET_BYTES, 0]) }
 }
 
-/// Sets what the system does for this process: `what` is the number of an option.
+/// Calls `prctl` with the number of an option.
 fn control(what: usize, value: usize) {
-    // SAFETY: the options that are used here take numbers, or a text that outlives the call.
+    // SAFETY: the options used here take numbers, or a text that outlives the call.
     unsafe { call(157, [what, value, 0, 0, 0]) };
 }
 
-/// Asks for a signal when the parent ends.
+/// Requests a signal when the parent exits.
 pub(crate) fn tell_when_parent_ends(signal: i32) {
     control(1, word(signal));
 }
 
-/// Becomes the parent of every descendant that loses its own.
+/// Makes this process the subreaper of its descendants.
 pub(crate) fn adopt_orphans() {
     control(36, 1);
 }
 
-/// The name of the shim. Polity's own is not in it, so that whoever ends Polity by its name does not
-/// end those too who see to what it leaves.
+/// The process name of the shim. It does not contain "polity", so that killing Polity by name
+/// spares the shims that clean up after it.
 pub(crate) const NAME: &core::ffi::CStr = c"agent-shim";
 
-/// Gives this process a name.
+/// Sets the name of this process.
 pub(crate) fn set_name(name: &'static core::ffi::CStr) {
     control(15, name.as_ptr() as usize);
 }
@@ -212,21 +214,21 @@ pub(crate) fn own_group() {
     unsafe { call(109, [0; 5]) };
 }
 
-/// The time since some moment, which no one sets.
-pub(crate) fn now() -> Time {
-    let mut time = Time { seconds: 0, nanoseconds: 0 };
+/// The monotonic time.
+pub(crate) fn now() -> KernelTimespec {
+    let mut time = KernelTimespec { seconds: 0, nanoseconds: 0 };
     // SAFETY: the time may be written.
     unsafe { call(228, [1, ptr::from_mut(&mut time) as usize, 0, 0, 0]) };
     time
 }
 
-/// Whether a child has ended. It is not reaped.
+/// True if a child has exited. Does not reap it.
 pub(crate) fn has_ended(pid: isize) -> bool {
     const BY_PID: usize = 1;
     const NO_HANG: usize = 1;
     const EXITED: usize = 4;
     const NO_WAIT: usize = 0x0100_0000;
-    // The first three of its words are the signal, an error and a code; the fourth is the process.
+    // The first three words are signal, error and code; the fourth is the pid.
     let mut info = [0_i32; 32];
     let how = NO_HANG | EXITED | NO_WAIT;
     // SAFETY: the information has 128 bytes.
@@ -236,10 +238,10 @@ pub(crate) fn has_ended(pid: isize) -> bool {
     answer == 0 && info[0] == CHLD
 }
 
-/// Reaps a child that has ended, or waits for it.
-pub(crate) fn reap(pid: isize) -> (i32, Usage) {
+/// Reaps a child, waiting for its exit if needed.
+pub(crate) fn reap(pid: isize) -> (i32, KernelRusage) {
     let mut status = 0_i32;
-    let mut usage = Usage {
+    let mut usage = KernelRusage {
         user_seconds: 0,
         user_microseconds: 0,
         system_seconds: 0,
@@ -256,7 +258,7 @@ pub(crate) fn reap(pid: isize) -> (i32, Usage) {
     (status, usage)
 }
 
-/// Reaps a child that has ended, whichever; an error if there is no child at all.
+/// Reaps any exited child; returns an error if there is no child at all.
 pub(crate) fn reap_any() -> isize {
     const ANY: usize = usize::MAX;
     const NO_HANG: usize = 1;
@@ -264,7 +266,7 @@ pub(crate) fn reap_any() -> isize {
     unsafe { call(61, [ANY, NOTHING, NO_HANG, NOTHING, 0]) }
 }
 
-/// Becomes another program. Comes back only with an error.
+/// Replaces this process with a program. Returns only on error.
 ///
 /// # Safety
 /// The path must end with a zero byte, and the lists with a null pointer.
@@ -277,7 +279,7 @@ pub(crate) unsafe fn become_program(
     unsafe { call(59, [path as usize, args as usize, variables as usize, 0, 0]) }
 }
 
-/// Becomes a program that is open. Comes back only with an error.
+/// Replaces this process with an open program file. Returns only on error.
 ///
 /// # Safety
 /// The lists must end with a null pointer.
@@ -292,11 +294,11 @@ pub(crate) unsafe fn become_opened(
     unsafe { call(322, [file, path, args as usize, variables as usize, NO_PATH]) }
 }
 
-/// The numbers of the two calls that start a process.
+/// The system calls that start a process.
 pub(crate) const CLONE: usize = 56;
 pub(crate) const CLONE3: usize = 435;
 
-/// Makes a folder that all may read.
+/// Creates a folder that everyone may read.
 ///
 /// # Safety
 /// `path` must end with a zero byte.
@@ -314,20 +316,20 @@ pub(crate) unsafe fn remove_folder(path: *const c_char) -> isize {
     unsafe { call(84, [path as usize, 0, 0, 0, 0]) }
 }
 
-/// Limits how many processes and threads the user of this process may have before no more are made.
+/// Limits the processes and threads of this process's user.
 pub(crate) fn limit_tasks_of_user(most: u64) {
     const TASKS_OF_USER: usize = 6;
     let limits = [most, most];
-    // SAFETY: there are two limits, the one that holds and the one up to which it may be raised.
+    // SAFETY: there are two limits, soft and hard.
     unsafe { call(160, [TASKS_OF_USER, limits.as_ptr() as usize, 0, 0, 0]) };
 }
 
-/// Starts a process that shares the memory of this one and runs `entry` with `data` on its own stack.
-/// This one rests until that one has become a program, or ended. `number` is [`CLONE`], with flags and
-/// the upper end of a stack, or [`CLONE3`], with a description and its size.
+/// Starts a process that shares this one's memory and calls `entry` with `data` on its own stack.
+/// This process is suspended until the other calls exec or exits. `number` is [`CLONE`], with flags
+/// and the upper end of a stack, or [`CLONE3`], with its arguments and their size.
 ///
 /// # Safety
-/// The stack must be aligned memory that no one else uses, and `entry` must not return.
+/// The stack must be aligned memory that nothing else uses, and `entry` must not return.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn start(
     number: usize,
@@ -340,7 +342,7 @@ pub(crate) unsafe extern "C" fn start(
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
-        // The system leaves r8 and r9 as they are.
+        // The kernel preserves r8 and r9.
         "mov r9, r8",
         "mov r8, rcx",
         "xor edx, edx",

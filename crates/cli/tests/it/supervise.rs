@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use polity_drivers::Environment;
 use polity_drivers::mcp::{McpOptions, McpTools};
-use polity_drivers::process::Launcher;
+use polity_drivers::process::ProcessLauncher;
 use polity_engine::driver::{Place, ToolRequest, Tools};
 use polity_testkit::mcp::{environment, fixture_server};
 use rustix::process::{Pid, Signal, kill_process};
@@ -127,7 +127,7 @@ fn nothing_is_started_for_one_who_is_gone() {
 fn what_a_tool_server_starts_ends_with_it() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let sandbox = Sandbox::empty();
-    let shim = Launcher::Shim(env!("CARGO_BIN_EXE_polity").into());
+    let shim = ProcessLauncher::Shim(env!("CARGO_BIN_EXE_polity").into());
     let start = || {
         let options =
             McpOptions::new(sandbox.path().into(), Environment::new(environment), shim.clone());

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use polity_definition::Redaction;
-use polity_drivers::masking::Mask;
+use polity_drivers::masking::SecretMask;
 use serde_json::json;
 
 /// The promise, in millions of bytes a second.
@@ -28,7 +28,7 @@ fn main() {
     let quick = std::env::var_os("POLITY_BENCH_QUICK").is_some();
     let bytes = if quick { 1 << 20 } else { 64 << 20 };
     let rounds = if quick { 1 } else { 5 };
-    let mask = Mask::new(VALUES, &Redaction::default()).unwrap();
+    let mask = SecretMask::new(VALUES, &Redaction::default()).unwrap();
     for (what, text) in [
         ("plain log lines", texts::log_lines(bytes)),
         ("lines of JSON", texts::json_lines(bytes)),
@@ -50,7 +50,7 @@ fn main() {
 }
 
 /// As a reader of a pipe does it: what is masked is handed on, and its memory used again.
-fn time(mask: &Mask, text: &[u8]) -> Duration {
+fn time(mask: &SecretMask, text: &[u8]) -> Duration {
     let mut out = Vec::with_capacity(2 * CHUNK_BYTES);
     let mut stream = mask.stream();
     let began = Instant::now();

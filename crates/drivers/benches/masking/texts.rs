@@ -5,9 +5,9 @@ use std::io::Write;
 use serde_json::json;
 
 /// A sequence of numbers that looks random and is always the same.
-struct Numbers(u64);
+struct XorshiftNumbers(u64);
 
-impl Numbers {
+impl XorshiftNumbers {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -17,8 +17,8 @@ impl Numbers {
 }
 
 /// Lines until there are so many bytes.
-fn filled(bytes: usize, mut line: impl FnMut(&mut Numbers, &mut Vec<u8>)) -> Vec<u8> {
-    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+fn filled(bytes: usize, mut line: impl FnMut(&mut XorshiftNumbers, &mut Vec<u8>)) -> Vec<u8> {
+    let mut numbers = XorshiftNumbers(0x9e37_79b9_7f4a_7c15);
     let mut text = Vec::with_capacity(bytes + 4096);
     while text.len() < bytes {
         line(&mut numbers, &mut text);
@@ -31,7 +31,7 @@ pub(crate) fn log_lines(bytes: usize) -> Vec<u8> {
     filled(bytes, log_line)
 }
 
-fn log_line(numbers: &mut Numbers, text: &mut Vec<u8>) {
+fn log_line(numbers: &mut XorshiftNumbers, text: &mut Vec<u8>) {
     let number = numbers.next();
     let (second, id) = (number % 60, number >> 32);
     match number % 5 {

@@ -5,8 +5,8 @@ use std::fs;
 use futures_util::StreamExt;
 use futures_util::stream;
 
+use crate::fixture::{RunFixture, agent};
 use crate::measure::{figure, megabytes, own_memory};
-use crate::workshop::{Workshop, agent};
 
 const AT_ONCE: usize = 8;
 const PLACES: u32 = 64;
@@ -16,12 +16,12 @@ const GROWTH_MAX: u64 = 16_000_000;
 
 pub(crate) async fn measure(quick: bool) {
     let runs: u64 = if quick { 40 } else { 20_000 };
-    let workshop = Workshop::new();
+    let fixture = RunFixture::new();
     let agent = agent("/bin/true", &[]);
     let some = |from: u64, count: u64| {
         let numbers = stream::iter(from..from + count);
         numbers
-            .map(|number| workshop.run(&agent, number, PLACES))
+            .map(|number| fixture.run(&agent, number, PLACES))
             .buffer_unordered(AT_ONCE)
             .for_each(|outcome| async move { assert!(outcome.report.exit.is_some()) })
     };

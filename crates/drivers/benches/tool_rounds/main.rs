@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next() {
         #[cfg(target_os = "linux")]
-        Some(role) if role == process::SUPERVISE => return process::supervise(args),
+        Some(role) if role == process::SUPERVISE_COMMAND => return process::supervise(args),
         Some(role) if role == MODEL_SERVER => servers::serve_model(),
         Some(role) if role == TOOL_SERVER => servers::serve_tools(),
         Some(_) | None => {

@@ -9,7 +9,7 @@ use polity_definition::{AgentDefinition, Limits, Settings};
 use polity_drivers::Environment;
 use polity_drivers::llm::LanguageModels;
 use polity_drivers::mcp::{McpOptions, McpTools};
-use polity_drivers::process::Launcher;
+use polity_drivers::process::ProcessLauncher;
 use polity_engine::clock::SystemClock;
 use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
@@ -77,9 +77,9 @@ impl Workshop {
     /// With the drivers that the program has.
     pub(crate) fn real(folder: &Path, concurrent_tasks: u32) -> (Self, Arc<McpTools>) {
         let launcher = if cfg!(target_os = "linux") {
-            Launcher::Shim(std::env::current_exe().unwrap())
+            ProcessLauncher::Shim(std::env::current_exe().unwrap())
         } else {
-            Launcher::Direct
+            ProcessLauncher::Direct
         };
         let environment = Environment::new(environment);
         let options = McpOptions::new(folder.to_owned(), environment.clone(), launcher);

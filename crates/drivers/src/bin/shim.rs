@@ -1,5 +1,5 @@
-//! The shim as a program of its own, for tests. Polity itself becomes the shim when it is called
-//! with the hidden command.
+//! The shim as a binary of its own, for tests. In production, `polity` becomes the shim by its
+//! hidden subcommand.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let args = std::env::args_os().skip(1);
     polity_drivers::process::supervise(
-        args.skip_while(|arg| arg == polity_drivers::process::SUPERVISE),
+        args.skip_while(|arg| arg == polity_drivers::process::SUPERVISE_COMMAND),
     )
 }
 

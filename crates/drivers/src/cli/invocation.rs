@@ -1,7 +1,11 @@
-//! What is started for a task: program, arguments, variables, files. Nothing is started or written
-//! here.
+//! Builds the invocation of a CLI agent: executable, arguments, environment, stdin and files.
+//!
+//! Nothing is started or written here. `presets` resolves the agent's preset, `arguments` renders
+//! templates, `variables` collects the environment, and `request_digest` makes the dedup key.
 
 mod arguments;
+pub(crate) mod presets;
+pub(crate) mod request_digest;
 mod variables;
 
 #[cfg(test)]
@@ -15,137 +19,142 @@ use polity_definition::Placeholder;
 use polity_engine::driver::{NotReady, RunOverrides};
 use serde_json::{Map, Value, json};
 
-use self::arguments::Values;
-use super::presets::{Input, Output, Settled};
+use self::arguments::PlaceholderValues;
+use crate::cli::invocation::presets::{InputMode, OutputMode, ResolvedAgent};
 use crate::environment::Environment;
-use crate::process::{Program, find};
+use crate::process::{ProcessCommand, find_executable};
 
-/// The names of the files in the private folder of a run.
+/// File names in the private folder of a run.
 const INPUT_FILE: &str = "input";
 const OUTPUT_FILE: &str = "output";
 
-/// The id of the one request that a program is sent over JSON-RPC.
+/// The id of the single JSON-RPC request.
 pub(crate) const RPC_ID: u64 = 1;
 
-/// What a task brings to a run.
+/// The inputs of an invocation: the task's values and the paths of this process.
 #[derive(Clone, Copy)]
-pub(crate) struct Parts<'a> {
-    /// The name of the agent, for messages.
+pub(crate) struct InvocationInputs<'a> {
+    /// The agent's name, for messages.
     pub(crate) agent: &'a str,
-    /// What the program is given.
+    /// The task's input.
     pub(crate) input: &'a str,
-    /// Named values that came with the task.
+    /// The task's named parameters.
     pub(crate) parameters: &'a Map<String, Value>,
-    /// What the task says otherwise than the agent's file.
+    /// The task's overrides of the agent's definition.
     pub(crate) overrides: &'a RunOverrides,
-    /// The program's own name for the conversation that goes on, if one does.
+    /// The agent's own id of the session to resume.
     pub(crate) session_id: Option<&'a str>,
     /// The environment of this process.
     pub(crate) environment: &'a Environment,
-    /// The home folder, which paths in definitions are relative to.
+    /// The home folder; relative paths in definitions start here.
     pub(crate) home: &'a Path,
-    /// The folder in which the program runs if nothing says otherwise.
+    /// The default working directory.
     pub(crate) current_folder: &'a Path,
-    /// A folder for the files of this run alone.
+    /// The folder for files of this run only.
     pub(crate) private_folder: &'a Path,
 }
 
-/// What is started.
+/// A process to start, with its stdin and files.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Invocation {
-    /// The program with its arguments, its whole environment and its folder.
-    pub(crate) program: Program,
-    /// What it finds on stdin.
-    pub(crate) stdin: Stdin,
-    /// Files that are written before it starts, readable by the owner alone.
+pub(crate) struct CliInvocation {
+    /// Executable, arguments, environment and working directory.
+    pub(crate) program: ProcessCommand,
+    /// The content of its stdin.
+    pub(crate) stdin: StdinContent,
+    /// Files to write before the start, readable only by the owner.
     pub(crate) files: Vec<(PathBuf, String)>,
-    /// The file that its output is read from. What an earlier run left there is removed before.
+    /// The file to read the answer from. A file left by an earlier run is removed first.
     pub(crate) output_file: Option<PathBuf>,
-    /// What must not be seen of all that it writes.
+    /// Values to mask in everything the process writes.
     pub(crate) secrets: Vec<String>,
 }
 
-/// What a program finds on stdin.
+/// The content of a process's stdin.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Stdin {
-    /// Its end at once.
+pub(crate) enum StdinContent {
+    /// Closed at once.
     Nothing,
-    /// A text, and the end.
+    /// A text, then closed.
     Text(String),
-    /// A request of JSON-RPC on a line of its own. The end comes after the response.
+    /// One JSON-RPC request on a line of its own. Stdin closes after the response.
     Request(String),
 }
 
-impl fmt::Debug for Invocation {
+impl fmt::Debug for CliInvocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The rest is secret, or may hold what is.
-        f.debug_struct("Invocation").field("program", &self.program).finish_non_exhaustive()
+        // The other fields may hold secrets.
+        f.debug_struct("CliInvocation").field("program", &self.program).finish_non_exhaustive()
     }
 }
 
-/// Puts together what is started, or says what is missing.
-pub(crate) fn build(settled: &Settled, parts: Parts<'_>) -> Result<Invocation, NotReady> {
+/// Builds the invocation, or reports what is missing.
+pub(crate) fn build(
+    settled: &ResolvedAgent,
+    parts: InvocationInputs<'_>,
+) -> Result<CliInvocation, NotReady> {
     let folder = working_directory(settled, parts)?;
     let variables = variables::gathered(settled, parts)?;
     let path = executable(settled, parts, variables.path())?;
-    let mut values = Values::new(settled, parts, &folder);
+    let mut values = PlaceholderValues::new(settled, parts, &folder);
     let output_file = match &settled.output {
-        Output::File(Some(template)) => Some(folder.join(values.path(template)?)),
-        Output::File(None) => Some(parts.private_folder.join(OUTPUT_FILE)),
-        Output::Stdout | Output::JsonRpc => None,
+        OutputMode::File(Some(template)) => Some(folder.join(values.path(template)?)),
+        OutputMode::File(None) => Some(parts.private_folder.join(OUTPUT_FILE)),
+        OutputMode::Stdout | OutputMode::JsonRpc => None,
     };
     values.output_file.clone_from(&output_file);
     let (mut files, mut last_argument) = (Vec::new(), None);
     let stdin = match &settled.input {
-        Input::Stdin => Stdin::Text(parts.input.to_owned()),
-        Input::Args => {
+        InputMode::Stdin => StdinContent::Text(parts.input.to_owned()),
+        InputMode::Args => {
             last_argument = Some(Placeholder::Input);
-            Stdin::Nothing
+            StdinContent::Nothing
         }
-        Input::File(template) => {
+        InputMode::File(template) => {
             let path = parts.private_folder.join(INPUT_FILE);
             values.input_file = Some(path.clone());
             files.push((path, values.text(template)?));
             last_argument = Some(Placeholder::InputFile);
-            Stdin::Nothing
+            StdinContent::Nothing
         }
-        Input::JsonRpc => Stdin::Request(request(parts)),
+        InputMode::JsonRpc => StdinContent::Request(request(parts)),
     };
     let args = match (&settled.resumed_args, parts.session_id) {
         (Some(resumed), Some(_)) => resumed,
         (Some(_) | None, _) => &settled.args,
     };
     let args = arguments::rendered(args, last_argument.as_ref(), &values)?;
-    let program = Program { path, args, env: variables.all.into_iter().collect(), folder };
-    Ok(Invocation { program, stdin, files, output_file, secrets: variables.secrets })
+    let program = ProcessCommand { path, args, env: variables.all.into_iter().collect(), folder };
+    Ok(CliInvocation { program, stdin, files, output_file, secrets: variables.secrets })
 }
 
-/// Whether a program could be started: its folder, its variables and itself are there. What a task
-/// brings is not known yet.
-pub(crate) fn check(settled: &Settled, parts: Parts<'_>) -> Result<(), NotReady> {
+/// Checks that folder, variables and executable exist. The task's values are not known yet.
+pub(crate) fn check(settled: &ResolvedAgent, parts: InvocationInputs<'_>) -> Result<(), NotReady> {
     working_directory(settled, parts)?;
     let variables = variables::gathered(settled, parts)?;
     executable(settled, parts, variables.path()).map(|_| ())
 }
 
-/// The values that must not be seen in what is said of a run. It is told also of programs that
-/// could not be started, so a variable that is missing is none.
+/// The secret values of an agent. Missing variables are skipped, so that this also works for agents
+/// that cannot start.
 pub(crate) fn secrets(
-    settled: &Settled,
+    settled: &ResolvedAgent,
     overrides: &RunOverrides,
     environment: &Environment,
 ) -> Vec<String> {
     variables::secrets(settled, overrides, environment)
 }
 
-fn request(parts: Parts<'_>) -> String {
+fn request(parts: InvocationInputs<'_>) -> String {
     let params = json!({ "input": parts.input, "parameters": parts.parameters });
     let request = json!({ "jsonrpc": "2.0", "id": RPC_ID, "method": "execute", "params": params });
     format!("{request}\n")
 }
 
-/// Where the program runs. A relative path begins at the home.
-pub(crate) fn working_directory(settled: &Settled, parts: Parts<'_>) -> Result<PathBuf, NotReady> {
+/// The working directory. A relative path starts at the home folder.
+pub(crate) fn working_directory(
+    settled: &ResolvedAgent,
+    parts: InvocationInputs<'_>,
+) -> Result<PathBuf, NotReady> {
     let by_task = parts.overrides.working_directory.as_ref();
     let Some(given) = by_task.or(settled.working_directory.as_ref()) else {
         return Ok(parts.current_folder.to_owned());
@@ -164,9 +173,13 @@ pub(crate) fn working_directory(settled: &Settled, parts: Parts<'_>) -> Result<P
     })
 }
 
-fn executable(settled: &Settled, parts: Parts<'_>, folders: &str) -> Result<PathBuf, NotReady> {
+fn executable(
+    settled: &ResolvedAgent,
+    parts: InvocationInputs<'_>,
+    folders: &str,
+) -> Result<PathBuf, NotReady> {
     let command = settled.executable.as_str();
-    if let Some(path) = find(command, parts.home, folders) {
+    if let Some(path) = find_executable(command, parts.home, folders) {
         return Ok(path);
     }
     let wrong = if command.contains('/') {

@@ -1,4 +1,6 @@
-//! What came of a run that is over.
+//! Combines exit, output and shim record of a finished run into its outcome.
+
+pub(crate) mod verdict;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,50 +14,49 @@ use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::run::{Exit, KeptOutput, RunReport};
 use polity_model::usage::Usage;
 
-use super::clock::Late;
-use super::drain::{Drained, Read};
-use super::parser::{ANSWER_BYTES_MAX, Parsed, Parser};
-use super::rpc::Response;
-use super::run::{About, Prepared, how_without_record, system_error};
-use super::verdict;
-use crate::process::record::{Ended, How, Limit, Record};
+use crate::cli::output::json_rpc::RpcResponse;
+use crate::cli::output::output_reader::{ParsedStream, StreamSummary};
+use crate::cli::output::parser::{ANSWER_BYTES_MAX, AnswerParser, ParsedOutput};
+use crate::cli::run::deadlines::MissedDeadline;
+use crate::cli::run::{AgentInfo, PreparedRun, how_without_record, system_error};
+use crate::process::run_record::{EndEntry, ResourceLimit, RunExit, RunRecord};
 
-/// Why a run is over.
+/// The reason that a run is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// The program ended.
+pub(crate) enum EndCause {
+    /// The process exited.
     Ended,
-    /// It was told to end.
+    /// A stop was requested.
     Stopped,
-    /// It took too long.
-    Late(Late),
-    /// It has responded to its only request.
+    /// A deadline passed.
+    TimedOut(MissedDeadline),
+    /// The process responded to its only request.
     Responded,
 }
 
-/// A run of which nothing is left.
-pub(super) struct Finished {
-    pub(super) cause: Cause,
-    pub(super) process_id: u32,
-    pub(super) status: Option<ExitStatus>,
-    pub(super) duration: Duration,
-    /// What it wrote; nothing if it could not be read to its end.
-    pub(super) output: Option<Streams>,
+/// A run whose process tree has ended.
+pub(crate) struct FinishedRun {
+    pub(crate) cause: EndCause,
+    pub(crate) process_id: u32,
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) duration: Duration,
+    /// Both streams; `None` if they could not be read to the end.
+    pub(crate) output: Option<OutputStreams>,
 }
 
 /// The last lines of both streams.
-pub(super) struct Tails {
-    pub(super) stdout: String,
-    pub(super) stderr: String,
+pub(crate) struct OutputTails {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
-/// What became of both streams.
-pub(super) struct Streams {
-    pub(super) stdout: Drained,
-    pub(super) stderr: Drained,
+/// The summaries of both streams.
+pub(crate) struct OutputStreams {
+    pub(crate) stdout: StreamSummary,
+    pub(crate) stderr: StreamSummary,
 }
 
-impl Streams {
+impl OutputStreams {
     fn kept(&self, folder: &str) -> KeptOutput {
         let is_kept = self.stdout.is_kept || self.stderr.is_kept;
         KeptOutput {
@@ -67,12 +68,12 @@ impl Streams {
     }
 }
 
-/// What came of a run. All that was read of it is noted first, so that the run is known whole even
-/// if no one is left to journal it.
-pub(super) fn of(prepared: &Prepared<'_>, finished: Finished) -> RunOutcome {
-    let Finished { cause, process_id, status, duration, output } = finished;
+/// The outcome of a run. Writes the output entry of the record first, so that the run can be
+/// recovered if this process dies before the outcome is journaled.
+pub(crate) fn of(prepared: &PreparedRun<'_>, finished: FinishedRun) -> RunOutcome {
+    let FinishedRun { cause, process_id, status, duration, output } = finished;
     let kept = output.as_ref().map(|output| output.kept(&prepared.paths.output));
-    let record = Record::open(&prepared.paths.record).ok().flatten();
+    let record = RunRecord::open(&prepared.paths.record).ok().flatten();
     if let (Some(record), Some(kept)) = (&record, &kept)
         && let Err(error) = record.note_output(kept)
     {
@@ -80,7 +81,7 @@ pub(super) fn of(prepared: &Prepared<'_>, finished: Finished) -> RunOutcome {
     }
     let ended = record
         .as_ref()
-        .and_then(Record::ended)
+        .and_then(RunRecord::ended)
         .or_else(|| without_shim(prepared, cause, status, duration));
     let mut report = RunReport {
         process_id: Some(process_id),
@@ -90,8 +91,8 @@ pub(super) fn of(prepared: &Prepared<'_>, finished: Finished) -> RunOutcome {
         ..RunReport::default()
     };
     let Some(ended) = ended else {
-        // It was told to end before it could write anything down.
-        if cause == Cause::Stopped {
+        // The process was stopped before the shim wrote its record.
+        if cause == EndCause::Stopped {
             return RunOutcome { end: RunEnd::Stopped, report, usage: Usage::default() };
         }
         let said = output.map(|output| output.stderr.last_lines).unwrap_or_default();
@@ -99,7 +100,7 @@ pub(super) fn of(prepared: &Prepared<'_>, finished: Finished) -> RunOutcome {
         return RunOutcome { end, report, usage: Usage::default() };
     };
     report.resource_usage = ended.usage;
-    let Some(Streams { stdout, stderr }) = output else {
+    let Some(OutputStreams { stdout, stderr }) = output else {
         let message = "the output of the program could not be read to its end";
         let end = RunEnd::Failed(system_error(message));
         return RunOutcome { end, report, usage: Usage::default() };
@@ -108,13 +109,13 @@ pub(super) fn of(prepared: &Prepared<'_>, finished: Finished) -> RunOutcome {
         Some(path) => from_file(prepared, path),
         None => parsed(stdout.read),
     };
-    // What was in pieces when it was read may be whole now.
+    // A secret that was split across chunks may be complete now.
     let said = said.map(|parsed| parsed.masked(&prepared.mask));
-    let tails = Tails { stdout: stdout.last_lines, stderr: stderr.last_lines };
+    let tails = OutputTails { stdout: stdout.last_lines, stderr: stderr.last_lines };
     judged(&prepared.about, cause, ended.how, (said, tails), report)
 }
 
-/// Why nothing was written down of a run.
+/// The message for a run without an end entry.
 fn unsupervised(status: Option<ExitStatus>, said: &str) -> String {
     match status.and_then(|status| status.code()) {
         Some(_) => format!("the program could not be supervised: {said}"),
@@ -125,13 +126,13 @@ fn unsupervised(status: Option<ExitStatus>, said: &str) -> String {
     }
 }
 
-/// How it ended, where there is no shim to write it down.
+/// The end entry of a run without a shim.
 fn without_shim(
-    prepared: &Prepared<'_>,
-    cause: Cause,
+    prepared: &PreparedRun<'_>,
+    cause: EndCause,
     status: Option<ExitStatus>,
     duration: Duration,
-) -> Option<Ended> {
+) -> Option<EndEntry> {
     if prepared.is_shimmed {
         return None;
     }
@@ -139,20 +140,22 @@ fn without_shim(
     let exit = status.code().map(Exit::Code).or(status.signal().map(Exit::Signal))?;
     let duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let usage = polity_model::run::ResourceUsage::default();
-    Some(Ended { how: how_without_record(cause, exit), duration_ms, usage })
+    Some(EndEntry { how: how_without_record(cause, exit), duration_ms, usage })
 }
 
-/// What came of a run of which everything is known.
-pub(super) fn judged(
-    about: &About<'_>,
-    cause: Cause,
-    how: How,
-    (parsed, tails): (Result<Parsed, String>, Tails),
+/// The outcome of a run with a complete record.
+pub(crate) fn judged(
+    about: &AgentInfo<'_>,
+    cause: EndCause,
+    how: RunExit,
+    (parsed, tails): (Result<ParsedOutput, String>, OutputTails),
     mut report: RunReport,
 ) -> RunOutcome {
     report.exit = match how {
-        How::NotStarted { .. } => None,
-        How::ByItself(exit) | How::Told(exit) | How::Exceeded(_, exit) => Some(exit),
+        RunExit::NotStarted { .. } => None,
+        RunExit::Exited(exit) | RunExit::Stopped(exit) | RunExit::LimitExceeded(_, exit) => {
+            Some(exit)
+        }
     };
     let (usage, session_id) = match &parsed {
         Ok(parsed) => (parsed.usage(), parsed.session_id.clone()),
@@ -160,20 +163,22 @@ pub(super) fn judged(
     };
     report.session_id = session_id;
     let end = match (cause, how) {
-        (_, How::NotStarted { os_error }) => {
+        (_, RunExit::NotStarted { os_error }) => {
             let error = io::Error::from_raw_os_error(os_error);
             RunEnd::Failed(verdict::not_started(&about.settled, &error))
         }
-        (Cause::Stopped, _) => RunEnd::Stopped,
-        (_, How::Exceeded(limit, _)) => RunEnd::Failed(exceeded(about, limit)),
-        (Cause::Late(late), How::Told(_)) => RunEnd::TimedOut(late.message(about.name)),
-        // It has said what it had to say; that it did not end then is no harm.
-        (Cause::Responded, How::Told(_)) => said(about, Exit::Code(0), parsed, &tails),
-        (Cause::Ended, How::Told(_)) => {
+        (EndCause::Stopped, _) => RunEnd::Stopped,
+        (_, RunExit::LimitExceeded(limit, _)) => RunEnd::Failed(exceeded(about, limit)),
+        (EndCause::TimedOut(late), RunExit::Stopped(_)) => {
+            RunEnd::TimedOut(late.message(about.name))
+        }
+        // The response is complete; a process that does not exit after it is no failure.
+        (EndCause::Responded, RunExit::Stopped(_)) => said(about, Exit::Code(0), parsed, &tails),
+        (EndCause::Ended, RunExit::Stopped(_)) => {
             let message = "the run was ended by a signal from someone else than Polity";
             RunEnd::Failed(system_error(message))
         }
-        (Cause::Ended | Cause::Late(_) | Cause::Responded, How::ByItself(exit)) => {
+        (EndCause::Ended | EndCause::TimedOut(_) | EndCause::Responded, RunExit::Exited(exit)) => {
             said(about, exit, parsed, &tails)
         }
     };
@@ -184,7 +189,12 @@ pub(super) fn judged(
     RunOutcome { end, report, usage }
 }
 
-fn said(about: &About<'_>, exit: Exit, parsed: Result<Parsed, String>, tails: &Tails) -> RunEnd {
+fn said(
+    about: &AgentInfo<'_>,
+    exit: Exit,
+    parsed: Result<ParsedOutput, String>,
+    tails: &OutputTails,
+) -> RunEnd {
     let judged = match parsed {
         Ok(parsed) => verdict::judge(&about.settled, exit, &parsed, &tails.stderr, &tails.stdout),
         Err(message) => Err(agent_error(message, &tails.stderr)),
@@ -195,38 +205,38 @@ fn said(about: &About<'_>, exit: Exit, parsed: Result<Parsed, String>, tails: &T
     }
 }
 
-/// What the program said on stdout; or why that cannot be known.
-pub(super) fn parsed(stdout: Read) -> Result<Parsed, String> {
+/// The parsed stdout, or the reason that it cannot be used.
+pub(crate) fn parsed(stdout: ParsedStream) -> Result<ParsedOutput, String> {
     match stdout {
-        Read::Answer(parsed) => Ok(parsed),
-        Read::Response(Some(Response::Answer(answer))) => {
-            Ok(Parsed { answer: Some(answer), ..Parsed::default() })
+        ParsedStream::Answer(parsed) => Ok(parsed),
+        ParsedStream::Response(Some(RpcResponse::Answer(answer))) => {
+            Ok(ParsedOutput { answer: Some(answer), ..ParsedOutput::default() })
         }
-        Read::Response(Some(Response::Error(error))) => {
-            Ok(Parsed { error: Some(error), ..Parsed::default() })
+        ParsedStream::Response(Some(RpcResponse::Error(error))) => {
+            Ok(ParsedOutput { error: Some(error), ..ParsedOutput::default() })
         }
-        Read::Response(Some(Response::Invalid(line))) => {
+        ParsedStream::Response(Some(RpcResponse::Invalid(line))) => {
             Err(format!("the program wrote a line that is no JSON-RPC 2.0; {line}"))
         }
-        Read::Response(None) => {
+        ParsedStream::Response(None) => {
             Err("the program ended without a response to its request; it must \
                                      write a JSON-RPC 2.0 response to \"execute\" to its stdout"
                 .to_owned())
         }
-        Read::Nothing => Ok(Parsed::default()),
+        ParsedStream::Nothing => Ok(ParsedOutput::default()),
     }
 }
 
-/// What the program said in its output file; or why that cannot be known.
-fn from_file(prepared: &Prepared<'_>, path: &Path) -> Result<Parsed, String> {
+/// The parsed output file, or the reason that it cannot be used.
+fn from_file(prepared: &PreparedRun<'_>, path: &Path) -> Result<ParsedOutput, String> {
     let mut bytes = Vec::new();
     let read = File::open(path)
         .and_then(|file| file.take(ANSWER_BYTES_MAX as u64).read_to_end(&mut bytes));
     read.map_err(|error| {
         format!("the output file {} of the program cannot be read: {error}", path.display())
     })?;
-    let mut parser = Parser::new(&prepared.about.settled.parser);
-    // No one looks on any more.
+    let mut parser = AnswerParser::new(&prepared.about.settled.parser);
+    // The run is over: live output is dropped.
     let _ = parser.push(&prepared.mask.mask_bytes(&bytes));
     Ok(parser.finish())
 }
@@ -240,14 +250,16 @@ fn agent_error(message: String, stderr: &str) -> Failure {
     verdict::failure(ErrorCategory::AgentError, &message)
 }
 
-fn exceeded(about: &About<'_>, limit: Limit) -> Failure {
+fn exceeded(about: &AgentInfo<'_>, limit: ResourceLimit) -> Failure {
     let limits = &about.agent.resource_limits;
     let (what, field, most) = match limit {
-        Limit::Memory => ("megabytes of memory", "memory_mb", limits.memory_mb.map(u64::from)),
-        Limit::Cpu => {
+        ResourceLimit::Memory => {
+            ("megabytes of memory", "memory_mb", limits.memory_mb.map(u64::from))
+        }
+        ResourceLimit::Cpu => {
             ("seconds of processor time", "cpu_seconds", limits.cpu_seconds.map(u64::from))
         }
-        Limit::Processes => {
+        ResourceLimit::Processes => {
             ("processes", "processes", limits.processes.map(|most| u64::from(most.get())))
         }
     };

@@ -1,4 +1,8 @@
-//! One run of a program, from its start until nothing of it is left.
+//! One run of a process: start and supervision until its whole tree has ended.
+
+pub(crate) mod deadlines;
+pub(crate) mod files;
+mod supervise;
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -10,99 +14,95 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_definition::CliAgent;
-use polity_engine::driver::{RunOutcome, RunProgress, RunRequest};
+use polity_engine::driver::{RunOutcome, RunRequest};
 use polity_model::failure::{ErrorCategory, Failure};
-use rustix::process::Signal;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::clock::{Heard, Late, Patience};
-use super::drain::{Drain, Drained, Reader};
-use super::invocation::{Invocation, Stdin};
-use super::kept::{KeptFile, Room};
-use super::live::Live;
-use super::outcome::{self, Cause, Finished, Streams};
-use super::parser::{Characters, Parser};
-use super::paths::{Paths, ignore_missing};
-use super::presets::{Output, Settled};
-use super::rpc::Responses;
-use super::{CliPrograms, places, verdict};
-use crate::masking::Mask;
+use super::CliDriver;
+use crate::cli::invocation::presets::{OutputMode, ResolvedAgent};
+use crate::cli::invocation::{CliInvocation, StdinContent};
+use crate::cli::outcome::EndCause;
+use crate::cli::outcome::verdict;
+use crate::cli::output::json_rpc::RpcResponseScanner;
+use crate::cli::output::live_output::LiveOutput;
+use crate::cli::output::output_file::{OutputBudget, OutputFile};
+use crate::cli::output::output_reader::{OutputReader, StreamParser, StreamSummary};
+use crate::cli::output::parser::{AnswerParser, Utf8Decoder};
+use crate::cli::run::deadlines::{LastOutput, MissedDeadline, RunDeadlines};
+use crate::cli::run::files::{RunFiles, ignore_missing};
+use crate::cli::slots;
+use crate::masking::SecretMask;
 #[cfg(target_os = "linux")]
 use crate::process::cgroup;
-use crate::process::record::{How, Record};
-use crate::process::supervision::signal_of;
-use crate::process::{Ceiling, Handle, Launcher, Pipes, Supervision, TreeLimits};
+use crate::process::run_record::RunExit;
+use crate::process::shim_options::signal_of;
+use crate::process::{
+    PidsLimit, ProcessHandle, ProcessLauncher, ProcessPipes, ProcessTreeLimits, SupervisionOptions,
+};
 
-/// How much a pipe holds. Some programs end before what they wrote is read, and lose what does not
-/// fit.
+/// The capacity of a pipe. Some programs exit before their output is read, and lose what exceeds
+/// it.
 const PIPE_BYTES: usize = 1 << 20;
-
-/// How often what is used is told.
-const USAGE_PAUSE: Duration = Duration::from_millis(500);
-
-/// How long the pipes may stay open when nothing of the program is left. Only someone to whom they
-/// were handed could hold them then.
-const PIPES_WAIT: Duration = Duration::from_secs(2);
 
 const BYTES_PER_MB: u64 = 1 << 20;
 
-/// Whose run it is.
-pub(super) struct About<'a> {
-    pub(super) name: &'a str,
-    pub(super) agent: &'a CliAgent,
-    pub(super) settled: Settled,
+/// The agent of a run.
+pub(crate) struct AgentInfo<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) agent: &'a CliAgent,
+    pub(crate) settled: ResolvedAgent,
 }
 
-/// A run that is ready to be started.
-pub(super) struct Prepared<'a> {
-    pub(super) about: About<'a>,
-    pub(super) invocation: Invocation,
-    pub(super) mask: Mask,
-    pub(super) paths: Paths,
-    /// Whether there is a shim, which writes down how it went.
-    pub(super) is_shimmed: bool,
+/// A run that is ready to start.
+pub(crate) struct PreparedRun<'a> {
+    pub(crate) about: AgentInfo<'a>,
+    pub(crate) invocation: CliInvocation,
+    pub(crate) mask: SecretMask,
+    pub(crate) paths: RunFiles,
+    /// True if a shim writes the record.
+    pub(crate) is_shimmed: bool,
 }
 
-/// A run that goes on.
-struct Running<'a> {
-    prepared: Prepared<'a>,
-    launcher: &'a Launcher,
+/// A running process with its readers and deadlines.
+struct SupervisedRun<'a> {
+    prepared: PreparedRun<'a>,
+    launcher: &'a ProcessLauncher,
     begun: Instant,
-    handle: Handle,
-    patience: Patience,
-    heard: Arc<Heard>,
-    live: Live,
-    stdout: JoinHandle<Drained>,
-    stderr: JoinHandle<Drained>,
-    /// Tells those who read that nothing more is to be expected.
+    handle: ProcessHandle,
+    patience: RunDeadlines,
+    heard: Arc<LastOutput>,
+    live: LiveOutput,
+    stdout: JoinHandle<StreamSummary>,
+    stderr: JoinHandle<StreamSummary>,
+    /// Tells the readers to stop.
     over: watch::Sender<bool>,
-    /// Becomes true when the program has responded, if it was asked.
+    /// Becomes true when the JSON-RPC response has arrived.
     responded: watch::Receiver<bool>,
-    /// Lets go of the program's stdin.
+    /// Closes the stdin of the process.
     close_stdin: watch::Sender<bool>,
 }
 
-impl CliPrograms {
-    /// Starts what is prepared, and sees it through.
-    pub(super) async fn see_through(
+impl CliDriver {
+    /// Starts a prepared run and supervises it.
+    pub(crate) async fn supervise(
         &self,
-        prepared: Prepared<'_>,
+        prepared: PreparedRun<'_>,
         request: &RunRequest<'_>,
     ) -> Result<RunOutcome, Failure> {
         let running = self.start(prepared, request)?;
         request.progress.started(running.handle.pid);
-        Ok(running.see_through(request).await)
+        Ok(running.supervise(request).await)
     }
 
     fn start<'a>(
         &'a self,
-        mut prepared: Prepared<'a>,
+        mut prepared: PreparedRun<'a>,
         request: &RunRequest<'_>,
-    ) -> Result<Running<'a>, Failure> {
+    ) -> Result<SupervisedRun<'a>, Failure> {
         prepared.paths.make_folder().and_then(|()| write_private(&prepared)).map_err(|error| {
             let folder = prepared.paths.private.display();
             system_error(&format!(
@@ -113,10 +113,10 @@ impl CliPrograms {
         let supervision = supervision(&prepared, launcher, request).map_err(|error| {
             system_error(&format!("the place of the run is not known: {error}"))
         })?;
-        let stdin = std::mem::replace(&mut prepared.invocation.stdin, Stdin::Nothing);
+        let stdin = std::mem::replace(&mut prepared.invocation.stdin, StdinContent::Nothing);
         let pipe = match stdin {
-            Stdin::Nothing => Stdio::null(),
-            Stdin::Text(_) | Stdin::Request(_) => Stdio::piped(),
+            StdinContent::Nothing => Stdio::null(),
+            StdinContent::Text(_) | StdinContent::Request(_) => Stdio::piped(),
         };
         let begun = Instant::now();
         let spawned = launcher.spawn(&prepared.invocation.program, &supervision, pipe);
@@ -124,44 +124,44 @@ impl CliPrograms {
             spawned.map_err(|error| verdict::not_started(&prepared.about.settled, &error))?;
         let most = self.options.output_bytes;
         let own_most = prepared.about.agent.resource_limits.output_bytes;
-        let room = Room::new(own_most.map_or(most, |own| own.min(most)).get());
+        let room = OutputBudget::new(own_most.map_or(most, |own| own.min(most)).get());
         Ok(running(prepared, launcher, (handle, pipes), (begun, room), stdin))
     }
 }
 
-/// Begins to read and write, each by itself, so that nothing waits for anything else.
+/// Starts reading and writing in tasks of their own, so that no stream blocks another.
 fn running<'a>(
-    prepared: Prepared<'a>,
-    launcher: &'a Launcher,
-    (handle, pipes): (Handle, Pipes),
-    (begun, room): (Instant, Room),
-    input: Stdin,
-) -> Running<'a> {
-    let heard = Arc::new(Heard::new(begun));
-    let live = Live::default();
+    prepared: PreparedRun<'a>,
+    launcher: &'a ProcessLauncher,
+    (handle, pipes): (ProcessHandle, ProcessPipes),
+    (begun, room): (Instant, OutputBudget),
+    input: StdinContent,
+) -> SupervisedRun<'a> {
+    let heard = Arc::new(LastOutput::new(begun));
+    let live = LiveOutput::default();
     let (over, is_over) = watch::channel(false);
     let (respond, responded) = watch::channel(false);
     let (close_stdin, closed) = watch::channel(false);
-    let Pipes { stdin, stdout, stderr } = pipes;
+    let ProcessPipes { stdin, stdout, stderr } = pipes;
     enlarge(&stdout);
     enlarge(&stderr);
     if let Some(stdin) = stdin {
         tokio::spawn(write_input(stdin, input, closed));
     }
-    let drain = |reader, path: &std::path::Path| Drain {
+    let drain = |reader, path: &std::path::Path| OutputReader {
         stream: prepared.mask.stream(),
-        kept: KeptFile::new(path.to_path_buf(), room.clone()),
+        kept: OutputFile::new(path.to_path_buf(), room.clone()),
         reader,
         live: live.clone(),
         heard: Arc::clone(&heard),
     };
     let from_stdout = drain(reader(&prepared.about.settled, Some(respond)), &prepared.paths.stdout);
-    let from_stderr = drain(Reader::Show(Characters::default()), &prepared.paths.stderr);
-    Running {
+    let from_stderr = drain(StreamParser::Show(Utf8Decoder::default()), &prepared.paths.stderr);
+    SupervisedRun {
         launcher,
         begun,
         handle,
-        patience: Patience::new(begun, prepared.about.agent, &prepared.about.settled.output),
+        patience: RunDeadlines::new(begun, prepared.about.agent, &prepared.about.settled.output),
         stdout: tokio::spawn(from_stdout.drain(stdout, is_over.clone())),
         stderr: tokio::spawn(from_stderr.drain(stderr, is_over)),
         heard,
@@ -173,41 +173,44 @@ fn running<'a>(
     }
 }
 
-/// Who looks through what a program writes to stdout.
-pub(super) fn reader(settled: &Settled, respond: Option<watch::Sender<bool>>) -> Reader {
+/// The parser for the stdout of a process.
+pub(crate) fn reader(
+    settled: &ResolvedAgent,
+    respond: Option<watch::Sender<bool>>,
+) -> StreamParser {
     match settled.output {
-        Output::Stdout => Reader::Answer(Box::new(Parser::new(&settled.parser))),
-        Output::JsonRpc => Reader::Response(Responses::default(), respond),
-        Output::File(_) => Reader::Show(Characters::default()),
+        OutputMode::Stdout => StreamParser::Answer(Box::new(AnswerParser::new(&settled.parser))),
+        OutputMode::JsonRpc => StreamParser::Response(RpcResponseScanner::default(), respond),
+        OutputMode::File(_) => StreamParser::Show(Utf8Decoder::default()),
     }
 }
 
 fn supervision(
-    prepared: &Prepared<'_>,
-    launcher: &Launcher,
+    prepared: &PreparedRun<'_>,
+    launcher: &ProcessLauncher,
     request: &RunRequest<'_>,
-) -> io::Result<Supervision> {
+) -> io::Result<SupervisionOptions> {
     let limits = &prepared.about.agent.resource_limits;
     let cgroup = group_of(request);
-    Ok(Supervision {
+    Ok(SupervisionOptions {
         stop_signal: signal_of(prepared.about.agent.stop_signal),
         grace: Duration::from_secs(prepared.about.agent.grace_seconds),
-        limits: TreeLimits {
+        limits: ProcessTreeLimits {
             memory_bytes: limits.memory_mb.map(|most| most.get().saturating_mul(BYTES_PER_MB)),
             cpu_seconds: limits.cpu_seconds.map(std::num::NonZeroU64::get),
             processes: limits.processes.map(std::num::NonZeroU32::get),
         },
         record: Some(prepared.paths.record.clone()),
         place: match launcher {
-            Launcher::Shim(_) => Some(places::path_of(request.place)?),
-            Launcher::Direct => None,
+            ProcessLauncher::Shim(_) => Some(slots::path_of(request.place)?),
+            ProcessLauncher::Direct => None,
         },
-        ceiling: limits.processes.and_then(|most| Ceiling::above(most, cgroup.as_deref())),
+        ceiling: limits.processes.and_then(|most| PidsLimit::above(most, cgroup.as_deref())),
         cgroup,
     })
 }
 
-/// The control group of a run, where there are such groups.
+/// The control group of a run, if supported.
 #[cfg(target_os = "linux")]
 fn group_of(request: &RunRequest<'_>) -> Option<PathBuf> {
     cgroup::of_run(&format!("{}-{}", request.execution_id, request.attempt))
@@ -218,7 +221,7 @@ fn group_of(_: &RunRequest<'_>) -> Option<PathBuf> {
     None
 }
 
-/// A shim that ended in order has removed the group.
+/// Kills processes that a killed shim left. A shim that exits normally has removed the group.
 fn end_whom_a_killed_shim_leaves(request: &RunRequest<'_>) {
     #[cfg(target_os = "linux")]
     if let Some(group) = group_of(request)
@@ -228,177 +231,55 @@ fn end_whom_a_killed_shim_leaves(request: &RunRequest<'_>) {
     }
 }
 
-/// Writes the files that only the program is to see.
-fn write_private(prepared: &Prepared<'_>) -> io::Result<()> {
-    let Invocation { files, output_file, .. } = &prepared.invocation;
+/// Writes the private files of a run.
+fn write_private(prepared: &PreparedRun<'_>) -> io::Result<()> {
+    let CliInvocation { files, output_file, .. } = &prepared.invocation;
     if files.is_empty() && output_file.is_none() {
         return Ok(());
     }
     prepared.paths.remove_private()?;
     DirBuilder::new().mode(0o700).create(&prepared.paths.private)?;
     if let Some(path) = output_file {
-        // What an earlier run left there is no answer of this one.
+        // A file left by an earlier run is not this run's answer.
         ignore_missing(fs::remove_file(path))?;
     }
     files.iter().try_for_each(|(path, content)| fs::write(path, content))
 }
 
-/// A pipe that cannot be made larger is still one; there is a quota for those who are not root.
+/// Enlarges a pipe. Failing is harmless: unprivileged users have a quota.
 fn enlarge(pipe: &impl AsFd) {
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
 }
 
-/// Writes the input, and closes stdin when it may be closed. A program need not read all of it.
-async fn write_input(mut stdin: ChildStdin, input: Stdin, mut closed: watch::Receiver<bool>) {
+/// Writes the input and closes stdin when allowed. The process need not read all of it.
+async fn write_input(
+    mut stdin: ChildStdin,
+    input: StdinContent,
+    mut closed: watch::Receiver<bool>,
+) {
     let (text, is_kept_open) = match input {
-        Stdin::Nothing => return,
-        Stdin::Text(text) => (text, false),
-        Stdin::Request(line) => (line, true),
+        StdinContent::Nothing => return,
+        StdinContent::Text(text) => (text, false),
+        StdinContent::Request(line) => (line, true),
     };
     if stdin.write_all(text.as_bytes()).await.is_ok() && is_kept_open {
-        // Where no one is left to say so, it is closed too.
+        // Stdin also closes when the run is dropped.
         let _ = closed.wait_for(|closed| *closed).await;
     }
 }
 
-impl Running<'_> {
-    async fn see_through(mut self, request: &RunRequest<'_>) -> RunOutcome {
-        let progress = request.progress;
-        let cause = self.wait_for_cause(request.stop.clone(), progress).await;
-        match cause {
-            Cause::Ended => {}
-            Cause::Stopped | Cause::Late(_) => self.end(progress).await,
-            Cause::Responded => {
-                self.close_stdin.send_replace(true);
-                let grace = Duration::from_secs(self.prepared.about.agent.grace_seconds);
-                if !self.is_over_within(Some(grace), progress).await {
-                    self.end(progress).await;
-                }
-            }
-        }
-        let Self { prepared, begun, handle, live, stdout, stderr, over, .. } = self;
-        let status = handle.wait().await;
-        end_whom_a_killed_shim_leaves(request);
-        let deadline = Instant::now() + PIPES_WAIT;
-        let (stdout, stderr) =
-            tokio::join!(drained(stdout, deadline, &over), drained(stderr, deadline, &over));
-        let rest = live.take();
-        if !rest.is_empty() {
-            progress.output(&rest);
-        }
-        let output = stdout.zip(stderr).map(|(stdout, stderr)| Streams { stdout, stderr });
-        let finished =
-            Finished { cause, process_id: handle.pid, status, duration: begun.elapsed(), output };
-        let outcome = outcome::of(&prepared, finished);
-        if let Err(error) = prepared.paths.remove_private() {
-            tracing::warn!(path = %prepared.paths.private.display(), %error, "files are left");
-        }
-        outcome
-    }
-
-    /// Waits until there is a reason to end the run, and tells meanwhile how it goes.
-    async fn wait_for_cause(
-        &mut self,
-        mut stop: watch::Receiver<bool>,
-        progress: &dyn RunProgress,
-    ) -> Cause {
-        let mut record = None;
-        let mut looks = tokio::time::interval_at(Instant::now() + USAGE_PAUSE, USAGE_PAUSE);
-        loop {
-            let (deadline, late) = self.patience.next(&self.heard);
-            tokio::select! {
-                _ = self.handle.wait() => return Cause::Ended,
-                () = becomes_true(&mut stop) => return Cause::Stopped,
-                () = becomes_true(&mut self.responded) => return Cause::Responded,
-                () = tokio::time::sleep_until(deadline) => {
-                    // It may have been heard in the meantime.
-                    if self.patience.next(&self.heard).0 <= Instant::now() {
-                        return Cause::Late(late);
-                    }
-                }
-                () = self.live.news() => progress.output(&self.live.take()),
-                _ = looks.tick() => {
-                    if record.is_none() {
-                        record = Record::open(&self.prepared.paths.record).ok().flatten();
-                    }
-                    if let Some(usage) = record.as_ref().and_then(Record::usage) {
-                        progress.usage(usage);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Ends the program and all that it started.
-    async fn end(&self, progress: &dyn RunProgress) {
-        let agent = self.prepared.about.agent;
-        match self.launcher {
-            // The shim gives the grace, and is gone when nothing is left.
-            Launcher::Shim(_) => self.handle.order(Signal::TERM),
-            Launcher::Direct => {
-                self.handle.order(signal_of(agent.stop_signal));
-                let grace = Duration::from_secs(agent.grace_seconds);
-                if self.is_over_within(Some(grace), progress).await {
-                    return;
-                }
-                self.handle.order(Signal::KILL);
-            }
-        }
-        self.is_over_within(None, progress).await;
-    }
-
-    /// Waits for the end, and shows meanwhile what comes.
-    async fn is_over_within(&self, limit: Option<Duration>, progress: &dyn RunProgress) -> bool {
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        let too_late = async {
-            match deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::pin!(too_late);
-        loop {
-            tokio::select! {
-                _ = self.handle.wait() => return true,
-                () = self.live.news() => progress.output(&self.live.take()),
-                () = &mut too_late => return false,
-            }
-        }
-    }
-}
-
-/// What came of a stream, which ends when nothing of the program is left. If someone else holds it
-/// open, what has come by then must do.
-async fn drained(
-    mut task: JoinHandle<Drained>,
-    deadline: Instant,
-    over: &watch::Sender<bool>,
-) -> Option<Drained> {
-    if let Ok(drained) = tokio::time::timeout_at(deadline, &mut task).await {
-        return drained.ok();
-    }
-    over.send_replace(true);
-    task.await.ok()
-}
-
-/// Waits until it becomes true; for ever, if no one is left who could say so.
-async fn becomes_true(told: &mut watch::Receiver<bool>) {
-    if told.wait_for(|told| *told).await.is_err() {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// Something of Polity or the machine is wrong.
-pub(super) fn system_error(message: &str) -> Failure {
+/// A failure of Polity or the machine.
+pub(crate) fn system_error(message: &str) -> Failure {
     verdict::failure(ErrorCategory::SystemError, message)
 }
 
-/// How a run ended that no shim has written down.
-pub(super) fn how_without_record(cause: Cause, exit: polity_model::run::Exit) -> How {
+/// The exit of a run without a shim record.
+pub(crate) fn how_without_record(cause: EndCause, exit: polity_model::run::Exit) -> RunExit {
     match cause {
-        Cause::Ended | Cause::Responded => How::ByItself(exit),
-        Cause::Stopped | Cause::Late(Late::Total(_) | Late::Start(_) | Late::Idle(_)) => {
-            How::Told(exit)
-        }
+        EndCause::Ended | EndCause::Responded => RunExit::Exited(exit),
+        EndCause::Stopped
+        | EndCause::TimedOut(
+            MissedDeadline::Total(_) | MissedDeadline::Start(_) | MissedDeadline::Idle(_),
+        ) => RunExit::Stopped(exit),
     }
 }

@@ -1,9 +1,11 @@
-//! Folders of their own in which programs run: copies, and worktrees of Git.
+//! Workspaces: private copies or Git worktrees in which runs take place.
 //!
-//! A workspace has the name of its execution. It is made for each run, stays where the run succeeds,
-//! and goes where it does not. `copying` copies folders, `git` asks Git.
+//! A workspace is named after its execution and made anew for each run. A successful run keeps it,
+//! any other removes it. `file_tree` copies and compares folders, `git` manages worktrees,
+//! `artifacts` collects files.
 
-mod copying;
+pub(crate) mod artifacts;
+mod file_tree;
 mod git;
 
 use std::io;
@@ -16,40 +18,40 @@ use polity_model::ids::ExecutionId;
 use polity_model::run::KeptWorkspace;
 use tokio::sync::watch;
 
-use self::git::Git;
-use super::run::system_error;
-use super::verdict;
+use self::git::GitCommand;
+use crate::cli::outcome::verdict;
+use crate::cli::run::system_error;
 use crate::environment::Environment;
 
-/// The folder below the data folder in which workspaces are.
-pub(super) const WORKSPACES: &str = "workspaces";
+/// The folder of workspaces, in the data folder.
+pub(crate) const WORKSPACES: &str = "workspaces";
 
-/// How the branches of worktrees begin.
+/// The prefix of worktree branches.
 const BRANCHES: &str = "polity/";
 
 /// The workspace of an execution.
 #[derive(Debug, Clone)]
-pub(super) struct Space {
+pub(crate) struct RunWorkspace {
     kind: Workspace,
-    /// The folder that it stands for.
+    /// The folder that the workspace replaces.
     source: PathBuf,
     data: PathBuf,
     root: PathBuf,
     name: String,
-    git: Git,
+    git: GitCommand,
 }
 
-/// Why there is no workspace.
-pub(super) enum NotMade {
-    /// Someone wants the run to end.
+/// The reason that a workspace could not be made.
+pub(crate) enum WorkspaceError {
+    /// The run was stopped.
     Stopped,
-    /// Something is wrong.
+    /// An error occurred.
     Failed(Failure),
 }
 
-impl Space {
-    /// The workspace of an execution, if its agent has one.
-    pub(super) fn of(
+impl RunWorkspace {
+    /// The workspace of an execution, if its agent uses one.
+    pub(crate) fn of(
         agent: &CliAgent,
         source: PathBuf,
         data: &Path,
@@ -61,7 +63,7 @@ impl Space {
             kind @ (Workspace::Worktree | Workspace::Copy) => {
                 let name = execution_id.to_string();
                 let (data, root) = (data.to_owned(), data.join(WORKSPACES).join(&name));
-                Some(Self { kind, source, data, root, name, git: Git::new(environment) })
+                Some(Self { kind, source, data, root, name, git: GitCommand::new(environment) })
             }
         }
     }
@@ -70,36 +72,36 @@ impl Space {
         format!("{BRANCHES}{}", self.name)
     }
 
-    /// Makes it anew, whatever an earlier run left of it. Says where the program runs in it.
-    pub(super) fn make(&self, stop: &watch::Receiver<bool>) -> Result<PathBuf, NotMade> {
+    /// Creates the workspace, replacing one of an earlier run. Returns the working directory in it.
+    pub(crate) fn make(&self, stop: &watch::Receiver<bool>) -> Result<PathBuf, WorkspaceError> {
         let failed = |error: io::Error| {
             let (source, root) = (self.source.display(), self.root.display());
             let message = format!("the workspace {root} of {source} cannot be made: {error}");
-            NotMade::Failed(system_error(&message))
+            WorkspaceError::Failed(system_error(&message))
         };
-        remove(&self.root, &self.git, Branch::Goes).map_err(failed)?;
+        remove(&self.root, &self.git, BranchPolicy::Delete).map_err(failed)?;
         let parent = self.root.parent().map_or(Ok(()), std::fs::create_dir_all);
         parent.map_err(failed)?;
         match self.kind {
             Workspace::Worktree => {
                 self.git.add(&self.source, &self.root, &self.branch()).map_err(|error| {
                     use polity_model::failure::ErrorCategory::Permanent;
-                    NotMade::Failed(verdict::failure(Permanent, &error.to_string()))
+                    WorkspaceError::Failed(verdict::failure(Permanent, &error.to_string()))
                 })
             }
             Workspace::Copy | Workspace::Shared => {
-                let is_whole = copying::copy(&self.source, &self.root, &self.data, stop);
+                let is_whole = file_tree::copy(&self.source, &self.root, &self.data, stop);
                 if is_whole.map_err(failed)? {
                     Ok(self.root.clone())
                 } else {
-                    Err(NotMade::Stopped)
+                    Err(WorkspaceError::Stopped)
                 }
             }
         }
     }
 
-    /// Where the program ran in it, if it is there.
-    pub(super) fn folder(&self) -> PathBuf {
+    /// The working directory in the workspace.
+    pub(crate) fn folder(&self) -> PathBuf {
         match self.kind {
             Workspace::Worktree => {
                 let prefix = self.git.prefix(&self.source).unwrap_or_default();
@@ -109,12 +111,12 @@ impl Space {
         }
     }
 
-    /// Leaves it as the program left it, and says what changed.
-    pub(super) fn keep(&self) -> KeptWorkspace {
+    /// Keeps the workspace and counts the changes.
+    pub(crate) fn keep(&self) -> KeptWorkspace {
         let changed = match self.kind {
             Workspace::Worktree => self.git.commit(&self.root).map_err(|error| error.to_string()),
             Workspace::Copy | Workspace::Shared => {
-                copying::differences(&self.source, &self.root, &self.data)
+                file_tree::differences(&self.source, &self.root, &self.data)
                     .map_err(|error| error.to_string())
             }
         };
@@ -134,49 +136,50 @@ impl Space {
         }
     }
 
-    /// Removes it.
-    pub(super) fn remove(&self) -> io::Result<()> {
-        remove(&self.root, &self.git, Branch::Goes)
+    /// Removes the workspace and its branch.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        remove(&self.root, &self.git, BranchPolicy::Delete)
     }
 }
 
-/// What becomes of the branch of a worktree.
+/// The handling of a worktree's branch on removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Branch {
-    /// It goes with it.
-    Goes,
-    /// It stays, because someone may want what is on it.
-    Stays,
+pub(crate) enum BranchPolicy {
+    /// Delete it.
+    Delete,
+    /// Keep it: it may hold results.
+    Keep,
 }
 
-/// Removes a workspace, whatever it is.
-pub(super) fn remove_of(
+/// Removes the workspace of an execution, if there is one.
+pub(crate) fn remove_of(
     data: &Path,
     execution_id: ExecutionId,
     environment: &Environment,
-    branch: Branch,
+    branch: BranchPolicy,
 ) -> io::Result<()> {
     let root = data.join(WORKSPACES).join(execution_id.to_string());
-    remove(&root, &Git::new(environment), branch)
+    remove(&root, &GitCommand::new(environment), branch)
 }
 
-fn remove(root: &Path, git: &Git, branch: Branch) -> io::Result<()> {
+fn remove(root: &Path, git: &GitCommand, branch: BranchPolicy) -> io::Result<()> {
     if !root.try_exists()? {
         return Ok(());
     }
     let name = root.file_name().map(|name| name.to_string_lossy().into_owned());
-    // A worktree has a file where a repository has a folder.
+    // In a worktree `.git` is a file, in a repository a folder.
     if root.join(".git").is_file() {
-        let name = name.filter(|_| branch == Branch::Goes).map(|name| format!("{BRANCHES}{name}"));
+        let name =
+            name.filter(|_| branch == BranchPolicy::Delete).map(|name| format!("{BRANCHES}{name}"));
         if let Err(error) = git.remove(root, name.as_deref()) {
             tracing::warn!(path = %root.display(), %error, "a worktree is not removed by Git");
         }
     }
-    copying::remove(root)
+    file_tree::remove(root)
 }
 
-/// Whether a workspace could be made of a folder, as far as can be told without making one.
-pub(super) fn check(agent: &CliAgent, name: &str, source: &Path) -> Result<(), NotReady> {
+/// Checks that a workspace could be made, without making one.
+pub(crate) fn check(agent: &CliAgent, name: &str, source: &Path) -> Result<(), NotReady> {
     match agent.workspace {
         Workspace::Shared | Workspace::Copy => Ok(()),
         Workspace::Worktree if source.ancestors().any(|folder| folder.join(".git").exists()) => {

@@ -1,45 +1,45 @@
-//! Which bytes are hidden: line by line, and in pieces of lines that are too long.
+//! Plans the spans to mask: line by line, and in pieces of long lines.
 
-use super::Parts;
-use super::assignment;
-use super::hidden::{self, Hidden, Shown};
-use super::key_block;
-use super::scan::{Block, Found, scan};
+use super::MaskMatchers;
+use super::detectors::assignment;
+use super::detectors::key_block;
+use super::masked_span::{self, MaskedSpan, SpanReplacement};
+use super::scan::{KeyBlock, SecretMatch, scan};
 
-/// The longest line that is judged as a whole, in bytes with its end. This much of a stream is held
-/// back at most.
+/// The maximum length of a line that is scanned as a whole, including its line end. A stream holds
+/// back at most this much.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// How many bytes behind the end of a piece are looked at, so that what begins in it is seen to its
-/// end. They are looked at again as the beginning of the next piece.
+/// The number of bytes scanned beyond a piece, so that secrets in it are found completely. They are
+/// scanned again with the next piece.
 const LOOKAHEAD_BYTES: usize = 8 * 1024;
 
-/// A partial line is shown up to here at most, because the piece of a long line that it may become
-/// ends no earlier.
+/// The limit up to which an incomplete line may be shown: the first piece of a long line ends no
+/// earlier.
 pub(super) const PIECE_BYTES: usize = LINE_BYTES_MAX - LOOKAHEAD_BYTES;
 
-/// What the next bytes go on with.
+/// The state at the start of the next bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum State {
-    /// Anything.
+pub(super) enum StreamState {
+    /// Ordinary text.
     #[default]
     Text,
-    /// Lines of a private key.
-    Block(Block),
-    /// A secret that did not end with the piece of a line that it began in.
+    /// Within a private key of several lines.
+    Block(KeyBlock),
+    /// Within a secret that continues from the previous piece of a line.
     Secret,
     /// The same, for a private key.
     Key,
 }
 
-/// Hides what is secret in the text, and says how much of it is done. The rest has no end yet; there
-/// is none if the text `ends`.
+/// Plans the spans of a text and returns the number of bytes done. The rest is an incomplete line,
+/// unless the text `ends`.
 pub(super) fn plan(
-    parts: &Parts,
+    parts: &MaskMatchers,
     text: &[u8],
     ends: bool,
-    state: &mut State,
-    hidden: &mut Vec<Hidden>,
+    state: &mut StreamState,
+    hidden: &mut Vec<MaskedSpan>,
 ) -> usize {
     let mut done = 0;
     while done < text.len() {
@@ -51,43 +51,47 @@ pub(super) fn plan(
             return done;
         }
         let first = hidden.len();
-        let mut hide = |one: Hidden| hidden.push(one.moved(done));
+        let mut hide = |one: MaskedSpan| hidden.push(one.moved(done));
         let (length, next) = match *state {
-            State::Secret | State::Key => rest_of_secret(window, *state, &mut hide),
-            State::Text | State::Block(_) => {
-                let block = if let State::Block(block) = *state { Some(block) } else { None };
+            StreamState::Secret | StreamState::Key => rest_of_secret(window, *state, &mut hide),
+            StreamState::Text | StreamState::Block(_) => {
+                let block = if let StreamState::Block(block) = *state { Some(block) } else { None };
                 match whole {
                     Some(length) => (length, lines_of(parts, &window[..length], block, &mut hide)),
-                    // No line of a key is that long.
+                    // Lines of a key are never that long.
                     None => piece_of(parts, window, &mut hide),
                 }
             }
         };
-        hidden::join(hidden, first);
+        masked_span::join(hidden, first);
         *state = next;
         done += length;
     }
     done
 }
 
-/// Some lines, all with their ends.
+/// Scans complete lines.
 fn lines_of(
-    parts: &Parts,
+    parts: &MaskMatchers,
     lines: &[u8],
-    block: Option<Block>,
-    hide: &mut impl FnMut(Hidden),
-) -> State {
+    block: Option<KeyBlock>,
+    hide: &mut impl FnMut(MaskedSpan),
+) -> StreamState {
     let block = scan(parts, lines, block, |found| {
         if let Some(hidden) = found.hidden {
             hide(hidden);
         }
     });
-    block.map_or(State::Text, State::Block)
+    block.map_or(StreamState::Text, StreamState::Block)
 }
 
-/// A piece of a line. It ends where nothing that was found is cut.
-fn piece_of(parts: &Parts, window: &[u8], hide: &mut impl FnMut(Hidden)) -> (usize, State) {
-    let mut all: Vec<(Found, Hidden)> = Vec::new();
+/// Scans a piece of a line. It ends where it cuts no match.
+fn piece_of(
+    parts: &MaskMatchers,
+    window: &[u8],
+    hide: &mut impl FnMut(MaskedSpan),
+) -> (usize, StreamState) {
+    let mut all: Vec<(SecretMatch, MaskedSpan)> = Vec::new();
     scan(parts, window, None, |found| all.extend(found.hidden.map(|hidden| (found, hidden))));
     all.sort_unstable_by_key(|(found, _)| found.from);
     let mut end = PIECE_BYTES;
@@ -96,39 +100,43 @@ fn piece_of(parts: &Parts, window: &[u8], hide: &mut impl FnMut(Hidden)) -> (usi
         end = end.max(hidden.end);
         kept += 1;
     }
-    let mut next = State::Text;
+    let mut next = StreamState::Text;
     for (found, hidden) in &all[..kept] {
-        // What ends with the piece may go on in the next one, and then this is not its tail.
-        let shown = if hidden.end == end { Shown::Mask } else { hidden.shown };
-        hide(Hidden { shown, ..*hidden });
+        // A span at the end of the piece may continue, so its tail is not final.
+        let shown = if hidden.end == end { SpanReplacement::Mask } else { hidden.shown };
+        hide(MaskedSpan { shown, ..*hidden });
         if found.is_open && hidden.end == window.len() {
-            next = if found.is_key { State::Key } else { State::Secret };
+            next = if found.is_key { StreamState::Key } else { StreamState::Secret };
         }
     }
     (end, next)
 }
 
-/// What is left of a secret that began in an earlier piece.
-fn rest_of_secret(window: &[u8], state: State, hide: &mut impl FnMut(Hidden)) -> (usize, State) {
-    let (end, is_over) = if state == State::Key {
+/// Masks the rest of a secret from an earlier piece.
+fn rest_of_secret(
+    window: &[u8],
+    state: StreamState,
+    hide: &mut impl FnMut(MaskedSpan),
+) -> (usize, StreamState) {
+    let (end, is_over) = if state == StreamState::Key {
         key_block::rest_on_line(window)
     } else {
-        let end = super::judgement::run_end(window, 0, assignment::is_bare);
+        let end = super::detectors::heuristics::run_end(window, 0, assignment::is_bare);
         (end, end < window.len())
     };
     if end > 0 {
-        hide(Hidden { start: 0, end, shown: Shown::Nothing });
+        hide(MaskedSpan { start: 0, end, shown: SpanReplacement::Nothing });
     }
-    (end, if is_over || end == 0 { State::Text } else { state })
+    (end, if is_over || end == 0 { StreamState::Text } else { state })
 }
 
-/// How much of a line that goes on can be shown already, and what is hidden in it. Whatever follows
-/// changes nothing of it.
-pub(super) fn settled(parts: &Parts, line: &[u8]) -> (usize, Vec<Hidden>) {
+/// The length of an incomplete line that can be shown, and the spans in it. No continuation changes
+/// them.
+pub(super) fn settled(parts: &MaskMatchers, line: &[u8]) -> (usize, Vec<MaskedSpan>) {
     if parts.own.are_unbounded() {
         return (0, Vec::new());
     }
-    // The last word may be the beginning of anything.
+    // The last word may be the start of anything.
     let last_word = line.iter().rposition(u8::is_ascii_whitespace).map_or(0, |at| at + 1);
     let mut end = PIECE_BYTES.min(last_word).min(parts.known.unfinished_in(line));
     let mut hidden = Vec::new();
@@ -138,8 +146,8 @@ pub(super) fn settled(parts: &Parts, line: &[u8]) -> (usize, Vec<Hidden>) {
         }
         hidden.extend(found.hidden);
     });
-    hidden::join(&mut hidden, 0);
-    // What follows may be one with a secret that ends here.
+    masked_span::join(&mut hidden, 0);
+    // The next bytes may extend a secret that ends here.
     if let Some(cut) = hidden.iter().find(|one| one.start < end && end <= one.end) {
         end = cut.start;
     }

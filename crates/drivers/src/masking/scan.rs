@@ -1,33 +1,33 @@
-//! One pass over some lines, or over a piece of one, for all that is secret in them.
+//! One pass over some lines, or a piece of one, for all secrets.
 
 use std::ops::Range;
 
-use super::Parts;
-use super::hidden::{Hidden, Shown};
-use super::judgement::name_start;
-use super::key_block::{self, BlockLine};
-use super::triggers::Verdict;
+use super::MaskMatchers;
+use super::detectors::TriggerVerdict;
+use super::detectors::heuristics::name_start;
+use super::detectors::key_block::{self, KeyBlockLine};
+use super::masked_span::{MaskedSpan, SpanReplacement};
 
-/// Something that was found.
+/// A match in a text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
-    /// Where that begins by which it was found: a name is before its value.
+pub(super) struct SecretMatch {
+    /// The start of the match; a name precedes its value.
     pub(super) from: usize,
-    /// What is hidden; nothing if a secret could begin here, but so far does not.
-    pub(super) hidden: Option<Hidden>,
-    /// Whether it would be something else if the text went on.
+    /// The span to mask; `None` if a secret may start here but is not complete.
+    pub(super) hidden: Option<MaskedSpan>,
+    /// True if more text could change the match.
     pub(super) is_open: bool,
-    /// Whether it is a private key.
+    /// True for a private key.
     pub(super) is_key: bool,
 }
 
-/// A private key of which more may follow on the next line, and the column in which it began.
+/// An unfinished private key, and the column in which it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct KeyBlock {
     pub(super) column: usize,
 }
 
-/// The line that a place is in, without what ends it.
+/// The line at a position, without its line end.
 pub(super) fn line_around(text: &[u8], at: usize) -> Range<usize> {
     let start = memchr::memrchr(b'\n', &text[..at]).map_or(0, |end| end + 1);
     let rest = &text[at..];
@@ -42,31 +42,32 @@ fn after_line(text: &[u8], line_end: usize) -> usize {
     memchr::memchr(b'\n', &text[line_end..]).map_or(text.len(), |at| line_end + at + 1)
 }
 
-/// Tells all that is found in the text, which begins within a block or not. Says whether it ends
-/// within one.
+/// Calls `found` with each match in the text. Takes and returns the unfinished key block.
 pub(super) fn scan(
-    parts: &Parts,
+    parts: &MaskMatchers,
     text: &[u8],
-    mut block: Option<Block>,
-    mut found: impl FnMut(Found),
-) -> Option<Block> {
-    let known = |start, end| Found {
+    mut block: Option<KeyBlock>,
+    mut found: impl FnMut(SecretMatch),
+) -> Option<KeyBlock> {
+    let known = |start, end| SecretMatch {
         from: start,
-        hidden: Some(Hidden::secret(start, end)),
+        hidden: Some(MaskedSpan::secret(start, end)),
         is_open: false,
         is_key: false,
     };
     parts.known.each_in(text, |start, end| found(known(start, end)));
     parts.own.each_in(text, |start, end| {
-        found(Found { is_open: end == text.len(), ..known(start, end) });
+        found(SecretMatch { is_open: end == text.len(), ..known(start, end) });
     });
     let mut from = 0;
-    // A block that begins on a line goes on behind the line, of which the rest is looked at first.
+    // A block continues after its first line, whose rest is scanned first.
     let mut limit = if block.is_some() { 0 } else { text.len() };
     let mut line = 0..0;
     loop {
         let Some(trigger) = parts.triggers.next(&text[..limit], from) else {
-            let Some(Block { column }) = block.filter(|_| limit < text.len()) else { return block };
+            let Some(KeyBlock { column }) = block.filter(|_| limit < text.len()) else {
+                return block;
+            };
             let (end, is_over) = rest_of_block(text, limit, column, &mut found);
             if !is_over {
                 return block;
@@ -74,7 +75,7 @@ pub(super) fn scan(
             (block, from, limit) = (None, end, text.len());
             continue;
         };
-        // Whatever is left of a key on this line is hidden already.
+        // The rest of a key on this line is already masked.
         if block.is_some() && trigger.begins_key() {
             from = trigger.end;
             continue;
@@ -83,52 +84,51 @@ pub(super) fn scan(
             line = line_around(text, trigger.start);
         }
         let offset = line.start;
-        let mut tell = |start, end, shown: Option<Shown>, is_open, is_key| {
-            let secret = Hidden::secret(start, end).moved(offset);
-            let hidden = Hidden { shown: shown.unwrap_or(secret.shown), ..secret };
+        let mut tell = |start, end, shown: Option<SpanReplacement>, is_open, is_key| {
+            let secret = MaskedSpan::secret(start, end).moved(offset);
+            let hidden = MaskedSpan { shown: shown.unwrap_or(secret.shown), ..secret };
             let from = name_start(text, trigger.start).min(hidden.start);
-            found(Found { from, hidden: Some(hidden), is_open, is_key });
+            found(SecretMatch { from, hidden: Some(hidden), is_open, is_key });
             trigger.end.max(hidden.end)
         };
         from = match trigger.look(&text[line.clone()], line.start) {
-            Verdict::Ordinary => trigger.end,
-            Verdict::Open { from } => {
+            TriggerVerdict::NotSecret => trigger.end,
+            TriggerVerdict::Undecided { from } => {
                 let from = from + offset;
-                found(Found { from, hidden: None, is_open: true, is_key: false });
+                found(SecretMatch { from, hidden: None, is_open: true, is_key: false });
                 trigger.end
             }
-            Verdict::Secret { start, end, open } => tell(start, end, None, open, false),
-            Verdict::Key { start, end, open } => {
+            TriggerVerdict::Secret { start, end, open } => tell(start, end, None, open, false),
+            TriggerVerdict::Key { start, end, open } => {
                 if open {
-                    block = Some(Block { column: start });
+                    block = Some(KeyBlock { column: start });
                     limit = after_line(text, line.end);
                 }
-                tell(start, end, Some(Shown::Mask), open, true)
+                tell(start, end, Some(SpanReplacement::Mask), open, true)
             }
         };
     }
 }
 
-/// Hides the lines from a place on that belong to a block. Says where it goes on behind them, and
-/// whether the block is over there.
+/// Masks the lines of a block. Returns the position after them, and whether the block is over.
 fn rest_of_block(
     text: &[u8],
     from: usize,
     column: usize,
-    found: &mut impl FnMut(Found),
+    found: &mut impl FnMut(SecretMatch),
 ) -> (usize, bool) {
     let mut start = from;
     while start < text.len() {
         let line = line_around(text, start);
         let next = after_line(text, line.end);
         let (end, is_over) = match key_block::look_within(&text[line.clone()], column) {
-            BlockLine::Foreign => return (start, true),
-            BlockLine::Key => (next, false),
-            BlockLine::Last { end } if start + end == line.end => (next, true),
-            BlockLine::Last { end } => (start + end, true),
+            KeyBlockLine::Foreign => return (start, true),
+            KeyBlockLine::Key => (next, false),
+            KeyBlockLine::Last { end } if start + end == line.end => (next, true),
+            KeyBlockLine::Last { end } => (start + end, true),
         };
-        let hidden = Some(Hidden { start, end, shown: Shown::Nothing });
-        found(Found { from: start, hidden, is_open: false, is_key: true });
+        let hidden = Some(MaskedSpan { start, end, shown: SpanReplacement::Nothing });
+        found(SecretMatch { from: start, hidden, is_open: false, is_key: true });
         if is_over {
             return (end, true);
         }

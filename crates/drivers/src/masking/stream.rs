@@ -1,31 +1,31 @@
-//! Bytes that arrive one after the other.
+//! Masks chunks of bytes as they arrive.
 
-use super::Mask;
-use super::hidden::{self, Hidden};
-use super::plan::{self, LINE_BYTES_MAX, State};
+use super::SecretMask;
+use super::masked_span::{self, MaskedSpan};
+use super::plan::{self, LINE_BYTES_MAX, StreamState};
 
-/// Masks bytes as they arrive, in pieces of any size. Where they are divided makes no difference.
+/// Masks a stream in chunks of any size; chunk boundaries do not affect the result.
 ///
-/// A line is held back until its end is there, or until it is `LINE_BYTES_MAX` long.
+/// Holds back an incomplete line until it ends or reaches `LINE_BYTES_MAX`.
 #[derive(Debug)]
-pub struct Stream {
-    mask: Mask,
-    state: State,
-    /// The line that has no end yet.
+pub struct MaskStream {
+    mask: SecretMask,
+    state: StreamState,
+    /// The incomplete line.
     pub(super) held: Vec<u8>,
-    /// How many bytes have been written for the line that is held.
+    /// The number of bytes already written for the incomplete line.
     written: usize,
-    /// Kept for the sake of its memory.
-    hidden: Vec<Hidden>,
+    /// Reused to avoid allocations.
+    hidden: Vec<MaskedSpan>,
 }
 
-impl Stream {
-    pub(super) fn new(mask: Mask) -> Self {
+impl MaskStream {
+    pub(super) fn new(mask: SecretMask) -> Self {
         let (held, hidden) = (Vec::new(), Vec::new());
-        Self { mask, state: State::default(), held, written: 0, hidden }
+        Self { mask, state: StreamState::default(), held, written: 0, hidden }
     }
 
-    /// Takes the next bytes, and writes what can be shown.
+    /// Masks the next bytes and writes those that can be shown.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let mut rest = bytes;
         while !rest.is_empty() && !self.held.is_empty() {
@@ -44,23 +44,23 @@ impl Stream {
         }
     }
 
-    /// Writes what can be shown of a line that has no end yet, such as a question that waits for
-    /// its answer. To be called when nothing has arrived for a while.
+    /// Writes as much of an incomplete line as possible, for example a prompt. Call this when no
+    /// bytes have arrived for a while.
     pub fn idle(&mut self, out: &mut Vec<u8>) {
         match self.state {
-            State::Text => {}
-            State::Block(_) | State::Secret | State::Key => return,
+            StreamState::Text => {}
+            StreamState::Block(_) | StreamState::Secret | StreamState::Key => return,
         }
         let (end, hidden) = plan::settled(&self.mask.parts, &self.held);
         let mut shown = Vec::new();
-        hidden::write_rest(&self.held[..end], &hidden, &mut shown);
+        masked_span::write_rest(&self.held[..end], &hidden, &mut shown);
         if let Some(new) = shown.get(self.written..) {
             out.extend_from_slice(new);
             self.written = shown.len();
         }
     }
 
-    /// Writes the rest; nothing more follows.
+    /// Writes the rest at the end of the stream.
     pub fn finish(mut self, out: &mut Vec<u8>) {
         self.write_held(true, out);
     }
@@ -79,7 +79,7 @@ impl Stream {
     fn write(&mut self, text: &[u8], ends: bool, out: &mut Vec<u8>) -> usize {
         self.hidden.clear();
         let done = plan::plan(&self.mask.parts, text, ends, &mut self.state, &mut self.hidden);
-        hidden::write_rest(&text[..done], &self.hidden, out);
+        masked_span::write_rest(&text[..done], &self.hidden, out);
         done
     }
 }

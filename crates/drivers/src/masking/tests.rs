@@ -1,7 +1,7 @@
-//! What is masked and what is not, and that nothing depends on how bytes arrive.
+//! Tests of all kinds of secrets, of plain text, and of chunking.
 
-mod ordinary;
-mod planted;
+mod plain_text;
+mod secret_cases;
 mod streams;
 
 use polity_definition::Redaction;
@@ -9,18 +9,18 @@ use serde_json::json;
 
 use super::*;
 
-fn mask() -> Mask {
+fn mask() -> SecretMask {
     with_values(&[])
 }
 
-fn with_values(values: &[&str]) -> Mask {
-    Mask::new(values.iter().copied(), &Redaction::default()).unwrap()
+fn with_values(values: &[&str]) -> SecretMask {
+    SecretMask::new(values.iter().copied(), &Redaction::default()).unwrap()
 }
 
 #[test]
 fn secrets_of_every_kind_are_masked() {
     let mask = mask();
-    for (text, expected) in planted::CASES {
+    for (text, expected) in secret_cases::CASES {
         assert_eq!(mask.mask_text(text), *expected, "{text}");
     }
 }
@@ -28,16 +28,16 @@ fn secrets_of_every_kind_are_masked() {
 #[test]
 fn ordinary_text_is_left_alone() {
     let mask = mask();
-    for line in ordinary::TEXT.lines() {
+    for line in plain_text::TEXT.lines() {
         assert_eq!(mask.mask_text(line), line);
     }
-    assert!(matches!(mask.mask_text(ordinary::TEXT), Cow::Borrowed(_)));
+    assert!(matches!(mask.mask_text(plain_text::TEXT), Cow::Borrowed(_)));
 }
 
 #[test]
 fn what_is_masked_once_stays_as_it_is() {
     let mask = mask();
-    for (_, masked) in planted::CASES {
+    for (_, masked) in secret_cases::CASES {
         assert_eq!(mask.mask_text(masked), *masked);
     }
 }
@@ -82,7 +82,7 @@ fn a_value_of_any_length_is_masked_to_its_end() {
     let long: String =
         (0..20_000).map(|number: u32| format!("{number:x}-")).collect::<Vec<_>>().concat();
     let mask = with_values(&[&long]);
-    // What is longer than a line is masked in pieces.
+    // A value longer than a line is masked in pieces.
     let masked = mask.mask_text(&format!("the key {long} is long")).into_owned();
     assert_eq!(masked, "the key ******e1f- is long");
 }
@@ -97,7 +97,7 @@ fn addresses_of_people_and_own_patterns_are_masked_if_the_settings_say_so() {
         regex::Regex::new("x*").unwrap(),
     ];
     let redaction = Redaction { emails: true, patterns };
-    let mask = Mask::new([], &redaction).unwrap();
+    let mask = SecretMask::new([], &redaction).unwrap();
     assert_eq!(mask.mask_text(text), "*** paid with ***1111\n*** 12345");
 }
 
@@ -119,7 +119,7 @@ fn private_keys_are_masked_as_a_whole() {
         (format!("12:00:01 INFO {logged}\nnext"), "12:00:01 INFO ***\nnext".to_owned()),
         (format!("{encrypted}\nnext"), "***\nnext".to_owned()),
         (key.replace("PRIVATE", "RSA PRIVATE"), "***\n".to_owned()),
-        // Cut off: the lines that are no part of it stay.
+        // A truncated key: other lines stay.
         (
             format!("-----BEGIN PRIVATE KEY-----\n{body}\nIt was cut."),
             "***\nIt was cut.".to_owned(),

@@ -25,7 +25,7 @@ use super::stdio::{Garbage, Stdio};
 use super::streamable::Streamable;
 use super::{McpOptions, environment, permanent, transient};
 use crate::http;
-use crate::process::{Child, Program};
+use crate::process::{ChildProcess, ProcessCommand};
 use crate::secrets::Secrets;
 
 /// A connection that was not used for so long is tried with a ping before it is used again.
@@ -53,7 +53,7 @@ pub(super) struct Connection {
     /// What the server was given and must not be shown.
     pub(super) secrets: Secrets,
     service: tokio::sync::Mutex<RunningService<RoleClient, Client>>,
-    child: Option<Child>,
+    child: Option<ChildProcess>,
     opened: Instant,
     retired: AtomicBool,
     used: Mutex<Used>,
@@ -115,7 +115,7 @@ impl Connection {
     /// Starts a server and shakes hands with it.
     async fn start(
         server: &str,
-        program: &Program,
+        program: &ProcessCommand,
         secrets: &Secrets,
         options: &McpOptions,
     ) -> Result<Self, Failure> {
@@ -159,7 +159,7 @@ impl Connection {
         }
     }
 
-    fn new(server: &str, made: Made, child: Option<Child>) -> Self {
+    fn new(server: &str, made: Made, child: Option<ChildProcess>) -> Self {
         let Made { service, changed, secrets } = made;
         let peer = service.peer().clone();
         follow_changes(&peer, &changed);
@@ -360,7 +360,7 @@ fn follow_changes(peer: &Peer<RoleClient>, changed: &Changed) {
 
 /// What can be seen of a program with which no handshake could be made.
 async fn signs_of_failed_start(
-    child: &Child,
+    child: &ChildProcess,
     garbage: &Garbage,
     secrets: &Secrets,
     trouble: &Trouble,
@@ -384,7 +384,7 @@ async fn signs_of_failed_start(
 }
 
 /// How a program ended that is ending, and what it last said.
-async fn signs_of_end(child: &Child, secrets: &Secrets) -> String {
+async fn signs_of_end(child: &ChildProcess, secrets: &Secrets) -> String {
     let status = tokio::time::timeout(END_WAIT, child.wait()).await.ok().flatten();
     let ended = match status {
         Some(status) => format!("; it ended with {status}"),

@@ -7,7 +7,7 @@ use polity_model::failure::Failure;
 
 use super::{McpOptions, permanent};
 use crate::environment::Environment;
-use crate::process::{Program, find};
+use crate::process::{ProcessCommand, find_executable};
 use crate::secrets::Secrets;
 
 /// The program of a stdio server, and what it must not repeat.
@@ -17,7 +17,7 @@ pub(super) fn program(
     args: &[String],
     env: &BTreeMap<EnvName, String>,
     options: &McpOptions,
-) -> Result<(Program, Secrets), Failure> {
+) -> Result<(ProcessCommand, Secrets), Failure> {
     let mut all = options.environment.inherited();
     let mut filled_in = Vec::new();
     for (name, value) in env {
@@ -30,7 +30,7 @@ pub(super) fn program(
         all.insert(name.as_str().to_owned(), value);
     }
     let folders = all.get("PATH").map_or("", String::as_str);
-    let path = find(command, &options.home, folders).ok_or_else(|| {
+    let path = find_executable(command, &options.home, folders).ok_or_else(|| {
         let place = if command.contains('/') { "in the home" } else { "on the PATH" };
         permanent(format!(
             "the program \"{command}\" of MCP server \"{server}\" is not there: no such executable \
@@ -38,7 +38,7 @@ pub(super) fn program(
         ))
     })?;
     let env = all.into_iter().collect();
-    let program = Program { path, args: args.to_vec(), env, folder: options.home.clone() };
+    let program = ProcessCommand { path, args: args.to_vec(), env, folder: options.home.clone() };
     Ok((program, Secrets::new(filled_in.iter().map(String::as_str))))
 }
 
@@ -60,7 +60,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::process::Launcher;
+    use crate::process::ProcessLauncher;
 
     fn options() -> McpOptions {
         let environment = |name: &str| match name {
@@ -69,7 +69,7 @@ mod tests {
             "OTHER" => Some("not passed on".to_owned()),
             _ => None,
         };
-        McpOptions::new("/".into(), Environment::new(environment), Launcher::Direct)
+        McpOptions::new("/".into(), Environment::new(environment), ProcessLauncher::Direct)
     }
 
     #[test]

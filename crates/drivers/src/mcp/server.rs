@@ -246,7 +246,8 @@ mod tests {
     async fn the_time_that_a_start_takes_to_fail_is_no_delay() {
         let definition = polity_testkit::mcp::stdio_server("silent", "sh", &["-c", "sleep 1000"]);
         let environment = crate::environment::Environment::new(polity_testkit::mcp::environment);
-        let options = McpOptions::new("/".into(), environment, crate::process::Launcher::Direct);
+        let options =
+            McpOptions::new("/".into(), environment, crate::process::ProcessLauncher::Direct);
         let server = Arc::new(Server::new(definition, Arc::new(options)));
         for _ in 0..2 {
             let failure = server.start().await.err().unwrap();

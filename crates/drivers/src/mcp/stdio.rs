@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::{MESSAGE_BYTES_MAX, lenient};
-use crate::process::{Child, Started};
+use crate::process::{ChildProcess, StartedProcess};
 use crate::secrets::Secrets;
 
 /// How much is read at once, in bytes.
@@ -65,7 +65,7 @@ impl Garbage {
 /// A transport over the pipes of a child process.
 pub(super) struct Stdio {
     server: String,
-    child: Child,
+    child: ChildProcess,
     lines: Lines,
     to_write: Option<mpsc::UnboundedSender<Outgoing>>,
     writer: JoinHandle<()>,
@@ -81,8 +81,8 @@ struct Outgoing {
 
 impl Stdio {
     /// Talks to a program that was just started.
-    pub(super) fn new(server: &str, started: Started, garbage: Garbage) -> Self {
-        let Started { child, stdin, stdout } = started;
+    pub(super) fn new(server: &str, started: StartedProcess, garbage: Garbage) -> Self {
+        let StartedProcess { child, stdin, stdout } = started;
         let (to_write, queue) = mpsc::unbounded_channel();
         let writer = tokio::spawn(write(stdin, queue));
         let lines =
@@ -181,7 +181,7 @@ impl Drop for Stdio {
 }
 
 /// Waits until the program has ended and what it wrote must have been read.
-async fn long_ended(child: &Child) {
+async fn long_ended(child: &ChildProcess) {
     child.wait().await;
     tokio::time::sleep(REST_WAIT).await;
 }

@@ -5,7 +5,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::{NotTold, Notice, NotifyOptions, quoted};
 use crate::environment::Environment;
-use crate::process::{LastWords, Program, Started, find};
+use crate::process::{ProcessCommand, StartedProcess, StderrTail, find_executable};
 use crate::secrets::Secrets;
 
 /// What it takes to reach whoever sits before this machine.
@@ -23,12 +23,12 @@ pub(super) async fn run(
 ) -> Result<(), NotTold> {
     let (program, secrets) = program(command, notice, options)?;
     let name = || command.program.clone();
-    let Started { child, mut stdin, stdout } =
+    let StartedProcess { child, mut stdin, stdout } =
         options.launcher.start(&program).map_err(|error| NotTold::NotStarted {
             program: name(),
             reason: secrets.removed_from(&error.to_string()),
         })?;
-    let said = LastWords::of(stdout);
+    let said = StderrTail::of(stdout);
     let feed = async move {
         // Who does not read it to the end has no need of it.
         let _ = stdin.write_all(&notice.json).await;
@@ -58,7 +58,7 @@ fn program(
     command: &CommandLine,
     notice: &Notice,
     options: &NotifyOptions,
-) -> Result<(Program, Secrets), NotTold> {
+) -> Result<(ProcessCommand, Secrets), NotTold> {
     let own: Vec<_> = notice
         .variables
         .iter()
@@ -81,10 +81,10 @@ fn program(
     );
     env.extend(own);
     let folders = env.get("PATH").map_or("", String::as_str);
-    let path = find(&path, &options.home, folders)
+    let path = find_executable(&path, &options.home, folders)
         .ok_or_else(|| NotTold::NoProgram { program: command.program.clone() })?;
     let folder = options.home.clone();
-    let program = Program { path, args, env: env.into_iter().collect(), folder };
+    let program = ProcessCommand { path, args, env: env.into_iter().collect(), folder };
     Ok((program, Secrets::new(filled_in.iter().map(String::as_str))))
 }
 

@@ -1,13 +1,11 @@
-//! A control group for each run, where the system has them and lets us.
+//! Control groups of runs, if the system supports them and permits their use.
 //!
-//! The shim sees to it that nothing of a program is left. A control group helps where a shim cannot:
-//! it also ends those whom the shim may not signal, it ends everyone at once, however fast they
-//! multiply, and it still knows them when the shim itself was killed.
+//! A control group covers cases that the shim cannot: processes that it may not signal, processes
+//! that fork faster than it can kill, and those left by a shim that was killed.
 //!
-//! Where there is a controller that counts processes and threads, the system also stops those who
-//! multiply before the shim has looked.
+//! With the pids controller, the kernel also limits the number of processes and threads.
 
-mod place;
+mod hierarchy;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -15,32 +13,31 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use self::place::Places;
+use self::hierarchy::CgroupParents;
 
-/// What ends everyone in a group, when `1` is written to it; since Linux 5.14.
+/// Kills all processes of a group when `1` is written to it; since Linux 5.14.
 const KILL: &str = "cgroup.kill";
 
-/// Who is in a group, a line each.
+/// The processes of a group, one per line.
 const MEMBERS: &str = "cgroup.procs";
 
-/// How often someone was not made because there were as many as there may be.
+/// Counts the forks that failed because of the limit.
 const EVENTS: &str = "pids.events";
 
-/// The longest path that is used. It has to fit into the record of a run.
+/// The maximum path length. A path has to fit into the run record.
 const PATH_BYTES_MAX: usize = 300;
 
-/// How often, and after which pauses, to look whether those who were killed are gone.
+/// The number of checks, and the pause between them, while killed processes exit.
 const LEAVING_LOOKS_MAX: u32 = 50;
 const LEAVING_PAUSE: Duration = Duration::from_millis(2);
 
-/// The group of a run of this name, if there are groups. The shim makes it.
+/// The group of a run, if groups are supported. The shim creates it.
 pub(crate) fn of_run(name: &str) -> Option<PathBuf> {
     let group = places()?.ended_as_one.join(format!("polity-{name}"));
     is_usable(&group).then_some(group)
 }
 
-/// The group that counts processes and threads for a run whose group this is, if there is one. It may
-/// be the same.
+/// The group whose pids controller counts the processes of `group`. It may be the same.
 pub(crate) fn counting(group: &Path) -> Option<PathBuf> {
     let counting = places()?.counted.as_ref()?.join(group.file_name()?);
     is_usable(&counting).then_some(counting)
@@ -50,17 +47,17 @@ fn is_usable(group: &Path) -> bool {
     group.as_os_str().len() <= PATH_BYTES_MAX && group.to_str().is_some()
 }
 
-fn places() -> Option<&'static Places> {
-    static PLACES: OnceLock<Option<Places>> = OnceLock::new();
-    PLACES.get_or_init(Places::find).as_ref()
+fn places() -> Option<&'static CgroupParents> {
+    static PLACES: OnceLock<Option<CgroupParents>> = OnceLock::new();
+    PLACES.get_or_init(CgroupParents::find).as_ref()
 }
 
-/// Ends everyone in a group.
+/// Kills all processes of a group.
 pub(crate) fn kill(group: &Path) -> io::Result<()> {
     fs::write(group.join(KILL), "1")
 }
 
-/// Whether more than so many processes are in a group. It takes no longer for more of them.
+/// True if a group has more than `most` processes. Reads no more of the list than needed.
 pub(crate) fn has_more_than(group: &Path, most: u32) -> io::Result<bool> {
     let mut members = File::open(group.join(MEMBERS))?;
     let mut bytes = [0; 4096];
@@ -74,18 +71,18 @@ pub(crate) fn has_more_than(group: &Path, most: u32) -> io::Result<bool> {
     }
 }
 
-/// Whether someone was not made, because there were as many in a group as there may be.
+/// True if a fork in the group failed because of the limit.
 pub(crate) fn was_full(group: &Path) -> io::Result<bool> {
     let events = fs::read_to_string(group.join(EVENTS))?;
     Ok(events.lines().any(|line| line.strip_prefix("max ").is_some_and(|count| count != "0")))
 }
 
-/// Ends everyone who is left in a group, and removes it and the one that counts them. One that is gone
-/// is as good.
+/// Kills all processes of a group and removes it and its counting group. A missing group is no
+/// error.
 pub(crate) fn clear(group: &Path) -> io::Result<()> {
     remove(group, kill)?;
     match counting(group) {
-        // Whoever was in it was in the other one too.
+        // Its processes were also in the other group.
         Some(counting) if counting != group => remove(&counting, |_| Ok(())),
         Some(_) | None => Ok(()),
     }
@@ -96,13 +93,13 @@ fn remove(group: &Path, make_leave: impl Fn(&Path) -> io::Result<()>) -> io::Res
         match fs::remove_dir(group) {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            // Someone is still in it, and takes a moment to leave.
+            // Processes take a moment to exit.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => make_leave(group)?,
             Err(error) => return Err(error),
         }
         std::thread::sleep(LEAVING_PAUSE);
     }
-    // Whoever is left can be waited for by no one. Once they are gone, an empty group does no harm.
+    // A process that does not exit cannot be waited for. An empty group is harmless.
     Ok(())
 }
 

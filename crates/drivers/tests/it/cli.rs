@@ -2,10 +2,10 @@
 
 mod answers;
 mod artifacts;
-mod crashes;
-mod ends;
-mod limits;
-mod refusals;
-mod rpc;
-mod stage;
+mod fixture;
+mod json_rpc;
+mod recovery;
+mod resource_limits;
+mod start_failures;
+mod termination;
 mod workspaces;

@@ -8,14 +8,14 @@ use std::time::Duration;
 use polity_definition::{CommandLine, OnReview};
 use polity_drivers::Environment;
 use polity_drivers::notify::{NotTold, Notice, NotifyOptions, tell};
-use polity_drivers::process::Launcher;
+use polity_drivers::process::ProcessLauncher;
 
 /// Shorter than anything here would take by itself, and long enough to start a program.
 const LIMIT: Duration = Duration::from_millis(300);
 
 fn options(home: &Path) -> NotifyOptions {
     let environment = Environment::new(|name| (name == "PATH").then(|| "/usr/bin:/bin".to_owned()));
-    NotifyOptions::new(home.to_owned(), environment, Launcher::Direct)
+    NotifyOptions::new(home.to_owned(), environment, ProcessLauncher::Direct)
 }
 
 fn notice(question: &str) -> Notice {

@@ -1,4 +1,4 @@
-//! Filling in templates.
+//! Renders templates for arguments, files and paths.
 
 use std::path::{Path, PathBuf};
 
@@ -6,40 +6,44 @@ use polity_definition::{CliTemplate, Placeholder};
 use polity_engine::driver::NotReady;
 use serde_json::Value;
 
-use super::Parts;
-use crate::cli::presets::Settled;
+use super::InvocationInputs;
+use crate::cli::invocation::presets::ResolvedAgent;
 
-/// The longest argument that Linux takes, in bytes, without the zero at its end.
+/// Linux's limit for one argument, in bytes, excluding the terminating zero.
 const ARGUMENT_BYTES_MAX: usize = 128 * 1024 - 1;
 
-/// The parameter of a task that says which model to use.
+/// The task parameter that selects the model.
 const MODEL_PARAMETER: &str = "model";
 
-/// What stands in for placeholders.
-pub(super) struct Values<'a> {
-    parts: Parts<'a>,
+/// The values of placeholders.
+pub(crate) struct PlaceholderValues<'a> {
+    parts: InvocationInputs<'a>,
     model: Option<String>,
     folder: &'a Path,
-    pub(super) input_file: Option<PathBuf>,
-    pub(super) output_file: Option<PathBuf>,
+    pub(crate) input_file: Option<PathBuf>,
+    pub(crate) output_file: Option<PathBuf>,
 }
 
-impl<'a> Values<'a> {
-    pub(super) fn new(settled: &Settled, parts: Parts<'a>, folder: &'a Path) -> Self {
+impl<'a> PlaceholderValues<'a> {
+    pub(crate) fn new(
+        settled: &ResolvedAgent,
+        parts: InvocationInputs<'a>,
+        folder: &'a Path,
+    ) -> Self {
         let by_task = parts.parameters.get(MODEL_PARAMETER).map(as_text);
         let model = by_task.or_else(|| settled.model.clone());
         Self { parts, model, folder, input_file: None, output_file: None }
     }
 
-    /// The text of a template.
-    pub(super) fn text(&self, template: &CliTemplate) -> Result<String, NotReady> {
+    /// Renders a template to text.
+    pub(crate) fn text(&self, template: &CliTemplate) -> Result<String, NotReady> {
         template
             .render(|placeholder| self.value(placeholder)?.ok_or_else(|| self.missing(placeholder)))
     }
 
-    /// The path that a template gives. What a task fills in is a name, so that it cannot lead
-    /// elsewhere.
-    pub(super) fn path(&self, template: &CliTemplate) -> Result<PathBuf, NotReady> {
+    /// Renders a template to a path. Values from the task must be plain names, so that they cannot
+    /// lead out of the folder.
+    pub(crate) fn path(&self, template: &CliTemplate) -> Result<PathBuf, NotReady> {
         let path = template.render(|placeholder| {
             let value = self.value(placeholder)?.ok_or_else(|| self.missing(placeholder))?;
             let is_name =
@@ -74,7 +78,7 @@ impl<'a> Values<'a> {
         path.map(PathBuf::from)
     }
 
-    /// What stands in for a placeholder; nothing if there is none.
+    /// The value of a placeholder, if it has one.
     fn value(&self, placeholder: &Placeholder) -> Result<Option<String>, NotReady> {
         let value = match placeholder {
             Placeholder::Input => Some(self.parts.input.to_owned()),
@@ -127,12 +131,12 @@ fn as_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The arguments. Those with a model or a session that is not there are left out. The last is
-/// `last` if none of the others names it.
-pub(super) fn rendered(
+/// Renders the arguments. An argument that names a missing model or session is left out. `last` is
+/// appended unless a template names it.
+pub(crate) fn rendered(
     templates: &[CliTemplate],
     last: Option<&Placeholder>,
-    values: &Values<'_>,
+    values: &PlaceholderValues<'_>,
 ) -> Result<Vec<String>, NotReady> {
     let mut args: Vec<String> = Vec::new();
     for template in templates {
@@ -155,8 +159,8 @@ pub(super) fn rendered(
     Ok(args)
 }
 
-/// Whether a template names a model or a session where there is none.
-fn names_nothing(template: &CliTemplate, values: &Values<'_>) -> Result<bool, NotReady> {
+/// True if a template names a model or session that is missing.
+fn names_nothing(template: &CliTemplate, values: &PlaceholderValues<'_>) -> Result<bool, NotReady> {
     for placeholder in [Placeholder::Model, Placeholder::SessionId] {
         if template.names(&placeholder) && values.value(&placeholder)?.is_none() {
             return Ok(true);

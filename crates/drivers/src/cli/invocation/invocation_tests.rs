@@ -1,14 +1,14 @@
-//! What is started for a task.
+//! Tests of arguments, input and output modes, variables and error messages.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::cli::presets::filled;
-use crate::cli::testing::agent;
+use crate::cli::invocation::presets::filled;
+use crate::cli::test_agents::agent;
 
-/// A home with a program in it, and what a task brings.
-struct Scene {
+/// A home folder with an executable, and the values of a task.
+struct InvocationFixture {
     home: tempfile::TempDir,
     parameters: Map<String, Value>,
     overrides: RunOverrides,
@@ -16,7 +16,7 @@ struct Scene {
     session_id: Option<&'static str>,
 }
 
-fn scene() -> Scene {
+fn scene() -> InvocationFixture {
     let home = tempfile::tempdir().unwrap();
     let program = home.path().join("coder");
     fs::write(&program, "").unwrap();
@@ -29,7 +29,7 @@ fn scene() -> Scene {
         "UNNAMED" => Some("stays here".to_owned()),
         _ => None,
     });
-    Scene {
+    InvocationFixture {
         home,
         parameters: Map::from_iter([
             ("size".to_owned(), json!(5)),
@@ -41,14 +41,14 @@ fn scene() -> Scene {
     }
 }
 
-impl Scene {
-    fn build(&self, lines: &str, input: &str) -> Result<Invocation, NotReady> {
+impl InvocationFixture {
+    fn build(&self, lines: &str, input: &str) -> Result<CliInvocation, NotReady> {
         let lines = if lines.contains("executable_path") {
             lines.to_owned()
         } else {
             format!("executable_path: ./coder\n{lines}")
         };
-        let parts = Parts {
+        let parts = InvocationInputs {
             agent: "coder",
             input,
             parameters: &self.parameters,
@@ -77,15 +77,18 @@ impl Scene {
 fn the_input_goes_where_the_pattern_says() {
     let scene = scene();
     let by_stdin = scene.build("", "do it").unwrap();
-    assert!(by_stdin.stdin == Stdin::Text("do it".to_owned()) && by_stdin.program.args.is_empty());
+    assert!(
+        by_stdin.stdin == StdinContent::Text("do it".to_owned())
+            && by_stdin.program.args.is_empty()
+    );
     assert_eq!(by_stdin.program.folder, Path::new("/current"));
 
     let by_argument = scene.build("input_pattern: args\ncli_args: [-x]\n", "a b").unwrap();
-    assert!(by_argument.stdin == Stdin::Nothing);
+    assert!(by_argument.stdin == StdinContent::Nothing);
     assert_eq!(by_argument.program.args, ["-x", "a b"]);
 
     let by_file = scene.build("input_pattern: file\n", "do it").unwrap();
-    assert!(by_file.stdin == Stdin::Nothing);
+    assert!(by_file.stdin == StdinContent::Nothing);
     assert_eq!(by_file.program.args, ["/private/input"]);
     assert_eq!(by_file.files, [("/private/input".into(), "do it".to_owned())]);
 
@@ -93,7 +96,7 @@ fn the_input_goes_where_the_pattern_says() {
     assert_eq!(scene.build(lines, "{{model}}").unwrap().files[0].1, "# {{model}} 5");
 
     let by_rpc = scene.build("agent_type: json-rpc\n", "do it").unwrap();
-    let Stdin::Request(line) = by_rpc.stdin else { panic!() };
+    let StdinContent::Request(line) = by_rpc.stdin else { panic!() };
     let request: Value = serde_json::from_str(line.strip_suffix('\n').unwrap()).unwrap();
     assert_eq!(request["method"], "execute");
     assert_eq!(request["params"], json!({"input": "do it", "parameters": scene.parameters}));

@@ -1,42 +1,45 @@
-//! The variables that a program gets: those that every program gets, those that its definition
-//! hands on or sets, and those of the task. Nothing else.
+//! The environment of an agent process: inherited variables, those of its definition, and those of
+//! the task.
 
 use std::collections::BTreeMap;
 
 use polity_engine::driver::{NotReady, RunOverrides};
 
-use super::Parts;
-use crate::cli::presets::Settled;
+use super::InvocationInputs;
+use crate::cli::invocation::presets::ResolvedAgent;
 use crate::environment::Environment;
 use crate::masking::is_secret_name;
 
-/// A program's whole environment.
-pub(super) struct Variables {
-    pub(super) all: BTreeMap<String, String>,
-    /// Which of the values must not be seen.
-    pub(super) secrets: Vec<String>,
+/// The complete environment of a process.
+pub(crate) struct EnvVariables {
+    pub(crate) all: BTreeMap<String, String>,
+    /// The values to mask.
+    pub(crate) secrets: Vec<String>,
 }
 
-impl Variables {
-    pub(super) fn path(&self) -> &str {
+impl EnvVariables {
+    pub(crate) fn path(&self) -> &str {
         self.all.get("PATH").map_or("", String::as_str)
     }
 }
 
-/// The variables of a run, or what is missing.
-pub(super) fn gathered(settled: &Settled, parts: Parts<'_>) -> Result<Variables, NotReady> {
+/// The environment of a run, or an error that names the missing variable.
+pub(crate) fn gathered(
+    settled: &ResolvedAgent,
+    parts: InvocationInputs<'_>,
+) -> Result<EnvVariables, NotReady> {
     let agent = parts.agent;
     let (variables, problem) = collect(settled, parts.overrides, parts.environment);
     match problem {
         None => Ok(variables),
-        Some(Problem::Missing { variable, named_in }) => Err(NotReady {
+        Some(VariableProblem::Missing { variable, named_in }) => Err(NotReady {
             message: format!(
                 "agent \"{agent}\" needs the environment variable {variable}, which is not set (it \
                  is named in its {named_in})"
             ),
             hint: format!("set {variable}"),
         }),
-        Some(Problem::Wrong { variable }) => Err(NotReady {
+        Some(VariableProblem::Wrong { variable }) => Err(NotReady {
             message: format!(
                 "the variable \"{variable}\" for agent \"{agent}\" cannot be set: a name is not \
                  empty and has no \"=\", and neither name nor value has a zero character"
@@ -46,26 +49,26 @@ pub(super) fn gathered(settled: &Settled, parts: Parts<'_>) -> Result<Variables,
     }
 }
 
-/// The values that must not be seen.
-pub(super) fn secrets(
-    settled: &Settled,
+/// The values to mask.
+pub(crate) fn secrets(
+    settled: &ResolvedAgent,
     overrides: &RunOverrides,
     environment: &Environment,
 ) -> Vec<String> {
     collect(settled, overrides, environment).0.secrets
 }
 
-enum Problem {
+enum VariableProblem {
     Missing { variable: String, named_in: String },
     Wrong { variable: String },
 }
 
-/// The variables as far as they are there, and the first problem with them.
+/// The variables that are available, and the first problem.
 fn collect(
-    settled: &Settled,
+    settled: &ResolvedAgent,
     overrides: &RunOverrides,
     environment: &Environment,
-) -> (Variables, Option<Problem>) {
+) -> (EnvVariables, Option<VariableProblem>) {
     let mut all = environment.inherited();
     let mut secrets = Vec::new();
     let mut problem = None;
@@ -79,7 +82,7 @@ fn collect(
             Ok(value) => _ = all.insert(name.clone(), value),
             Err(missing) => {
                 let (variable, named_in) = (missing.to_owned(), name.clone());
-                problem.get_or_insert(Problem::Missing { variable, named_in });
+                problem.get_or_insert(VariableProblem::Missing { variable, named_in });
             }
         }
     }
@@ -92,12 +95,13 @@ fn collect(
         name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
     };
     if let Some((name, _)) = all.iter().find(is_wrong) {
-        problem.get_or_insert(Problem::Wrong { variable: name.escape_default().to_string() });
+        problem
+            .get_or_insert(VariableProblem::Wrong { variable: name.escape_default().to_string() });
     }
     let by_name = all.iter().filter(|(name, _)| is_secret_name(name));
     secrets.extend(by_name.map(|(_, value)| value.clone()));
     secrets.retain(|value| !value.trim().is_empty());
     secrets.sort_unstable();
     secrets.dedup();
-    (Variables { all, secrets }, problem)
+    (EnvVariables { all, secrets }, problem)
 }

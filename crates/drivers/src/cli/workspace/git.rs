@@ -1,5 +1,4 @@
-//! What is asked of Git: worktrees, and what changed in them. Its hooks are not run, and it asks no
-//! one anything.
+//! Runs Git for worktrees, without hooks and prompts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,50 +9,50 @@ use thiserror::Error;
 
 use crate::environment::Environment;
 
-/// The file, among those that Git keeps for a worktree, that has the commit on which it began.
+/// The file with the base commit, in the Git directory of a worktree.
 const BASE_FILE: &str = "polity_base";
 
-/// Git did not do what it was asked.
+/// A failed Git command.
 #[derive(Debug, Error)]
-pub(super) enum GitError {
-    /// It cannot be started.
+pub(crate) enum GitError {
+    /// Git cannot be started.
     #[error("git cannot be started: {0}; install it, or set workspace to copy")]
     NotStarted(#[source] std::io::Error),
-    /// It refused.
+    /// Git returned an error.
     #[error("git refused to {asked} in {}: {said}", folder.display())]
     Refused {
-        /// What it was asked for.
+        /// The requested action.
         asked: &'static str,
-        /// Where.
+        /// The folder.
         folder: PathBuf,
-        /// What it said.
+        /// Git's error message.
         said: String,
     },
-    /// The repository is empty.
+    /// The repository has no commits.
     #[error("{} is a Git repository without a commit; make one first, or set workspace to copy", .0.display())]
     NoCommit(PathBuf),
-    /// What Git keeps cannot be read or written.
+    /// The Git directory of the worktree cannot be used.
     #[error("what Git keeps for the worktree cannot be used: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// Asks Git.
+/// Runs Git commands.
 #[derive(Debug, Clone)]
-pub(super) struct Git {
+pub(crate) struct GitCommand {
     variables: BTreeMap<String, String>,
 }
 
-impl Git {
-    pub(super) fn new(environment: &Environment) -> Self {
+impl GitCommand {
+    pub(crate) fn new(environment: &Environment) -> Self {
         let mut variables = environment.inherited();
         variables.insert("LC_ALL".to_owned(), "C".to_owned());
         variables.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
         Self { variables }
     }
 
-    /// Makes a worktree of the newest commit on a branch of its own. Says which folder of it stands
-    /// for the one that was named.
-    pub(super) fn add(
+    /// Creates a worktree of the newest commit on a new branch. Returns the folder in it that
+    /// corresponds to `source`.
+    pub(crate) fn add(
         &self,
         source: &Path,
         root: &Path,
@@ -62,26 +61,25 @@ impl Git {
         let prefix = self.prefix(source)?;
         let base = self.ask(source, "find the newest commit", &["rev-parse", "--verify", "HEAD"]);
         let base = base.map_err(|_| GitError::NoCommit(source.to_owned()))?;
-        // One that was removed by hand is still known.
+        // A worktree that was deleted by hand is still registered.
         self.ask(source, "forget old worktrees", &["worktree", "prune"])?;
         let root_text = root.to_string_lossy();
         let add = ["worktree", "add", "--quiet", "-B", branch, root_text.as_ref(), base.as_str()];
         self.ask(source, "add a worktree", &add)?;
         fs::write(self.own_folder(root)?.join(BASE_FILE), &base)?;
         let folder = root.join(&prefix);
-        // It may hold nothing that Git keeps.
+        // The folder may contain no tracked files.
         fs::create_dir_all(&folder)?;
         Ok(folder)
     }
 
-    /// Where a folder is in its repository.
-    pub(super) fn prefix(&self, folder: &Path) -> Result<String, GitError> {
+    /// The path of a folder relative to its repository.
+    pub(crate) fn prefix(&self, folder: &Path) -> Result<String, GitError> {
         self.ask(folder, "find the repository", &["rev-parse", "--show-prefix"])
     }
 
-    /// Puts what was left uncommitted on the branch. Says how many files differ from those that it
-    /// began with.
-    pub(super) fn commit(&self, root: &Path) -> Result<u64, GitError> {
+    /// Commits all uncommitted changes. Returns the number of files changed since the base commit.
+    pub(crate) fn commit(&self, root: &Path) -> Result<u64, GitError> {
         let base = fs::read_to_string(self.own_folder(root)?.join(BASE_FILE))?;
         self.ask(root, "add all changes", &["add", "--all"])?;
         let is_changed =
@@ -96,8 +94,8 @@ impl Git {
         Ok(changed.lines().count() as u64)
     }
 
-    /// Removes a worktree, and a branch with it.
-    pub(super) fn remove(&self, root: &Path, branch: Option<&str>) -> Result<(), GitError> {
+    /// Removes a worktree and its branch.
+    pub(crate) fn remove(&self, root: &Path, branch: Option<&str>) -> Result<(), GitError> {
         let common = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
         let common = PathBuf::from(self.ask(root, "find the repository", &common)?);
         let root_text = root.to_string_lossy();
@@ -109,7 +107,7 @@ impl Git {
         Ok(())
     }
 
-    /// What Git keeps for a worktree alone.
+    /// The Git directory of a worktree.
     fn own_folder(&self, root: &Path) -> Result<PathBuf, GitError> {
         let own = ["rev-parse", "--path-format=absolute", "--git-dir"];
         Ok(self.ask(root, "find the worktree", &own)?.into())

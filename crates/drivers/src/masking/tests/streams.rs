@@ -1,17 +1,20 @@
 use polity_definition::Redaction;
 use proptest::prelude::*;
 
-use super::{mask, ordinary, planted, with_values};
+use super::{mask, plain_text, secret_cases, with_values};
 use crate::masking::plan::PIECE_BYTES;
-use crate::masking::{LINE_BYTES_MAX, Mask};
+use crate::masking::{LINE_BYTES_MAX, SecretMask};
 
 const KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
     MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n\
     abcd\n-----END PRIVATE KEY-----\n";
 
-/// What comes out if the bytes arrive in these pieces; after each nothing comes for a while, if
-/// `rests`.
-fn streamed<'b>(mask: &Mask, pieces: impl IntoIterator<Item = &'b [u8]>, rests: bool) -> Vec<u8> {
+/// The masked stream for these chunks. If `rests`, the stream is idle after each.
+fn streamed<'b>(
+    mask: &SecretMask,
+    pieces: impl IntoIterator<Item = &'b [u8]>,
+    rests: bool,
+) -> Vec<u8> {
     let mut stream = mask.stream();
     let mut out = Vec::new();
     for piece in pieces {
@@ -25,7 +28,7 @@ fn streamed<'b>(mask: &Mask, pieces: impl IntoIterator<Item = &'b [u8]>, rests: 
 }
 
 #[track_caller]
-fn assert_same(mask: &Mask, text: &[u8], pieces: &[&[u8]]) {
+fn assert_same(mask: &SecretMask, text: &[u8], pieces: &[&[u8]]) {
     let whole = mask.mask_bytes(text);
     for rests in [false, true] {
         let out = streamed(mask, pieces.iter().copied(), rests);
@@ -37,7 +40,7 @@ fn assert_same(mask: &Mask, text: &[u8], pieces: &[&[u8]]) {
 #[test]
 fn a_secret_may_be_divided_anywhere() {
     let mask = with_values(&["known secret", "gr\u{fc}n-gr\u{fc}n"]);
-    let cases = planted::CASES.iter().map(|(text, _)| *text);
+    let cases = secret_cases::CASES.iter().map(|(text, _)| *text);
     let others = [KEY, "a known secret b", "gr\u{fc}n-gr\u{fc}n \u{1f642}"];
     for case in cases.chain(others) {
         for text in [format!("before\nand {case}"), format!("{case} and\nbehind {case}\n")] {
@@ -85,7 +88,7 @@ fn a_line_of_any_length_is_masked_and_little_of_it_is_held() {
     for piece in line.as_bytes().chunks(1000) {
         stream.push(piece, &mut out);
         pushed += piece.len();
-        // Masks are shorter than what they stand for, but not by more than this.
+        // Masks shorten the text, but by less than half.
         assert!(out.len() + LINE_BYTES_MAX >= pushed / 2);
         assert!(
             stream.held.len() <= LINE_BYTES_MAX && stream.held.capacity() <= 2 * LINE_BYTES_MAX
@@ -108,7 +111,7 @@ fn a_secret_is_masked_wherever_it_is_on_a_long_line() {
         "a known one ",
     ];
     for secret in secrets {
-        // Pieces end somewhere in the last eighth of the longest line.
+        // Pieces end in the last eighth of the longest line.
         for at in (PIECE_BYTES - secret.len()..PIECE_BYTES + 2)
             .chain(LINE_BYTES_MAX - secret.len()..LINE_BYTES_MAX + 2)
         {
@@ -172,19 +175,20 @@ fn what_cannot_be_secret_is_shown_before_the_line_ends() {
 #[test]
 fn a_line_with_own_patterns_is_shown_when_it_has_ended() {
     let patterns = vec![regex::Regex::new("b.*d").unwrap()];
-    let mask = Mask::new([], &Redaction { emails: true, patterns }).unwrap();
+    let mask = SecretMask::new([], &Redaction { emails: true, patterns }).unwrap();
     let text = b"a b c d\nada@example.org b";
     assert_same(&mask, text, &[&text[..5], &text[5..12], &text[12..]]);
 }
 
 fn snippets() -> impl Strategy<Value = Vec<u8>> {
     let planted: Vec<Vec<u8>> =
-        planted::CASES.iter().map(|(text, _)| text.as_bytes().to_vec()).collect();
-    let lines: Vec<Vec<u8>> = ordinary::TEXT.lines().map(|line| line.as_bytes().to_vec()).collect();
+        secret_cases::CASES.iter().map(|(text, _)| text.as_bytes().to_vec()).collect();
+    let lines: Vec<Vec<u8>> =
+        plain_text::TEXT.lines().map(|line| line.as_bytes().to_vec()).collect();
     let pieces =
         ["\n", " ", "\r\n", "\"", "\\", "\\n", "-", "=", ": ", "known secret", KEY, "@", "'"];
     let pieces = pieces.map(|piece| piece.as_bytes().to_vec()).to_vec();
-    // A cut piece of a secret is what is most easily mistaken.
+    // A truncated secret is the hardest to detect.
     let cut = (proptest::sample::select(planted.clone()), any::<proptest::sample::Index>())
         .prop_map(|(text, at)| text[..at.index(text.len())].to_vec());
     prop_oneof![

@@ -7,21 +7,21 @@ use polity_model::digest::Digest;
 use polity_model::run::Artifacts;
 use serde_json::json;
 
-use super::stage::{SECRET, Stage, answer, sh};
+use super::fixture::{CliFixture, SECRET, answer, sh};
 
-async fn kept(stage: &Stage, script: &str, patterns: &[&str]) -> Artifacts {
+async fn kept(fixture: &CliFixture, script: &str, patterns: &[&str]) -> Artifacts {
     let more = json!({"artifacts": patterns, "envs": {"TOKEN": "${TOKEN}"}});
-    let outcome = stage.run(&sh(script, &more), "").await;
+    let outcome = fixture.run(&sh(script, &more), "").await;
     answer(&outcome);
     outcome.report.artifacts
 }
 
 #[tokio::test]
 async fn files_that_are_meant_are_kept_without_secrets() {
-    let stage = Stage::new();
+    let fixture = CliFixture::new();
     let script = "mkdir -p docs/deep; printf one > docs/a.md; printf \"is $TOKEN here\" > \
                   docs/deep/b.md; echo no > docs/c.txt; echo no > d.md; echo done";
-    let artifacts = kept(&stage, script, &["docs/**/*.md"]).await;
+    let artifacts = kept(&fixture, script, &["docs/**/*.md"]).await;
     let paths: Vec<_> = artifacts.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["docs/a.md", "docs/deep/b.md"]);
     assert_eq!((artifacts.left_out_count, artifacts.left_out.len()), (0, 0));
@@ -29,7 +29,8 @@ async fn files_that_are_meant_are_kept_without_secrets() {
     assert_eq!((first.bytes, first.masked), (3, false));
     assert_eq!(first.sha256, Digest::of(b"one"));
     assert!(second.masked);
-    let text = fs::read(stage.path("data").join(&artifacts.folder).join("docs/deep/b.md")).unwrap();
+    let text =
+        fs::read(fixture.path("data").join(&artifacts.folder).join("docs/deep/b.md")).unwrap();
     assert_eq!(second.sha256, Digest::of(&text));
     let text = String::from_utf8(text).unwrap();
     assert!(text.starts_with("is ***") && !text.contains(SECRET), "{text}");
@@ -37,28 +38,28 @@ async fn files_that_are_meant_are_kept_without_secrets() {
 
 #[tokio::test]
 async fn what_is_no_text_is_kept_as_it_is_unless_a_secret_is_in_it() {
-    let stage = Stage::new();
+    let fixture = CliFixture::new();
     // The secret is divided between two of the pieces in which files are read.
     let script = "printf '\\0\\1\\2' > good.bin; \
                   { head -c 65530 /dev/zero; printf %s \"$TOKEN\"; } > bad.bin; echo done";
-    let artifacts = kept(&stage, script, &["*.bin"]).await;
+    let artifacts = kept(&fixture, script, &["*.bin"]).await;
     let [good] = artifacts.files.as_slice() else { panic!("{artifacts:?}") };
     assert_eq!((good.path.as_str(), good.bytes, good.masked), ("good.bin", 3, false));
     let [bad] = artifacts.left_out.as_slice() else { panic!("{artifacts:?}") };
     assert_eq!(bad.path, "bad.bin");
-    assert!(!stage.path("data").join(&artifacts.folder).join("bad.bin").exists());
+    assert!(!fixture.path("data").join(&artifacts.folder).join("bad.bin").exists());
 }
 
 #[tokio::test]
 async fn nothing_outside_the_folder_is_kept() {
-    let stage = Stage::new();
+    let fixture = CliFixture::new();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("x"), "outside").unwrap();
-    symlink(outside.path().join("x"), stage.path("link")).unwrap();
-    symlink(outside.path(), stage.path("folder")).unwrap();
-    fs::write(stage.path("real"), "inside").unwrap();
-    symlink("real", stage.path("alias")).unwrap();
-    let artifacts = kept(&stage, "echo done", &["link", "folder/*", "alias", "data/**"]).await;
+    symlink(outside.path().join("x"), fixture.path("link")).unwrap();
+    symlink(outside.path(), fixture.path("folder")).unwrap();
+    fs::write(fixture.path("real"), "inside").unwrap();
+    symlink("real", fixture.path("alias")).unwrap();
+    let artifacts = kept(&fixture, "echo done", &["link", "folder/*", "alias", "data/**"]).await;
     let paths: Vec<_> = artifacts.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["alias"]);
     let [link] = artifacts.left_out.as_slice() else { panic!("{artifacts:?}") };
@@ -67,10 +68,10 @@ async fn nothing_outside_the_folder_is_kept() {
 
 #[tokio::test]
 async fn what_is_over_a_limit_is_left_out_and_the_limit_is_named() {
-    let stage = Stage::new();
+    let fixture = CliFixture::new();
     let script = "printf 1 > a; head -c 2000 /dev/zero > b; printf 2 > c; printf 3 > d; \
                   printf 4 > e; printf 5 > f; echo done";
-    let artifacts = kept(&stage, script, &["?"]).await;
+    let artifacts = kept(&fixture, script, &["?"]).await;
     let paths: Vec<_> = artifacts.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["a", "c", "d"]);
     let reasons: Vec<_> = artifacts.left_out.iter().map(|left| left.reason.as_str()).collect();
@@ -82,9 +83,9 @@ async fn what_is_over_a_limit_is_left_out_and_the_limit_is_named() {
 
 #[tokio::test]
 async fn a_folder_that_is_gone_is_told_and_harms_nothing() {
-    let stage = Stage::new();
+    let fixture = CliFixture::new();
     let more = json!({"artifacts": ["*"], "workspace": "copy"});
-    let outcome = stage.run(&sh("rm -rf \"$PWD\"; echo done", &more), "").await;
+    let outcome = fixture.run(&sh("rm -rf \"$PWD\"; echo done", &more), "").await;
     assert_eq!(answer(&outcome), "done");
     let [gone] = outcome.report.artifacts.left_out.as_slice() else { panic!("{outcome:?}") };
     assert_eq!(gone.path, ".");

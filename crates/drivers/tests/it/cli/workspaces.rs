@@ -10,7 +10,7 @@ use polity_engine::driver::{Programs, RunOverrides};
 use polity_model::ids::ExecutionId;
 use serde_json::json;
 
-use super::stage::{Onlooker, Stage, answer, failure, found, random, sh};
+use super::fixture::{CliFixture, ProgressRecorder, answer, failure, found, random, sh};
 
 fn agent(script: &str, workspace: &str) -> AgentDefinition {
     sh(script, &json!({"workspace": workspace, "working_directory": "project"}))
@@ -24,10 +24,10 @@ fn git(folder: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A stage with a project, which is in a repository.
-fn project() -> Stage {
-    let stage = Stage::new();
-    let folder = stage.path("project");
+/// A fixture with a project, which is in a repository.
+fn project() -> CliFixture {
+    let fixture = CliFixture::new();
+    let folder = fixture.path("project");
     fs::create_dir_all(folder.join("sub")).unwrap();
     fs::write(folder.join("a.txt"), "one\n").unwrap();
     fs::write(folder.join("sub/b.txt"), "two\n").unwrap();
@@ -37,48 +37,48 @@ fn project() -> Stage {
     git(&folder, &["init", "--quiet"]);
     git(&folder, &["add", "--all"]);
     git(&folder, &["commit", "--quiet", "-m", "first"]);
-    stage
+    fixture
 }
 
-fn workspaces(stage: &Stage) -> usize {
-    fs::read_dir(stage.path("data/workspaces")).map_or(0, Iterator::count)
+fn workspaces(fixture: &CliFixture) -> usize {
+    fs::read_dir(fixture.path("data/workspaces")).map_or(0, Iterator::count)
 }
 
 #[tokio::test]
 async fn a_program_changes_its_copy_and_not_the_folder() {
-    let stage = project();
+    let fixture = project();
     let script = "pwd; test -x run.sh && test -L link && cat sub/b.txt; echo new >> a.txt; \
                   rm sub/b.txt; echo c > c.txt";
-    let outcome = stage.run(&agent(script, "copy"), "").await;
+    let outcome = fixture.run(&agent(script, "copy"), "").await;
     let said = answer(&outcome);
     assert!(said.contains("data/workspaces/") && said.contains("two"), "{said}");
     let kept = outcome.report.workspace.as_ref().unwrap();
     assert_eq!((kept.changed_files, &kept.branch, &kept.problem), (3, &None, &None));
-    let folder = stage.path("data").join(&kept.folder);
+    let folder = fixture.path("data").join(&kept.folder);
     assert_eq!(fs::read_to_string(folder.join("a.txt")).unwrap(), "one\nnew\n");
-    assert_eq!(stage.read("project/a.txt"), "one\n");
-    assert!(stage.path("project/sub/b.txt").exists());
+    assert_eq!(fixture.read("project/a.txt"), "one\n");
+    assert!(fixture.path("project/sub/b.txt").exists());
 }
 
 #[tokio::test]
 async fn a_copy_of_the_home_has_no_data_in_it() {
-    let stage = Stage::new();
-    fs::write(stage.path("here"), "x").unwrap();
-    let outcome = stage.run(&sh("ls", &json!({"workspace": "copy"})), "").await;
+    let fixture = CliFixture::new();
+    fs::write(fixture.path("here"), "x").unwrap();
+    let outcome = fixture.run(&sh("ls", &json!({"workspace": "copy"})), "").await;
     assert_eq!(answer(&outcome), "here");
     assert_eq!(outcome.report.workspace.unwrap().changed_files, 0);
 }
 
 #[tokio::test]
 async fn what_a_program_changes_in_a_worktree_is_on_a_branch() {
-    let stage = project();
+    let fixture = project();
     let script = "echo new >> a.txt; echo d > d.txt; git add d.txt; \
                   git -c user.name=a -c user.email=a@a commit -qm mine; echo c > c.txt; echo done";
-    let outcome = stage.run(&agent(script, "worktree"), "").await;
+    let outcome = fixture.run(&agent(script, "worktree"), "").await;
     let kept = outcome.report.workspace.as_ref().unwrap();
     assert_eq!((kept.changed_files, &kept.problem), (3, &None), "{:?}", outcome.end);
     let branch = kept.branch.as_ref().unwrap();
-    let folder = stage.path("project");
+    let folder = fixture.path("project");
     assert_eq!(git(&folder, &["show", &format!("{branch}:c.txt")]), "c");
     assert_eq!(git(&folder, &["show", &format!("{branch}:a.txt")]), "one\nnew");
     assert_eq!(git(&folder, &["status", "--porcelain"]), "");
@@ -86,67 +86,67 @@ async fn what_a_program_changes_in_a_worktree_is_on_a_branch() {
 
 #[tokio::test]
 async fn a_program_runs_in_the_folder_of_the_worktree_that_stands_for_its_own() {
-    let stage = project();
+    let fixture = project();
     let more = json!({"workspace": "worktree", "working_directory": "project/sub"});
-    let outcome = stage.run(&sh("cat b.txt; echo new > b.txt", &more), "").await;
+    let outcome = fixture.run(&sh("cat b.txt; echo new > b.txt", &more), "").await;
     assert_eq!(answer(&outcome), "two");
     assert_eq!(outcome.report.workspace.unwrap().changed_files, 1);
 }
 
 #[tokio::test]
 async fn nothing_is_left_of_a_run_that_failed() {
-    let stage = project();
+    let fixture = project();
     for workspace in ["copy", "worktree"] {
-        let outcome = stage.run(&agent("mkdir -m 555 x; exit 3", workspace), "").await;
+        let outcome = fixture.run(&agent("mkdir -m 555 x; exit 3", workspace), "").await;
         failure(&outcome);
         assert_eq!(outcome.report.workspace, None);
-        assert_eq!(workspaces(&stage), 0);
+        assert_eq!(workspaces(&fixture), 0);
     }
-    assert_eq!(git(&stage.path("project"), &["branch", "--list", "polity/*"]), "");
-    assert_eq!(git(&stage.path("project"), &["worktree", "list"]).lines().count(), 1);
+    assert_eq!(git(&fixture.path("project"), &["branch", "--list", "polity/*"]), "");
+    assert_eq!(git(&fixture.path("project"), &["worktree", "list"]).lines().count(), 1);
 }
 
 #[tokio::test]
 async fn a_worktree_needs_a_repository_with_a_commit() {
-    let stage = Stage::new();
-    fs::create_dir(stage.path("project")).unwrap();
+    let fixture = CliFixture::new();
+    fs::create_dir(fixture.path("project")).unwrap();
     let agent = agent("echo x", "worktree");
-    let told = stage.programs.ready(&agent, &RunOverrides::default()).unwrap_err();
+    let told = fixture.programs.ready(&agent, &RunOverrides::default()).unwrap_err();
     assert!(told.message.contains("in no Git repository"), "{told:?}");
-    git(&stage.path("project"), &["init", "--quiet"]);
-    stage.programs.ready(&agent, &RunOverrides::default()).unwrap();
-    let outcome = stage.run(&agent, "").await;
+    git(&fixture.path("project"), &["init", "--quiet"]);
+    fixture.programs.ready(&agent, &RunOverrides::default()).unwrap();
+    let outcome = fixture.run(&agent, "").await;
     let told = failure(&outcome);
     assert!(told.message.contains("without a commit"), "{told:?}");
 }
 
 #[tokio::test]
 async fn what_a_run_left_behind_is_removed_unless_it_is_kept() {
-    let stage = project();
+    let fixture = project();
     let id = ExecutionId::from_random_bytes(random());
-    let begins = |folder: &str| stage.path("data").join(folder);
+    let begins = |folder: &str| fixture.path("data").join(folder);
     for (folder, keeps) in [("workspaces", true), ("workspaces", false)] {
         fs::create_dir_all(begins("runs").join(format!("{id}-0.files"))).unwrap();
         fs::write(begins("runs").join(format!("{id}-0.files/input")), "raw").unwrap();
         fs::write(begins("runs").join(format!("{id}-0.json")), "").unwrap();
         fs::create_dir_all(begins(folder).join(id.to_string())).unwrap();
-        assert_eq!(stage.programs.left_behind().into_iter().collect::<Vec<_>>(), [id]);
-        stage.programs.sweep(id, keeps);
+        assert_eq!(fixture.programs.left_behind().into_iter().collect::<Vec<_>>(), [id]);
+        fixture.programs.sweep(id, keeps);
         assert_eq!(fs::read_dir(begins("runs")).unwrap().count(), 0);
-        assert_eq!(workspaces(&stage), usize::from(keeps));
+        assert_eq!(workspaces(&fixture), usize::from(keeps));
     }
 }
 
 #[tokio::test]
 async fn a_run_that_was_over_when_its_owner_died_keeps_its_folder() {
-    let stage = project();
+    let fixture = project();
     let agent = agent("echo new >> a.txt; echo done", "copy");
     let id = ExecutionId::from_random_bytes(random());
     let (_keep, stop) = tokio::sync::watch::channel(false);
-    let onlooker = Onlooker::default();
+    let progress = ProgressRecorder::default();
     // Its owner heard of the end, and died before it wrote that down.
-    stage.stoppable(&agent, "", &onlooker, &stop, id).await;
-    let found = found(&stage.someone_else(), &agent, id, 0).await.unwrap();
+    fixture.stoppable(&agent, "", &progress, &stop, id).await;
+    let found = found(&fixture.someone_else(), &agent, id, 0).await.unwrap();
     assert_eq!(answer(&found), "done");
     assert_eq!(found.report.workspace.unwrap().changed_files, 1);
 }

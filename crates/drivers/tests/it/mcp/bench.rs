@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use polity_definition::McpServerDefinition;
 use polity_drivers::Environment;
 use polity_drivers::mcp::{McpOptions, McpTools};
-use polity_drivers::process::Launcher;
+use polity_drivers::process::ProcessLauncher;
 use polity_engine::driver::{
     Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
@@ -36,8 +36,11 @@ impl Bench {
         change: impl FnOnce(&mut McpOptions),
     ) -> Self {
         let home = tempfile::tempdir().unwrap();
-        let mut options =
-            McpOptions::new(home.path().into(), Environment::new(environment), Launcher::Direct);
+        let mut options = McpOptions::new(
+            home.path().into(),
+            Environment::new(environment),
+            ProcessLauncher::Direct,
+        );
         change(&mut options);
         Self { tools: McpTools::new(servers, options), home }
     }

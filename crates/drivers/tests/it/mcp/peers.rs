@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 
 use polity_definition::McpServerDefinition;
-use polity_drivers::process::{Child, Launcher, Program, Started};
+use polity_drivers::process::{ChildProcess, ProcessCommand, ProcessLauncher, StartedProcess};
 use polity_testkit::mcp::{environment, server, stdio_server};
 use polity_testkit::peers::{npm_server, python_program};
 use serde_json::json;
@@ -126,21 +126,22 @@ fn free_port() -> u16 {
 }
 
 /// `server-everything` on a port of its own; it ends when the child is dropped.
-async fn listening(mode: &str) -> (Child, u16) {
+async fn listening(mode: &str) -> (ChildProcess, u16) {
     let port = free_port();
     (listening_on(mode, port).await, port)
 }
 
-async fn listening_on(mode: &str, port: u16) -> Child {
+async fn listening_on(mode: &str, port: u16) -> ChildProcess {
     let path = environment("PATH").unwrap();
     let node = std::env::split_paths(&path).map(|folder| folder.join("node"));
-    let program = Program {
+    let program = ProcessCommand {
         path: node.into_iter().find(|path| path.is_file()).unwrap(),
         args: vec![everything(), mode.to_owned()],
         env: vec![("PATH".to_owned(), path), ("PORT".to_owned(), port.to_string())],
         folder: PathBuf::from("/"),
     };
-    let Started { child, stdout: mut output, .. } = Launcher::Direct.start(&program).unwrap();
+    let StartedProcess { child, stdout: mut output, .. } =
+        ProcessLauncher::Direct.start(&program).unwrap();
     tokio::spawn(async move { tokio::io::copy(&mut output, &mut tokio::io::sink()).await });
     wait_until("it listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()).await;
     child

@@ -1,0 +1,131 @@
+//! A home on a memory disk, where there is one, and programs to run in it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_definition::{AgentDefinition, Redaction, Settings};
+use polity_drivers::Environment;
+use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
+use polity_drivers::process::ProcessLauncher;
+use polity_engine::clock::SystemClock;
+use polity_engine::driver::{Programs, RunOutcome, RunOverrides, RunProgress, RunRequest};
+use polity_engine::entropy::SystemEntropy;
+use polity_engine::runtime::{Owners, Parts, Runtime};
+use polity_model::ids::ExecutionId;
+use polity_model::run::ResourceUsage;
+use polity_store::{Access, Durability, SqliteStore};
+use polity_testkit::lives::instance_id;
+use polity_testkit::runtime::{ActingModels, Register};
+use polity_testkit::tools::ActingTools;
+use serde_json::{Map, json};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+pub(crate) struct RunFixture {
+    programs: Arc<CliDriver>,
+    home: TempDir,
+}
+
+/// Looks on, and does not care.
+struct IgnoredProgress;
+
+impl RunProgress for IgnoredProgress {
+    fn started(&self, _: u32) {}
+    fn output(&self, _: &str) {}
+    fn usage(&self, _: ResourceUsage) {}
+}
+
+impl RunFixture {
+    /// On a memory disk, where there is one.
+    pub(crate) fn new() -> Self {
+        let memory_disk = Path::new("/dev/shm");
+        Self::within(if memory_disk.is_dir() {
+            tempfile::tempdir_in(memory_disk).unwrap()
+        } else {
+            tempfile::tempdir().unwrap()
+        })
+    }
+
+    /// On the disk that the project is on.
+    pub(crate) fn on_disk() -> Self {
+        Self::within(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn within(home: TempDir) -> Self {
+        let programs = CliDriver::new(CliOptions {
+            home: home.path().into(),
+            data: home.path().join("data"),
+            folder: home.path().into(),
+            environment: Environment::new(|name| std::env::var(name).ok()),
+            launcher: ProcessLauncher::Shim(std::env::current_exe().unwrap()),
+            redaction: Redaction::default(),
+            output_bytes: (100 << 20).try_into().unwrap(),
+            artifacts: ArtifactLimits {
+                files: 3.try_into().unwrap(),
+                bytes: 1000.try_into().unwrap(),
+            },
+        });
+        Self { programs: Arc::new(programs), home }
+    }
+
+    /// A runtime with a journal in this home.
+    pub(crate) fn runtime(&self) -> Runtime {
+        let owners = Arc::new(Register::default());
+        owners.born(instance_id(1));
+        let journal = self.home.path().join("journal.db");
+        let store = SqliteStore::open(&journal, Access::ReadWrite(Durability::Full)).unwrap();
+        Runtime::start(Parts {
+            store: Arc::new(store),
+            models: Arc::new(ActingModels::new([], Duration::ZERO)),
+            tools: Arc::new(ActingTools::default()),
+            programs: Arc::clone(&self.programs) as Arc<dyn Programs>,
+            remotes: Arc::new(polity_testkit::remotes::ActingRemotes::new([])),
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+            owners: owners as Arc<dyn Owners>,
+            instance: instance_id(1),
+            limits: Settings::default().limits,
+        })
+        .unwrap()
+    }
+
+    /// Runs an agent, and forgets it.
+    pub(crate) async fn run(
+        &self,
+        agent: &AgentDefinition,
+        number: u64,
+        places: u32,
+    ) -> RunOutcome {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        let execution_id = ExecutionId::from_random_bytes(bytes);
+        let place = self.programs.take_place("bench", places).unwrap().unwrap();
+        let (_keep, stop) = watch::channel(false);
+        let outcome = self
+            .programs
+            .run(RunRequest {
+                agent,
+                session: "",
+                execution_id,
+                attempt: 0,
+                input: "a question",
+                parameters: &Map::new(),
+                overrides: &RunOverrides::default(),
+                place: &place,
+                stop: &stop,
+                progress: &IgnoredProgress,
+            })
+            .await;
+        self.programs.forget(execution_id, 1);
+        outcome
+    }
+}
+
+pub(crate) fn agent(program: &str, args: &[&str]) -> AgentDefinition {
+    let file = json!({
+        "name": "subject", "kind": "cli", "executable_path": program, "cli_args": args,
+        "access_type": "read-only", "max_concurrent_executions": 64, "queue_limit": 64,
+    });
+    AgentDefinition::from_canonical(&file.to_string()).unwrap()
+}

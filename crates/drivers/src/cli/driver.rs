@@ -1,0 +1,143 @@
+//! The engine's driver trait, implemented for command-line agents.
+
+use std::collections::BTreeSet;
+
+use polity_definition::{AccessType, AgentDefinition, Workspace};
+use polity_engine::driver::{
+    BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunIdentity, RunOutcome, RunOverrides,
+    RunRequest,
+};
+use polity_model::digest::Digest;
+use polity_model::ids::ExecutionId;
+use serde_json::{Map, Value};
+
+use super::invocation::{self, presets};
+use super::run::files::RunFiles;
+use super::workspace::{self, BranchPolicy};
+use super::{CliDriver, program_of, secrets_of};
+use crate::process::run_record::RunRecord;
+
+impl Programs for CliDriver {
+    fn ready(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> Result<(), NotReady> {
+        let program = program_of(agent)?;
+        let (settled, none) = (presets::filled(program), Map::new());
+        invocation::check(&settled, self.parts(agent, overrides, &none))?;
+        let folder = self.folder_of(agent, program, overrides);
+        workspace::check(program, agent.name.as_str(), &folder)
+    }
+
+    /// Runs that write to the same folder share a pool, across agents. All other runs share a pool
+    /// with the runs of their agent. A `lock_key` overrides both.
+    fn pool(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
+        let own = format!("agent {}", agent.name);
+        let Ok(program) = program_of(agent) else { return own };
+        match (&program.lock_key, program.access_type, program.workspace) {
+            (Some(key), _, _) => format!("key {}", key.as_str()),
+            (None, AccessType::ReadWrite, Workspace::Shared) => {
+                format!("folder {}", self.folder_of(agent, program, overrides).display())
+            }
+            (None, AccessType::ReadOnly, _)
+            | (None, AccessType::ReadWrite, Workspace::Worktree | Workspace::Copy) => own,
+        }
+    }
+
+    fn take_place(&self, pool: &str, places: u32) -> Result<Option<PlaceTaken>, NotReady> {
+        self.places.take(pool, places).map_err(|error| NotReady {
+            message: format!("no place can be taken for a run: {error}"),
+            hint: format!("look at the folder {}", self.options.data.display()),
+        })
+    }
+
+    fn folder(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
+        let folder = match program_of(agent) {
+            Ok(program) => self.folder_of(agent, program, overrides),
+            Err(_) => self.options.folder.clone(),
+        };
+        folder.to_string_lossy().into_owned()
+    }
+
+    fn request(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
+        let request = self.requests.of(identity);
+        // Without a digest, duplicate tasks are not merged; each one runs.
+        request.inspect_err(|error| tracing::warn!(%error, "requests cannot be compared")).ok()
+    }
+
+    fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value {
+        let secrets = program_of(agent).map_or(Vec::new(), |program| {
+            secrets_of(program, overrides, &self.options.environment)
+        });
+        match self.masks.of(&secrets) {
+            Ok(mask) => mask.mask_json(values),
+            // Values that cannot be masked are withheld.
+            Err(error) => hidden(values, &format!("[polity: not shown, because {error}]")),
+        }
+    }
+
+    fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
+        Box::pin(self.run_whole(request))
+    }
+
+    fn found<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
+        Box::pin(async move {
+            let outcome = self.look_for(run.agent, run.execution_id, run.attempt).await?;
+            Some(self.settle_found(run, outcome).await)
+        })
+    }
+
+    fn left_behind(&self) -> BTreeSet<ExecutionId> {
+        self.all_left_behind().unwrap_or_else(|error| {
+            tracing::warn!(%error, "what runs left behind cannot be listed");
+            BTreeSet::new()
+        })
+    }
+
+    fn end(&self, execution_id: ExecutionId, attempts: u32) {
+        for attempt in 0..attempts {
+            let RunFiles { record: path, .. } =
+                RunFiles::new(&self.options.data, execution_id, attempt);
+            let record = RunRecord::open(&path);
+            let ended = record.and_then(|record| record.map_or(Ok(()), |it| it.end_what_is_left()));
+            if let Err(error) = ended {
+                tracing::warn!(path = %path.display(), %error, "what is left of a run is not ended");
+            }
+        }
+    }
+
+    fn sweep(&self, execution_id: ExecutionId, keeps_workspace: bool) {
+        if let Err(error) = self.sweep_one(execution_id, keeps_workspace) {
+            tracing::warn!(%execution_id, %error, "what a run left behind is not removed");
+        }
+    }
+
+    fn discard(&self, execution_id: ExecutionId) -> Result<(), NotReady> {
+        let Self { options, .. } = self;
+        let (data, environment) = (&options.data, &options.environment);
+        // The branch holds the task's result.
+        let removed = workspace::remove_of(data, execution_id, environment, BranchPolicy::Keep);
+        removed.map_err(|error| NotReady {
+            message: format!("the workspace of execution {execution_id} is not removed: {error}"),
+            hint: format!("look at the folder {}", data.display()),
+        })
+    }
+
+    fn forget(&self, execution_id: ExecutionId, attempts: u32) {
+        for attempt in 0..attempts {
+            let paths = RunFiles::new(&self.options.data, execution_id, attempt);
+            if let Err(error) = paths.forget() {
+                tracing::warn!(path = %paths.record.display(), %error, "files of a run are left");
+            }
+        }
+    }
+}
+
+/// Replaces all values, keeping only field names.
+fn hidden(values: Value, instead: &str) -> Value {
+    match values {
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name, hidden(value, instead))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            instead.into()
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The types of the preset table.
+
+use polity_definition::{
+    CliTemplate, ErrorStream, InputPattern, JsonPick, JsonPointer, JsonScalar, OutputFormat,
+    OutputParser, Placeholder,
+};
+use polity_model::failure::ErrorCategory;
+
+/// The settings of a preset.
+#[derive(Debug)]
+pub(crate) struct PresetSpec {
+    /// The executable's name.
+    pub(crate) executable: &'static str,
+    /// The install command.
+    pub(crate) install: &'static str,
+    /// Argument templates.
+    pub(crate) args: &'static [PresetArg],
+    /// Argument templates for resuming a session, if they differ.
+    pub(crate) resumed: Option<&'static [PresetArg]>,
+    /// Arguments that grant all permissions.
+    pub(crate) allow: &'static [PresetArg],
+    /// The input mode.
+    pub(crate) input: InputPattern,
+    /// Trailing arguments that name the input.
+    pub(crate) tail: &'static [PresetArg],
+    /// Rules for parsing the output.
+    pub(crate) parser: PresetParser,
+    /// Variables to set.
+    pub(crate) envs: &'static [(&'static str, &'static str)],
+    /// Variables to pass on if set.
+    pub(crate) env_allow: &'static [&'static str],
+    /// Error categories of known exit codes.
+    pub(crate) exit_categories: &'static [(i32, ErrorCategory)],
+    /// Error rules for messages.
+    pub(crate) rules: &'static [PresetErrorRule],
+}
+
+/// An argument template.
+#[derive(Debug)]
+pub(crate) enum PresetArg {
+    /// A fixed text.
+    Literal(&'static str),
+    /// A text that ends with a placeholder.
+    WithPlaceholder(&'static str, Placeholder),
+}
+
+impl PresetArg {
+    pub(crate) fn settled(&self) -> CliTemplate {
+        match self {
+            Self::Literal(text) => CliTemplate::literal(text),
+            Self::WithPlaceholder(text, placeholder) => {
+                CliTemplate::ending_in(text, placeholder.clone())
+            }
+        }
+    }
+}
+
+/// A message pattern that marks a run as failed.
+#[derive(Debug)]
+pub(crate) struct PresetErrorRule {
+    /// A regular expression.
+    pub(crate) pattern: &'static str,
+    /// The streams to search.
+    pub(crate) stream: ErrorStream,
+    /// The error category of a match.
+    pub(crate) category: ErrorCategory,
+}
+
+/// A field of a JSON document: its path, and conditions on other fields.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PresetPick(
+    pub(crate) &'static [&'static str],
+    pub(crate) &'static [PresetCondition],
+);
+
+/// The path of a field, and the value it must have.
+pub(crate) type PresetCondition = (&'static [&'static str], &'static str);
+
+impl PresetPick {
+    fn settled(self) -> JsonPick {
+        let when = self.1.iter().map(|(at, text)| (JsonPointer::to(at), JsonScalar::new(text)));
+        JsonPick { at: JsonPointer::to(self.0), when: when.collect() }
+    }
+}
+
+/// Parser rules of a preset.
+#[derive(Debug)]
+pub(crate) struct PresetParser {
+    pub(crate) format: OutputFormat,
+    pub(crate) strip_ansi: bool,
+    pub(crate) answer: Option<PresetPick>,
+    pub(crate) join_answers: bool,
+    pub(crate) shown: Option<PresetPick>,
+    pub(crate) error: Option<PresetPick>,
+    pub(crate) status: Option<PresetPick>,
+    pub(crate) terminal: Option<PresetPick>,
+    pub(crate) session_id: Option<PresetPick>,
+    pub(crate) input_tokens: Option<PresetPick>,
+    pub(crate) output_tokens: Option<PresetPick>,
+    pub(crate) cost: Option<PresetPick>,
+}
+
+/// Plain text.
+pub(crate) const TEXT: PresetParser = PresetParser {
+    format: OutputFormat::Text,
+    strip_ansi: true,
+    answer: None,
+    join_answers: false,
+    shown: None,
+    error: None,
+    status: None,
+    terminal: None,
+    session_id: None,
+    input_tokens: None,
+    output_tokens: None,
+    cost: None,
+};
+
+/// JSON events without any field rules.
+pub(crate) const EVENTS: PresetParser =
+    PresetParser { format: OutputFormat::StreamJson, strip_ansi: false, ..TEXT };
+
+impl PresetParser {
+    pub(crate) fn settled(&self) -> OutputParser {
+        let pick = |at: Option<PresetPick>| at.map(PresetPick::settled);
+        OutputParser {
+            format: self.format,
+            strip_ansi: self.strip_ansi,
+            answer: pick(self.answer),
+            join_answers: self.join_answers,
+            shown: pick(self.shown),
+            error: pick(self.error),
+            status: pick(self.status),
+            terminal: pick(self.terminal),
+            session_id: pick(self.session_id),
+            input_tokens: pick(self.input_tokens),
+            output_tokens: pick(self.output_tokens),
+            cost: pick(self.cost),
+        }
+    }
+}

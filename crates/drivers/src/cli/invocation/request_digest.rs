@@ -1,0 +1,112 @@
+//! The dedup key of a request: a keyed digest.
+//!
+//! The key is a file of the home, outside of backups. Without it, nobody who reads the journal can
+//! guess the request by hashing candidates.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use polity_engine::driver::RunIdentity;
+use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_model::digest::Digest;
+use serde_json::json;
+
+const KEY_FILE: &str = "request.key";
+
+/// Computes the digests of requests.
+#[derive(Debug)]
+pub(crate) struct RequestDigester {
+    data: PathBuf,
+    key: OnceLock<Vec<u8>>,
+}
+
+impl RequestDigester {
+    pub(crate) fn new(data: PathBuf) -> Self {
+        Self { data, key: OnceLock::new() }
+    }
+
+    /// The digest of a request. Equal requests have equal digests.
+    pub(crate) fn of(&self, identity: &RunIdentity<'_>) -> io::Result<Digest> {
+        let RunIdentity { agent, input, parameters, overrides } = identity;
+        let (folder, envs) = (&overrides.working_directory, &overrides.envs);
+        let request = json!([agent.digest(), input, parameters, folder, envs]).to_string();
+        let mut text = self.key()?.to_vec();
+        text.extend_from_slice(request.as_bytes());
+        Ok(Digest::of(&text))
+    }
+
+    fn key(&self) -> io::Result<&[u8]> {
+        if let Some(key) = self.key.get() {
+            return Ok(key);
+        }
+        let path = self.data.join(KEY_FILE);
+        let key = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.make_key()?;
+                fs::read(&path)?
+            }
+            read => read?,
+        };
+        Ok(self.key.get_or_init(|| key))
+    }
+
+    /// Creates the key file atomically, unless another process was faster.
+    fn make_key(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.data)?;
+        let seed = SystemEntropy.seed();
+        let own = self.data.join(format!("{KEY_FILE}.{:x}", u128::from_ne_bytes(seed)));
+        let mut file = File::options().create_new(true).write(true).mode(0o600).open(&own)?;
+        let written = file.write_all(&SystemEntropy.seed()).and_then(|()| file.sync_all());
+        let linked = written.and_then(|()| fs::hard_link(&own, self.data.join(KEY_FILE)));
+        fs::remove_file(&own)?;
+        match linked {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            linked => linked,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use polity_definition::AgentDefinition;
+    use polity_engine::driver::RunOverrides;
+    use serde_json::{Map, Value};
+
+    use super::*;
+
+    fn digest(requests: &RequestDigester, input: &str, parameters: &Value, token: &str) -> Digest {
+        let agent = r#"{"kind": "cli", "name": "coder", "executable_path": "coder"}"#;
+        let agent = AgentDefinition::from_canonical(agent).unwrap();
+        let envs = [("TOKEN".to_owned(), token.to_owned())].into();
+        let overrides = RunOverrides { working_directory: Some("/work".into()), envs };
+        let parameters: Map<_, _> = parameters.as_object().unwrap().clone();
+        let identity =
+            RunIdentity { agent: &agent, input, parameters: &parameters, overrides: &overrides };
+        requests.of(&identity).unwrap()
+    }
+
+    #[test]
+    fn only_what_is_the_same_to_the_letter_is_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let requests = |name: &str| RequestDigester::new(folder.path().join(name));
+        let (ours, theirs, another) = (requests("a"), requests("a"), requests("b"));
+        let first = digest(&ours, "do it", &json!({"a": 1}), "t");
+        assert_eq!(digest(&theirs, "do it", &json!({"a": 1}), "t"), first);
+        for other in [
+            digest(&ours, "do it.", &json!({"a": 1}), "t"),
+            digest(&ours, "do it", &json!({"a": "1"}), "t"),
+            digest(&ours, "do it", &json!({"a": 1}), "u"),
+            digest(&another, "do it", &json!({"a": 1}), "t"),
+        ] {
+            assert_ne!(other, first);
+        }
+        let mode = fs::metadata(folder.path().join("a").join(KEY_FILE)).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(folder.path().join("a")).unwrap().count(), 1);
+    }
+}

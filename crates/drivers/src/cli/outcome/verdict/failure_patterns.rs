@@ -1,0 +1,79 @@
+//! Patterns of error messages that are common to many programs.
+
+use std::sync::LazyLock;
+
+use polity_model::failure::ErrorCategory;
+use regex::Regex;
+
+/// A compiled pattern with its category and hint.
+pub(crate) struct FailurePattern {
+    pub(crate) pattern: Regex,
+    pub(crate) category: ErrorCategory,
+    /// Advice for the user.
+    pub(crate) hint: &'static str,
+}
+
+/// Permanent causes come first: an exhausted quota is reported with status 429, too.
+const WRITTEN: [(&str, ErrorCategory, &str); 4] = [
+    (
+        r"(?i)insufficient.?quota|credit balance is too low|exceeded your current quota",
+        ErrorCategory::Permanent,
+        "its account has nothing left to spend: raise the limit there, or use another key",
+    ),
+    (
+        r"(?i)\b401\b|\b403\b|unauthori[sz]ed|unauthenticated|(?:invalid|incorrect|missing|no) (?:x-)?api.?key|authentication.?(?:failed|error)|not logged in|please (?:log ?in|sign ?in|run /login)|invalid auth method",
+        ErrorCategory::Permanent,
+        "check its key: the variable must be set and be named in env_allow or envs, or the program \
+         must be logged in",
+    ),
+    (
+        r"(?i)(?:unknown|invalid|unsupported) model|model\b[^\n]{0,80}\b(?:not found|does not exist|not supported)|model_not_found",
+        ErrorCategory::Permanent,
+        "check the model that it is told to use",
+    ),
+    (
+        r"(?i)\b429\b|\b(?:http|status|code|error)\b[^\n]{0,20}\b5\d\d\b|rate.?limit|too many requests|overloaded|high demand|stream disconnected|(?:could not|cannot|failed to) connect|connection (?:reset|refused|closed|error|aborted)|time(?:d[ -]?out|out\b)|econnreset|econnrefused|etimedout|eai_again|enotfound|temporarily unavailable|service unavailable|bad gateway|internal server error",
+        ErrorCategory::Transient,
+        "it may go well when it is tried again, which happens by itself up to max_retries if the \
+         agent is idempotent or only reads",
+    ),
+];
+
+/// The compiled patterns; the first match counts.
+pub(crate) static COMMON: LazyLock<Vec<FailurePattern>> = LazyLock::new(|| {
+    let compiled = WRITTEN.iter().filter_map(|(pattern, category, hint)| {
+        let pattern = Regex::new(pattern).ok()?;
+        Some(FailurePattern { pattern, category: *category, hint })
+    });
+    compiled.collect()
+});
+
+/// The hint for a failure without a more specific one.
+pub(crate) fn hint(category: ErrorCategory) -> &'static str {
+    match category {
+        ErrorCategory::Transient => {
+            "it may go well when it is tried again, which happens by itself up to max_retries if \
+             the agent is idempotent or only reads"
+        }
+        ErrorCategory::Permanent => {
+            "trying again will not help: change the agent's file or what the program needs"
+        }
+        ErrorCategory::AgentError => {
+            "read what the program says, and run it by hand with the same arguments if that is not \
+             enough; error_rules say which of its failures pass"
+        }
+        ErrorCategory::SystemError => {
+            "look at the machine: what is installed, how much memory is free, who ends processes"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_can_be_looked_for() {
+        assert_eq!(COMMON.len(), WRITTEN.len());
+    }
+}

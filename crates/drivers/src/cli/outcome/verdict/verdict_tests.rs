@@ -1,0 +1,140 @@
+//! Tests of categories, error rules and failure messages.
+
+use super::*;
+use crate::cli::invocation::presets::filled;
+use crate::cli::test_agents::agent;
+
+fn settled(lines: &str) -> ResolvedAgent {
+    filled(&agent(&format!("executable_path: coder\n{lines}")))
+}
+
+fn answered(text: &str) -> ParsedOutput {
+    ParsedOutput { answer: Some(text.to_owned()), ..ParsedOutput::default() }
+}
+
+fn category(settled: &ResolvedAgent, exit: Exit, stderr: &str) -> Option<ErrorCategory> {
+    judge(settled, exit, &answered("done"), stderr, "").err().map(|failure| failure.category)
+}
+
+#[test]
+fn exit_codes_signals_and_messages_have_their_categories() {
+    use ErrorCategory::{AgentError, Permanent, SystemError, Transient};
+    let plain = settled("");
+    for (exit, stderr, expected) in [
+        (Exit::Code(0), "", None),
+        // A successful run may log errors that it recovered from.
+        (Exit::Code(0), "429 rate limit, trying again", None),
+        (Exit::Code(1), "", Some(AgentError)),
+        (Exit::Code(1), "HTTP 429 too many requests", Some(Transient)),
+        (Exit::Code(1), "status 503", Some(Transient)),
+        (Exit::Code(1), "read ECONNRESET", Some(Transient)),
+        (Exit::Code(1), "request timed out", Some(Transient)),
+        (Exit::Code(1), "429: insufficient_quota", Some(Permanent)),
+        (Exit::Code(1), "401 Unauthorized", Some(Permanent)),
+        (Exit::Code(1), "You are not logged in", Some(Permanent)),
+        (Exit::Code(1), "The model `x` does not exist", Some(Permanent)),
+        (Exit::Code(126), "", Some(SystemError)),
+        (Exit::Code(127), "sh: 1: foo: not found", Some(SystemError)),
+        (Exit::Code(137), "", Some(SystemError)),
+        (Exit::Code(143), "", Some(Transient)),
+        (Exit::Code(145), "", Some(AgentError)),
+        (Exit::Signal(9), "", Some(SystemError)),
+        (Exit::Signal(11), "", Some(AgentError)),
+        (Exit::Signal(15), "", Some(Transient)),
+    ] {
+        assert_eq!(category(&plain, exit, stderr), expected, "{exit} {stderr}");
+    }
+    let lenient = settled("success_exit_codes: [0, 3]\n");
+    assert_eq!(category(&lenient, Exit::Code(3), ""), None);
+    assert_eq!(category(&lenient, Exit::Code(4), ""), Some(AgentError));
+}
+
+#[test]
+fn rules_of_the_file_come_first_and_decide() {
+    let rules = settled(
+        "error_rules:\n- {pattern: \"401\", category: transient}\n\
+         - {pattern: broken, category: permanent, stream: stdout}\n",
+    );
+    assert_eq!(category(&rules, Exit::Code(0), "401"), Some(ErrorCategory::Transient));
+    assert_eq!(category(&rules, Exit::Code(0), "broken"), None);
+    let answer = answered("Hello.\nit is broken, 403\nGoodbye.");
+    let failure = judge(&rules, Exit::Code(0), &answer, "", "").unwrap_err();
+    assert_eq!(failure.category, ErrorCategory::Permanent);
+    let told = "error_rules[1] looks for (exit code 0): it is broken, 403; check its key";
+    assert!(failure.message.contains(told), "{failure}");
+}
+
+#[test]
+fn a_failure_says_what_happened_what_to_do_and_the_last_words() {
+    let failure = judge(
+        &settled(""),
+        Exit::Code(1),
+        &ParsedOutput::default(),
+        "Loading\nError: 401 invalid key\n",
+        "",
+    );
+    assert_eq!(
+        failure.unwrap_err().message,
+        "permanent error of the program \"coder\": it ended with exit code 1; check its key: the \
+         variable must be set and be named in env_allow or envs, or the program must be logged in\n\
+         the last lines of its stderr:\nLoading\nError: 401 invalid key"
+    );
+}
+
+#[test]
+fn an_answer_or_the_last_event_must_be_there() {
+    let events = "parser: {format: stream-json, answer: /a, terminal: /end}\n";
+    for (lines, parsed, expected) in [
+        ("", ParsedOutput::default(), Err("its output is empty")),
+        (
+            "parser: {format: json, answer: /a/b}\n",
+            ParsedOutput::default(),
+            Err("there is no JSON"),
+        ),
+        (
+            "parser: {format: json, answer: /a/b}\n",
+            ParsedOutput { documents: 1, ..ParsedOutput::default() },
+            Err("nothing stands at \"/a/b\""),
+        ),
+        (events, answered("done"), Err("the event that ends a run did not come")),
+        (events, ParsedOutput { terminal_event_seen: true, ..answered("done") }, Ok("done")),
+        (events, ParsedOutput { terminal_event_seen: true, ..ParsedOutput::default() }, Ok("")),
+        (
+            events,
+            ParsedOutput {
+                error: Some("no".into()),
+                terminal_event_seen: true,
+                ..answered("done")
+            },
+            Err("it reported an error (exit code 0): no"),
+        ),
+    ] {
+        let end = judge(&settled(lines), Exit::Code(0), &parsed, "", "");
+        match (end, expected) {
+            (Ok(answer), Ok(expected)) => assert_eq!(answer, expected, "{lines}"),
+            (Err(failure), Err(expected)) => {
+                assert_eq!(failure.category, ErrorCategory::AgentError, "{failure}");
+                assert!(failure.message.contains(expected), "{failure}");
+            }
+            (end, expected) => panic!("{end:?}, not {expected:?}: {lines}"),
+        }
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_started_says_whether_that_passes() {
+    use ErrorCategory::{Permanent, SystemError, Transient};
+    for (errno, expected) in [
+        (rustix::io::Errno::NOENT, Permanent),
+        (rustix::io::Errno::ACCESS, Permanent),
+        (rustix::io::Errno::NOEXEC, Permanent),
+        (rustix::io::Errno::TOOBIG, Permanent),
+        (rustix::io::Errno::AGAIN, Transient),
+        (rustix::io::Errno::NOMEM, Transient),
+        (rustix::io::Errno::MFILE, Transient),
+        (rustix::io::Errno::IO, SystemError),
+    ] {
+        let failure = not_started(&settled(""), &errno.into());
+        assert_eq!(failure.category, expected, "{failure}");
+    }
+}

@@ -1,0 +1,161 @@
+//! Finds the response of an agent that speaks JSON-RPC 2.0 over stdin and stdout: one request, one
+//! response. Lines that are not JSON are log output.
+
+use serde_json::{Map, Value};
+
+use crate::cli::invocation::RPC_ID;
+
+/// The maximum length of a line, in bytes.
+const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// The maximum length of a quoted line, in characters.
+const SHOWN_MAX: usize = 500;
+
+/// The agent's response to the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RpcResponse {
+    /// A result.
+    Answer(String),
+    /// An error, with its message.
+    Error(String),
+    /// A line that is not valid JSON-RPC, with the reason.
+    Invalid(String),
+}
+
+/// Scans stdout for the response.
+#[derive(Debug, Default)]
+pub(crate) struct RpcResponseScanner {
+    line: Vec<u8>,
+    response: Option<RpcResponse>,
+}
+
+impl RpcResponseScanner {
+    /// Scans the next bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.response.is_some() {
+                return;
+            }
+            self.line.extend_from_slice(piece);
+            if self.line.ends_with(b"\n") {
+                self.look();
+            } else if self.line.len() > LINE_BYTES_MAX {
+                let why = format!("a line is longer than {LINE_BYTES_MAX} bytes");
+                self.response = Some(invalid(&why, &self.line));
+            }
+        }
+    }
+
+    /// The response, if it has arrived.
+    pub(crate) fn response(&self) -> Option<&RpcResponse> {
+        self.response.as_ref()
+    }
+
+    /// The response, at the end of the stream.
+    pub(crate) fn finish(mut self) -> Option<RpcResponse> {
+        if self.response.is_none() {
+            self.look();
+        }
+        self.response
+    }
+
+    fn look(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let text = line.trim_ascii();
+        if !text.starts_with(b"{") {
+            return;
+        }
+        self.response = match serde_json::from_slice(text) {
+            Ok(Value::Object(message)) => {
+                understood(&message).map_err(|why| invalid(why, text)).unwrap_or_else(Some)
+            }
+            Ok(_) => None,
+            Err(error) => Some(invalid(&error.to_string(), text)),
+        };
+    }
+}
+
+/// The response to our request; `None` for notifications and other ids.
+fn understood(message: &Map<String, Value>) -> Result<Option<RpcResponse>, &'static str> {
+    if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        return Err("\"jsonrpc\" must be \"2.0\"");
+    }
+    if message.contains_key("method") {
+        return Ok(None);
+    }
+    if let Some(error) = message.get("error").filter(|error| !error.is_null()) {
+        return Ok(Some(RpcResponse::Error(error_text(error))));
+    }
+    let result = message.get("result").ok_or("it has neither a method, a result nor an error")?;
+    let is_ours = message.get("id").and_then(Value::as_u64) == Some(RPC_ID);
+    let text = result.as_str().or_else(|| result.get("output")?.as_str());
+    let answer = text.map_or_else(|| result.to_string(), str::to_owned);
+    Ok(is_ours.then_some(RpcResponse::Answer(answer)))
+}
+
+fn error_text(error: &Value) -> String {
+    let message = error.get("message").and_then(Value::as_str);
+    match (message, error.get("code").and_then(Value::as_i64)) {
+        (Some(message), Some(code)) => format!("{message} (code {code})"),
+        (Some(message), None) => message.to_owned(),
+        (None, _) => error.to_string(),
+    }
+}
+
+fn invalid(why: &str, line: &[u8]) -> RpcResponse {
+    let line = String::from_utf8_lossy(line);
+    let shown: String = line.trim().chars().take(SHOWN_MAX).collect();
+    RpcResponse::Invalid(format!("{why}: {shown}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(lines: &[&str]) -> Option<RpcResponse> {
+        let mut responses = RpcResponseScanner::default();
+        for line in lines {
+            responses.push(line.as_bytes());
+        }
+        responses.finish()
+    }
+
+    #[test]
+    fn the_response_is_found_among_other_things() {
+        let answer = |text: &str| Some(RpcResponse::Answer(text.to_owned()));
+        for (lines, expected) in [
+            (vec![r#"{"jsonrpc":"2.0","id":1,"result":"yes"}"#], answer("yes")),
+            (
+                vec![r#"{"jsonrpc":"2.0","id":1,"#, "\"result\":{\"output\":\"yes\"}}\n"],
+                answer("yes"),
+            ),
+            (vec!["{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[1]}\n", "more"], answer("[1]")),
+            (
+                vec![
+                    "starting\n\n[info] x\n",
+                    "{\"jsonrpc\":\"2.0\",\"method\":\"progress\",\"params\":{}}\n",
+                    "{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"other\"}\r\n",
+                    "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"yes\"}\r\n",
+                ],
+                answer("yes"),
+            ),
+            (vec!["nothing\n"], None),
+            (
+                vec![r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}"#],
+                Some(RpcResponse::Error("no (code -32601)".to_owned())),
+            ),
+        ] {
+            assert_eq!(heard(&lines), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_rpc_is_shown() {
+        for line in ["{oops}", r#"{"id":1,"result":"yes"}"#, r#"{"jsonrpc":"2.0","id":1}"#] {
+            let Some(RpcResponse::Invalid(shown)) = heard(&[line, "\n"]) else {
+                panic!("{line} was understood");
+            };
+            assert!(shown.ends_with(line), "{shown}");
+        }
+    }
+}

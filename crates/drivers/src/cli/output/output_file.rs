@@ -1,0 +1,118 @@
+//! Output files of a run: masked, up to a limit that both streams share.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The last line of a truncated file.
+const CUT_MARK: &str = "[polity: the output is cut here]";
+
+/// The remaining bytes that a run may store.
+#[derive(Debug, Clone)]
+pub(crate) struct OutputBudget {
+    left: Arc<AtomicU64>,
+}
+
+impl OutputBudget {
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self { left: Arc::new(AtomicU64::new(bytes)) }
+    }
+
+    /// Takes up to `wanted` bytes and returns the number taken.
+    fn take(&self, wanted: usize) -> usize {
+        let wanted = wanted as u64;
+        let after = |left: u64| Some(left.saturating_sub(wanted));
+        let left = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, after);
+        let taken = wanted.min(left.unwrap_or_else(|left| left));
+        usize::try_from(taken).unwrap_or(usize::MAX)
+    }
+}
+
+/// A file that is created with its first byte.
+#[derive(Debug)]
+pub(crate) struct OutputFile {
+    path: PathBuf,
+    room: OutputBudget,
+    file: Option<File>,
+    /// True if the output was truncated.
+    pub(crate) is_cut: bool,
+}
+
+impl OutputFile {
+    pub(crate) fn new(path: PathBuf, room: OutputBudget) -> Self {
+        Self { path, room, file: None, is_cut: false }
+    }
+
+    /// Writes as much as the budget allows. Write errors truncate the output but do not stop the
+    /// process: a full disk must not block it.
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        if self.is_cut || bytes.is_empty() {
+            return;
+        }
+        let kept = whole_characters(bytes, self.room.take(bytes.len()));
+        let written = self.open().and_then(|mut file| file.write_all(&bytes[..kept]));
+        if let Err(error) = &written {
+            tracing::warn!(path = %self.path.display(), %error, "output is not kept");
+        }
+        self.is_cut = written.is_err() || kept < bytes.len();
+    }
+
+    /// Returns true if the file exists. Appends a note if it is truncated.
+    pub(crate) fn finish(mut self) -> bool {
+        if self.is_cut {
+            // A full disk has no space for the note either.
+            let _ = self.open().and_then(|mut file| writeln!(file, "\n{CUT_MARK}"));
+        }
+        self.file.is_some()
+    }
+
+    fn open(&mut self) -> io::Result<&File> {
+        match &mut self.file {
+            Some(file) => Ok(file),
+            none => {
+                self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
+                Ok(none.insert(File::create(&self.path)?))
+            }
+        }
+    }
+}
+
+/// The longest prefix of at most `fits` bytes that does not split a character.
+fn whole_characters(bytes: &[u8], fits: usize) -> usize {
+    let is_within = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
+    (0..=fits).rev().take(4).find(|at| !is_within(*at)).unwrap_or(fits)
+}
+
+/// The content of an output file; empty if there is none.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_streams_share_the_room_and_say_where_they_are_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = OutputBudget::new(10);
+        let path = |name: &str| folder.path().join("of/a/run").join(name);
+        let mut first = OutputFile::new(path("first"), room.clone());
+        let mut second = OutputFile::new(path("second"), room.clone());
+        first.write(b"1234567");
+        second.write("ab\u{e9}".as_bytes());
+        second.write(b"more");
+        assert!(!first.is_cut && second.is_cut);
+        assert!(first.finish() && second.finish());
+        assert_eq!(fs::read_to_string(path("first")).unwrap(), "1234567");
+        let second = fs::read_to_string(path("second")).unwrap();
+        assert_eq!(second, format!("ab\n{CUT_MARK}\n"));
+        assert!(!OutputFile::new(path("third"), room).finish());
+        assert_eq!(read(&path("third")).unwrap(), b"");
+    }
+}

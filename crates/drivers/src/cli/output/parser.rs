@@ -1,0 +1,263 @@
+//! Parses the output of a CLI agent while it is written: text to show, and at the end the answer
+//! and the other fields of the parser rules.
+//!
+//! Agents print log lines between events, stop in the middle of one, and write invalid UTF-8. None
+//! of that is an error here; the verdict handles missing fields.
+
+mod ansi;
+mod fields;
+mod line_splitter;
+mod utf8_decoder;
+
+#[cfg(test)]
+#[path = "parser/parser_tests.rs"]
+mod tests;
+
+use polity_definition::{OutputFormat, OutputParser};
+use polity_model::usage::{Cost, Usage};
+
+use crate::masking::SecretMask;
+use serde_json::Value;
+
+use self::ansi::AnsiStripper;
+use self::fields::FieldCollector;
+use self::line_splitter::LineSplitter;
+pub(crate) use self::utf8_decoder::Utf8Decoder;
+
+/// The maximum length of an answer, document or line, in bytes.
+pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The maximum number of attempts to find a document in other output. Each may read all of it.
+const DOCUMENT_TRIES_MAX: usize = 100;
+
+/// The fields found in an agent's output.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ParsedOutput {
+    /// The answer.
+    pub(crate) answer: Option<String>,
+    /// The error message. A run with one has failed.
+    pub(crate) error: Option<String>,
+    /// The agent's own status.
+    pub(crate) status: Option<String>,
+    /// The agent's own session id.
+    pub(crate) session_id: Option<String>,
+    /// Tokens sent to the model.
+    pub(crate) input_tokens: Option<u64>,
+    /// Tokens returned by the model.
+    pub(crate) output_tokens: Option<u64>,
+    /// The cost of the run.
+    pub(crate) cost_usd: Option<f64>,
+    /// True if the final event was seen.
+    pub(crate) terminal_event_seen: bool,
+    /// The number of JSON documents.
+    pub(crate) documents: u64,
+    /// The number of lines dropped because of their length.
+    pub(crate) lines_dropped: u64,
+    /// Text that is not shown yet.
+    pub(crate) rest_shown: String,
+}
+
+impl ParsedOutput {
+    /// Masks secrets in all texts.
+    pub(crate) fn masked(self, mask: &SecretMask) -> Self {
+        let masked = |text: Option<String>| text.map(|text| mask.mask_text(&text).into_owned());
+        Self {
+            answer: masked(self.answer),
+            error: masked(self.error),
+            session_id: masked(self.session_id),
+            ..self
+        }
+    }
+
+    /// The model usage reported by the agent.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens.unwrap_or(0),
+            output_tokens: self.output_tokens.unwrap_or(0),
+            cost: self.cost_usd.map_or(Cost::ZERO, Cost::of_usd),
+        }
+    }
+}
+
+/// Parses output by the rules of an agent.
+#[derive(Debug)]
+pub(crate) struct AnswerParser {
+    rules: OutputParser,
+    ansi: AnsiStripper,
+    form: FormatState,
+    found: FieldCollector,
+}
+
+#[derive(Debug)]
+enum FormatState {
+    Text(Utf8Decoder),
+    Document { kept: Vec<u8>, is_cut: bool },
+    Lines(LineSplitter),
+}
+
+impl AnswerParser {
+    /// Creates a parser with these rules.
+    pub(crate) fn new(rules: &OutputParser) -> Self {
+        let form = match rules.format {
+            OutputFormat::Text => FormatState::Text(Utf8Decoder::default()),
+            OutputFormat::Json => FormatState::Document { kept: Vec::new(), is_cut: false },
+            OutputFormat::Jsonl | OutputFormat::StreamJson => {
+                FormatState::Lines(LineSplitter::new(ANSWER_BYTES_MAX))
+            }
+        };
+        Self {
+            rules: rules.clone(),
+            ansi: AnsiStripper::default(),
+            form,
+            found: FieldCollector::default(),
+        }
+    }
+
+    /// Parses the next bytes and returns the text to show.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
+        if self.rules.strip_ansi {
+            let left = self.ansi.strip(bytes);
+            self.read(&left)
+        } else {
+            self.read(bytes)
+        }
+    }
+
+    fn read(&mut self, bytes: &[u8]) -> String {
+        let (rules, found) = (&self.rules, &mut self.found);
+        match &mut self.form {
+            FormatState::Text(characters) => {
+                let piece = characters.push(bytes);
+                found.answer(&piece, true);
+                piece
+            }
+            FormatState::Document { kept, is_cut } => {
+                let room = ANSWER_BYTES_MAX.saturating_sub(kept.len()).min(bytes.len());
+                *is_cut |= room < bytes.len();
+                kept.extend_from_slice(&bytes[..room]);
+                String::new()
+            }
+            FormatState::Lines(lines) => {
+                let mut shown = String::new();
+                lines.push(bytes, |line| read_line(line, rules, found, &mut shown));
+                shown
+            }
+        }
+    }
+
+    /// The result, at the end of the output.
+    pub(crate) fn finish(self) -> ParsedOutput {
+        let Self { rules, mut found, form, .. } = self;
+        let mut rest_shown = String::new();
+        let mut lines_dropped = 0;
+        match form {
+            FormatState::Text(mut characters) => {
+                rest_shown = characters.finish();
+                found.answer(&rest_shown, true);
+            }
+            FormatState::Document { kept, is_cut } => {
+                lines_dropped = u64::from(is_cut);
+                let text = String::from_utf8_lossy(&kept);
+                for document in documents(&text) {
+                    look_into(&document, &rules, &mut found, &mut rest_shown);
+                }
+            }
+            FormatState::Lines(mut lines) => {
+                lines.finish(|line| read_line(line, &rules, &mut found, &mut rest_shown));
+                lines_dropped = lines.dropped;
+            }
+        }
+        let parsed = found.finish();
+        let answer = parsed.answer.map(|answer| trimmed(&answer).to_owned());
+        let answer = answer.filter(|answer| !answer.is_empty());
+        ParsedOutput { answer, lines_dropped, rest_shown, ..parsed }
+    }
+}
+
+/// Strips blank lines around a text, keeping the indentation of the first line.
+fn trimmed(text: &str) -> &str {
+    let text = text.trim_end();
+    let first = text.find(|c: char| !c.is_whitespace()).unwrap_or(0);
+    text[..first].rfind('\n').map_or(text, |end| &text[end + 1..])
+}
+
+fn read_line(line: &[u8], rules: &OutputParser, found: &mut FieldCollector, shown: &mut String) {
+    let text = String::from_utf8_lossy(line);
+    let text = text.trim_start_matches('\u{feff}').trim();
+    if text.is_empty() {
+        return;
+    }
+    let document = serde_json::from_str(text).ok().filter(|document: &Value| {
+        // Plain words and numbers are valid JSON, but not events.
+        document.is_object() || document.is_array()
+    });
+    let is_stream = rules.format == OutputFormat::StreamJson;
+    match document {
+        Some(document) if is_stream => look_into(&document, rules, found, shown),
+        Some(document) => {
+            look_into(&document, rules, found, &mut String::new());
+            shown.push_str(text);
+            shown.push('\n');
+        }
+        None => {
+            shown.push_str(text);
+            shown.push('\n');
+        }
+    }
+}
+
+/// Collects the fields of a document, or of each document of a list.
+fn look_into(
+    document: &Value,
+    rules: &OutputParser,
+    found: &mut FieldCollector,
+    shown: &mut String,
+) {
+    let one = std::slice::from_ref(document);
+    let documents = document.as_array().map_or(one, Vec::as_slice);
+    for document in documents {
+        if let Some(text) = found.look(document, rules) {
+            shown.push_str(&text);
+            // Pieces of one text are joined without separators.
+            if !rules.join_answers && !text.ends_with('\n') {
+                shown.push('\n');
+            }
+        }
+    }
+}
+
+/// The JSON documents in a text that may contain other lines.
+fn documents(text: &str) -> Vec<Value> {
+    let text = text.trim_start_matches('\u{feff}');
+    if let Ok(document) = serde_json::from_str(text) {
+        return vec![document];
+    }
+    let mut found = Vec::new();
+    let mut rest = text;
+    for _ in 0..DOCUMENT_TRIES_MAX {
+        let Some(start) = document_start(rest) else { break };
+        rest = &rest[start..];
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        let read = if let Some(Ok(document)) = values.next() {
+            found.push(document);
+            values.byte_offset()
+        } else {
+            1
+        };
+        rest = &rest[read..];
+    }
+    found
+}
+
+/// The start of the first line that may begin a document.
+fn document_start(text: &str) -> Option<usize> {
+    let is_start = |line: &str| line.starts_with(['{', '[']);
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if is_start(line) {
+            return Some(at);
+        }
+        at += line.len();
+    }
+    None
+}

@@ -1,0 +1,120 @@
+//! Collects the fields of JSON documents by the parser rules.
+
+use std::fmt::Write;
+
+use polity_definition::{JsonPick, OutputParser};
+use serde_json::Value;
+
+use super::{ANSWER_BYTES_MAX, ParsedOutput};
+
+/// Collects fields from documents. Later documents replace earlier values.
+#[derive(Debug, Default)]
+pub(crate) struct FieldCollector {
+    pub(crate) parsed: ParsedOutput,
+    /// The length of the answer before truncation.
+    answer_bytes: usize,
+}
+
+impl FieldCollector {
+    /// Collects the fields of one document and returns the text to show.
+    pub(crate) fn look(&mut self, document: &Value, parser: &OutputParser) -> Option<String> {
+        self.parsed.documents += 1;
+        let text = |pick: &Option<JsonPick>| pick.as_ref().and_then(|pick| text_at(document, pick));
+        let number = |pick: &Option<JsonPick>| whole_number(found(document, pick.as_ref()?)?);
+        let answer = text(&parser.answer);
+        let shown = match &parser.shown {
+            Some(pick) => text_at(document, pick),
+            None => answer.clone(),
+        };
+        if let Some(answer) = answer {
+            self.answer(&answer, parser.join_answers);
+        }
+        let parsed = &mut self.parsed;
+        let error = text(&parser.error).filter(|error| !error.trim().is_empty());
+        replace(&mut parsed.error, error.filter(|error| error != "false"));
+        replace(&mut parsed.status, text(&parser.status));
+        replace(&mut parsed.session_id, text(&parser.session_id));
+        replace(&mut parsed.input_tokens, number(&parser.input_tokens));
+        replace(&mut parsed.output_tokens, number(&parser.output_tokens));
+        let cost = parser.cost.as_ref().and_then(|pick| found(document, pick)?.as_f64());
+        replace(&mut parsed.cost_usd, cost.filter(|cost| *cost >= 0.0));
+        parsed.terminal_event_seen |= text(&parser.terminal).is_some();
+        shown
+    }
+
+    /// Sets the answer, or appends to it.
+    pub(crate) fn answer(&mut self, text: &str, is_piece: bool) {
+        let kept = self.parsed.answer.get_or_insert_default();
+        if !is_piece {
+            kept.clear();
+            self.answer_bytes = 0;
+        }
+        self.answer_bytes += text.len();
+        let room = ANSWER_BYTES_MAX.saturating_sub(kept.len());
+        // After a truncated piece nothing more is appended.
+        if kept.len() + text.len() == self.answer_bytes {
+            kept.push_str(&text[..text.floor_char_boundary(room)]);
+        }
+    }
+
+    /// The collected fields.
+    pub(crate) fn finish(mut self) -> ParsedOutput {
+        if let Some(answer) = &mut self.parsed.answer
+            && answer.len() < self.answer_bytes
+        {
+            let whole = self.answer_bytes;
+            // Writing to a String cannot fail.
+            let _ = write!(
+                answer,
+                "\n[the answer has {whole} bytes; {ANSWER_BYTES_MAX} are the most that are kept]"
+            );
+        }
+        self.parsed
+    }
+}
+
+fn replace<T>(kept: &mut Option<T>, newer: Option<T>) {
+    if newer.is_some() {
+        *kept = newer;
+    }
+}
+
+/// The value at a pointer, if all conditions hold.
+fn found<'d>(document: &'d Value, pick: &JsonPick) -> Option<&'d Value> {
+    let holds = pick
+        .when
+        .iter()
+        .all(|(at, wanted)| document.pointer(at.as_str()).is_some_and(|value| wanted.is(value)));
+    if holds { document.pointer(pick.at.as_str()) } else { None }
+}
+
+fn text_at(document: &Value, pick: &JsonPick) -> Option<String> {
+    text_of(found(document, pick)?)
+}
+
+/// A value as text. Lists of message parts are joined.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Array(parts) => {
+            let texts: Vec<_> = parts.iter().filter_map(part_text).collect();
+            (!texts.is_empty()).then(|| texts.concat())
+        }
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => Some(value.to_string()),
+    }
+}
+
+fn part_text(part: &Value) -> Option<&str> {
+    part.as_str().or_else(|| part.get("text")?.as_str())
+}
+
+fn whole_number(value: &Value) -> Option<u64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast saturates, and a number of tokens is a whole one"
+    )]
+    let rounded = |number: f64| (number >= 0.0).then_some(number as u64);
+    value.as_u64().or_else(|| value.as_f64().and_then(rounded))
+}

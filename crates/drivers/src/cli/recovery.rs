@@ -1,0 +1,94 @@
+//! Recovers the outcome of a run whose owner died.
+
+mod cleanup;
+
+use std::io;
+
+use polity_definition::AgentDefinition;
+use polity_engine::driver::RunOutcome;
+use polity_model::ids::ExecutionId;
+use polity_model::run::RunReport;
+
+use super::{CliDriver, program_of};
+use crate::cli::invocation::presets::{self, OutputMode};
+use crate::cli::outcome::{EndCause, OutputTails, judged, parsed};
+use crate::cli::output::output_file;
+use crate::cli::run::files::RunFiles;
+use crate::cli::run::{AgentInfo, reader};
+use crate::process::OutputTail;
+use crate::process::run_record::{RunExit, RunRecord};
+
+impl CliDriver {
+    /// Ends the remaining processes of a run and returns its outcome, if it is certain.
+    pub(crate) async fn look_for(
+        &self,
+        agent: &AgentDefinition,
+        execution_id: ExecutionId,
+        attempt: u32,
+    ) -> Option<RunOutcome> {
+        let paths = RunFiles::new(&self.options.data, execution_id, attempt);
+        let path = paths.record.clone();
+        // Waiting for the shim blocks.
+        let ended = tokio::task::spawn_blocking(move || -> io::Result<Option<RunRecord>> {
+            let record = RunRecord::open(&path)?;
+            record.as_ref().map_or(Ok(()), RunRecord::end_what_is_left)?;
+            Ok(record)
+        });
+        let record = ended.await.map_err(io::Error::other).flatten();
+        let outcome = record.and_then(|record| match record {
+            Some(record) => known(agent, &paths, &record),
+            None => Ok(None),
+        });
+        let outcome = outcome.and_then(|outcome| paths.remove_private().map(|()| outcome));
+        outcome.unwrap_or_else(|error| {
+            tracing::warn!(path = %paths.record.display(), %error, "a run cannot be looked for");
+            None
+        })
+    }
+}
+
+/// The outcome of a run that exited and whose output was stored completely. Unread pipes and output
+/// files are lost with the owner.
+fn known(
+    agent: &AgentDefinition,
+    paths: &RunFiles,
+    record: &RunRecord,
+) -> io::Result<Option<RunOutcome>> {
+    let (Some(ended), Some(output)) = (record.ended(), record.output()) else { return Ok(None) };
+    let Ok(program) = program_of(agent) else { return Ok(None) };
+    let about =
+        AgentInfo { name: agent.name.as_str(), agent: program, settled: presets::filled(program) };
+    match (ended.how, &about.settled.output) {
+        (RunExit::Exited(_), OutputMode::Stdout | OutputMode::JsonRpc) if !output.is_cut => {}
+        (
+            RunExit::Exited(_)
+            | RunExit::NotStarted { .. }
+            | RunExit::Stopped(_)
+            | RunExit::LimitExceeded(..),
+            _,
+        ) => {
+            return Ok(None);
+        }
+    }
+    let (stdout, stderr) = (output_file::read(&paths.stdout)?, output_file::read(&paths.stderr)?);
+    let tails = OutputTails { stdout: last_lines(&stdout), stderr: last_lines(&stderr) };
+    let mut reader = reader(&about.settled, None);
+    // Nobody reads live output here.
+    let _ = reader.push(&stdout);
+    let (stdout, _) = reader.finish();
+    let report = RunReport {
+        process_id: record.process_id(),
+        duration_ms: ended.duration_ms,
+        resource_usage: ended.usage,
+        output,
+        ..RunReport::default()
+    };
+    let said = (parsed(stdout), tails);
+    Ok(Some(judged(&about, EndCause::Ended, ended.how, said, report)))
+}
+
+fn last_lines(text: &[u8]) -> String {
+    let mut tail = OutputTail::default();
+    tail.push(text);
+    tail.last_lines()
+}

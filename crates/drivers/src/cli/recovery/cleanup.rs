@@ -1,0 +1,62 @@
+//! Removes the files and workspaces of runs whose owners died.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use polity_model::ids::ExecutionId;
+
+use crate::cli::CliDriver;
+use crate::cli::run::files::{RUNS, ignore_missing, is_record};
+use crate::cli::workspace::{self, BranchPolicy, WORKSPACES};
+use crate::process::run_record::RunRecord;
+
+/// The length of an execution id, with which file names start.
+const ID_CHARACTERS: usize = 36;
+
+impl CliDriver {
+    /// The executions with remaining files.
+    pub(crate) fn all_left_behind(&self) -> io::Result<BTreeSet<ExecutionId>> {
+        let mut all = BTreeSet::new();
+        for folder in [RUNS, WORKSPACES] {
+            for name in names(&self.options.data.join(folder))? {
+                let id = name.get(..ID_CHARACTERS);
+                all.extend(id.and_then(|id| id.parse::<ExecutionId>().ok()));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Removes the files of an execution, unless its shim is still running.
+    pub(crate) fn sweep_one(&self, execution_id: ExecutionId, keeps: bool) -> io::Result<()> {
+        let (data, begins) = (&self.options.data, execution_id.to_string());
+        let runs = data.join(RUNS);
+        let mut left: Vec<_> = names(&runs)?;
+        left.retain(|name| name.starts_with(&begins));
+        for record in left.iter().filter(|name| is_record(name)) {
+            if let Some(record) = RunRecord::open(&runs.join(record))?
+                && !record.is_free()?
+            {
+                return Ok(());
+            }
+        }
+        for path in left.iter().map(|name| runs.join(name)) {
+            let removed =
+                if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            ignore_missing(removed)?;
+        }
+        if keeps {
+            return Ok(());
+        }
+        workspace::remove_of(data, execution_id, &self.options.environment, BranchPolicy::Delete)
+    }
+}
+
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+}

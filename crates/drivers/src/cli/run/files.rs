@@ -1,0 +1,82 @@
+//! The files of a run in the data folder.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use polity_model::ids::ExecutionId;
+
+/// The folder of records and private files, in the data folder.
+pub(crate) const RUNS: &str = "runs";
+
+/// The suffix of record files.
+const RECORD_ENDING: &str = ".json";
+
+/// The suffix of private folders.
+const PRIVATE_ENDING: &str = ".files";
+
+/// The paths of one run's files.
+#[derive(Debug)]
+pub(crate) struct RunFiles {
+    /// The record that the shim writes.
+    pub(crate) record: PathBuf,
+    /// The folder of private files. It is removed at the end of the run.
+    pub(crate) private: PathBuf,
+    /// The output folder, relative to the data folder.
+    pub(crate) output: String,
+    pub(crate) stdout: PathBuf,
+    pub(crate) stderr: PathBuf,
+}
+
+impl RunFiles {
+    pub(crate) fn new(data: &Path, execution_id: ExecutionId, attempt: u32) -> Self {
+        let run = data.join(RUNS).join(format!("{execution_id}-{attempt}"));
+        let ending = |ending: &str| {
+            let mut path = run.clone().into_os_string();
+            path.push(ending);
+            PathBuf::from(path)
+        };
+        let output = format!("output/{execution_id}/{attempt}");
+        let kept = data.join(&output);
+        Self {
+            record: ending(RECORD_ENDING),
+            private: ending(PRIVATE_ENDING),
+            stdout: kept.join("stdout"),
+            stderr: kept.join("stderr"),
+            output,
+        }
+    }
+
+    /// Creates the folder of records.
+    pub(crate) fn make_folder(&self) -> io::Result<()> {
+        self.record.parent().map_or(Ok(()), fs::create_dir_all)
+    }
+
+    /// Removes the private folder.
+    pub(crate) fn remove_private(&self) -> io::Result<()> {
+        ignore_missing(fs::remove_dir_all(&self.private))
+    }
+
+    /// Removes all files except the output. Returns true if there was a record.
+    pub(crate) fn forget(&self) -> io::Result<bool> {
+        self.remove_private()?;
+        match fs::remove_file(&self.record) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// True if this is the file name of a record.
+pub(crate) fn is_record(name: &str) -> bool {
+    name.ends_with(RECORD_ENDING)
+}
+
+/// Treats a missing file as success.
+pub(crate) fn ignore_missing(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}

@@ -1,0 +1,17 @@
+//! Agent definitions for tests.
+
+use polity_definition::{AgentKind, CliAgent, Home, Lookup, SourceFile};
+
+/// The agent with these lines in its file.
+pub(crate) fn agent(lines: &str) -> CliAgent {
+    let text = Ok(format!("kind: cli\nname: coder\n{lines}"));
+    let home = Home::parse(vec![SourceFile { path: "agents/coder.yaml".into(), text }]);
+    assert_eq!(home.problems, []);
+    match home.find("coder") {
+        Lookup::Agent(agent) => match &agent.kind {
+            AgentKind::Cli(cli) => cli.clone(),
+            AgentKind::Llm(_) | AgentKind::Remote(_) => panic!("{agent:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}

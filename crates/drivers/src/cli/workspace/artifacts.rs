@@ -1,0 +1,278 @@
+//! Collects artifacts: files of the working directory that match the agent's patterns. Text is
+//! masked; binary files with a secret are left out.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::path::{Path, PathBuf};
+
+use polity_definition::{Glob, GlobsHere};
+use polity_model::digest::Digest;
+use polity_model::run::{Artifact, Artifacts, LeftOut};
+use sha2::{Digest as _, Sha256};
+
+use crate::masking::{KNOWN_BYTES_MAX, MaskStream, SecretMask};
+
+/// The chunk size for reading files. A zero byte in the first chunk marks a binary file.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The maximum number of left-out files that are listed.
+const LEFT_OUT_TOLD_MAX: usize = 20;
+
+/// Limits on the artifacts of one run.
+#[derive(Debug, Clone, Copy)]
+pub struct ArtifactLimits {
+    /// The maximum number of files.
+    pub files: NonZeroU32,
+    /// The maximum total size.
+    pub bytes: NonZeroU64,
+}
+
+/// Collects the artifacts of one run.
+pub(crate) struct ArtifactCollector<'a> {
+    pub(crate) patterns: &'a [Glob],
+    /// The working directory of the run.
+    pub(crate) source: &'a Path,
+    /// The data folder, which is never searched.
+    pub(crate) data: &'a Path,
+    /// The target folder, relative to the data folder.
+    pub(crate) target: String,
+    pub(crate) mask: &'a SecretMask,
+    pub(crate) limits: ArtifactLimits,
+}
+
+/// The reason that a file is not copied.
+enum CopyRefusal {
+    /// A problem with this file.
+    File(String),
+    /// A limit is reached; no more files are copied.
+    LimitReached(String),
+}
+
+impl From<io::Error> for CopyRefusal {
+    fn from(error: io::Error) -> Self {
+        Self::File(error.to_string())
+    }
+}
+
+/// A copied file.
+struct CopiedFile {
+    bytes: u64,
+    sha256: Digest,
+    masked: bool,
+}
+
+impl ArtifactCollector<'_> {
+    /// Copies all matching files, replacing those of an earlier run.
+    pub(crate) fn keep(self) -> io::Result<Artifacts> {
+        let mut kept = Artifacts { folder: self.target.clone(), ..Artifacts::default() };
+        crate::cli::run::files::ignore_missing(fs::remove_dir_all(self.data.join(&self.target)))?;
+        let (source, data) = (self.source.canonicalize()?, self.data.canonicalize()?);
+        let mut room = self.limits.bytes.get();
+        let mut folders = vec![(PathBuf::new(), GlobsHere::new(self.patterns))];
+        while let Some((folder, globs)) = folders.pop() {
+            let entries = fs::read_dir(source.join(&folder)).and_then(Iterator::collect);
+            let mut entries: Vec<fs::DirEntry> = match entries {
+                Ok(entries) => entries,
+                Err(error) => {
+                    let told = self.mask.mask_text(&folder.to_string_lossy()).into_owned();
+                    leave_out(&mut kept, told, error.to_string());
+                    continue;
+                }
+            };
+            entries.sort_by_key(fs::DirEntry::file_name);
+            // Pushed in reverse, so that folders are visited in order.
+            for entry in entries.iter().rev() {
+                let name = entry.file_name();
+                if entry.file_type()?.is_dir() && entry.path() != data {
+                    let within = globs.within(&name.to_string_lossy());
+                    if !within.is_empty() {
+                        folders.push((folder.join(&name), within));
+                    }
+                }
+            }
+            for entry in entries {
+                let name = entry.file_name();
+                if entry.file_type()?.is_dir() || !globs.means(&name.to_string_lossy()) {
+                    continue;
+                }
+                let path = folder.join(&name);
+                let copied = if kept.files.len() >= self.limits.files.get() as usize {
+                    Err(self.too_many())
+                } else {
+                    self.copy((&source, &data), &path, &mut room)
+                };
+                let told = self.mask.mask_text(&path.to_string_lossy()).into_owned();
+                match copied {
+                    Ok(CopiedFile { bytes, sha256, masked }) => {
+                        kept.files.push(Artifact { path: told, bytes, sha256, masked });
+                    }
+                    Err(CopyRefusal::File(reason)) => leave_out(&mut kept, told, reason),
+                    Err(CopyRefusal::LimitReached(reason)) => {
+                        leave_out(&mut kept, told, reason);
+                        return Ok(kept);
+                    }
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    fn too_many(&self) -> CopyRefusal {
+        CopyRefusal::LimitReached(format!("limits.artifact_files allows {}", self.limits.files))
+    }
+
+    fn copy(
+        &self,
+        (source, data): (&Path, &Path),
+        path: &Path,
+        room: &mut u64,
+    ) -> Result<CopiedFile, CopyRefusal> {
+        let real = source.join(path).canonicalize()?;
+        // Workspaces are themselves in the data folder.
+        let is_of_data = real.starts_with(data) && !source.starts_with(data);
+        if !real.starts_with(source) || is_of_data {
+            return Err(CopyRefusal::File("it leads out of the folder".to_owned()));
+        }
+        if path.to_str().is_none() {
+            return Err(CopyRefusal::File("its name is no text".to_owned()));
+        }
+        let file = File::open(&real)?;
+        let about = file.metadata()?;
+        if !about.is_file() {
+            return Err(CopyRefusal::File("it is no file".to_owned()));
+        }
+        let too_long = || {
+            let most = self.limits.bytes;
+            CopyRefusal::File(format!("limits.artifact_bytes allows {most} in all"))
+        };
+        if about.len() > *room {
+            return Err(too_long());
+        }
+        let target = self.data.join(&self.target).join(path);
+        target.parent().map_or(Ok(()), fs::create_dir_all)?;
+        // Bounds the copy of a file that is growing.
+        let copied = copy(file.take(*room + 1), &target, self.mask);
+        match copied {
+            Ok(copied) if copied.bytes <= *room => {
+                *room -= copied.bytes;
+                Ok(copied)
+            }
+            not_kept => {
+                fs::remove_file(&target)?;
+                Err(not_kept.err().unwrap_or_else(too_long))
+            }
+        }
+    }
+}
+
+/// The report for a folder that could not be searched.
+pub(crate) fn not_looked_for(error: &io::Error) -> Artifacts {
+    let mut kept = Artifacts::default();
+    leave_out(&mut kept, ".".to_owned(), error.to_string());
+    kept
+}
+
+fn leave_out(kept: &mut Artifacts, path: String, reason: String) {
+    kept.left_out_count += 1;
+    if kept.left_out.len() < LEFT_OUT_TOLD_MAX {
+        kept.left_out.push(LeftOut { path, reason });
+    }
+}
+
+/// Copies a file and masks its secrets.
+fn copy(mut from: impl Read, to: &Path, mask: &SecretMask) -> Result<CopiedFile, CopyRefusal> {
+    let mut copy = MaskedCopy {
+        file: File::create(to)?,
+        bytes: 0,
+        before: Sha256::new(),
+        after: Sha256::new(),
+    };
+    let mut piece = vec![0; PIECE_BYTES];
+    let length = read(&mut from, &mut piece)?;
+    let first = &piece[..length];
+    if memchr::memchr(0, first).is_some() {
+        copy.not_text(first.to_vec(), from, mask)?;
+    } else {
+        copy.text(&mut piece, length, from, mask.stream())?;
+    }
+    let (before, after): ([u8; 32], [u8; 32]) =
+        (copy.before.finalize().into(), copy.after.finalize().into());
+    Ok(CopiedFile { bytes: copy.bytes, sha256: Digest::from_bytes(after), masked: before != after })
+}
+
+struct MaskedCopy {
+    file: File,
+    bytes: u64,
+    before: Sha256,
+    after: Sha256,
+}
+
+impl MaskedCopy {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.bytes += bytes.len() as u64;
+        self.after.update(bytes);
+        self.file.write_all(bytes)
+    }
+
+    fn text(
+        &mut self,
+        piece: &mut [u8],
+        mut length: usize,
+        mut from: impl Read,
+        mut stream: MaskStream,
+    ) -> io::Result<()> {
+        let mut shown = Vec::new();
+        while length > 0 {
+            self.before.update(&piece[..length]);
+            stream.push(&piece[..length], &mut shown);
+            self.write(&shown)?;
+            shown.clear();
+            length = read(&mut from, piece)?;
+        }
+        stream.finish(&mut shown);
+        self.write(&shown)
+    }
+
+    /// Copies a binary file unchanged, or refuses it if it contains a secret.
+    fn not_text(
+        &mut self,
+        first: Vec<u8>,
+        mut from: impl Read,
+        mask: &SecretMask,
+    ) -> Result<(), CopyRefusal> {
+        let mut seen = first;
+        let mut new = 0;
+        loop {
+            if mask.knows_of(&seen) {
+                let reason = "it is no text, and a secret is in it";
+                return Err(CopyRefusal::File(reason.to_owned()));
+            }
+            self.before.update(&seen[new..]);
+            self.write(&seen[new..])?;
+            // A secret may be split between two chunks.
+            seen.drain(..seen.len().saturating_sub(KNOWN_BYTES_MAX));
+            new = seen.len();
+            seen.resize(new + PIECE_BYTES, 0);
+            let length = read(&mut from, &mut seen[new..])?;
+            seen.truncate(new + length);
+            if length == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Fills the buffer as far as possible.
+fn read(from: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < room.len() {
+        match from.read(&mut room[filled..]) {
+            Ok(0) => break,
+            Ok(length) => filled += length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

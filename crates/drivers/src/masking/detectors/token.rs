@@ -1,0 +1,138 @@
+//! Tokens with a known prefix.
+
+use super::heuristics::{is_name_byte, run_end, starts_word};
+use super::{TriggerSpan, TriggerVerdict};
+
+/// The prefix of a JSON web token: the start of a JSON object in base64.
+pub(crate) const WEB_TOKEN: &str = "eyJ";
+
+/// The minimum length of a part of a web token.
+const WEB_TOKEN_PART_BYTES_MIN: usize = 10;
+
+/// The alphabet of a token.
+#[derive(Debug, Clone, Copy)]
+enum TokenAlphabet {
+    Capitals,
+    Letters,
+    LettersAndUnderscore,
+    Base64Url,
+    Base64UrlAndDot,
+}
+
+impl TokenAlphabet {
+    fn has(self, byte: u8) -> bool {
+        match self {
+            Self::Capitals => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
+            Self::Letters => byte.is_ascii_alphanumeric(),
+            Self::LettersAndUnderscore => byte.is_ascii_alphanumeric() || byte == b'_',
+            Self::Base64Url => is_name_byte(byte),
+            Self::Base64UrlAndDot => is_name_byte(byte) || byte == b'.',
+        }
+    }
+}
+
+/// The format of a provider's tokens.
+#[derive(Debug)]
+pub(crate) struct TokenShape {
+    /// The literal to search for.
+    pub(crate) literal: &'static str,
+    /// The allowed texts before it.
+    before: &'static [&'static str],
+    alphabet: TokenAlphabet,
+    /// The minimum number of bytes after the literal.
+    least: usize,
+    /// True if ordinary words may look the same, so that the token must look random.
+    like_words: bool,
+}
+
+const fn shape(literal: &'static str, alphabet: TokenAlphabet, least: usize) -> TokenShape {
+    TokenShape { literal, before: &[""], alphabet, least, like_words: false }
+}
+
+/// AWS, Stripe, Google, GitHub, GitLab, Slack, Hugging Face, npm, PyPI; and `sk-` of OpenAI,
+/// Anthropic and others.
+pub(crate) static SHAPES: [TokenShape; 25] = [
+    TokenShape { like_words: true, ..shape("sk-", TokenAlphabet::Base64Url, 20) },
+    shape("AKIA", TokenAlphabet::Capitals, 16),
+    shape("ASIA", TokenAlphabet::Capitals, 16),
+    TokenShape { before: &["s", "r"], ..shape("k_live_", TokenAlphabet::Letters, 16) },
+    TokenShape { before: &["s", "r"], ..shape("k_test_", TokenAlphabet::Letters, 16) },
+    shape("whsec_", TokenAlphabet::Letters, 24),
+    shape("AIza", TokenAlphabet::Base64Url, 30),
+    shape("ya29.", TokenAlphabet::Base64Url, 20),
+    shape("ghp_", TokenAlphabet::Letters, 30),
+    shape("gho_", TokenAlphabet::Letters, 30),
+    shape("ghs_", TokenAlphabet::Letters, 30),
+    shape("ghu_", TokenAlphabet::Letters, 30),
+    shape("ghr_", TokenAlphabet::Letters, 30),
+    TokenShape { before: &["git"], ..shape("hub_pat_", TokenAlphabet::LettersAndUnderscore, 22) },
+    shape("glpat-", TokenAlphabet::Base64UrlAndDot, 20),
+    shape("xoxa-", TokenAlphabet::Base64Url, 10),
+    shape("xoxb-", TokenAlphabet::Base64Url, 10),
+    shape("xoxe-", TokenAlphabet::Base64Url, 10),
+    shape("xoxp-", TokenAlphabet::Base64Url, 10),
+    shape("xoxr-", TokenAlphabet::Base64Url, 10),
+    shape("xoxs-", TokenAlphabet::Base64Url, 10),
+    shape("xapp-", TokenAlphabet::Base64Url, 20),
+    shape("hf_", TokenAlphabet::Letters, 30),
+    shape("npm_", TokenAlphabet::Letters, 36),
+    shape("pypi-", TokenAlphabet::Base64Url, 50),
+];
+
+pub(crate) fn look(line: &[u8], hit: TriggerSpan, shape: &TokenShape) -> TriggerVerdict {
+    let before = &line[..hit.start];
+    let Some(beginning) = shape.before.iter().find(|text| before.ends_with(text.as_bytes())) else {
+        return TriggerVerdict::NotSecret;
+    };
+    let start = hit.start - beginning.len();
+    if !starts_word(line, start) {
+        return TriggerVerdict::NotSecret;
+    }
+    let end = run_end(line, hit.end, |byte| shape.alphabet.has(byte));
+    let open = end == line.len();
+    let is_long = end - hit.end >= shape.least;
+    // AWS key ids have a fixed length; longer words may start the same way.
+    let is_longer_than_all = matches!(shape.alphabet, TokenAlphabet::Capitals)
+        && (end - hit.end > shape.least || line.get(end).is_some_and(|next| is_name_byte(*next)));
+    let is_word = shape.like_words && !looks_random(&line[hit.end..end]);
+    if is_long && !is_longer_than_all && !is_word {
+        TriggerVerdict::Secret { start, end, open }
+    } else if open {
+        TriggerVerdict::Undecided { from: start }
+    } else {
+        TriggerVerdict::NotSecret
+    }
+}
+
+/// Checks for three base64 parts joined by dots; the last may be empty.
+pub(crate) fn look_for_web_token(line: &[u8], hit: TriggerSpan) -> TriggerVerdict {
+    if !starts_word(line, hit.start) {
+        return TriggerVerdict::NotSecret;
+    }
+    let mut end = hit.start;
+    for part in 0..3 {
+        let part_end = run_end(line, end, is_name_byte);
+        if part_end == line.len() && part < 2 {
+            return TriggerVerdict::Undecided { from: hit.start };
+        }
+        let is_last = part == 2;
+        let is_short = part_end - end < WEB_TOKEN_PART_BYTES_MIN;
+        if !is_last && (is_short || line.get(part_end) != Some(&b'.')) {
+            return TriggerVerdict::NotSecret;
+        }
+        end = if is_last { part_end } else { part_end + 1 };
+    }
+    TriggerVerdict::Secret { start: hit.start, end, open: end == line.len() }
+}
+
+/// True if the bytes are not just words joined by dashes: they have digits, and capitals or a long
+/// part.
+fn looks_random(bytes: &[u8]) -> bool {
+    const STRETCH_BYTES: usize = 16;
+    let has_digit = bytes.iter().any(u8::is_ascii_digit);
+    let has_letter = bytes.iter().any(u8::is_ascii_alphabetic);
+    let has_capital = bytes.iter().any(u8::is_ascii_uppercase);
+    let has_stretch =
+        bytes.split(|byte| b"-_".contains(byte)).any(|stretch| stretch.len() >= STRETCH_BYTES);
+    has_digit && has_letter && (has_capital || has_stretch)
+}

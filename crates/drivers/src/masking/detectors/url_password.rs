@@ -1,0 +1,34 @@
+//! Passwords in URLs: `scheme://user:password@host`.
+
+use super::heuristics::{is_placeholder, run_end};
+use super::{TriggerSpan, TriggerVerdict};
+
+pub(crate) fn look(line: &[u8], hit: TriggerSpan) -> TriggerVerdict {
+    let start = hit.end;
+    let end = run_end(line, start, is_part_of_authority);
+    let authority = &line[start..end];
+    let open = end == line.len();
+    let Some(user_end) = memchr::memrchr(b'@', authority) else {
+        return if open {
+            TriggerVerdict::Undecided { from: start }
+        } else {
+            TriggerVerdict::NotSecret
+        };
+    };
+    let password_start = memchr::memchr(b':', &authority[..user_end]).map_or(user_end, |at| at + 1);
+    let password = &authority[password_start..user_end];
+    if !password.is_empty() && !is_placeholder(password) {
+        // If the URL continues, a later `@` may show that this one belongs to the password.
+        return TriggerVerdict::Secret {
+            start: start + password_start,
+            end: start + user_end,
+            open,
+        };
+    }
+    if open { TriggerVerdict::Undecided { from: start } } else { TriggerVerdict::NotSecret }
+}
+
+/// True for bytes before the path; quotes, brackets and escapes end the URL.
+fn is_part_of_authority(byte: u8) -> bool {
+    byte > b' ' && !b"/?#\"'`<>\\|".contains(&byte)
+}

@@ -1,0 +1,134 @@
+//! Known secret values, in all encodings in which a process may print them.
+
+use aho_corasick::{AhoCorasick, BuildError, Input, MatchKind};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use serde_json::Value;
+
+use super::literal_finder::LiteralFinder;
+
+/// The minimum length of a value, in bytes. Shorter ones occur in too many words.
+const VALUE_BYTES_MIN: usize = 4;
+
+/// The minimum length of a value that is searched for in base64.
+const ENCODED_BYTES_MIN: usize = 8;
+
+/// The maximum length of a spelling; longer ones are searched for in parts.
+pub const SPELLING_BYTES_MAX: usize = 4096;
+
+/// The length of the prefix that is searched for first.
+const BEGINNING_BYTES: usize = 8;
+
+/// The values to search for.
+pub(super) struct KnownValues {
+    spellings: Vec<Vec<u8>>,
+    search: Option<ValueSearch>,
+}
+
+struct ValueSearch {
+    /// Finds the prefixes, fast.
+    beginnings: LiteralFinder,
+    /// Finds all values, including overlapping ones.
+    all: AhoCorasick,
+}
+
+impl KnownValues {
+    pub(super) fn new<'v>(values: impl IntoIterator<Item = &'v str>) -> Result<Self, BuildError> {
+        // Line by line, because text is masked line by line.
+        let lines = values.into_iter().flat_map(str::lines).map(str::trim);
+        let mut spellings: Vec<Vec<u8>> = lines
+            .filter(|line| line.len() >= VALUE_BYTES_MIN)
+            .flat_map(spellings_of)
+            .flat_map(|spelling| parts_of(&spelling))
+            .collect();
+        spellings.sort_unstable();
+        spellings.dedup();
+        if spellings.is_empty() {
+            return Ok(Self { spellings, search: None });
+        }
+        let mut beginnings: Vec<&[u8]> =
+            spellings.iter().map(|one| &one[..one.len().min(BEGINNING_BYTES)]).collect();
+        beginnings.dedup();
+        let beginnings = LiteralFinder::new(&beginnings)?;
+        let all = AhoCorasick::builder().match_kind(MatchKind::Standard).build(&spellings)?;
+        Ok(Self { spellings, search: Some(ValueSearch { beginnings, all }) })
+    }
+
+    /// Calls `found` with the start and end of each value.
+    pub(super) fn each_in(&self, text: &[u8], mut found: impl FnMut(usize, usize)) {
+        let Some(ValueSearch { beginnings, all }) = &self.search else { return };
+        let mut from = 0;
+        while let Some(next) = beginnings.next(text, from) {
+            // Values contain no line breaks, so overlapping ones are on the same line.
+            let line_end =
+                memchr::memchr(b'\n', &text[next.end()..]).map_or(text.len(), |at| next.end() + at);
+            let line = Input::new(text).range(next.start()..line_end);
+            for one in all.find_overlapping_iter(line) {
+                found(one.start(), one.end());
+            }
+            from = line_end;
+        }
+    }
+
+    /// The start of an incomplete value at the end of the text; else the text's end.
+    pub(super) fn unfinished_in(&self, text: &[u8]) -> usize {
+        let earliest = text.len().saturating_sub(SPELLING_BYTES_MAX);
+        let is_beginning =
+            |at: &usize| self.spellings.iter().any(|spelling| spelling.starts_with(&text[*at..]));
+        (earliest..text.len()).find(is_beginning).unwrap_or(text.len())
+    }
+}
+
+fn spellings_of(line: &str) -> Vec<Vec<u8>> {
+    let in_json = as_in_json(line);
+    let twice = as_in_json(&in_json);
+    let mut spellings = vec![line.to_owned(), in_json, twice, as_in_address(line)];
+    if line.len() >= ENCODED_BYTES_MIN {
+        for before in 0..3 {
+            spellings.push(as_in_base64(line, before, &STANDARD_NO_PAD));
+            spellings.push(as_in_base64(line, before, &URL_SAFE_NO_PAD));
+        }
+    }
+    spellings.into_iter().map(String::into_bytes).collect()
+}
+
+/// Escapes a value for a JSON string.
+fn as_in_json(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    let inner = quoted.strip_prefix('"').and_then(|quoted| quoted.strip_suffix('"'));
+    inner.unwrap_or(text).to_owned()
+}
+
+/// Escapes a value for a URL query.
+fn as_in_address(text: &str) -> String {
+    let spell = |byte: u8| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
+    };
+    text.bytes().map(spell).collect()
+}
+
+/// Encodes a value in base64 at an offset, without the letters that it shares with adjacent bytes.
+fn as_in_base64(text: &str, before: usize, engine: &impl Engine) -> String {
+    let bytes: Vec<u8> = std::iter::repeat_n(0, before).chain(text.bytes()).collect();
+    let encoded = engine.encode(&bytes);
+    let shared_before = [0, 2, 3][before];
+    let shared_after = usize::from(!bytes.len().is_multiple_of(3));
+    encoded.get(shared_before..encoded.len() - shared_after).unwrap_or_default().to_owned()
+}
+
+fn parts_of(spelling: &[u8]) -> Vec<Vec<u8>> {
+    // A part that is too short stays with the previous one.
+    let mut parts: Vec<Vec<u8>> =
+        spelling.chunks(SPELLING_BYTES_MAX - VALUE_BYTES_MIN).map(<[u8]>::to_vec).collect();
+    if parts.last().is_some_and(|last| last.len() < VALUE_BYTES_MIN)
+        && let Some(last) = parts.pop()
+        && let Some(before) = parts.last_mut()
+    {
+        before.extend(last);
+    }
+    parts
+}

@@ -1,0 +1,164 @@
+//! Masked spans of a text, and their replacement.
+
+use std::ops::Range;
+
+/// The replacement of a secret.
+pub(super) const MASK: &str = "***";
+
+/// The minimum length of secrets whose last four bytes are shown, to tell them apart. Shorter ones
+/// are masked completely.
+pub const TAIL_SHOWN_FROM_BYTES: usize = 16;
+
+/// The number of bytes shown of a long secret.
+const TAIL_BYTES: usize = 4;
+
+/// The replacement of a span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SpanReplacement {
+    /// Nothing: it continues an earlier span, which has the mask.
+    Nothing,
+    /// The mask.
+    Mask,
+    /// The mask and the last bytes.
+    MaskAndTail,
+}
+
+/// A span of bytes to mask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct MaskedSpan {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) shown: SpanReplacement,
+}
+
+impl MaskedSpan {
+    /// The span of a complete secret.
+    pub(super) fn secret(start: usize, end: usize) -> Self {
+        let is_long = end - start >= TAIL_SHOWN_FROM_BYTES;
+        Self {
+            start,
+            end,
+            shown: if is_long { SpanReplacement::MaskAndTail } else { SpanReplacement::Mask },
+        }
+    }
+
+    /// Shifts the span.
+    pub(super) fn moved(self, by: usize) -> Self {
+        Self { start: self.start + by, end: self.end + by, ..self }
+    }
+
+    /// True if this later span is merged with the earlier one. Adjacent spans are merged, except
+    /// those without a mask, which end with their line.
+    fn joins(self, earlier: Self) -> bool {
+        let is_nothing = [self.shown, earlier.shown].contains(&SpanReplacement::Nothing);
+        if is_nothing { self.start < earlier.end } else { self.start <= earlier.end }
+    }
+
+    /// Merges two spans. The tail is shown only if it is not part of a short secret.
+    fn joined(self, later: Self) -> Self {
+        if later.end <= self.end {
+            let is_apart = later.end + TAIL_BYTES <= self.end;
+            let shown = match (self.shown, later.shown) {
+                (SpanReplacement::Nothing, _) => SpanReplacement::Nothing,
+                (
+                    SpanReplacement::MaskAndTail,
+                    SpanReplacement::Nothing | SpanReplacement::Mask,
+                ) if !is_apart => SpanReplacement::Mask,
+                (SpanReplacement::Mask | SpanReplacement::MaskAndTail, _) => self.shown,
+            };
+            return Self { shown, ..self };
+        }
+        let is_apart = self.end + TAIL_BYTES <= later.end;
+        let shown = match (self.shown, later.shown) {
+            (_, SpanReplacement::Nothing | SpanReplacement::Mask) => SpanReplacement::Mask,
+            (SpanReplacement::MaskAndTail, SpanReplacement::MaskAndTail) => {
+                SpanReplacement::MaskAndTail
+            }
+            (SpanReplacement::Nothing | SpanReplacement::Mask, SpanReplacement::MaskAndTail)
+                if is_apart =>
+            {
+                SpanReplacement::MaskAndTail
+            }
+            (SpanReplacement::Nothing | SpanReplacement::Mask, SpanReplacement::MaskAndTail) => {
+                SpanReplacement::Mask
+            }
+        };
+        Self { start: self.start, end: later.end, shown }
+    }
+}
+
+/// Sorts the spans after `from` and merges overlapping ones.
+pub(super) fn join(hidden: &mut Vec<MaskedSpan>, from: usize) {
+    let Some(new) = hidden.get_mut(from..).filter(|new| new.len() > 1) else { return };
+    new.sort_unstable_by_key(|one| (one.start, one.end));
+    let mut last = from;
+    for index in from + 1..hidden.len() {
+        let next = hidden[index];
+        if next.joins(hidden[last]) {
+            hidden[last] = hidden[last].joined(next);
+        } else {
+            last += 1;
+            hidden[last] = next;
+        }
+    }
+    hidden.truncate(last + 1);
+}
+
+/// Writes the text with all spans masked. The spans are sorted.
+pub(super) fn write_rest(text: &[u8], hidden: &[MaskedSpan], out: &mut Vec<u8>) {
+    let mut from = 0;
+    for one in hidden {
+        out.extend_from_slice(&text[from..one.start]);
+        write_mask(&text[one.start..one.end], one.shown, out);
+        from = one.end;
+    }
+    out.extend_from_slice(&text[from..]);
+}
+
+fn write_mask(secret: &[u8], shown: SpanReplacement, out: &mut Vec<u8>) {
+    match shown {
+        SpanReplacement::Nothing => {}
+        SpanReplacement::Mask => out.extend_from_slice(MASK.as_bytes()),
+        SpanReplacement::MaskAndTail => {
+            out.extend_from_slice(MASK.as_bytes());
+            let tail = &secret[secret.len() - TAIL_BYTES..];
+            // A tail with half an escape or half a character would break the text.
+            let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_+/=.~".contains(byte);
+            if tail.iter().all(is_plain) {
+                out.extend_from_slice(tail);
+            }
+        }
+    }
+}
+
+/// Masks one secret in a text.
+pub(super) fn without(text: &str, secret: Range<usize>) -> String {
+    let mut out = Vec::new();
+    write_rest(text.as_bytes(), &[MaskedSpan::secret(secret.start, secret.end)], &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_overlaps_is_one_and_shows_nothing_of_a_short_secret() {
+        let text = b"0123456789abcdefghijklmnopqrstuvwxyz";
+        for (spans, expected) in [
+            (vec![(2, 6), (8, 10)], "01***67***abcdefghijklmnopqrstuvwxyz"),
+            (vec![(8, 10), (2, 9)], "01***abcdefghijklmnopqrstuvwxyz"),
+            (vec![(0, 16), (16, 32)], "***stuvwxyz"),
+            (vec![(0, 16), (10, 18)], "***ijklmnopqrstuvwxyz"),
+            (vec![(0, 18), (12, 16)], "***ijklmnopqrstuvwxyz"),
+            (vec![(0, 20), (4, 8)], "***ghijklmnopqrstuvwxyz"),
+        ] {
+            let mut hidden: Vec<_> =
+                spans.iter().map(|&(start, end)| MaskedSpan::secret(start, end)).collect();
+            join(&mut hidden, 0);
+            let mut out = Vec::new();
+            write_rest(text, &hidden, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{spans:?}");
+        }
+    }
+}

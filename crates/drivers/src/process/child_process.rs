@@ -1,0 +1,228 @@
+//! Starts child processes, waits for them and signals them.
+
+use std::io;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use polity_shim::HandoverState;
+use rustix::process::{Pid, Signal};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::{mpsc, watch};
+
+use super::stderr_tail::StderrTail;
+use super::{ProcessCommand, ProcessLauncher, SUPERVISE_COMMAND, SupervisionOptions};
+
+/// The time a child has to exit after its stdin is closed.
+const STDIN_GRACE: Duration = Duration::from_secs(1);
+
+/// The time that shim or child has to exit after SIGTERM. The shim's own grace period is shorter.
+const TERM_GRACE: Duration = Duration::from_secs(5);
+
+/// A child process and the tail of its stderr. The process is ended when the last clone is dropped.
+#[derive(Debug, Clone)]
+pub struct ChildProcess {
+    handle: ProcessHandle,
+    words: StderrTail,
+}
+
+/// A handle to a child process, which is ended when the last clone is dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct ProcessHandle {
+    /// The started process: the shim, if there is one.
+    pub(crate) pid: u32,
+    orders: mpsc::UnboundedSender<Signal>,
+    ended: watch::Receiver<Option<ExitStatus>>,
+}
+
+/// This process's ends of the child's pipes.
+#[derive(Debug)]
+pub(crate) struct ProcessPipes {
+    /// Present if requested.
+    pub(crate) stdin: Option<ChildStdin>,
+    pub(crate) stdout: ChildStdout,
+    pub(crate) stderr: ChildStderr,
+}
+
+/// A child process that was just started, with its pipes.
+#[derive(Debug)]
+pub struct StartedProcess {
+    /// The child.
+    pub child: ChildProcess,
+    /// Its stdin.
+    pub stdin: ChildStdin,
+    /// Its stdout.
+    pub stdout: ChildStdout,
+}
+
+impl ProcessLauncher {
+    /// Starts a command. Must be called within a Tokio runtime.
+    pub fn start(&self, program: &ProcessCommand) -> io::Result<StartedProcess> {
+        let (handle, pipes) =
+            self.spawn(program, &SupervisionOptions::default(), Stdio::piped())?;
+        let ProcessPipes { stdin, stdout, stderr } = pipes;
+        let stdin = stdin.ok_or_else(pipe_missing)?;
+        Ok(StartedProcess {
+            child: ChildProcess { handle, words: StderrTail::of(stderr) },
+            stdin,
+            stdout,
+        })
+    }
+
+    /// Starts a command under supervision. Must be called within a Tokio runtime.
+    ///
+    /// Nothing here runs between fork and exec, so that the kernel need not copy page tables.
+    #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
+    pub(crate) fn spawn(
+        &self,
+        program: &ProcessCommand,
+        supervision: &SupervisionOptions,
+        stdin: Stdio,
+    ) -> io::Result<(ProcessHandle, ProcessPipes)> {
+        let mut command = match self {
+            Self::Shim(shim) => {
+                let mut command = shim_command(shim);
+                let parent = std::process::id().to_string();
+                command.args([SUPERVISE_COMMAND, HandoverState::NEW, &parent]);
+                command.args(supervision.to_args()).arg(&program.path);
+                command
+            }
+            Self::Direct => Command::new(&program.path),
+        };
+        command.args(&program.args).current_dir(&program.folder);
+        command.env_clear().envs(program.env.iter().map(|(name, value)| (name, value)));
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // In a group of its own: Ctrl-C in the terminal reaches only Polity, which ends its
+        // children in order.
+        command.process_group(0);
+        let mut child = command.spawn()?;
+        let pipes = ProcessPipes {
+            stdin: child.stdin.take(),
+            stdout: child.stdout.take().ok_or_else(pipe_missing)?,
+            stderr: child.stderr.take().ok_or_else(pipe_missing)?,
+        };
+        let id = child.id().ok_or_else(pipe_missing)?;
+        let pid = Pid::from_raw(id.cast_signed()).ok_or_else(pipe_missing)?;
+        let (orders, received) = mpsc::unbounded_channel();
+        let (tell, ended) = watch::channel(None);
+        let shimmed = match self {
+            Self::Shim(_) => true,
+            Self::Direct => false,
+        };
+        tokio::spawn(ProcessReaper { child, pid, shimmed, ended: false }.keep(received, tell));
+        Ok((ProcessHandle { pid: id, orders, ended }, pipes))
+    }
+}
+
+/// The command of the stub, which replaces itself with the full shim if needed; else of the full
+/// shim.
+#[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
+fn shim_command(whole: &Path) -> Command {
+    #[cfg(target_os = "linux")]
+    if let Some(small) = super::shim_stub::path() {
+        let mut command = Command::new(small);
+        command.arg(whole);
+        return command;
+    }
+    Command::new(whole)
+}
+
+fn pipe_missing() -> io::Error {
+    io::Error::other("a pipe is missing")
+}
+
+impl ChildProcess {
+    /// Waits for the exit.
+    pub async fn wait(&self) -> Option<ExitStatus> {
+        self.handle.wait().await
+    }
+
+    /// The tail of the child's stderr.
+    pub fn last_words(&self) -> &StderrTail {
+        &self.words
+    }
+
+    /// Ends the child after its stdin was closed: waits, then sends SIGTERM, then SIGKILL.
+    pub async fn end(&self) {
+        if tokio::time::timeout(STDIN_GRACE, self.wait()).await.is_err() {
+            self.stop().await;
+        }
+    }
+
+    /// Ends the child at once: SIGTERM, then SIGKILL.
+    pub async fn stop(&self) {
+        self.handle.order(Signal::TERM);
+        if tokio::time::timeout(TERM_GRACE, self.wait()).await.is_ok() {
+            return;
+        }
+        self.handle.order(Signal::KILL);
+        self.wait().await;
+    }
+}
+
+impl ProcessHandle {
+    /// Waits for the exit of the started process.
+    pub(crate) async fn wait(&self) -> Option<ExitStatus> {
+        let mut ended = self.ended.clone();
+        // The channel closes without a status only if the runtime is being torn down.
+        ended.wait_for(Option::is_some).await.ok().and_then(|status| *status)
+    }
+
+    /// Sends a signal to the started process, unless it has exited.
+    pub(crate) fn order(&self, signal: Signal) {
+        // The receiver is gone once the process has exited.
+        let _ = self.orders.send(signal);
+    }
+}
+
+/// The owner of the child. Only it reaps the child, so the pid stays valid while signals are sent.
+struct ProcessReaper {
+    child: tokio::process::Child,
+    pid: Pid,
+    shimmed: bool,
+    ended: bool,
+}
+
+impl ProcessReaper {
+    async fn keep(
+        mut self,
+        mut orders: mpsc::UnboundedReceiver<Signal>,
+        tell: watch::Sender<Option<ExitStatus>>,
+    ) {
+        let status = loop {
+            tokio::select! {
+                status = self.child.wait() => break status.ok(),
+                order = orders.recv() => match order {
+                    Some(signal) => self.signal(signal),
+                    // All handles are dropped.
+                    None => return,
+                },
+            }
+        };
+        self.ended = true;
+        if !self.shimmed {
+            // The shim has already killed its tree.
+            let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+        }
+        tell.send_replace(status);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // An unreachable process has just exited.
+        let _ = if self.shimmed {
+            rustix::process::kill_process(self.pid, signal)
+        } else {
+            rustix::process::kill_process_group(self.pid, signal)
+        };
+    }
+}
+
+/// The last resort when all handles or the runtime are dropped. The shim must not be killed: on
+/// SIGTERM it ends the tree.
+impl Drop for ProcessReaper {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.signal(if self.shimmed { Signal::TERM } else { Signal::KILL });
+        }
+    }
+}

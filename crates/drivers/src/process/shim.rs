@@ -1,0 +1,380 @@
+//! The shim: runs one command and ends everything that it started.
+//!
+//! As subreaper, the shim becomes the parent of every orphaned descendant, in any session or group.
+//! Ending the tree is therefore a loop: kill the children, adopt theirs, until none is left.
+//!
+//! Each child has a shim, so it is small: one thread, no runtime, and only a few system calls for a
+//! command that leaves nothing behind. It holds none of the command's pipes.
+
+mod process_tree;
+mod signal_pipe;
+mod usage_meter;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use polity_model::run::Exit;
+use polity_shim::HandoverState;
+use rustix::fs::FlockOperation;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions};
+
+use self::signal_pipe::SignalPipe;
+use self::usage_meter::UsageMeter;
+use super::cgroup;
+use super::run_record::{EndEntry, ResourceLimit, RunExit, RunRecordWriter};
+use super::shim_options::SupervisionOptions;
+
+/// The grace period of processes that a command leaves behind. It is short, so that the result is
+/// not delayed.
+const LEFT_BEHIND_GRACE: Duration = Duration::from_secs(2);
+
+/// The pause between attempts to kill resisting children.
+const SWEEP_PAUSE: Duration = Duration::from_millis(20);
+
+/// The maximum time that killed processes may take to exit. A process stuck in the kernel, for
+/// example on a lost disk, is not waited for any longer.
+const KILLED_WAIT: Duration = Duration::from_secs(30);
+
+/// The exit code of shells for a command that cannot be started.
+const EXIT_NOT_STARTED: u8 = 127;
+
+/// The offset that shells add to a signal number in exit codes.
+const EXIT_SIGNAL_BASE: i32 = 128;
+
+const USAGE: &str = "the arguments are: STATE PARENT [OPTION VALUE]... -- COMMAND ARGS...";
+
+/// The shim's main function. `args` follow the hidden subcommand: handover state, parent pid,
+/// options, `--`, command and arguments. Returns when the process tree has ended.
+pub fn supervise(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match run(&args.into_iter().collect::<Vec<_>>()) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(EXIT_NOT_STARTED)
+        }
+    }
+}
+
+fn run(args: &[OsString]) -> io::Result<u8> {
+    let usage = || io::Error::other(USAGE);
+    let (state, args) = args.split_first().ok_or_else(usage)?;
+    let state = state.to_str().and_then(HandoverState::parse).ok_or_else(usage)?;
+    let (parent, args) = args.split_first().ok_or_else(usage)?;
+    let parent = parent.to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+    let parent = parent.ok_or_else(usage)?;
+    let (told, args) = SupervisionOptions::from_args(args).ok_or_else(usage)?;
+    let (program, args) = args.split_first().ok_or_else(usage)?;
+    polity_shim::take_name();
+    let signals = SignalPipe::listen()?;
+    polity_shim::hear_signals();
+    let mut supervised = match state {
+        HandoverState::New => match begin(program, args, (told, signals), parent)? {
+            Some(supervised) => supervised,
+            None => return Ok(EXIT_NOT_STARTED),
+        },
+        HandoverState::Started { pid, elapsed } => {
+            go_on(Pid::from_raw(pid).ok_or_else(usage)?, elapsed, (told, signals))?
+        }
+    };
+    let why = match supervised.wait_for_reason(parent) {
+        Ok(StopReason::Exited) if supervised.was_full() => {
+            StopReason::LimitExceeded(ResourceLimit::Processes)
+        }
+        Ok(why) => why,
+        Err(error) => {
+            supervised.kill_all()?;
+            return Err(error);
+        }
+    };
+    supervised.end(why)?;
+    if let Some(group) = &supervised.told.cgroup {
+        // The group is empty; a remaining one is harmless.
+        let _ = cgroup::clear(group);
+    }
+    let exit = supervised.exit();
+    let how = match why {
+        StopReason::Exited => RunExit::Exited(exit),
+        StopReason::Stopped => RunExit::Stopped(exit),
+        StopReason::LimitExceeded(limit) => RunExit::LimitExceeded(limit, exit),
+    };
+    note(supervised.record.as_ref(), how, &supervised.meter)?;
+    Ok(exit_code(exit))
+}
+
+/// Starts the command, unless Polity has died.
+fn begin(
+    program: &OsString,
+    args: &[OsString],
+    (told, signals): (SupervisionOptions, SignalPipe),
+    parent: Pid,
+) -> io::Result<Option<SupervisedTree>> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    // The kernel sends this signal when the parent thread exits, which need not be the end of the
+    // parent process. So the signal is only a reason to check.
+    rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
+    let record = told.record.as_deref().map(RunRecordWriter::begin).transpose()?;
+    let place = told.place.as_deref().map(hold).transpose()?;
+    // Only after the record is locked: whoever can lock it knows that nothing will be started.
+    if !is_child_of(parent) {
+        return Ok(None);
+    }
+    let meter = UsageMeter::new(told.limits, Duration::ZERO);
+    let pid = match start(program, args) {
+        Ok(pid) => pid,
+        Err(error) => {
+            let os_error = error.raw_os_error().unwrap_or_default();
+            note(record.as_ref(), RunExit::NotStarted { os_error }, &meter)?;
+            let message = format!("cannot start {}: {error}", program.display());
+            return Err(io::Error::new(error.kind(), message));
+        }
+    };
+    let status = None;
+    Ok(Some(SupervisedTree { pid, status, told, signals, record, _place: place, meter }))
+}
+
+/// Takes over from the stub, which started the command in this same process and passed on its
+/// locks.
+fn go_on(
+    pid: Pid,
+    elapsed: Duration,
+    (told, signals): (SupervisionOptions, SignalPipe),
+) -> io::Result<SupervisedTree> {
+    let record = told.record.as_deref().map(RunRecordWriter::go_on).transpose()?;
+    let mut meter = UsageMeter::new(told.limits, elapsed);
+    if told.limits.is_any() {
+        // Checks the limits at once.
+        meter.due = Instant::now();
+    } else if record.is_some() {
+        // Takes a first sample, in case the run ends soon.
+        meter.look()?;
+    }
+    Ok(SupervisedTree { pid, status: None, told, signals, record, _place: None, meter })
+}
+
+/// Holds the slot of the run. Acquiring a slot needs an exclusive lock, holding it a shared one.
+fn hold(path: &std::path::Path) -> io::Result<File> {
+    let place = File::open(path)?;
+    rustix::fs::flock(&place, FlockOperation::NonBlockingLockShared)?;
+    Ok(place)
+}
+
+fn note(record: Option<&RunRecordWriter>, how: RunExit, meter: &UsageMeter) -> io::Result<()> {
+    let Some(record) = record else { return Ok(()) };
+    let duration_ms = u64::try_from(meter.elapsed().as_millis()).unwrap_or(u64::MAX);
+    record.end(&EndEntry { how, duration_ms, usage: meter.total() })
+}
+
+fn is_child_of(parent: Pid) -> bool {
+    rustix::process::getppid() == Some(parent)
+}
+
+/// Starts the command in a group of its own, and closes its pipes here.
+#[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
+fn start(program: &OsString, args: &[OsString]) -> io::Result<Pid> {
+    let child = Command::new(program).args(args).process_group(0).spawn()?;
+    let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    Ok(pid)
+}
+
+/// The reason to end the process tree.
+#[derive(Debug, Clone, Copy)]
+enum StopReason {
+    /// The command exited; the rest of the tree has to end, too.
+    Exited,
+    /// The shim was told to end it, or Polity died.
+    Stopped,
+    /// The tree exceeds a limit.
+    LimitExceeded(ResourceLimit),
+}
+
+struct SupervisedTree {
+    pid: Pid,
+    status: Option<WaitIdStatus>,
+    told: SupervisionOptions,
+    signals: SignalPipe,
+    record: Option<RunRecordWriter>,
+    _place: Option<File>,
+    meter: UsageMeter,
+}
+
+impl SupervisedTree {
+    /// Waits for a reason to end the tree, and samples its usage.
+    fn wait_for_reason(&mut self, parent: Pid) -> io::Result<StopReason> {
+        // Usage is sampled only for a record or a limit.
+        let is_measured = self.record.is_some() || self.told.limits.is_any();
+        loop {
+            self.look_at_program()?;
+            if self.status.is_some() {
+                return Ok(StopReason::Exited);
+            }
+            if self.signals.is_told_to_end() || !is_child_of(parent) {
+                return Ok(StopReason::Stopped);
+            }
+            if is_measured && Instant::now() >= self.meter.due {
+                if self.is_crowded() {
+                    return Ok(StopReason::LimitExceeded(ResourceLimit::Processes));
+                }
+                self.reap_others()?;
+                let (usage, exceeded) = self.meter.look()?;
+                if let Some(limit) = exceeded {
+                    return Ok(StopReason::LimitExceeded(limit));
+                }
+                if let Some(record) = &self.record {
+                    // A full disk does not end the run; the next sample may succeed.
+                    let _ = record.usage(&usage);
+                }
+            }
+            let deadline =
+                if is_measured { self.meter.due } else { Instant::now() + Duration::from_hours(1) };
+            self.signals.wait_until(deadline)?;
+            if !is_measured {
+                self.reap_others()?;
+            }
+        }
+    }
+
+    /// True if the control group has too many processes. Counting is faster than sampling each one.
+    /// Without a group, the sample decides.
+    fn is_crowded(&self) -> bool {
+        let (Some(most), Some(group)) = (self.told.limits.processes, &self.told.cgroup) else {
+            return false;
+        };
+        cgroup::has_more_than(group, most).unwrap_or(false)
+    }
+
+    /// True if a fork failed because of the kernel's limit.
+    fn was_full(&self) -> bool {
+        let group = self.told.ceiling.as_ref().and_then(|ceiling| ceiling.group.as_ref());
+        group.is_some_and(|group| cgroup::was_full(group).unwrap_or(false))
+    }
+
+    fn end(&mut self, why: StopReason) -> io::Result<()> {
+        if self.status.is_some() && self.is_alone()? {
+            rustix::process::waitpid(Some(self.pid), WaitOptions::empty())?;
+            return Ok(());
+        }
+        let asked = match why {
+            StopReason::Exited => self.ask_to_end(self.told.grace.min(LEFT_BEHIND_GRACE)),
+            StopReason::Stopped => self.ask_to_end(self.told.grace),
+            // No grace period for a tree that uses too much.
+            StopReason::LimitExceeded(_) => Ok(()),
+        };
+        self.kill_all()?;
+        asked
+    }
+
+    /// True if the command is the only child.
+    fn is_alone(&self) -> io::Result<bool> {
+        Ok(process_tree::children()? == [self.pid])
+    }
+
+    /// Sends the stop signal to all descendants and waits for their exit.
+    fn ask_to_end(&mut self, grace: Duration) -> io::Result<()> {
+        let signal = self.told.stop_signal;
+        let everyone = process_tree::descendants()?;
+        // The group first: it includes processes that are just being forked. The command is not
+        // reaped yet, so the group id is still valid.
+        let _ = rustix::process::kill_process_group(self.pid, signal);
+        for pid in everyone {
+            // The group signal has reached it.
+            if rustix::process::getpgid(Some(pid)) != Ok(self.pid) {
+                process_tree::signal_descendant(pid, signal);
+            }
+        }
+        let deadline = Instant::now() + grace;
+        loop {
+            self.look_at_program()?;
+            self.reap_others()?;
+            if (self.status.is_some() && self.is_alone()?) || Instant::now() >= deadline {
+                return Ok(());
+            }
+            self.signals.wait_until(deadline)?;
+        }
+    }
+
+    /// Kills all children until none is left. Only children are killed, because their pids stay
+    /// valid until they are reaped. Grandchildren become children when their parents exit.
+    fn kill_all(&mut self) -> io::Result<()> {
+        let mut is_reaped = false;
+        let deadline = Instant::now() + KILLED_WAIT;
+        loop {
+            if Instant::now() >= deadline {
+                let left: Vec<_> = process_tree::children()?
+                    .iter()
+                    .map(|pid| pid.as_raw_nonzero().to_string())
+                    .collect();
+                return Err(io::Error::other(format!(
+                    "the system does not let go of processes that were killed: {}",
+                    left.join(", ")
+                )));
+            }
+            if let Some(group) = &self.told.cgroup {
+                // Without a group, signals have to do.
+                let _ = cgroup::kill(group);
+            }
+            if !is_reaped {
+                let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+            }
+            for child in process_tree::children()? {
+                let _ = rustix::process::kill_process(child, Signal::KILL);
+            }
+            self.look_at_program()?;
+            if self.status.is_some() {
+                // From here on the command may be reaped like any other child.
+                is_reaped = true;
+                loop {
+                    match rustix::process::wait(WaitOptions::NOHANG) {
+                        Ok(Some(_)) => {}
+                        Ok(None) => break,
+                        Err(rustix::io::Errno::CHILD) => return Ok(()),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+            self.signals.wait_until(Instant::now() + SWEEP_PAUSE)?;
+        }
+    }
+
+    /// Checks for the command's exit without reaping it, so that its group can still be signalled.
+    fn look_at_program(&mut self) -> io::Result<()> {
+        if self.status.is_none() {
+            let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            self.status = rustix::process::waitid(WaitId::Pid(self.pid), look)?;
+        }
+        Ok(())
+    }
+
+    /// Reaps all exited children except the command.
+    fn reap_others(&self) -> io::Result<()> {
+        for child in process_tree::children()? {
+            if child != self.pid {
+                // A running child is skipped.
+                let _ = rustix::process::waitpid(Some(child), WaitOptions::NOHANG);
+            }
+        }
+        Ok(())
+    }
+
+    fn exit(&self) -> Exit {
+        let status = self.status.as_ref();
+        let by_signal = status.and_then(WaitIdStatus::terminating_signal).map(Exit::Signal);
+        let by_itself = status.and_then(WaitIdStatus::exit_status).map(Exit::Code);
+        by_itself.or(by_signal).unwrap_or(Exit::Code(EXIT_NOT_STARTED.into()))
+    }
+}
+
+/// The shim's own exit code, by the convention of shells.
+fn exit_code(exit: Exit) -> u8 {
+    let code = match exit {
+        Exit::Code(code) => code,
+        Exit::Signal(number) => EXIT_SIGNAL_BASE + number,
+    };
+    u8::try_from(code).unwrap_or(EXIT_NOT_STARTED)
+}

@@ -1,0 +1,168 @@
+//! Descendants of the shim, from `/proc`.
+
+use std::fs;
+use std::io;
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+/// The fields of `/proc/PID/stat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ProcStat {
+    /// The parent; none for the init process.
+    pub(super) parent: Option<Pid>,
+    /// The processor time of the process and its reaped children, in ticks.
+    pub(super) cpu_ticks: u64,
+    /// The children's part of it.
+    pub(super) children_ticks: u64,
+    /// The start time. Together with the pid it identifies a process.
+    started: u64,
+    /// The resident memory, in pages.
+    pub(super) memory_pages: u64,
+}
+
+impl ProcStat {
+    /// Reads the fields of a process, if it exists.
+    pub(super) fn of(pid: Pid) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        Self::parse(&text)
+    }
+
+    /// Parses `pid (name) state parent ...`; the name may contain anything.
+    fn parse(text: &str) -> Option<Self> {
+        let (_, after_name) = text.rsplit_once(')')?;
+        // The first of these is field 3.
+        let fields: Vec<_> = after_name.split_ascii_whitespace().take(22).collect();
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let children_ticks = number(16)? + number(17)?;
+        Some(Self {
+            parent: fields.get(1)?.parse().ok().and_then(Pid::from_raw),
+            cpu_ticks: number(14)? + number(15)? + children_ticks,
+            children_ticks,
+            started: number(22)?,
+            memory_pages: number(24)?,
+        })
+    }
+}
+
+/// The children of the shim, including unreaped ones.
+pub(super) fn children() -> io::Result<Vec<Pid>> {
+    // The shim has one thread, whose id is the pid.
+    let me = rustix::process::getpid();
+    match children_of_thread(me, me) {
+        Some(children) => Ok(children),
+        None => Ok(all_by_parent()?
+            .into_iter()
+            .filter(|(_, of)| *of == me)
+            .map(|(pid, _)| pid)
+            .collect()),
+    }
+}
+
+/// All descendants of the shim.
+pub(super) fn descendants() -> io::Result<Vec<Pid>> {
+    descendants_until(usize::MAX)
+}
+
+/// The descendants of the shim. Stops after more than `enough`, because a fork bomb may grow faster
+/// than it is read.
+pub(super) fn descendants_until(enough: usize) -> io::Result<Vec<Pid>> {
+    let me = rustix::process::getpid();
+    if children_of_thread(me, me).is_none() {
+        return Ok(below(me, &all_by_parent()?));
+    }
+    let mut found = children()?;
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied()
+        && found.len() <= enough
+    {
+        found.extend(children_of(parent));
+        next += 1;
+    }
+    Ok(found)
+}
+
+/// The children of a process with any number of threads.
+fn children_of(pid: Pid) -> Vec<Pid> {
+    // A process that is gone has no children.
+    let Ok(threads) = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())) else {
+        return Vec::new();
+    };
+    let threads = threads.filter_map(|thread| {
+        thread.ok()?.file_name().to_str()?.parse().ok().and_then(Pid::from_raw)
+    });
+    threads.filter_map(|thread| children_of_thread(pid, thread)).flatten().collect()
+}
+
+/// The children of a thread; `None` if it is gone or the kernel has no such file.
+fn children_of_thread(pid: Pid, thread: Pid) -> Option<Vec<Pid>> {
+    let (pid, thread) = (pid.as_raw_nonzero(), thread.as_raw_nonzero());
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children")).ok()?;
+    let pids = text.split_ascii_whitespace();
+    Some(pids.filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw)).collect())
+}
+
+fn below(ancestor: Pid, all: &[(Pid, Pid)]) -> Vec<Pid> {
+    let mut found = Vec::new();
+    let mut above = vec![ancestor];
+    while let Some(parent) = above.pop() {
+        let before = found.len();
+        found.extend(all.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        above.extend_from_slice(&found[before..]);
+    }
+    found
+}
+
+/// All visible processes, with their parents.
+fn all_by_parent() -> io::Result<Vec<(Pid, Pid)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let pid = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        // A process that is gone is skipped.
+        let parent = pid.and_then(|pid| Some((pid, ProcStat::of(pid)?.parent?)));
+        found.extend(parent);
+    }
+    Ok(found)
+}
+
+/// Signals a descendant. The pid may have been reused, so a pidfd is opened and checked first.
+pub(super) fn signal_descendant(pid: Pid, signal: Signal) {
+    let Some(before) = ProcStat::of(pid) else { return };
+    let Ok(held) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
+    let is_same = ProcStat::of(pid).is_some_and(|now| now.started == before.started);
+    if is_same && is_below(before.parent) {
+        // An unreachable process has just exited.
+        let _ = rustix::process::pidfd_send_signal(&held, signal);
+    }
+}
+
+/// True if a process with this parent is a descendant of the shim.
+fn is_below(mut parent: Option<Pid>) -> bool {
+    let me = rustix::process::getpid();
+    while let Some(pid) = parent {
+        if pid == me {
+            return true;
+        }
+        parent = ProcStat::of(pid).and_then(|stat| stat.parent);
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_read_whatever_its_name_is() {
+        let rest = "7 12 12 0 -1 4194304 1 2 3 4 50 60 700 800 20 0 1 0 99 1000 33 184";
+        for name in ["cat", "a) b) R (x", "", "\n)"] {
+            let stat = ProcStat::parse(&format!("12 ({name}) S {rest}")).unwrap();
+            assert_eq!(stat.parent.map(Pid::as_raw_pid), Some(7), "{name}");
+            assert_eq!((stat.cpu_ticks, stat.children_ticks), (1610, 1500), "{name}");
+            assert_eq!((stat.started, stat.memory_pages), (99, 33), "{name}");
+        }
+        for text in ["", "12 (cat) S", "12 (cat) S 7 1 2 3"] {
+            assert_eq!(ProcStat::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Receives signals through a pipe, so that the shim can wait for signals and a deadline at once.
+//!
+//! Signals are handled rather than blocked, because a child would inherit the blocked set.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::{flag, low_level};
+
+/// Signals that end the run.
+const END: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
+
+/// Signals that are a reason to check: a child exited, or the parent may have.
+const LOOK: [i32; 2] = [SIGCHLD, SIGUSR1];
+
+/// Receives signals.
+pub(super) struct SignalPipe {
+    pipe: UnixStream,
+    end: Arc<AtomicBool>,
+}
+
+impl SignalPipe {
+    pub(super) fn listen() -> io::Result<Self> {
+        let (pipe, write) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        let end = Arc::new(AtomicBool::new(false));
+        for signal in END {
+            // The flag first: it must be set when the pipe wakes the reader.
+            flag::register(signal, Arc::clone(&end))?;
+            low_level::pipe::register(signal, write.try_clone()?)?;
+        }
+        for signal in LOOK {
+            low_level::pipe::register(signal, write.try_clone()?)?;
+        }
+        Ok(Self { pipe, end })
+    }
+
+    /// True if the shim was told to end the run.
+    pub(super) fn is_told_to_end(&self) -> bool {
+        self.end.load(Ordering::SeqCst)
+    }
+
+    /// Waits for a signal until the deadline. Consumes all pending signals, so check everything
+    /// afterwards.
+    pub(super) fn wait_until(&self, deadline: Instant) -> io::Result<()> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left =
+            Timespec::try_from(left.min(Duration::from_hours(1))).map_err(io::Error::other)?;
+        let mut heard = [PollFd::new(&self.pipe, PollFlags::IN)];
+        match rustix::event::poll(&mut heard, Some(&left)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut bytes = [0; 64];
+        loop {
+            match rustix::io::read(&self.pipe, &mut bytes) {
+                Ok(count) if count == bytes.len() => {}
+                Ok(_) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

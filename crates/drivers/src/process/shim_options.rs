@@ -1,0 +1,208 @@
+//! The shim's options, as a type and as arguments: stop signal, limits and files.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use polity_definition::StopSignal;
+use rustix::process::Signal;
+
+use super::pids_limit::PidsLimit;
+
+/// The default grace period.
+const GRACE_DEFAULT: Duration = Duration::from_secs(2);
+
+const STOP_SIGNAL: &str = "--stop-signal";
+const GRACE_MS: &str = "--grace-ms";
+const MEMORY_BYTES: &str = "--memory-bytes";
+const CPU_SECONDS: &str = "--cpu-seconds";
+const PROCESSES: &str = "--processes";
+const RECORD: &str = "--record";
+const PLACE: &str = "--place";
+const CGROUP: &str = "--cgroup";
+const TASKS: &str = "--tasks";
+const TASKS_GROUP: &str = "--tasks-group";
+
+/// The end of the options; the command follows.
+const END_OF_OPTIONS: &str = "--";
+
+/// The options of the shim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SupervisionOptions {
+    /// The signal that asks the command to exit.
+    pub stop_signal: Signal,
+    /// The grace period after the stop signal.
+    pub grace: Duration,
+    /// The resource limits.
+    pub limits: ProcessTreeLimits,
+    /// The run record. The shim locks it while anything of the run is left.
+    pub record: Option<PathBuf>,
+    /// The slot file. The shim holds a shared lock on it while anything of the run is left.
+    pub place: Option<PathBuf>,
+    /// The control group, which the shim creates.
+    pub cgroup: Option<PathBuf>,
+    /// The kernel's limit on processes and threads.
+    pub ceiling: Option<PidsLimit>,
+}
+
+impl Default for SupervisionOptions {
+    fn default() -> Self {
+        Self {
+            stop_signal: Signal::TERM,
+            grace: GRACE_DEFAULT,
+            limits: ProcessTreeLimits::default(),
+            record: None,
+            place: None,
+            cgroup: None,
+            ceiling: None,
+        }
+    }
+}
+
+/// Resource limits of a whole process tree.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessTreeLimits {
+    /// The maximum memory.
+    pub memory_bytes: Option<u64>,
+    /// The maximum processor time.
+    pub cpu_seconds: Option<u64>,
+    /// The maximum number of processes.
+    pub processes: Option<u32>,
+}
+
+impl ProcessTreeLimits {
+    /// True if any limit is set.
+    pub(super) fn is_any(&self) -> bool {
+        self.memory_bytes.is_some() || self.cpu_seconds.is_some() || self.processes.is_some()
+    }
+}
+
+/// The signal for the name in a definition.
+pub(crate) fn signal_of(stop_signal: StopSignal) -> Signal {
+    match stop_signal {
+        StopSignal::Term => Signal::TERM,
+        StopSignal::Int => Signal::INT,
+        StopSignal::Hup => Signal::HUP,
+        StopSignal::Quit => Signal::QUIT,
+        StopSignal::Kill => Signal::KILL,
+    }
+}
+
+impl SupervisionOptions {
+    /// The options as arguments, up to the command.
+    pub(super) fn to_args(&self) -> Vec<OsString> {
+        let mut args = Vec::new();
+        let mut option = |name: &str, value: OsString| args.extend([OsString::from(name), value]);
+        let usual = Self::default();
+        if self.stop_signal != usual.stop_signal {
+            option(STOP_SIGNAL, self.stop_signal.as_raw().to_string().into());
+        }
+        if self.grace != usual.grace {
+            option(GRACE_MS, self.grace.as_millis().to_string().into());
+        }
+        if let Some(bytes) = self.limits.memory_bytes {
+            option(MEMORY_BYTES, bytes.to_string().into());
+        }
+        if let Some(seconds) = self.limits.cpu_seconds {
+            option(CPU_SECONDS, seconds.to_string().into());
+        }
+        if let Some(count) = self.limits.processes {
+            option(PROCESSES, count.to_string().into());
+        }
+        if let Some(path) = &self.record {
+            option(RECORD, path.into());
+        }
+        if let Some(path) = &self.place {
+            option(PLACE, path.into());
+        }
+        if let Some(path) = &self.cgroup {
+            option(CGROUP, path.into());
+        }
+        if let Some(PidsLimit { tasks, group }) = &self.ceiling {
+            option(TASKS, tasks.to_string().into());
+            if let Some(path) = group {
+                option(TASKS_GROUP, path.into());
+            }
+        }
+        args.push(END_OF_OPTIONS.into());
+        args
+    }
+
+    /// Parses the options. Returns them and the remaining arguments.
+    #[cfg(target_os = "linux")]
+    pub(super) fn from_args(args: &[OsString]) -> Option<(Self, &[OsString])> {
+        let mut told = Self::default();
+        let mut rest = args;
+        loop {
+            match rest {
+                [end, program @ ..] if end == END_OF_OPTIONS => return Some((told, program)),
+                [name, value, after @ ..] => {
+                    told.set(name.to_str()?, value)?;
+                    rest = after;
+                }
+                [] | [_] => return None,
+            }
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn set(&mut self, name: &str, value: &OsStr) -> Option<()> {
+        let number = || value.to_str()?.parse::<u64>().ok();
+        match name {
+            STOP_SIGNAL => {
+                let raw = i32::try_from(number()?).ok()?;
+                self.stop_signal = Signal::from_named_raw(raw)?;
+            }
+            GRACE_MS => self.grace = Duration::from_millis(number()?),
+            MEMORY_BYTES => self.limits.memory_bytes = Some(number()?),
+            CPU_SECONDS => self.limits.cpu_seconds = Some(number()?),
+            PROCESSES => self.limits.processes = Some(u32::try_from(number()?).ok()?),
+            RECORD => self.record = Some(value.into()),
+            PLACE => self.place = Some(value.into()),
+            CGROUP => self.cgroup = Some(value.into()),
+            TASKS => self.ceiling = Some(PidsLimit { tasks: number()?, group: None }),
+            TASKS_GROUP => self.ceiling.as_mut()?.group = Some(value.into()),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_understood() {
+        let everything = SupervisionOptions {
+            stop_signal: Signal::INT,
+            grace: Duration::from_millis(1500),
+            limits: ProcessTreeLimits {
+                memory_bytes: Some(1 << 40),
+                cpu_seconds: Some(7),
+                processes: Some(9),
+            },
+            record: Some("/a b/--".into()),
+            place: Some("--place".into()),
+            cgroup: Some("/x".into()),
+            ceiling: Some(PidsLimit { tasks: 1024, group: Some("/y".into()) }),
+        };
+        for told in [SupervisionOptions::default(), everything] {
+            let mut args = told.to_args();
+            args.extend(["sh".into(), "--".into()]);
+            let (understood, program) = SupervisionOptions::from_args(&args).unwrap();
+            assert_eq!(understood, told);
+            assert_eq!(program, ["sh", "--"]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for args in
+            [&["--"][..0], &["--grace-ms"], &["--grace-ms", "x", "--"], &["--other", "1", "--"]]
+        {
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            assert_eq!(SupervisionOptions::from_args(&args), None, "{args:?}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! A home of its own in which programs run, and what is seen of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use polity_definition::{AgentDefinition, Redaction};
+use polity_drivers::Environment;
+use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
+use polity_drivers::process::ProcessLauncher;
+use polity_engine::driver::{
+    LostRun, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
+};
+use polity_model::failure::Failure;
+use polity_model::ids::ExecutionId;
+use polity_model::run::ResourceUsage;
+use polity_testkit::mcp::environment;
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+/// How long a test waits for what must happen; far longer than it should take.
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What a program must not show.
+pub(crate) const SECRET: &str = "correct-horse-battery-staple";
+
+/// The most that is kept of a run here, in bytes.
+pub(crate) const OUTPUT_BYTES: u64 = 1 << 20;
+
+pub(crate) struct CliFixture {
+    pub(crate) programs: CliDriver,
+    home: TempDir,
+}
+
+impl CliFixture {
+    pub(crate) fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        Self { programs: programs(home.path()), home }
+    }
+
+    /// The same home, in the hands of someone else.
+    pub(crate) fn someone_else(&self) -> CliDriver {
+        programs(self.home.path())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// What is kept of a run's stdout.
+    pub(crate) fn kept(&self, outcome: &RunOutcome, stream: &str) -> Vec<u8> {
+        fs::read(self.path("data").join(&outcome.report.output.folder).join(stream)).unwrap()
+    }
+
+    /// Waits until a file of the home has a line, and gives its numbers.
+    pub(crate) async fn numbers(&self, name: &str) -> Vec<i32> {
+        let path = self.path(name);
+        let text = eventually("the numbers are there", || {
+            fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'))
+        });
+        text.await.split_whitespace().map(|word| word.parse().unwrap()).collect()
+    }
+
+    pub(crate) fn place(&self) -> PlaceTaken {
+        self.programs.take_place("fixture", 100).unwrap().unwrap()
+    }
+
+    /// Runs a shell script to its end.
+    pub(crate) async fn sh(&self, script: &str) -> RunOutcome {
+        self.run(&sh(script, &json!({})), "").await
+    }
+
+    /// Runs an agent to its end.
+    pub(crate) async fn run(&self, agent: &AgentDefinition, input: &str) -> RunOutcome {
+        self.watched(agent, input, &ProgressRecorder::default()).await
+    }
+
+    /// Runs an agent to its end, while someone looks on.
+    pub(crate) async fn watched(
+        &self,
+        agent: &AgentDefinition,
+        input: &str,
+        progress: &ProgressRecorder,
+    ) -> RunOutcome {
+        let (_keep, stop) = watch::channel(false);
+        self.stoppable(agent, input, progress, &stop, ExecutionId::from_random_bytes(random()))
+            .await
+    }
+
+    /// Runs an agent until its end, or until it is told to.
+    pub(crate) async fn stoppable(
+        &self,
+        agent: &AgentDefinition,
+        input: &str,
+        progress: &ProgressRecorder,
+        stop: &watch::Receiver<bool>,
+        execution_id: ExecutionId,
+    ) -> RunOutcome {
+        let (parameters, overrides, place) = (Map::new(), RunOverrides::default(), self.place());
+        let run = self.programs.run(RunRequest {
+            agent,
+            session: "",
+            execution_id,
+            attempt: 0,
+            input,
+            parameters: &parameters,
+            overrides: &overrides,
+            place: &place,
+            stop,
+            progress,
+        });
+        tokio::time::timeout(TIMEOUT, run).await.expect("the run should have ended long ago")
+    }
+}
+
+fn programs(home: &Path) -> CliDriver {
+    let known = |name: &str| match name {
+        "TOKEN" => Some(SECRET.to_owned()),
+        other => environment(other),
+    };
+    CliDriver::new(CliOptions {
+        home: home.into(),
+        data: home.join("data"),
+        folder: home.into(),
+        environment: Environment::new(known),
+        launcher: ProcessLauncher::Shim(env!("CARGO_BIN_EXE_polity-shim").into()),
+        redaction: Redaction::default(),
+        output_bytes: OUTPUT_BYTES.try_into().unwrap(),
+        artifacts: ArtifactLimits { files: 3.try_into().unwrap(), bytes: 1000.try_into().unwrap() },
+    })
+}
+
+/// An agent that is a program with these arguments, and whatever else its file says.
+pub(crate) fn agent(program: &str, args: &[&str], more: &Value) -> AgentDefinition {
+    let mut file = json!({
+        "name": "subject", "kind": "cli", "executable_path": program, "cli_args": args,
+        "grace_seconds": 1,
+    });
+    let fields = file.as_object_mut().unwrap();
+    fields.extend(more.as_object().unwrap().clone());
+    AgentDefinition::from_canonical(&file.to_string()).unwrap()
+}
+
+pub(crate) fn sh(script: &str, more: &Value) -> AgentDefinition {
+    agent("sh", &["-c", script], more)
+}
+
+pub(crate) fn python(script: &str, more: &Value) -> AgentDefinition {
+    agent("python3", &["-c", script], more)
+}
+
+pub(crate) fn answer(outcome: &RunOutcome) -> &str {
+    match &outcome.end {
+        RunEnd::Answered(answer) => answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn failure(outcome: &RunOutcome) -> &Failure {
+    match &outcome.end {
+        RunEnd::Failed(failure) => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What someone finds of a run whose owner died.
+pub(crate) async fn found(
+    programs: &CliDriver,
+    agent: &AgentDefinition,
+    execution_id: ExecutionId,
+    attempt: u32,
+) -> Option<RunOutcome> {
+    let run = LostRun {
+        agent,
+        session: "",
+        execution_id,
+        attempt,
+        input: "",
+        parameters: &Map::new(),
+        overrides: &RunOverrides::default(),
+    };
+    programs.found(run).await
+}
+
+/// Looks on.
+#[derive(Default)]
+pub(crate) struct ProgressRecorder {
+    pub(crate) started: Mutex<Option<u32>>,
+    pub(crate) seen: Mutex<String>,
+    pub(crate) usages: Mutex<Vec<ResourceUsage>>,
+}
+
+impl ProgressRecorder {
+    pub(crate) fn seen(&self) -> String {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+impl RunProgress for ProgressRecorder {
+    fn started(&self, process_id: u32) {
+        *self.started.lock().unwrap() = Some(process_id);
+    }
+
+    fn output(&self, piece: &str) {
+        self.seen.lock().unwrap().push_str(piece);
+    }
+
+    fn usage(&self, usage: ResourceUsage) {
+        self.usages.lock().unwrap().push(usage);
+    }
+}
+
+/// Waits until something is there.
+pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < TIMEOUT, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+pub(crate) fn is_alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+pub(crate) fn random() -> [u8; 16] {
+    use std::hash::{BuildHasher, RandomState};
+    let number = || RandomState::new().hash_one(0).to_le_bytes();
+    [number(), number()].concat().try_into().unwrap()
+}

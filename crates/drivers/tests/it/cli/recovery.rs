@@ -1,0 +1,120 @@
+//! What is left of runs whose owner died.
+
+use std::process::{Command, Stdio};
+
+use polity_engine::driver::Programs;
+use polity_model::failure::ErrorCategory;
+use polity_model::ids::ExecutionId;
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::fixture::{
+    CliFixture, ProgressRecorder, answer, eventually, failure, found, is_alive, random, sh,
+};
+
+#[tokio::test]
+async fn a_run_that_had_come_to_its_end_is_found_until_it_is_forgotten() {
+    let fixture = CliFixture::new();
+    let agent = sh("echo ending >&2; echo well", &json!({}));
+    let (_keep, stop) = watch::channel(false);
+    let id = ExecutionId::from_random_bytes(random());
+    let outcome = fixture.stoppable(&agent, "", &ProgressRecorder::default(), &stop, id).await;
+    let others = fixture.someone_else();
+    let whole = found(&others, &agent, id, 0).await.unwrap();
+    assert_eq!(answer(&whole), answer(&outcome));
+    assert_eq!(whole.report.process_id, outcome.report.process_id);
+    assert_eq!(whole.report.output, outcome.report.output);
+    assert_eq!(whole.report.exit, outcome.report.exit);
+    assert_eq!(found(&others, &agent, id, 1).await, None);
+    others.forget(id, 1);
+    assert_eq!(found(&others, &agent, id, 0).await, None);
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_is_ended_by_the_one_who_finds_it() {
+    let fixture = CliFixture::new();
+    let agent = sh("echo $$ > pids; sleep 1000", &json!({}));
+    let (_keep, stop) = watch::channel(false);
+    let id = ExecutionId::from_random_bytes(random());
+    let progress = ProgressRecorder::default();
+    let run = fixture.stoppable(&agent, "", &progress, &stop, id);
+    let find = async {
+        let pids = fixture.numbers("pids").await;
+        let found = found(&fixture.someone_else(), &agent, id, 0).await;
+        assert_eq!(found, None);
+        assert!(!is_alive(pids[0]));
+    };
+    let (outcome, ()) = tokio::join!(run, find);
+    assert_eq!(failure(&outcome).category, ErrorCategory::SystemError);
+}
+
+#[tokio::test]
+async fn nothing_outlives_an_owner_who_is_killed_and_no_outcome_is_made_up() {
+    let fixture = CliFixture::new();
+    let agent = sh("", &json!({}));
+    let id = ExecutionId::from_random_bytes(random());
+    std::fs::create_dir_all(fixture.path("data/runs")).unwrap();
+    let record = fixture.path(&format!("data/runs/{id}-0.json"));
+    let script = r#""$0" __supervise new $$ --grace-ms 100 --record "$1" -- sh -c "$2" & wait"#;
+    let family = r#"setsid sh -c 'trap "" TERM; sleep 1000 & echo $! $$ > pids; wait' & wait"#;
+    #[expect(clippy::disallowed_methods, reason = "the owner must be a process that can be killed")]
+    let mut owner = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_polity-shim")])
+        .arg(&record)
+        .arg(family)
+        .current_dir(fixture.path(""))
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let family = fixture.numbers("pids").await;
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    assert_eq!(found(&fixture.programs, &agent, id, 0).await, None);
+    assert!(family.iter().all(|pid| !is_alive(*pid)));
+    eventually("the record is free", || record.exists().then_some(())).await;
+}
+
+/// Whether programs can be given control groups here.
+fn has_groups() -> bool {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "));
+    let (Some(within), Some(mount)) =
+        (own.lines().find_map(|line| line.strip_prefix("0::/")), mount)
+    else {
+        return false;
+    };
+    let base = std::path::Path::new(mount.split(' ').nth(4).unwrap()).join(within);
+    let attempt = base.join(format!("test-{}", std::process::id()));
+    let can_kill = std::fs::create_dir(&attempt).is_ok() && attempt.join("cgroup.kill").exists();
+    let _ = std::fs::remove_dir(attempt);
+    can_kill
+}
+
+#[tokio::test]
+async fn what_a_killed_shim_leaves_is_ended_too() {
+    let fixture = CliFixture::new();
+    // After a while the whole shim has taken over from the small one.
+    for wait in ["", "sleep 0.3;"] {
+        let _ = std::fs::remove_file(fixture.path("pids"));
+        let script = "setsid sh -c 'sleep 1000 & echo $! > pids; wait' & WAIT echo ready; wait";
+        let agent = sh(&script.replace("WAIT", wait), &json!({}));
+        let (_keep, stop) = watch::channel(false);
+        let progress = ProgressRecorder::default();
+        let id = ExecutionId::from_random_bytes(random());
+        let run = fixture.stoppable(&agent, "", &progress, &stop, id);
+        let kill = async {
+            let pids = fixture.numbers("pids").await;
+            eventually("it is ready", || progress.seen().contains("ready").then_some(())).await;
+            let shim = progress.started.lock().unwrap().unwrap();
+            let shim = rustix::process::Pid::from_raw(shim.cast_signed()).unwrap();
+            rustix::process::kill_process(shim, rustix::process::Signal::KILL).unwrap();
+            pids
+        };
+        let (outcome, pids) = tokio::join!(run, kill);
+        assert_eq!(failure(&outcome).category, ErrorCategory::SystemError, "{outcome:?}");
+        if has_groups() {
+            eventually("they are gone", || (!is_alive(pids[0])).then_some(())).await;
+        }
+    }
+}

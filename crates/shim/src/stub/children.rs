@@ -1,0 +1,68 @@
+//! Children of the stub and of the command, from `/proc`.
+
+use core::ffi::c_char;
+
+use crate::sys;
+use crate::text_buffer::{TextBuffer, number};
+use crate::time::time;
+
+/// The pause between attempts to kill a child, in microseconds.
+const KILL_PAUSE: u64 = 20_000;
+
+/// True if the command is the only child. False if the kernel has no such file.
+pub(crate) fn is_only_child(pid: isize) -> bool {
+    let mut children = [0; 64];
+    number(own_children(&mut children).trim_ascii_end()) == Some(pid)
+}
+
+/// True if the command has children of its own, whose usage would be missing. Children of its other
+/// threads are not seen.
+pub(crate) fn has_children(pid: isize) -> bool {
+    let pid = pid.unsigned_abs() as u64;
+    let path = TextBuffer::<64>::new()
+        .text("/proc/")
+        .number(pid)
+        .text("/task/")
+        .number(pid)
+        .text("/children");
+    let mut children = [0; 8];
+    !read_whole(path.zero_ended(), &mut children).is_empty()
+}
+
+/// The stub's children as the kernel writes them: pids with a space after each.
+fn own_children(children: &mut [u8]) -> &[u8] {
+    read_whole(c"/proc/thread-self/children".as_ptr(), children)
+}
+
+/// The start of a file; empty if it cannot be read.
+fn read_whole(path: *const c_char, bytes: &mut [u8]) -> &[u8] {
+    // SAFETY: all callers pass a zero-terminated path.
+    let file = unsafe { sys::open(path, sys::OPEN_TO_READ) };
+    let count = sys::read(file, bytes);
+    sys::close(file);
+    usize::try_from(count).ok().and_then(|count| bytes.get(..count)).unwrap_or_default()
+}
+
+/// Kills all children that `/proc` did not list.
+pub(crate) fn kill_the_rest() {
+    while sys::reap_any() != -sys::ECHILD {
+        let mut children = [0; 64];
+        let first = own_children(&mut children).split(|byte| *byte == b' ').next();
+        if let Some(child) = first.and_then(number) {
+            sys::kill(child, sys::KILL);
+        }
+        sys::wait_for_signal(sys::HELD_BACK, Some(time(KILL_PAUSE)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_seen() {
+        let me = sys::getpid();
+        assert!(!is_only_child(me), "no one is their own child");
+        assert!(!has_children(i32::MAX as isize), "who is not there has no children");
+    }
+}

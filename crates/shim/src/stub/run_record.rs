@@ -1,0 +1,110 @@
+//! The run record and the slot file, which stay locked while anything of the run is left.
+
+use core::ffi::{CStr, c_char};
+
+use crate::sys::{self, KernelRusage};
+use crate::text_buffer::TextBuffer;
+
+/// The layout of a record, as in `run_record.rs` of the drivers.
+const ENTRY_BYTES: usize = 512;
+const ENTRIES: usize = 4;
+const ENTRY_ENDED: usize = 2;
+
+const KILOBYTES_PER_MB: u64 = 1024;
+const BLOCKS_PER_MB: u64 = 2048;
+
+/// The exit of the command.
+#[derive(Clone, Copy)]
+pub(crate) enum ChildExit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+/// The locked files of a run.
+pub(crate) struct LockedFiles {
+    pub(crate) record: Option<isize>,
+    pub(crate) place: Option<isize>,
+}
+
+impl LockedFiles {
+    pub(crate) fn open(
+        record: Option<*const c_char>,
+        place: Option<*const c_char>,
+        cgroup: Option<*const c_char>,
+    ) -> Result<Self, ()> {
+        let record = match record {
+            Some(path) => {
+                let record =
+                    open_and_lock(path, sys::OPEN_TO_WRITE | sys::OPEN_CREATE, sys::LOCK_ALONE)?;
+                begin_record(record, cgroup)?;
+                Some(record)
+            }
+            None => None,
+        };
+        let place = match place {
+            Some(path) => Some(open_and_lock(path, sys::OPEN_TO_READ, sys::LOCK_SHARED)?),
+            None => None,
+        };
+        Ok(Self { record, place })
+    }
+}
+
+fn open_and_lock(path: *const c_char, flags: usize, lock: usize) -> Result<isize, ()> {
+    // SAFETY: an argument ends with a zero byte.
+    let file = unsafe { sys::open(path, flags) };
+    if file >= 0 && sys::lock(file, lock) == 0 { Ok(file) } else { Err(()) }
+}
+
+/// Creates the record. All entries are allocated at once, so that a disk that fills up cannot
+/// prevent the last one.
+fn begin_record(record: isize, cgroup: Option<*const c_char>) -> Result<(), ()> {
+    let mut entries = [b' '; ENTRIES * ENTRY_BYTES];
+    let mut begun = TextBuffer::<ENTRY_BYTES>::new()
+        .text("{\"shim\":")
+        .number(sys::getpid().unsigned_abs() as u64);
+    if let Some(cgroup) = cgroup {
+        // SAFETY: an argument ends with a zero byte.
+        let cgroup = unsafe { CStr::from_ptr(cgroup) }.to_bytes();
+        begun = begun.text(",\"cgroup\":").quoted(cgroup);
+    }
+    let begun = begun.text("}");
+    entries[..begun.bytes().len()].copy_from_slice(begun.bytes());
+    let written = sys::write_at(record, &entries, 0);
+    if written == entries.len().cast_signed() { Ok(()) } else { Err(()) }
+}
+
+/// Writes the end entry: exit and usage.
+pub(crate) fn end_record(record: isize, exit: ChildExit, usage: &KernelRusage, microseconds: u64) {
+    let (kind, code) = match exit {
+        ChildExit::Code(code) => ("code", code),
+        ChildExit::Signal(signal) => ("signal", signal),
+    };
+    let seconds = (usage.user_seconds + usage.system_seconds).unsigned_abs();
+    let cpu =
+        seconds * 1_000_000 + (usage.user_microseconds + usage.system_microseconds).unsigned_abs();
+    let per_mille = (cpu * 1000).checked_div(microseconds).unwrap_or(0);
+    let memory_mb = usage.memory_max_kilobytes.unsigned_abs().div_ceil(KILOBYTES_PER_MB);
+    let ended = TextBuffer::<ENTRY_BYTES>::new()
+        .text("{\"how\":{\"by_itself\":{\"")
+        .text(kind)
+        .text("\":")
+        .number(code.unsigned_abs().into())
+        .text("}},\"duration_ms\":")
+        .number(microseconds / 1000)
+        .text(",\"usage\":{\"cpu_percent\":")
+        .number(per_mille / 10)
+        .text(".")
+        .number(per_mille % 10)
+        .text(",\"cpu_time_ms\":")
+        .number(cpu / 1000)
+        .text(",\"memory_mb\":0,\"peak_memory_mb\":")
+        .number(memory_mb)
+        .text(",\"disk_read_mb\":")
+        .number(usage.blocks_read.unsigned_abs() / BLOCKS_PER_MB)
+        .text(",\"disk_write_mb\":")
+        .number(usage.blocks_written.unsigned_abs() / BLOCKS_PER_MB)
+        .text("}}");
+    sys::write_at(record, ended.bytes(), ENTRY_ENDED * ENTRY_BYTES);
+}
