@@ -1,4 +1,6 @@
-//! `cargo xtask generate`: what is written from the source, so that it cannot fall behind it.
+//! `cargo xtask generate`: files that are written from the source, so that they stay up to date.
+
+mod terminal;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -28,6 +30,7 @@ pub(crate) fn generate(check: bool) -> Result<()> {
         let path = format!("docs/reference/schemas/{kind}.json");
         files.insert(path, format!("{}\n", serde_json::to_string_pretty(&schema)?));
     }
+    files.insert("docs/pictures/terminal.svg".into(), terminal::draw()?);
     let mut stale = Vec::new();
     for (path, content) in &files {
         let target = root().join(path);
