@@ -67,7 +67,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polity_statechart::{Chart, Fault, Request, Site, StateId, TriggerId, Value, WorldId};
+use polity_statechart::{Chart, EvalError, AgentRequest, ErrorSite, StateId, TriggerId, ScalarValue, WorldId};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
@@ -128,13 +128,13 @@ pub struct Kernel {
     /// The state of each number.
     states: Vec<StateId>,
     desks: Desks,
-    world: Vec<Option<Value>>,
+    world: Vec<Option<ScalarValue>>,
     blocks: Vec<Block>,
     live: usize,
     calendar: Calendar,
     pace: Pace,
     requests: Vec<Asked>,
-    failures: BTreeMap<(Site, Fault), Failed>,
+    failures: BTreeMap<(ErrorSite, EvalError), Failed>,
     /// How visits are counted, if they are.
     counting: Option<Visits>,
     visits: Vec<u64>,
@@ -157,7 +157,7 @@ struct Desks(Vec<Mutex<Desk>>);
 /// What is the same for all agents in a tick.
 struct Setting<'a> {
     philox: Philox,
-    world: &'a [Option<Value>],
+    world: &'a [Option<ScalarValue>],
     purpose: Purpose,
 }
 
@@ -174,10 +174,10 @@ impl Kernel {
             states: chart.states().collect(),
             desks: Desks::default(),
             philox: Philox::new(seed),
-            world: chart.worlds().iter().map(|world| world.default.clone()).collect(),
+            world: chart.world_values().iter().map(|world| world.default.clone()).collect(),
             blocks: Vec::new(),
             live: 0,
-            calendar: Calendar::new(chart.max_history_depth(), chart.greatest_code()),
+            calendar: Calendar::new(chart.max_history_depth(), chart.max_arrival_code()),
             pace: Pace::new(&chart),
             requests: Vec::new(),
             failures: BTreeMap::new(),
@@ -298,7 +298,7 @@ impl Kernel {
     /// Takes note of additions to the world that are left out.
     fn leave_out(&mut self, left_out: &LeftOut) {
         let LeftOut { value, block, lane, column, count } = *left_out;
-        let Some(world) = self.chart.world(&self.chart.worlds()[value].name) else { return };
+        let Some(world) = self.chart.world(&self.chart.world_values()[value].name) else { return };
         let block = &mut self.blocks[block];
         let failed = Failed {
             count,
@@ -306,18 +306,18 @@ impl Kernel {
             slot: first_slot(left_out.block) + u32::from(lane),
             serial: block.serials[usize::from(lane)],
         };
-        block.outbox.fail(Site::Addition(world), Fault::Overflow, failed);
+        block.outbox.fail(ErrorSite::Addition(world), EvalError::Overflow, failed);
     }
 
     /// The guards and actions that could not be evaluated since this was last asked.
     pub fn take_warnings(&mut self) -> Vec<Warning> {
         let failures = std::mem::take(&mut self.failures).into_iter();
         let warnings = failures.map(|((site, fault), failed)| {
-            let (text, place) = self.chart.site(site);
+            let (text, place) = self.chart.describe_site(site);
             Warning {
                 text,
                 place: place.map(str::to_owned),
-                reason: self.chart.describe(&fault),
+                reason: self.chart.describe_error(&fault),
                 count: failed.count,
                 serial: AgentSerial(failed.serial),
                 tick: failed.tick,
@@ -327,18 +327,18 @@ impl Kernel {
     }
 
     /// What agents have asked for since this was last asked, by tick and in the order of agents.
-    pub fn take_requests(&mut self) -> Vec<(Slot, Request)> {
+    pub fn take_requests(&mut self) -> Vec<(Slot, AgentRequest)> {
         let requests = std::mem::take(&mut self.requests).into_iter();
         requests.map(|asked| (Slot(asked.slot), asked.request)).collect()
     }
 
     /// A value of the world.
-    pub fn world(&self, world: WorldId) -> Option<&Value> {
+    pub fn world(&self, world: WorldId) -> Option<&ScalarValue> {
         self.world[world.index()].as_ref()
     }
 
     /// Changes a value of the world.
-    pub fn set_world(&mut self, world: WorldId, value: Value) {
+    pub fn set_world(&mut self, world: WorldId, value: ScalarValue) {
         self.world[world.index()] = Some(value);
     }
 }

@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_statechart::{Chart, FieldId, StateId, TriggerId, Value as FieldValue, WorldId};
+use polity_statechart::{Chart, FieldId, StateId, TriggerId, ScalarValue, WorldId};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
@@ -178,7 +178,7 @@ pub struct Scenario {
     /// How often triggers come; the first is for those who have no behaviour of their own.
     pub behaviours: Vec<Behaviour>,
     /// What values of the world are at first, where that is not what the chart says.
-    pub values: Vec<(WorldId, FieldValue)>,
+    pub values: Vec<(WorldId, ScalarValue)>,
     /// For how many turns it runs.
     pub turns: u64,
     /// How many ticks a turn has.
@@ -216,7 +216,7 @@ pub struct Start {
     /// The state it is in.
     pub state: StateId,
     /// Fields that are not as the chart has them.
-    pub fields: Vec<(FieldId, FieldValue)>,
+    pub fields: Vec<(FieldId, ScalarValue)>,
     /// Its behaviour, by its place in the scenario.
     pub behaviour: BehaviourId,
 }

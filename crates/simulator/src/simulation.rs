@@ -6,7 +6,7 @@ mod wishes;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use polity_statechart::{Chart, Request as Wish, Value as FieldValue, Who};
+use polity_statechart::{Chart, AgentRequest, ScalarValue, AgentRef};
 use serde_json::{Map, Value};
 
 use self::wishes::{REQUESTS_PER_TURN, Wishes};
@@ -191,7 +191,7 @@ impl Simulation {
         for (all, some) in self.visits.iter_mut().zip(self.kernel.take_visits()) {
             *all += some;
         }
-        self.take_failures();
+        self.take_eval_errors();
     }
 
     /// Changes the population at the end of a turn: pauses that are over end, then the requests of
@@ -338,20 +338,20 @@ impl Simulation {
         wishes.into_iter().map(|(slot, wish)| (slot, self.wish(slot, wish))).unzip()
     }
 
-    fn wish(&self, slot: Slot, wish: Wish) -> LifecycleAction {
+    fn wish(&self, slot: Slot, wish: AgentRequest) -> LifecycleAction {
         let myself = self.population.name(self.kernel.serial(slot));
-        let target = |who: Who| match who {
-            Who::Myself => myself.clone(),
-            Who::Named(name) => name.as_ref().to_owned(),
+        let target = |who: AgentRef| match who {
+            AgentRef::Requester => myself.clone(),
+            AgentRef::Named(name) => name.as_ref().to_owned(),
         };
         let mut action = match wish {
-            Wish::Pause { who, turns } => LifecycleAction {
+            AgentRequest::Pause { who, turns } => LifecycleAction {
                 auto_resume_turns: turns.map(i64::from),
                 ..LifecycleAction::new(Operation::PauseAgent, target(who))
             },
-            Wish::Resume { name } => LifecycleAction::new(Operation::ResumeAgent, &*name),
-            Wish::Remove { who } => LifecycleAction::new(Operation::RemoveAgent, target(who)),
-            Wish::Copy { name } => LifecycleAction {
+            AgentRequest::Resume { name } => LifecycleAction::new(Operation::ResumeAgent, &*name),
+            AgentRequest::Remove { who } => LifecycleAction::new(Operation::RemoveAgent, target(who)),
+            AgentRequest::Copy { name } => LifecycleAction {
                 initial_state: Some(Map::new()),
                 ..LifecycleAction::new(
                     Operation::AddAgent,
@@ -364,7 +364,7 @@ impl Simulation {
     }
 
     /// Takes note of guards and actions that could not be evaluated.
-    fn take_failures(&mut self) {
+    fn take_eval_errors(&mut self) {
         for failure in self.kernel.take_warnings() {
             let kernel::Warning { text, place, reason, count, serial, tick: _ } = failure;
             let what = match place {
@@ -381,9 +381,9 @@ impl Simulation {
         let chart = &*self.scenario.chart;
         let value = |name: &str| {
             let value = chart.world(name).and_then(|world| self.kernel.world(world));
-            value.map_or(Value::Null, FieldValue::to_json)
+            value.map_or(Value::Null, ScalarValue::to_json)
         };
-        chart.worlds().iter().map(|world| (world.name.clone(), value(&world.name))).collect()
+        chart.world_values().iter().map(|world| (world.name.clone(), value(&world.name))).collect()
     }
 
     /// All agents in their order.

@@ -1,133 +1,139 @@
-//! A chart, checked and compiled to flat tables. It never changes.
+//! A checked and compiled chart. It never changes.
 
-mod acts;
+mod actions;
 mod candidates;
+mod firing;
+mod guard;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use crate::action::CompiledAction;
 use crate::compile;
-use crate::effect::Effect;
 use crate::error::{ChartError, ChartErrors};
-use crate::expression::{Compare, Fault};
-use crate::fire::Step;
-use crate::guard::Guard;
+use crate::expression::{CompareOp, EvalError};
 use crate::ids::{ContextId, FieldId, StateId, TriggerId, WorldId};
-use crate::read;
 use crate::source::ChartSource;
-use crate::value::Value;
+use crate::source::decode;
+use crate::value::ScalarValue;
 
-pub use self::acts::{Act, ActShape};
-pub use self::candidates::{Destination, Entry, EntryId, GuardShape, RowId, WayId};
+pub use self::actions::{ActionKind, TransitionAction};
+pub use self::candidates::{
+    CandidateId, EntryRule, EntryRuleId, GuardKind, PathId, TransitionOutcome,
+};
+pub use self::firing::{AgentScope, ErrorSite, FireDecision, StateChange};
+pub(crate) use self::guard::{Guard, GuardBody};
+pub use self::guard::{GuardView, RustGuard};
 
-/// The most states that agents of one chart can be in.
+/// The maximum number of leaf states of a chart.
 pub const STATES_MAX: usize = 255;
-/// The most triggers of one chart, with `timeout`.
+/// The maximum number of triggers of a chart, including `timeout`.
 pub const TRIGGERS_MAX: usize = 255;
-/// The most pairs of source and trigger that may lead to one state.
-pub const WAYS_INTO_STATE_MAX: usize = 255;
-/// The most transitions of an agent that a chart may have remembered.
+/// The maximum number of pairs of source and trigger that lead to one state.
+pub const ARRIVALS_PER_STATE_MAX: usize = 255;
+/// The maximum number of transitions kept per agent.
 pub const HISTORY_DEPTH_MAX: usize = 1000;
-/// How many are remembered unless the chart says otherwise.
+/// The default number of transitions kept per agent.
 pub const HISTORY_DEPTH_DEFAULT: usize = 50;
 
 /// The trigger of timeouts.
 pub const TIMEOUT: &str = "timeout";
 
-/// A statechart, ready to be fired.
+/// A compiled statechart.
 #[derive(Debug)]
 pub struct Chart {
     pub(crate) name: String,
     pub(crate) tree: Box<[StateNode]>,
-    /// The leaves of the tree.
+    /// The index in `tree` of each leaf state.
     pub(crate) states: Box<[u16]>,
     pub(crate) initial: StateId,
     pub(crate) triggers: Box<[String]>,
     pub(crate) timeout: Option<TriggerId>,
-    pub(crate) fields: Box<[Field]>,
-    pub(crate) worlds: Box<[WorldValue]>,
-    pub(crate) contexts: Box<[String]>,
+    pub(crate) fields: Box<[AgentField]>,
+    pub(crate) world_values: Box<[WorldValue]>,
+    pub(crate) context_names: Box<[String]>,
     pub(crate) transitions: Box<[Transition]>,
-    /// Where the candidates of a state and trigger begin in `rows`; those of the next end them.
-    pub(crate) starts: Box<[u32]>,
-    pub(crate) rows: Box<[Row]>,
-    /// Where to go, by the states inside that were left last.
-    pub(crate) entries: Box<[Entry]>,
-    pub(crate) ways: Box<[Way]>,
-    pub(crate) effects: Box<[Effect]>,
-    /// The effects of ways, which refer to stretches of it.
-    pub(crate) performed: Box<[u16]>,
-    /// What ways remember about the states they leave: which history, and which state inside.
-    pub(crate) remembered: Box<[(u8, u8)]>,
-    /// What is in each history at first.
-    pub(crate) memories: Box<[u8]>,
+    /// The index in `candidates` of the first candidate of each state and trigger, plus the end.
+    pub(crate) candidate_starts: Box<[u32]>,
+    pub(crate) candidates: Box<[CandidateRow]>,
+    /// Entry rules of the children of states with a history.
+    pub(crate) entries: Box<[EntryRule]>,
+    pub(crate) paths: Box<[TransitionPath]>,
+    pub(crate) effects: Box<[CompiledAction]>,
+    /// The actions of all paths; a path refers to a range.
+    pub(crate) action_lists: Box<[u16]>,
+    /// The history updates of all paths, as pairs of history state and child; a path refers to a
+    /// range.
+    pub(crate) history_updates: Box<[(u8, u8)]>,
+    /// The initial child of each history state.
+    pub(crate) history_defaults: Box<[u8]>,
     pub(crate) guards: Box<[Guard]>,
-    pub(crate) thresholds: Box<[Option<Threshold>]>,
-    /// By state, which sources and triggers lead to it.
-    pub(crate) into: Box<[WaysInto]>,
+    pub(crate) thresholds: Box<[Option<TimeoutThreshold>]>,
+    /// The arrivals of each state.
+    pub(crate) arrivals: Box<[ArrivalTable]>,
     pub(crate) oracle_default: Option<StateId>,
     pub(crate) depth: usize,
     pub(crate) draws: u32,
 }
 
-/// The sources and triggers that lead to a state; their codes count from 1.
-pub(crate) type WaysInto = Box<[(StateId, TriggerId)]>;
+/// The pairs of source and trigger that lead to a state. Their codes count from 1.
+pub(crate) type ArrivalTable = Box<[(StateId, TriggerId)]>;
 
-/// A state in the tree of states.
+/// A state in the state tree.
 #[derive(Debug, Clone)]
 pub struct StateNode {
     /// Its name.
     pub name: String,
-    /// The state that it is inside of, by its place in the tree.
+    /// The index of the parent.
     pub parent: Option<usize>,
-    /// The states inside, by their places in the tree.
+    /// The indexes of the children.
     pub children: Vec<usize>,
-    /// The one of them that is entered first.
+    /// The index of the child that is entered first.
     pub initial: Option<usize>,
-    /// Whether the one that was left last is entered again.
+    /// True if the state is re-entered at its last active child.
     pub history: bool,
-    /// The actions when it is entered, as written.
+    /// The entry actions as written.
     pub entry: Vec<String>,
-    /// The actions when it is left, as written.
+    /// The exit actions as written.
     pub exit: Vec<String>,
-    /// The state that agents can be in, if nothing is inside.
+    /// The id of a leaf state.
     pub state: Option<StateId>,
 }
 
 /// A field of an agent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Field {
+pub struct AgentField {
     /// Its name.
     pub name: String,
-    /// What it is at first.
-    pub default: Option<Value>,
-    /// The least number it may be.
+    /// The initial value.
+    pub default: Option<ScalarValue>,
+    /// The minimum of a number.
     pub min: Option<f64>,
-    /// The greatest number it may be.
+    /// The maximum of a number.
     pub max: Option<f64>,
-    /// Whether it says how long a state may last. Then it is above 0.
+    /// True if a timeout uses the field as its threshold. It must then be above 0.
     pub is_threshold: bool,
 }
 
-impl Field {
-    /// The numbers that it may be.
+impl AgentField {
+    /// Returns the allowed numbers.
     pub fn range(&self) -> RangeInclusive<f64> {
         let least = self.min.unwrap_or(f64::MIN);
         let least = if self.is_threshold { least.max(0.0_f64.next_up()) } else { least };
         least..=self.max.unwrap_or(f64::MAX)
     }
 
-    /// Whether it may have this value; if not, why.
-    pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
+    /// Returns an error message if the field may not have this value.
+    pub(crate) fn check(&self, value: &ScalarValue) -> Result<(), String> {
         let Self { name, default, min, max, is_threshold } = self;
         if let Some(default) = default
             && default.kind() != value.kind()
         {
-            return Err(format!("{name} must be {}, found {value}", default.kind().in_words()));
+            return Err(format!("{name} must be {}, found {value}", default.kind().describe()));
         }
-        let Value::Number(number) = value else { return Ok(()) };
+        let ScalarValue::Number(number) = value else { return Ok(()) };
         if !number.is_finite() {
             return Err(format!("{name} must be a finite number"));
         }
@@ -139,13 +145,13 @@ impl Field {
         let range = if is_declared && *is_threshold {
             "above 0, because it is a threshold".to_owned()
         } else {
-            self.range_in_words()
+            self.describe_range()
         };
         Err(format!("{name} must be {range}, found {number}"))
     }
 
-    /// The numbers that it may be.
-    fn range_in_words(&self) -> String {
+    /// Returns the allowed numbers in words.
+    fn describe_range(&self) -> String {
         match (self.min, self.max, self.is_threshold) {
             (Some(min), Some(max), _) => format!("from {min} to {max}"),
             (Some(min), None, _) => format!("at least {min}"),
@@ -157,329 +163,332 @@ impl Field {
     }
 }
 
-/// A value of the world.
+/// A world value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorldValue {
     /// Its name.
     pub name: String,
-    /// What it is at first.
-    pub default: Option<Value>,
+    /// The initial value.
+    pub default: Option<ScalarValue>,
 }
 
-/// A transition or timeout as it was written, for people to look at.
+/// A transition or timeout as written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transition {
-    /// Where it stands, such as `transitions[3]`.
-    pub place: String,
-    /// What sets it off.
+    /// Its location in the document, such as `transitions[3]`.
+    pub location: String,
+    /// The trigger that fires it.
     pub trigger: TriggerId,
-    /// The states that it leads from, by their places in the tree.
+    /// The indexes of its source states in the tree.
     pub sources: Vec<usize>,
-    /// Whether it leads from all states, as `*`. Then it counts as one of the outermost.
+    /// True if the source is `*`. It then ranks with those of the outermost states.
     pub from_any: bool,
-    /// The state that it leads to, by its place in the tree.
+    /// The index of its target state in the tree.
     pub target: usize,
-    /// Its guard, as written.
+    /// The guard as written.
     pub guard: Option<String>,
-    /// Its actions, as written.
+    /// The actions as written.
     pub actions: Vec<String>,
-    /// Whether it is left to the oracle.
+    /// True if the oracle may choose it.
     pub oracle: bool,
-    /// How long an agent may be in the state, as written, if this is a timeout.
+    /// The threshold as written, if this is a timeout.
     pub threshold: Option<String>,
 }
 
-/// How long an agent may be in a state.
+/// The number of ticks before a timeout.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Threshold {
-    /// So many ticks.
+pub enum TimeoutThreshold {
+    /// A fixed number of ticks.
     Ticks(f64),
-    /// As many ticks as the field says.
+    /// The value of the field.
     Field(FieldId),
 }
 
-/// What most guards are, where it saves a look at the guard.
+/// A guard in one of the most frequent forms, which need no look-up.
 #[derive(Debug, Clone, Copy)]
-pub enum Quick {
-    /// There is none.
+pub enum FastGuard {
+    /// No guard.
     Always,
-    /// A field against a number.
-    Field(FieldId, Compare, f64),
-    /// A draw against a number, by its number among those of the state and trigger.
-    Draw(u32, Compare, f64),
-    /// Something else.
-    Guard,
+    /// A comparison of a field with a number.
+    Field(FieldId, CompareOp, f64),
+    /// A comparison of a draw with a number. The index counts the draws of the state and trigger.
+    Draw(u32, CompareOp, f64),
+    /// Any other guard.
+    Other,
 }
 
-/// A candidate: a transition, seen from one of the states that it leads from.
+/// A candidate: a transition as seen from one of its source states.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Row {
-    pub(crate) quick: Quick,
+pub(crate) struct CandidateRow {
+    pub(crate) fast_guard: FastGuard,
     pub(crate) guard: Option<u16>,
     pub(crate) oracle: bool,
-    /// Whether it leads to where the oracle's default is.
+    /// True if it leads to `oracle_default`.
     pub(crate) is_default: bool,
-    pub(crate) entry: Entry,
-    /// Where it ends, if nothing else happens on it. It saves a look at the way.
-    pub(crate) plain: Option<Step>,
-    /// Its first random number among those of its state and trigger.
+    pub(crate) entry: EntryRule,
+    /// The resulting state change, if the path has no actions and no history updates.
+    pub(crate) plain_change: Option<StateChange>,
+    /// The index of its first draw among those of its state and trigger.
     pub(crate) first_draw: u32,
-    /// The first random number of its effects.
-    pub(crate) effect_draw: u32,
+    /// The index of the first draw of its actions.
+    pub(crate) action_draw: u32,
     pub(crate) transition: u16,
 }
 
-/// From one state to another, with all that happens on the way.
+/// A transition path: from one leaf state to another, with all actions on the way.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct TransitionPath {
     pub(crate) to: StateId,
-    /// Which of those into `to` it is, from 1; 0 if it leads nowhere else.
+    /// The arrival code; 0 if the state stays the same.
     pub(crate) code: u8,
     pub(crate) effects: (u32, u32),
-    pub(crate) remembers: (u32, u32),
+    pub(crate) history_updates: (u32, u32),
 }
 
 impl Chart {
-    /// A chart from the text of a YAML or JSON file.
+    /// Parses and compiles a chart from YAML or JSON.
     pub fn from_text(text: &str) -> Result<Self, ChartErrors> {
-        // `on` and `off` are good names for states, and not true and false.
+        // `on` and `off` are state names here, not booleans.
         let options = serde_saphyr::options! { strict_booleans: true };
         let document: Json = serde_saphyr::from_str_with_options(text, options)
             .map_err(|error| ChartErrors(vec![ChartError::new("", error.to_string())]))?;
         Self::from_document(&document)
     }
 
-    /// A chart from a document that has been read already.
+    /// Compiles a chart from a parsed document.
     pub fn from_document(document: &Json) -> Result<Self, ChartErrors> {
-        let (source, errors) = read::read(document);
+        let (source, errors) = decode::decode(document);
         compile::compile(&source, errors)
     }
 
-    /// A chart from its parts.
+    /// Compiles a chart from its source.
     pub fn build(source: &ChartSource) -> Result<Self, ChartErrors> {
         compile::compile(source, Vec::new())
     }
 
-    /// The chart's name.
+    /// Returns the chart's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The states that agents can be in, in the order of the file.
+    /// Returns the leaf states in file order.
     pub fn states(&self) -> impl ExactSizeIterator<Item = StateId> + use<> {
-        (0..state_number(self.states.len())).map(StateId)
+        (0..to_u8(self.states.len())).map(StateId)
     }
 
-    /// The state of this name, if agents can be in it.
+    /// Returns the leaf state with this name.
     pub fn state(&self, name: &str) -> Option<StateId> {
         self.states().find(|state| self.state_name(*state) == name)
     }
 
-    /// A state's name.
+    /// Returns a state's name.
     pub fn state_name(&self, state: StateId) -> &str {
         &self.tree[usize::from(self.states[state.index()])].name
     }
 
-    /// All states, with those that others are inside of.
+    /// Returns all states, including composite states.
     pub fn tree(&self) -> &[StateNode] {
         &self.tree
     }
 
-    /// The state that new agents are in.
+    /// Returns the initial state of new agents.
     pub fn initial(&self) -> StateId {
         self.initial
     }
 
-    /// The state that an agent goes to when the oracle has no usable answer.
+    /// Returns the fallback state if the oracle has no usable answer.
     pub fn oracle_default(&self) -> Option<StateId> {
         self.oracle_default
     }
 
-    /// The triggers, in the order in which the file names them; `timeout` is the last.
+    /// Returns the triggers in file order; `timeout` is the last.
     pub fn triggers(&self) -> impl ExactSizeIterator<Item = TriggerId> + use<> {
-        (0..state_number(self.triggers.len())).map(TriggerId)
+        (0..to_u8(self.triggers.len())).map(TriggerId)
     }
 
-    /// The trigger of this name.
+    /// Returns the trigger with this name.
     pub fn trigger(&self, name: &str) -> Option<TriggerId> {
         self.triggers().find(|trigger| self.trigger_name(*trigger) == name)
     }
 
-    /// A trigger's name.
+    /// Returns a trigger's name.
     pub fn trigger_name(&self, trigger: TriggerId) -> &str {
         &self.triggers[trigger.index()]
     }
 
-    /// The trigger of timeouts, if the chart has some.
+    /// Returns the trigger of timeouts, if the chart has any.
     #[inline]
     pub fn timeout(&self) -> Option<TriggerId> {
         self.timeout
     }
 
-    /// How long an agent may be in a state: the tick after so many takes it out.
+    /// Returns the timeout threshold of a state. The timeout fires once the ticks exceed it.
     #[inline]
-    pub fn threshold(&self, state: StateId) -> Option<Threshold> {
+    pub fn threshold(&self, state: StateId) -> Option<TimeoutThreshold> {
         self.thresholds[state.index()]
     }
 
-    /// The triggers that something can follow on in a state.
+    /// Returns the triggers that have candidates in a state.
     pub fn valid_triggers(&self, state: StateId) -> Vec<TriggerId> {
         self.triggers().filter(|trigger| self.candidates(state, *trigger).len() > 0).collect()
     }
 
-    /// The fields of agents, by [`FieldId`].
-    pub fn fields(&self) -> &[Field] {
+    /// Returns the agent fields, by [`FieldId`].
+    pub fn fields(&self) -> &[AgentField] {
         &self.fields
     }
 
-    /// The field of this name.
+    /// Returns the field with this name.
     pub fn field(&self, name: &str) -> Option<FieldId> {
         position(&self.fields, |field| field.name == name).map(FieldId)
     }
 
-    /// The values of the world, by [`WorldId`].
-    pub fn worlds(&self) -> &[WorldValue] {
-        &self.worlds
+    /// Returns the world values, by [`WorldId`].
+    pub fn world_values(&self) -> &[WorldValue] {
+        &self.world_values
     }
 
-    /// The value of the world of this name.
+    /// Returns the world value with this name.
     pub fn world(&self, name: &str) -> Option<WorldId> {
-        position(&self.worlds, |world| world.name == name).map(WorldId)
+        position(&self.world_values, |world| world.name == name).map(WorldId)
     }
 
-    /// The names of the states inside the state of this name, if it has any: agents are in those.
-    pub fn names_inside(&self, name: &str) -> Option<Vec<&str>> {
+    /// Returns the names of the children of a composite state.
+    pub fn child_names(&self, name: &str) -> Option<Vec<&str>> {
         let node = self.tree.iter().find(|node| node.name == name && !node.children.is_empty())?;
         Some(node.children.iter().map(|child| self.tree[*child].name.as_str()).collect())
     }
 
-    /// Whether what agents do to the world can make a difference to what agents do: whether something
-    /// that an action changes is looked at anywhere.
-    pub fn sees_changes_of_world(&self) -> bool {
+    /// True if any guard or action reads a world value that some action changes.
+    pub fn reads_written_world_values(&self) -> bool {
         let changed: Vec<WorldId> =
             self.effects.iter().filter_map(|effect| effect.body.changes()).collect();
         let mut codes = self.effects.iter().filter_map(|effect| effect.body.code());
         !changed.is_empty()
-            && (self.guards.iter().any(|guard| guard.looks_at(&changed))
-                || codes.any(|code| code.looks_at(&changed)))
+            && (self.guards.iter().any(|guard| guard.reads_world(&changed))
+                || codes.any(|code| code.reads_world(&changed)))
     }
 
-    /// The names that guards read from the context, by [`ContextId`].
-    pub fn contexts(&self) -> &[String] {
-        &self.contexts
+    /// Returns the names that guards read from the context, by [`ContextId`].
+    pub fn context_names(&self) -> &[String] {
+        &self.context_names
     }
 
     pub(crate) fn context_id(&self, name: &str) -> Option<ContextId> {
-        position(&self.contexts, |context| context == name).map(ContextId)
+        position(&self.context_names, |context| context == name).map(ContextId)
     }
 
-    /// The transitions, then the timeouts, as they were written.
+    /// Returns the transitions, then the timeouts, as written.
     pub fn transitions(&self) -> &[Transition] {
         &self.transitions
     }
 
-    /// How many transitions of an agent are remembered.
+    /// Returns the number of transitions kept per agent.
     #[inline]
     pub fn max_history_depth(&self) -> usize {
         self.depth
     }
 
-    /// What is in each history of states inside others at first.
-    pub fn memories(&self) -> &[u8] {
-        &self.memories
+    /// Returns the initial child of each history state.
+    pub fn history_defaults(&self) -> &[u8] {
+        &self.history_defaults
     }
 
-    /// How many states are inside those that have a history, in the order of
-    /// [`memories`](Self::memories).
-    pub fn memory_sizes(&self) -> impl Iterator<Item = usize> {
+    /// Returns the number of children of each history state, in the order of
+    /// [`history_defaults`](Self::history_defaults).
+    pub fn history_child_counts(&self) -> impl Iterator<Item = usize> {
         self.tree.iter().filter(|node| node.history).map(|node| node.children.len())
     }
 
-    /// Whether a field may have this value; if not, why.
-    pub fn check_field(&self, field: FieldId, value: &Value) -> Result<(), String> {
+    /// Returns an error message if a field may not have this value.
+    pub fn check_field(&self, field: FieldId, value: &ScalarValue) -> Result<(), String> {
         self.fields[field.index()].check(value)
     }
 
-    /// Whether a value of the world may be this at first; if not, why.
-    pub fn check_world(&self, world: WorldId, value: &Value) -> Result<(), String> {
-        let WorldValue { name, default } = &self.worlds[world.index()];
-        match default.as_ref().map(Value::kind) {
+    /// Returns an error message if a world value may not have this initial value.
+    pub fn check_world(&self, world: WorldId, value: &ScalarValue) -> Result<(), String> {
+        let WorldValue { name, default } = &self.world_values[world.index()];
+        match default.as_ref().map(ScalarValue::kind) {
             Some(kind) if kind != value.kind() => {
-                Err(format!("{name} is {} in the chart, found {value}", kind.in_words()))
+                Err(format!("{name} is {} in the chart, found {value}", kind.describe()))
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    /// A fault in words.
-    pub fn describe(&self, fault: &Fault) -> String {
-        match fault {
-            Fault::NoField(field) => {
+    /// Describes an evaluation error.
+    pub fn describe_error(&self, error: &EvalError) -> String {
+        match error {
+            EvalError::NoField(field) => {
                 format!("the agent has no field \"{}\"", self.fields[field.index()].name)
             }
-            Fault::NoContext(context) => {
-                format!("the context has no \"{}\"", self.contexts[context.index()])
+            EvalError::NoContext(context) => {
+                format!("the context has no \"{}\"", self.context_names[context.index()])
             }
-            Fault::NoWorld(world) => {
-                format!("the world has no \"{}\"", self.worlds[world.index()].name)
+            EvalError::NoWorld(world) => {
+                format!("the world has no \"{}\"", self.world_values[world.index()].name)
             }
-            Fault::NoDraws => "there is no source of random numbers".to_owned(),
-            Fault::DivisionByZero => "division by zero".to_owned(),
-            Fault::Overflow => "the result is too large for a number".to_owned(),
-            Fault::Mismatch { operator, left, right: Some(right) } => format!(
+            EvalError::NoDraws => "there is no source of random numbers".to_owned(),
+            EvalError::DivisionByZero => "division by zero".to_owned(),
+            EvalError::Overflow => "the result is too large for a number".to_owned(),
+            EvalError::Mismatch { operator, left, right: Some(right) } => format!(
                 "\"{operator}\" has no meaning for {} and {}",
-                left.in_words(),
-                right.in_words()
+                left.describe(),
+                right.describe()
             ),
-            Fault::Mismatch { operator, left, right: None } => {
-                format!("\"{operator}\" has no meaning for {}", left.in_words())
+            EvalError::Mismatch { operator, left, right: None } => {
+                format!("\"{operator}\" has no meaning for {}", left.describe())
             }
-            Fault::NotBool(kind) => {
-                format!("it must be true or false, and is {}", kind.in_words())
+            EvalError::NotBool(kind) => {
+                format!("it must be true or false, and is {}", kind.describe())
             }
-            Fault::OutOfRange(field) => {
+            EvalError::OutOfRange(field) => {
                 let field = &self.fields[field.index()];
-                let (name, range) = (&field.name, field.range_in_words());
+                let (name, range) = (&field.name, field.describe_range());
                 format!("the value is not one that \"{name}\" may have: it must be {range}")
             }
-            Fault::Rust(reason) => reason.to_string(),
+            EvalError::Rust(reason) => reason.to_string(),
         }
     }
 
-    /// How the state `to` was reached, by the code that firing reported.
-    pub fn way_into(&self, to: StateId, code: u8) -> Option<(StateId, TriggerId)> {
+    /// Returns the source and trigger of an arrival code of state `to`.
+    pub fn decode_arrival(&self, to: StateId, code: u8) -> Option<(StateId, TriggerId)> {
         let index = usize::from(code).checked_sub(1)?;
-        self.into[to.index()].get(index).copied()
+        self.arrivals[to.index()].get(index).copied()
     }
 
-    /// The greatest code of a way into any state.
-    pub fn greatest_code(&self) -> u8 {
-        let ways = self.into.iter().map(|ways| ways.len()).max();
-        // There are not more ways than codes.
-        u8::try_from(ways.unwrap_or(0)).unwrap_or(u8::MAX)
+    /// Returns the greatest arrival code of any state.
+    pub fn max_arrival_code(&self) -> u8 {
+        let paths = self.arrivals.iter().map(|paths| paths.len()).max();
+        // There are at most `ARRIVALS_PER_STATE_MAX` of them.
+        u8::try_from(paths.unwrap_or(0)).unwrap_or(u8::MAX)
     }
 
-    /// The code of a way into the state `to`.
-    pub fn code_into(&self, to: StateId, from: StateId, trigger: TriggerId) -> Option<u8> {
-        let index = self.into[to.index()].iter().position(|way| *way == (from, trigger))?;
+    /// Returns the code of an arrival in state `to`.
+    pub fn arrival_code(&self, to: StateId, from: StateId, trigger: TriggerId) -> Option<u8> {
+        let index = self.arrivals[to.index()].iter().position(|path| *path == (from, trigger))?;
         u8::try_from(index + 1).ok()
     }
 
     #[inline]
-    pub(crate) fn group(&self, state: StateId, trigger: TriggerId) -> std::ops::Range<usize> {
+    pub(crate) fn candidate_range(
+        &self,
+        state: StateId,
+        trigger: TriggerId,
+    ) -> std::ops::Range<usize> {
         let index = state.index() * self.triggers.len() + trigger.index();
-        self.starts[index] as usize..self.starts[index + 1] as usize
+        self.candidate_starts[index] as usize..self.candidate_starts[index + 1] as usize
     }
 
-    /// A context for firing, from a mapping. Names that no guard reads are kept for the history.
-    pub fn context(&self, record: &Json) -> crate::Context {
-        let mut context = crate::Context::new(self);
-        for (index, name) in self.contexts.iter().enumerate() {
+    /// Creates a context from a JSON object. Names that no guard reads are kept for the history.
+    pub fn context(&self, record: &Json) -> crate::FireContext {
+        let mut context = crate::FireContext::new(self);
+        for (index, name) in self.context_names.iter().enumerate() {
             let mut found = Some(record);
             for part in name.split('.') {
                 found = found.and_then(|json| json.get(part));
             }
-            context.values[index] = found.and_then(Value::from_json);
+            context.values[index] = found.and_then(ScalarValue::from_json);
         }
         context.record = (!record.is_null()).then(|| Arc::new(record.clone()));
         context
@@ -490,7 +499,7 @@ fn position<T>(items: &[T], is_it: impl Fn(&T) -> bool) -> Option<u16> {
     items.iter().position(is_it).and_then(|index| u16::try_from(index).ok())
 }
 
-/// Tables of states and triggers were built with at most 255 of them.
-fn state_number(length: usize) -> u8 {
+/// The compiler limits states and triggers to 255.
+fn to_u8(length: usize) -> u8 {
     u8::try_from(length).unwrap_or(u8::MAX)
 }

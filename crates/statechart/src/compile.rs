@@ -1,7 +1,10 @@
-//! From a chart as it was written to its tables, with all that is wrong with it.
+//! Compiles a [`ChartSource`] into the tables of a [`Chart`] and collects all errors.
 //!
-//! `states` knows the tree of states, `names` what guards and actions may speak of, `transitions`
-//! one transition at a time, `rules` all of them together, `tables` builds what is fired.
+//! - `states`: the state tree.
+//! - `names`: declared fields, world values and context names.
+//! - `transitions`: checks each transition on its own.
+//! - `rules`: checks all transitions together.
+//! - `tables`: builds the tables.
 
 mod names;
 mod rules;
@@ -9,55 +12,55 @@ mod states;
 mod tables;
 mod transitions;
 
+use crate::action::CompiledAction;
+use crate::chart::Guard;
 use crate::chart::{Chart, HISTORY_DEPTH_DEFAULT, HISTORY_DEPTH_MAX};
-use crate::effect::Effect;
 use crate::error::{ChartError, ChartErrors};
-use crate::guard::Guard;
-use crate::read::STATE_DEPTH_MAX;
+use crate::source::STATE_DEPTH_MAX;
 use crate::source::{ChartSource, StateSource};
 
-use self::names::Vocabulary;
-use self::states::Tree;
-use self::transitions::Checked;
+use self::names::DeclaredNames;
+use self::states::StateTree;
+use self::transitions::CheckedTransition;
 
-/// The most problems that are listed for one chart.
+/// The maximum number of errors listed per chart.
 pub const PROBLEMS_MAX: usize = 50;
 
-/// The most guards and the most actions of one chart.
+/// The maximum number of guards, and of actions, of a chart.
 pub const EXPRESSIONS_MAX: usize = 10_000;
 
-/// The most transitions of one chart, with its timeouts.
+/// The maximum number of transitions of a chart, including timeouts.
 pub const TRANSITIONS_MAX: usize = 10_000;
 
-/// The most ways of one chart: each transition from each of its sources, to each state that a history
-/// may lead to.
-pub const WAYS_MAX: usize = 1_000_000;
+/// The maximum number of transition paths of a chart: one per transition, source and state that a
+/// history may lead to.
+pub const TRANSITION_PATHS_MAX: usize = 1_000_000;
 
-/// The most states of one chart that have a history.
+/// The maximum number of states with a history.
 pub const HISTORIES_MAX: usize = 255;
 
-/// What is known of a chart while it is compiled.
-struct Draft {
-    tree: Tree,
-    vocabulary: Vocabulary,
+/// A chart during compilation.
+struct ChartDraft {
+    tree: StateTree,
+    names: DeclaredNames,
     triggers: Vec<String>,
     guards: Vec<Guard>,
-    effects: Vec<Effect>,
-    checked: Vec<Checked>,
-    /// Which of `checked` each trigger sets off.
+    effects: Vec<CompiledAction>,
+    checked: Vec<CheckedTransition>,
+    /// The indexes in `checked` of each trigger's transitions.
     by_trigger: Vec<Vec<usize>>,
     errors: Vec<ChartError>,
 }
 
-/// Compiles a chart. `errors` is what could not be read of it.
+/// Compiles a chart. `errors` are those of decoding.
 pub(crate) fn compile(source: &ChartSource, errors: Vec<ChartError>) -> Result<Chart, ChartErrors> {
     if is_deeper(&source.states, STATE_DEPTH_MAX) {
-        return Err(ChartErrors(vec![too_deep("states")]));
+        return Err(ChartErrors(vec![nesting_error("states")]));
     }
-    let unread: Vec<String> = errors.iter().map(|error| error.place.clone()).collect();
-    let mut draft = Draft {
-        tree: Tree::new(&source.states),
-        vocabulary: Vocabulary::new(source),
+    let unread: Vec<String> = errors.iter().map(|error| error.location.clone()).collect();
+    let mut draft = ChartDraft {
+        tree: StateTree::new(&source.states),
+        names: DeclaredNames::new(source),
         triggers: Vec::new(),
         guards: Vec::new(),
         effects: Vec::new(),
@@ -68,11 +71,11 @@ pub(crate) fn compile(source: &ChartSource, errors: Vec<ChartError>) -> Result<C
     draft.check_name("name", "name", &source.name);
     draft.check_depth(source.max_history_depth);
     draft.check_states(&source.states);
-    draft.check_vocabulary(source);
+    draft.check_declarations(source);
     let initial = draft.check_initial(&source.initial);
     draft.check_transitions(source);
     draft.check_timeouts(source);
-    draft.sort_by_trigger();
+    draft.index_by_trigger();
     let oracle_default = draft.check_oracle(source);
     draft.check_ambiguity();
     if draft.errors.is_empty()
@@ -80,28 +83,28 @@ pub(crate) fn compile(source: &ChartSource, errors: Vec<ChartError>) -> Result<C
     {
         draft.check_reachable(initial);
         if draft.errors.is_empty() {
-            return tables::build(draft, source, initial, oracle_default).map_err(few);
+            return tables::build(draft, source, initial, oracle_default).map_err(truncate_errors);
         }
     }
     let mut errors = draft.errors;
-    drop_consequences(&mut errors, &unread);
-    Err(few(errors))
+    drop_follow_up_errors(&mut errors, &unread);
+    Err(truncate_errors(errors))
 }
 
-/// Whether states are nested deeper than so many levels.
+/// True if states are nested deeper than `levels`.
 fn is_deeper(states: &[StateSource], levels: usize) -> bool {
     let Some(inside) = levels.checked_sub(1) else { return !states.is_empty() };
     states.iter().any(|state| is_deeper(&state.states, inside))
 }
 
-/// That states are nested deeper than they may be.
-pub(crate) fn too_deep(place: &str) -> ChartError {
+/// Returns the error for states that are nested too deep.
+pub(crate) fn nesting_error(location: &str) -> ChartError {
     let message = format!("states are nested too deep: the limit state_depth is {STATE_DEPTH_MAX}");
-    ChartError::new(place, message)
+    ChartError::new(location, message)
 }
 
-/// No more problems than anyone would read.
-fn few(mut errors: Vec<ChartError>) -> ChartErrors {
+/// Truncates the list of errors to its limit.
+fn truncate_errors(mut errors: Vec<ChartError>) -> ChartErrors {
     if errors.len() > PROBLEMS_MAX {
         errors.truncate(PROBLEMS_MAX);
         let message = format!("only the first {PROBLEMS_MAX} problems are listed");
@@ -110,8 +113,8 @@ fn few(mut errors: Vec<ChartError>) -> ChartErrors {
     ChartErrors(errors)
 }
 
-/// What could not be read is empty, and that is not a second problem.
-fn drop_consequences(errors: &mut Vec<ChartError>, unread: &[String]) {
+/// Drops errors that follow from values that could not be decoded, and duplicates.
+fn drop_follow_up_errors(errors: &mut Vec<ChartError>, unread: &[String]) {
     let mut seen = Vec::new();
     let mut read = unread.len();
     errors.retain(|error| {
@@ -119,10 +122,10 @@ fn drop_consequences(errors: &mut Vec<ChartError>, unread: &[String]) {
             read -= 1;
             return true;
         }
-        let follows = unread.iter().any(|place| {
-            error.place == *place
-                || error.place.strip_prefix(place.as_str()).is_some_and(|rest| {
-                    place.is_empty() || rest.starts_with('.') || rest.starts_with('[')
+        let follows = unread.iter().any(|location| {
+            error.location == *location
+                || error.location.strip_prefix(location.as_str()).is_some_and(|rest| {
+                    location.is_empty() || rest.starts_with('.') || rest.starts_with('[')
                 })
         });
         let is_new = !seen.contains(error);
@@ -131,24 +134,24 @@ fn drop_consequences(errors: &mut Vec<ChartError>, unread: &[String]) {
     });
 }
 
-impl Draft {
-    fn error(&mut self, place: impl Into<String>, message: impl Into<String>) {
-        self.errors.push(ChartError::new(place, message));
+impl ChartDraft {
+    fn error(&mut self, location: impl Into<String>, message: impl Into<String>) {
+        self.errors.push(ChartError::new(location, message));
     }
 
-    /// Names are what files, pictures and exports can all hold.
-    fn check_name(&mut self, place: &str, what: &str, name: &str) {
+    /// Checks that a name is valid in files, diagrams and exports.
+    fn check_name(&mut self, location: &str, what: &str, name: &str) {
         let mut letters = name.chars();
         let is_name = letters.next().is_some_and(|first| first.is_ascii_lowercase())
             && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
         if name.is_empty() {
-            self.error(place, format!("{what} is missing or empty"));
+            self.error(location, format!("{what} is missing or empty"));
         } else if !is_name {
             let message = format!(
                 "{what} \"{name}\" must begin with a small letter, and have nothing but small \
                  letters, digits and _"
             );
-            self.error(place, message);
+            self.error(location, message);
         }
     }
 
@@ -162,7 +165,7 @@ impl Draft {
     }
 }
 
-/// The place of one of several texts. A single one may stand there without a list.
-fn item(place: &str, name: &str, count: usize, index: usize) -> String {
-    if count == 1 { format!("{place}.{name}") } else { format!("{place}.{name}[{index}]") }
+/// Returns the location of one of several texts. A single text may stand there without a list.
+fn item_location(location: &str, name: &str, count: usize, index: usize) -> String {
+    if count == 1 { format!("{location}.{name}") } else { format!("{location}.{name}[{index}]") }
 }

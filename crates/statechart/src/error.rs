@@ -1,45 +1,44 @@
-//! What is wrong with a chart, told so that a person can put it right.
+//! Errors in charts.
 
 use std::fmt;
 
-/// One thing that is wrong with a chart.
+/// One error in a chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChartError {
-    /// Where, as a path into the document, such as `transitions[3].target`. Empty where the whole
-    /// document is meant.
-    pub place: String,
-    /// What is wrong.
+    /// The path into the document, such as `transitions[3].target`; empty for the whole document.
+    pub location: String,
+    /// The message.
     pub message: String,
-    /// What may stand there.
+    /// The allowed values.
     pub allowed: Option<String>,
-    /// What was probably meant.
+    /// The closest allowed value.
     pub suggestion: Option<String>,
 }
 
 impl ChartError {
-    pub(crate) fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { place: place.into(), message: message.into(), allowed: None, suggestion: None }
+    pub(crate) fn new(location: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { location: location.into(), message: message.into(), allowed: None, suggestion: None }
     }
 
-    /// The same, said of another place.
-    pub(crate) fn at(mut self, place: impl Into<String>) -> Self {
-        self.place = place.into();
+    /// Sets the location.
+    pub(crate) fn at(mut self, location: impl Into<String>) -> Self {
+        self.location = location.into();
         self
     }
 
-    /// Says what may stand there.
+    /// Sets the allowed values.
     pub(crate) fn allowed(mut self, allowed: impl Into<String>) -> Self {
         self.allowed = Some(allowed.into());
         self
     }
 
-    /// Lists what may stand there and looks among it for what `found` was meant to be.
-    pub(crate) fn one_of<'a>(
+    /// Lists the allowed values and suggests the one closest to `found`.
+    pub(crate) fn suggest_from<'a>(
         mut self,
         found: &str,
         allowed: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        // A name that is missing is complained about where it should be.
+        // A missing name is reported at its own location.
         let allowed = allowed.into_iter().filter(|name| !name.trim().is_empty());
         let allowed: Vec<&str> = allowed.collect();
         self.suggestion = nearest(found, &allowed).map(str::to_owned);
@@ -52,8 +51,8 @@ impl ChartError {
 
 impl fmt::Display for ChartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.place.is_empty() {
-            write!(f, "{}: ", self.place)?;
+        if !self.location.is_empty() {
+            write!(f, "{}: ", self.location)?;
         }
         f.write_str(&self.message)?;
         match (&self.suggestion, &self.allowed) {
@@ -66,14 +65,14 @@ impl fmt::Display for ChartError {
 
 impl std::error::Error for ChartError {}
 
-/// A message whose place is not known yet.
+/// Creates an error without a location.
 impl From<String> for ChartError {
     fn from(message: String) -> Self {
         Self::new("", message)
     }
 }
 
-/// Everything that is wrong with a chart, in the order of the document; at least one thing.
+/// All errors of a chart, in document order; never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChartErrors(pub Vec<ChartError>);
 
@@ -91,7 +90,7 @@ impl fmt::Display for ChartErrors {
 
 impl std::error::Error for ChartErrors {}
 
-/// The candidate closest to `word`, if no more than a third of its letters are wrong.
+/// Returns the candidate closest to `word`, if at most a third of its letters differ.
 fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let word = word.to_lowercase().replace(['-', ' '], "_");
     candidates

@@ -1,4 +1,4 @@
-//! Charts in the formats of others, and as arrows for those who draw them.
+//! Exports of charts.
 
 mod scxml;
 
@@ -6,19 +6,19 @@ use std::fmt::Write;
 
 use crate::chart::{Chart, Transition};
 
-/// An arrow of a picture, with a label for each transition that it stands for.
+/// An edge of a diagram, with one label per transition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrow {
-    /// Where it begins, by the place in the tree of states.
+    /// The index of the source state in the tree.
     pub from: usize,
-    /// Where it ends, by the place in the tree of states.
+    /// The index of the target state in the tree.
     pub to: usize,
-    /// What is written on it, line by line.
+    /// The labels.
     pub labels: Vec<String>,
 }
 
 impl Chart {
-    /// All transitions as arrows. Those with the same ends share one.
+    /// Returns all transitions as arrows. Transitions with the same ends share one.
     pub fn arrows(&self) -> Vec<Arrow> {
         let mut arrows: Vec<Arrow> = Vec::new();
         for transition in &self.transitions {
@@ -35,7 +35,7 @@ impl Chart {
         arrows
     }
 
-    /// Trigger, guard and actions of a transition on one line, as statecharts are labelled.
+    /// Returns the trigger, guard and actions of a transition on one line, in statechart notation.
     fn label(&self, transition: &Transition) -> String {
         let mut label = self.trigger_name(transition.trigger).to_owned();
         if let Some(threshold) = &transition.threshold {

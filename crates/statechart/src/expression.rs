@@ -1,4 +1,4 @@
-//! The language of guards and of what actions compute.
+//! The language of guards and of the values in actions.
 //!
 //! ```text
 //! agent.engagement_threshold < context.score && !agent.tired
@@ -6,36 +6,38 @@
 //! agent.energy - 2 * draw() > 0
 //! ```
 //!
-//! There are numbers, `true` and `false`, texts in double or single quotes, `agent.FIELD`,
-//! `context.NAME` (also `context.post.score`) and `world.NAME`, `+ - * /`, `< <= > >= == !=`,
-//! `&& || !` and parentheses. `draw()` is a fresh random number from 0 up to but not including 1;
-//! `chance(p)` is short for `draw() < p`. `&&` and `||` look at their right side only when it
-//! matters. Comparisons do not chain.
+//! | element | forms |
+//! |---|---|
+//! | values | numbers, `true`, `false`, texts in double or single quotes |
+//! | names | `agent.FIELD`, `context.NAME` (also `context.post.score`), `world.NAME` |
+//! | operators | `+ - * /`, `< <= > >= == !=`, `&& \|\| !`, parentheses |
+//! | functions | `draw()`: a fresh random number in [0, 1); `chance(p)`: short for `draw() < p` |
 //!
-//! An expression is compiled when the chart is loaded. What can be known then is checked then:
-//! names, kinds of values, division by a constant zero. The rest can fail when it is evaluated; see
-//! [`Fault`].
+//! `&&` and `||` evaluate their right side only if needed. Comparisons do not chain.
+//!
+//! Expressions are compiled when the chart is loaded. The compiler checks names, kinds of values
+//! and division by a constant zero. Other errors occur during evaluation; see [`EvalError`].
 
 mod code;
+mod comparisons;
 mod parse;
-mod simple;
 mod token;
 
-pub(crate) use self::code::{Code, Names};
-pub use self::code::{Fault, Node, Operand, Scope, Tree};
+pub(crate) use self::code::{CompiledExpression, NameResolver};
+pub use self::code::{EvalError, EvalScope, ExpressionNode, ExpressionOperand, ExpressionTree};
+pub use self::comparisons::OperandComparison;
 pub(crate) use self::parse::parse;
-pub use self::simple::Comparison;
-pub(crate) use self::token::{Token, tokens};
+pub(crate) use self::token::{ExpressionToken, tokens};
 
-/// The most bytes that an expression may have.
+/// The maximum length of an expression in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 1024;
 
-/// How deep parentheses, signs and negations of an expression may be nested.
+/// The maximum nesting depth of parentheses, signs and negations.
 pub const EXPRESSION_DEPTH_MAX: usize = 32;
 
-/// The operators that take two numbers to a number.
+/// An arithmetic operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arithmetic {
+pub enum ArithmeticOp {
     /// `+`
     Add,
     /// `-`
@@ -46,9 +48,9 @@ pub enum Arithmetic {
     Divide,
 }
 
-/// The operators that compare two values.
+/// A comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Compare {
+pub enum CompareOp {
     /// `<`
     Less,
     /// `<=`
@@ -63,8 +65,8 @@ pub enum Compare {
     NotEqual,
 }
 
-impl Compare {
-    /// The operator as it is written.
+impl CompareOp {
+    /// Returns the operator as written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Less => "<",
@@ -76,7 +78,7 @@ impl Compare {
         }
     }
 
-    /// The operator that says the same with its sides exchanged.
+    /// Returns the operator for exchanged sides.
     #[must_use]
     pub fn mirrored(self) -> Self {
         match self {
@@ -89,12 +91,12 @@ impl Compare {
         }
     }
 
-    /// Compares two numbers, which must be finite.
+    /// Compares two finite numbers.
     #[inline]
     #[expect(clippy::float_cmp, reason = "the author of a guard asked for exactly this")]
     pub fn holds(self, left: f64, right: f64) -> bool {
         let (less, equal, greater) = (1, 2, 4);
-        // There is no branch: which operator a guard has cannot always be foreseen.
+        // Branch-free, because the operator is hard to predict.
         let accepted = match self {
             Self::Less => less,
             Self::LessOrEqual => less | equal,
@@ -110,7 +112,7 @@ impl Compare {
     }
 }
 
-impl Arithmetic {
+impl ArithmeticOp {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Add => "+",
@@ -121,32 +123,32 @@ impl Arithmetic {
     }
 }
 
-/// An expression as it was written.
+/// A parsed expression.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Expression {
+pub(crate) enum ExpressionAst {
     Number(f64),
     Bool(bool),
     Text(String),
-    Read(Namespace, String),
-    /// The number tells the draws of one expression apart.
+    Read(VariableScope, String),
+    /// The index of the draw within its expression.
     Draw(u16),
-    Not(Box<Expression>),
-    Negate(Box<Expression>),
-    Arithmetic(Arithmetic, Box<Expression>, Box<Expression>),
-    Compare(Compare, Box<Expression>, Box<Expression>),
-    And(Box<Expression>, Box<Expression>),
-    Or(Box<Expression>, Box<Expression>),
+    Not(Box<ExpressionAst>),
+    Negate(Box<ExpressionAst>),
+    Arithmetic(ArithmeticOp, Box<ExpressionAst>, Box<ExpressionAst>),
+    Compare(CompareOp, Box<ExpressionAst>, Box<ExpressionAst>),
+    And(Box<ExpressionAst>, Box<ExpressionAst>),
+    Or(Box<ExpressionAst>, Box<ExpressionAst>),
 }
 
-/// Whose value a name stands for.
+/// The namespace of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Namespace {
+pub(crate) enum VariableScope {
     Agent,
     Context,
     World,
 }
 
-impl Namespace {
+impl VariableScope {
     pub(crate) const ALL: [Self; 3] = [Self::Agent, Self::Context, Self::World];
 
     pub(crate) fn as_str(self) -> &'static str {

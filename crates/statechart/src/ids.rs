@@ -1,4 +1,4 @@
-//! Small numbers for what a chart names.
+//! Small integer ids of the states, triggers and names of a chart.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -7,13 +7,13 @@ macro_rules! id {
         pub struct $name(pub(crate) $inner);
 
         impl $name {
-            /// The id as a place in a table.
+            /// Returns the id as a table index.
             #[inline]
             pub fn index(self) -> usize {
                 usize::from(self.0)
             }
 
-            /// The id as a number, for tables of others.
+            /// Returns the id as an integer.
             #[inline]
             pub fn get(self) -> $inner {
                 self.0
@@ -23,19 +23,19 @@ macro_rules! id {
 }
 
 id!(
-    /// A state that an agent can be in: one that has no states inside. See [`Chart::states`](crate::Chart::states).
+    /// A leaf state: agents are always in exactly one. See [`Chart::states`](crate::Chart::states).
     StateId(u8)
 );
 id!(
-    /// A trigger. `timeout` is one of them in a chart with timeouts.
+    /// A trigger. A chart with timeouts has the trigger `timeout`.
     TriggerId(u8)
 );
 id!(
-    /// A field of an agent that the chart declares, reads or changes.
+    /// A declared field of an agent.
     FieldId(u16)
 );
 id!(
-    /// A value of the world that the chart declares, reads or changes.
+    /// A declared world value.
     WorldId(u16)
 );
 id!(

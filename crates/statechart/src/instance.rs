@@ -8,131 +8,131 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use crate::chart::{Chart, RowId, Threshold};
-use crate::effect::{Request, WorldChange};
-use crate::expression::{Fault, Scope};
-use crate::fire::{Decision, Site, Stage, Step};
+use crate::action::{AgentRequest, WorldChange};
+use crate::chart::{AgentScope, ErrorSite, FireDecision, StateChange};
+use crate::chart::{CandidateId, Chart, TimeoutThreshold};
+use crate::expression::{EvalError, EvalScope};
 use crate::ids::{ContextId, FieldId, StateId, TriggerId, WorldId};
-use crate::value::{Scalar, Value};
+use crate::value::{ScalarRef, ScalarValue};
 
 pub use self::export::{AgentRecord, TransitionRecord};
-use self::history::{Entry, History};
+use self::history::{RingEntry, TransitionRing};
 
-/// What is known when a trigger is fired.
+/// The inputs of firing: context values, world values and random draws.
 #[derive(Clone)]
-pub struct Context {
-    pub(crate) values: Box<[Option<Value>]>,
-    pub(crate) worlds: Box<[Option<Value>]>,
+pub struct FireContext {
+    pub(crate) values: Box<[Option<ScalarValue>]>,
+    pub(crate) world_values: Box<[Option<ScalarValue>]>,
     pub(crate) record: Option<Arc<Json>>,
     draws: Option<Arc<DrawFunction>>,
 }
 
 type DrawFunction = dyn Fn(u32) -> f64 + Send + Sync;
 
-impl Context {
-    /// Nothing but what the chart says of the world.
+impl FireContext {
+    /// Creates an empty context with the chart's initial world values.
     pub fn new(chart: &Chart) -> Self {
         Self {
-            values: vec![None; chart.contexts().len()].into(),
-            worlds: chart.worlds().iter().map(|world| world.default.clone()).collect(),
+            values: vec![None; chart.context_names().len()].into(),
+            world_values: chart.world_values().iter().map(|world| world.default.clone()).collect(),
             record: None,
             draws: None,
         }
     }
 
-    /// The same with a source of random numbers from 0 up to but not including 1. It is asked by
-    /// the number of a draw and must give the same answer to the same number.
+    /// Sets the source of random numbers in [0, 1). It must return the same number for the same
+    /// draw index.
     pub fn with_draws(mut self, draws: impl Fn(u32) -> f64 + Send + Sync + 'static) -> Self {
         self.draws = Some(Arc::new(draws));
         self
     }
 
-    /// The same with another value of the world.
-    pub fn with_world(mut self, world: WorldId, value: Value) -> Self {
-        self.worlds[world.index()] = Some(value);
+    /// Sets a world value.
+    pub fn with_world(mut self, world: WorldId, value: ScalarValue) -> Self {
+        self.world_values[world.index()] = Some(value);
         self
     }
 }
 
-impl fmt::Debug for Context {
+impl fmt::Debug for FireContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("record", &self.record).finish_non_exhaustive()
+        f.debug_struct("FireContext").field("record", &self.record).finish_non_exhaustive()
     }
 }
 
-/// A transition that an agent made. It never leads to the state that it comes from.
+/// A recorded transition of an agent. Its states always differ.
 #[derive(Debug, Clone, PartialEq)]
-pub struct StateTransition {
+pub struct AgentTransition {
     /// The state before.
     pub from: StateId,
     /// The state after.
     pub to: StateId,
-    /// What set it off.
+    /// The trigger.
     pub trigger: TriggerId,
-    /// When, in ticks.
+    /// The tick.
     pub tick: u64,
-    /// What was known, if anything.
+    /// The context, if any.
     pub context: Option<Arc<Json>>,
 }
 
-/// The most failures that an agent keeps until it is asked for them. The first ones say what is
-/// wrong; later ones are not kept.
-pub const FAILURES_MAX: usize = 1000;
+/// The maximum number of evaluation errors kept between two calls of
+/// [`ChartInstance::take_eval_errors`]. Later ones are dropped.
+pub const EVAL_ERRORS_MAX: usize = 1000;
 
 /// A guard or action that could not be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// Which one.
-    pub site: Site,
-    /// Why.
-    pub fault: Fault,
-    /// When, in ticks.
+pub struct EvalErrorRecord {
+    /// The guard or action.
+    pub site: ErrorSite,
+    /// The reason.
+    pub error: EvalError,
+    /// The tick.
     pub tick: u64,
 }
 
-/// One agent: its state, its fields, and how it came there.
+/// One agent: its state, fields and transition history.
 #[derive(Debug, Clone)]
-pub struct Instance {
+pub struct ChartInstance {
     chart: Arc<Chart>,
     state: StateId,
     ticks_in_state: u32,
     tick: u64,
-    history: History,
-    body: Body,
+    history: TransitionRing,
+    data: AgentData,
 }
 
-/// What guards and actions get to see and to change.
+/// The part of an agent that guards and actions access.
 #[derive(Debug, Clone)]
-struct Body {
-    fields: Box<[Option<Value>]>,
-    memories: Box<[u8]>,
+struct AgentData {
+    fields: Box<[Option<ScalarValue>]>,
+    last_active: Box<[u8]>,
     changes: Vec<WorldChange>,
-    requests: Vec<Request>,
-    failures: Vec<Failure>,
+    requests: Vec<AgentRequest>,
+    eval_errors: Vec<EvalErrorRecord>,
     tick: u64,
 }
 
-struct OnStage<'a> {
-    body: &'a mut Body,
-    context: &'a Context,
+struct FiringAgent<'a> {
+    data: &'a mut AgentData,
+    context: &'a FireContext,
 }
 
-impl Instance {
-    /// An agent in the initial state, with the fields that the chart declares.
+impl ChartInstance {
+    /// Creates an agent in the initial state, with the default fields.
     pub fn new(chart: Arc<Chart>) -> Self {
-        let body = Body {
+        let data = AgentData {
             fields: chart.fields().iter().map(|field| field.default.clone()).collect(),
-            memories: chart.memories().into(),
+            last_active: chart.history_defaults().into(),
             changes: Vec::new(),
             requests: Vec::new(),
-            failures: Vec::new(),
+            eval_errors: Vec::new(),
             tick: 0,
         };
-        let history = History::new(chart.max_history_depth());
-        Self { state: chart.initial(), ticks_in_state: 0, tick: 0, history, body, chart }
+        let history = TransitionRing::new(chart.max_history_depth());
+        Self { state: chart.initial(), ticks_in_state: 0, tick: 0, history, data, chart }
     }
 
-    /// The same agent in another state, as if it had always been there.
+    /// Places the agent in another state, without a transition.
     pub fn in_state(mut self, state: StateId) -> Self {
         self.state = state;
         self
@@ -143,125 +143,129 @@ impl Instance {
         &self.chart
     }
 
-    /// The state that it is in.
+    /// Returns the current state.
     pub fn state(&self) -> StateId {
         self.state
     }
 
-    /// For how many ticks it has been there.
+    /// Returns the number of ticks in the current state.
     pub fn ticks_in_state(&self) -> u32 {
         self.ticks_in_state
     }
 
-    /// The transitions that it made, the newest last.
-    pub fn history(&self) -> impl ExactSizeIterator<Item = StateTransition> {
+    /// Returns the recorded transitions, oldest first.
+    pub fn history(&self) -> impl ExactSizeIterator<Item = AgentTransition> {
         self.history.iter()
     }
 
-    /// Which states inside others were left last, by the chart's histories.
-    pub fn memories(&self) -> &[u8] {
-        &self.body.memories
+    /// Returns the last active child of each history state.
+    pub fn last_active_children(&self) -> &[u8] {
+        &self.data.last_active
     }
 
-    /// A field.
-    pub fn field(&self, field: FieldId) -> Option<&Value> {
-        self.body.fields[field.index()].as_ref()
+    /// Returns a field.
+    pub fn field(&self, field: FieldId) -> Option<&ScalarValue> {
+        self.data.fields[field.index()].as_ref()
     }
 
-    /// Changes a field; refused with the reason if it may not have that value.
-    pub fn set_field(&mut self, field: FieldId, value: Value) -> Result<(), String> {
+    /// Sets a field. Returns an error message if it may not have that value.
+    pub fn set_field(&mut self, field: FieldId, value: ScalarValue) -> Result<(), String> {
         self.chart.check_field(field, &value)?;
-        self.body.fields[field.index()] = Some(value);
+        self.data.fields[field.index()] = Some(value);
         Ok(())
     }
 
-    /// What its actions did to the world since it was last asked.
+    /// Takes the world changes since the last call.
     pub fn take_changes(&mut self) -> Vec<WorldChange> {
-        std::mem::take(&mut self.body.changes)
+        std::mem::take(&mut self.data.changes)
     }
 
-    /// What it has asked for since it was last asked.
-    pub fn take_requests(&mut self) -> Vec<Request> {
-        std::mem::take(&mut self.body.requests)
+    /// Takes the requests since the last call.
+    pub fn take_requests(&mut self) -> Vec<AgentRequest> {
+        std::mem::take(&mut self.data.requests)
     }
 
-    /// The guards and actions that could not be evaluated since it was last asked, the first
-    /// [`FAILURES_MAX`] of them.
-    pub fn take_failures(&mut self) -> Vec<Failure> {
-        std::mem::take(&mut self.body.failures)
+    /// Takes the evaluation errors since the last call, at most [`EVAL_ERRORS_MAX`].
+    pub fn take_eval_errors(&mut self) -> Vec<EvalErrorRecord> {
+        std::mem::take(&mut self.data.eval_errors)
     }
 
-    /// Fires a trigger: the new state, or nothing if no transition fits. Where the oracle would
-    /// have to be asked, `oracle_default` is gone to.
+    /// Fires a trigger. Returns the new state, or `None` if no transition is eligible. Falls back
+    /// to the default choice instead of asking the oracle.
     #[inline]
-    pub fn fire(&mut self, trigger: TriggerId, context: &Context) -> Option<StateId> {
-        let mut stage = OnStage { body: &mut self.body, context };
-        let step = self.chart.fire(self.state, trigger, &mut stage)?;
+    pub fn fire(&mut self, trigger: TriggerId, context: &FireContext) -> Option<StateId> {
+        let mut agent = FiringAgent { data: &mut self.data, context };
+        let step = self.chart.fire(self.state, trigger, &mut agent)?;
         self.arrive(step, trigger, context);
         Some(self.state)
     }
 
-    /// What a trigger would lead to. Nothing changes, but guards that fail are recorded.
-    pub fn decide(&mut self, trigger: TriggerId, context: &Context) -> Decision {
-        let mut stage = OnStage { body: &mut self.body, context };
-        self.chart.decide(self.state, trigger, &mut stage)
+    /// Decides which candidate a trigger selects. Changes nothing, but records guards that fail.
+    pub fn decide(&mut self, trigger: TriggerId, context: &FireContext) -> FireDecision {
+        let mut agent = FiringAgent { data: &mut self.data, context };
+        self.chart.decide(self.state, trigger, &mut agent)
     }
 
-    /// Takes a candidate that [`decide`](Self::decide) named, as the oracle chose it.
-    pub fn take(&mut self, row: RowId, trigger: TriggerId, context: &Context) -> StateId {
-        let mut stage = OnStage { body: &mut self.body, context };
-        let step = self.chart.take(row, &mut stage);
+    /// Takes a candidate from [`decide`](Self::decide), as chosen by the oracle.
+    pub fn take(
+        &mut self,
+        candidate: CandidateId,
+        trigger: TriggerId,
+        context: &FireContext,
+    ) -> StateId {
+        let mut agent = FiringAgent { data: &mut self.data, context };
+        let step = self.chart.take(candidate, &mut agent);
         self.arrive(step, trigger, context);
         self.state
     }
 
-    /// Begins the next tick. If the agent has been in its state for too long, the timeout is taken
-    /// and its new state returned; a tick has room for one transition only.
-    pub fn begin_tick(&mut self, context: &Context) -> Option<StateId> {
+    /// Begins the next tick. If the state has timed out, takes the timeout and returns the new
+    /// state; the tick then allows no other transition.
+    pub fn begin_tick(&mut self, context: &FireContext) -> Option<StateId> {
         self.tick += 1;
-        self.body.tick = self.tick;
+        self.data.tick = self.tick;
         self.ticks_in_state = self.ticks_in_state.saturating_add(1);
-        let timeout = self.chart.timeout().filter(|_| self.is_overdue())?;
+        let timeout = self.chart.timeout().filter(|_| self.is_timed_out())?;
         self.fire(timeout, context)
     }
 
-    fn is_overdue(&self) -> bool {
+    fn is_timed_out(&self) -> bool {
         let threshold = match self.chart.threshold(self.state) {
             None => return false,
-            Some(Threshold::Ticks(ticks)) => ticks,
-            Some(Threshold::Field(field)) => match self.field(field) {
-                Some(Value::Number(ticks)) => *ticks,
-                Some(Value::Bool(_) | Value::Text(_)) | None => return false,
+            Some(TimeoutThreshold::Ticks(ticks)) => ticks,
+            Some(TimeoutThreshold::Field(field)) => match self.field(field) {
+                Some(ScalarValue::Number(ticks)) => *ticks,
+                Some(ScalarValue::Bool(_) | ScalarValue::Text(_)) | None => return false,
             },
         };
         f64::from(self.ticks_in_state) > threshold
     }
 
     #[inline]
-    fn arrive(&mut self, step: Step, trigger: TriggerId, context: &Context) {
+    fn arrive(&mut self, step: StateChange, trigger: TriggerId, context: &FireContext) {
         if step.code == 0 {
             return;
         }
-        let entry = Entry { from: self.state, to: step.to, trigger, tick: self.tick };
+        let entry = RingEntry { from: self.state, to: step.to, trigger, tick: self.tick };
         self.history.push(entry, context.record.as_ref());
         self.state = step.to;
         self.ticks_in_state = 0;
     }
 }
 
-impl Scope for OnStage<'_> {
+impl EvalScope for FiringAgent<'_> {
     #[inline]
-    fn field(&self, field: FieldId) -> Option<Scalar<'_>> {
-        self.body.fields[field.index()].as_ref().map(Value::as_scalar)
+    fn field(&self, field: FieldId) -> Option<ScalarRef<'_>> {
+        self.data.fields[field.index()].as_ref().map(ScalarValue::as_scalar)
     }
 
     #[inline]
-    fn context(&self, context: ContextId) -> Option<Scalar<'_>> {
-        self.context.values[context.index()].as_ref().map(Value::as_scalar)
+    fn context(&self, context: ContextId) -> Option<ScalarRef<'_>> {
+        self.context.values[context.index()].as_ref().map(ScalarValue::as_scalar)
     }
 
-    fn world(&self, world: WorldId) -> Option<Scalar<'_>> {
-        self.context.worlds[world.index()].as_ref().map(Value::as_scalar)
+    fn world(&self, world: WorldId) -> Option<ScalarRef<'_>> {
+        self.context.world_values[world.index()].as_ref().map(ScalarValue::as_scalar)
     }
 
     fn draw(&self, index: u32) -> Option<f64> {
@@ -269,35 +273,35 @@ impl Scope for OnStage<'_> {
     }
 }
 
-impl Stage for OnStage<'_> {
-    fn set_field(&mut self, field: FieldId, value: Value) {
-        self.body.fields[field.index()] = Some(value);
+impl AgentScope for FiringAgent<'_> {
+    fn set_field(&mut self, field: FieldId, value: ScalarValue) {
+        self.data.fields[field.index()] = Some(value);
     }
 
     fn change_world(&mut self, change: WorldChange) {
-        self.body.changes.push(change);
+        self.data.changes.push(change);
     }
 
-    fn request(&mut self, request: &Request) {
-        self.body.requests.push(request.clone());
+    fn request(&mut self, request: &AgentRequest) {
+        self.data.requests.push(request.clone());
     }
 
-    fn failed(&mut self, site: Site, fault: Fault) {
-        if self.body.failures.len() < FAILURES_MAX {
-            self.body.failures.push(Failure { site, fault, tick: self.body.tick });
+    fn report_error(&mut self, site: ErrorSite, error: EvalError) {
+        if self.data.eval_errors.len() < EVAL_ERRORS_MAX {
+            self.data.eval_errors.push(EvalErrorRecord { site, error, tick: self.data.tick });
         }
     }
 
-    fn recall(&self, memory: u8) -> u8 {
-        self.body.memories[usize::from(memory)]
+    fn last_active_child(&self, history_state: u8) -> u8 {
+        self.data.last_active[usize::from(history_state)]
     }
 
-    fn remember(&mut self, memory: u8, child: u8) {
-        self.body.memories[usize::from(memory)] = child;
+    fn set_last_active_child(&mut self, history_state: u8, child: u8) {
+        self.data.last_active[usize::from(history_state)] = child;
     }
 }
 
-/// How many agents are in each state of the chart, by its name and in its order.
+/// Counts the agents in each state, in chart order.
 pub fn state_distribution(
     chart: &Chart,
     agents: impl IntoIterator<Item = StateId>,
@@ -309,7 +313,7 @@ pub fn state_distribution(
     chart.states().map(|state| chart.state_name(state)).zip(counts).collect()
 }
 
-/// Which agents are in a state.
+/// Returns the agents in a state.
 pub fn agents_in_state<A>(
     agents: impl IntoIterator<Item = (A, StateId)>,
     state: StateId,

@@ -1,8 +1,29 @@
-//! Statecharts compiled to flat tables, and firing them.
+//! Statecharts for simulated agents: a YAML format, a compiler to flat tables, and an interpreter.
 //!
-//! A [`Chart`] comes from the text of a YAML or JSON file ([`Chart::from_text`]) or from code
-//! ([`ChartSource`], [`Chart::build`]). It is checked and compiled once and never changes. States,
-//! triggers and fields are small numbers in it; names are for people.
+//! A [`Chart`] says how an agent behaves. Load one from YAML or JSON with [`Chart::from_text`], or
+//! build one in code with [`ChartSource`] and [`Chart::build`]. A chart is checked and compiled
+//! once and never changes. A [`ChartInstance`] is one agent on a chart.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use polity_statechart::{Chart, ChartInstance, FireContext};
+//!
+//! let chart = Chart::from_text(
+//!     "name: lamp
+//! states: [dark, lit]
+//! initial: dark
+//! transitions:
+//!   - {trigger: press, source: dark, target: lit}
+//!   - {trigger: press, source: lit, target: dark}",
+//! ).unwrap();
+//! let chart = Arc::new(chart);
+//! let press = chart.trigger("press").unwrap();
+//! let mut lamp = ChartInstance::new(Arc::clone(&chart));
+//! lamp.fire(press, &FireContext::new(&chart));
+//! assert_eq!(chart.state_name(lamp.state()), "lit");
+//! ```
+//!
+//! # The chart format
 //!
 //! ```yaml
 //! name: reader
@@ -21,66 +42,72 @@
 //! max_history_depth: 50
 //! ```
 //!
-//! - `source` is a state, a list of them, or `*`: every state but the target. A transition of a
-//!   state with others inside is one of each of those, after their own; one of `*` counts as one of
-//!   the outermost states. The first transition that fits is taken. Of those without a guard there may be only one for a state and trigger, unless
-//!   all are declared `oracle: true`; then the oracle is asked ([`Decision::Ask`]), and
-//!   `oracle_default` is gone to where it does not help.
-//! - Guards are in the language of [`expression`], actions in that of [`effect`]; guards may be Rust
-//!   closures too ([`TransitionSource::guard_with`]). A guard that cannot be evaluated counts as
-//!   false and is recorded with its [`Fault`].
-//! - A `timeout` is due on the first tick that makes an agent's ticks in a state more than its
-//!   threshold. It is taken instead of what the tick would have brought.
-//! - A transition to the state that an agent is in performs its action, and nothing else: it is not
-//!   recorded, and the ticks in the state go on.
-//! - Entering a state with others inside enters its `initial`, or with `history: shallow` the one
-//!   that was left last. States are left from the inside out and entered from the outside in:
-//!   exit actions, the transition's actions, entry actions.
+//! - **Sources.** `source` is a state, a list of states, or `*` for every state but the target. A
+//!   transition of a composite state applies to all its children, after their own transitions. `*`
+//!   ranks with the transitions of the outermost states.
+//! - **Order.** Candidates are tried in order, and the first whose guard holds is taken. A state
+//!   may
+//!   have one transition without a guard per trigger, unless all of them are `oracle: true`.
+//! - **Oracle.** If several `oracle: true` candidates hold, the caller chooses
+//!   ([`FireDecision::AskOracle`]). Without a usable answer the agent goes to `oracle_default`.
+//! - **Guards and actions.** Guards use the language of [`expression`], actions that of [`action`].
+//!   A guard may also be a Rust closure ([`TransitionSource::guard_with`]). A guard that cannot be
+//!   evaluated counts as false and is recorded with its [`EvalError`].
+//! - **Timeouts.** A timeout fires on the first tick on which the ticks in the state exceed its
+//!   threshold. It replaces any other transition of that tick.
+//! - **Self-transitions** run their action only. They are not recorded and do not reset the ticks
+//!   in
+//!   the state.
+//! - **Nested states.** Entering a composite state enters its `initial` child, or with
+//!   `history: shallow` the child that was last active. Exit actions run from the inside out, then
+//!   the
+//!   transition's actions, then entry actions from the outside in.
 //!
-//! An [`Instance`] is one agent: [`Instance::fire`], [`Instance::begin_tick`], its history, and its
-//! [`AgentRecord`] as JSON. Those who run many at once implement [`Stage`] and use [`Chart::fire`],
-//! or look at [`Chart::candidates`], [`Chart::guard_shape`] and [`Chart::destination`].
-//! [`Chart::to_scxml`] writes charts for others, [`Chart::arrows`] is for those who draw them.
+//! # Running many agents
 //!
-//! Nothing here performs I/O, reads a clock or a random source.
+//! A caller with many agents implements [`AgentScope`] and uses [`Chart::fire`]. To evaluate one
+//! candidate for many agents at once, it reads [`Chart::candidates`], [`Chart::guard_kind`] and
+//! [`Chart::outcome`].
+//!
+//! This crate performs no I/O and reads no clock and no random source.
 
-pub mod effect;
+pub mod action;
 mod export;
 pub mod expression;
 
 mod chart;
 mod compile;
 mod error;
-mod fire;
-mod guard;
 mod ids;
 mod instance;
-mod read;
-mod schema;
 mod source;
 mod value;
 
+pub use self::action::{AgentRef, AgentRequest, WorldChange};
 pub use self::chart::{
-    Act, ActShape, Chart, Destination, Entry, EntryId, Field, GuardShape, HISTORY_DEPTH_DEFAULT,
-    HISTORY_DEPTH_MAX, Quick, RowId, STATES_MAX, StateNode, TIMEOUT, TRIGGERS_MAX, Threshold,
-    Transition, WAYS_INTO_STATE_MAX, WayId, WorldValue,
+    ARRIVALS_PER_STATE_MAX, ActionKind, AgentField, CandidateId, Chart, EntryRule, EntryRuleId,
+    FastGuard, GuardKind, HISTORY_DEPTH_DEFAULT, HISTORY_DEPTH_MAX, PathId, STATES_MAX, StateNode,
+    TIMEOUT, TRIGGERS_MAX, TimeoutThreshold, Transition, TransitionAction, TransitionOutcome,
+    WorldValue,
 };
-pub use self::compile::{EXPRESSIONS_MAX, HISTORIES_MAX, PROBLEMS_MAX, TRANSITIONS_MAX, WAYS_MAX};
-pub use self::effect::{Request, Who, WorldChange};
+pub use self::chart::{AgentScope, ErrorSite, FireDecision, StateChange};
+pub use self::chart::{GuardView, RustGuard};
+pub use self::compile::{
+    EXPRESSIONS_MAX, HISTORIES_MAX, PROBLEMS_MAX, TRANSITION_PATHS_MAX, TRANSITIONS_MAX,
+};
 pub use self::error::{ChartError, ChartErrors};
 pub use self::export::Arrow;
-pub use self::expression::{Arithmetic, Compare, Comparison, Fault, Node, Operand, Scope, Tree};
-pub use self::fire::{Decision, Site, Stage, Step};
-pub use self::guard::{GuardView, RustGuard};
+pub use self::expression::{
+    ArithmeticOp, CompareOp, EvalError, EvalScope, ExpressionNode, ExpressionOperand,
+    ExpressionTree, OperandComparison,
+};
 pub use self::ids::{ContextId, FieldId, StateId, TriggerId, WorldId};
 pub use self::instance::{
-    AgentRecord, Context, FAILURES_MAX, Failure, Instance, StateTransition, TransitionRecord,
-    agents_in_state, state_distribution,
+    AgentRecord, AgentTransition, ChartInstance, EVAL_ERRORS_MAX, EvalErrorRecord, FireContext,
+    TransitionRecord, agents_in_state, state_distribution,
 };
-pub use self::read::STATE_DEPTH_MAX;
-pub use self::schema::schema;
 pub use self::source::{
-    ChartSource, FieldSource, GuardSource, StateSource, States, ThresholdSource, TimeoutSource,
-    TransitionSource,
+    ChartSource, FieldSource, GuardSource, STATE_DEPTH_MAX, StateSelector, StateSource,
+    ThresholdSource, TimeoutSource, TransitionSource, schema,
 };
-pub use self::value::{Kind, Scalar, Value};
+pub use self::value::{ScalarKind, ScalarRef, ScalarValue};

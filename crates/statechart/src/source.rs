@@ -1,13 +1,19 @@
-//! A chart as it was written, in a file or in code, before anything is checked.
+//! Charts as written, in a file or in code, before any check.
+
+pub(crate) mod decode;
+mod schema;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::guard::RustGuard;
-use crate::value::Value;
+use crate::chart::RustGuard;
+use crate::value::ScalarValue;
 
-/// A chart as it was written. [`Chart::build`](crate::Chart::build) checks and compiles it.
+pub use self::decode::STATE_DEPTH_MAX;
+pub use self::schema::schema;
+
+/// An unchecked chart. [`Chart::build`](crate::Chart::build) checks and compiles it.
 ///
 /// ```
 /// use polity_statechart::{Chart, ChartSource, TransitionSource};
@@ -24,112 +30,112 @@ pub struct ChartSource {
     pub name: String,
     /// The states, in order.
     pub states: Vec<StateSource>,
-    /// The state that new agents are in.
+    /// The initial state of new agents.
     pub initial: String,
-    /// The transitions; the first that fits is taken.
+    /// The transitions; the first eligible one is taken.
     pub transitions: Vec<TransitionSource>,
-    /// Where agents go that stay in a state for too long.
+    /// The timeouts.
     pub timeouts: Vec<TimeoutSource>,
-    /// The state to go to when the oracle has no usable answer.
+    /// The fallback state if the oracle has no usable answer.
     pub oracle_default: Option<String>,
-    /// The fields of an agent. When there are some, guards and actions know no others.
+    /// The fields of an agent. Guards and actions may use only declared fields.
     pub fields: BTreeMap<String, FieldSource>,
-    /// The values of the world and what they are at first. When there are some, guards and actions
-    /// know no others.
-    pub world: BTreeMap<String, Value>,
-    /// How many transitions of an agent are remembered; 50 unless given.
+    /// The world values with their initial values. Guards and actions may use only declared values.
+    pub world: BTreeMap<String, ScalarValue>,
+    /// The number of transitions kept per agent; 50 by default.
     pub max_history_depth: Option<usize>,
-    /// Names that guards in Rust read from the context, besides those in the text of guards.
+    /// Context names read by Rust guards, in addition to those in the text of guards.
     pub context: Vec<String>,
 }
 
-/// A state as it was written.
+/// A state as written.
 #[derive(Debug, Clone, Default)]
 pub struct StateSource {
     /// Its name.
     pub name: String,
-    /// The states inside it; agents are then in one of those.
+    /// The child states of a composite state.
     pub states: Vec<StateSource>,
-    /// The one of the states inside that is entered first.
+    /// The child that is entered first.
     pub initial: Option<String>,
-    /// Actions when it is entered.
+    /// Entry actions.
     pub entry: Vec<String>,
-    /// Actions when it is left.
+    /// Exit actions.
     pub exit: Vec<String>,
-    /// Whether the one of the states inside that was left last is entered again.
+    /// True if the composite state has a shallow history: it is re-entered at its last active
+    /// child.
     pub history: bool,
 }
 
-/// A transition as it was written.
+/// A transition as written.
 #[derive(Debug, Clone, Default)]
 pub struct TransitionSource {
-    /// What sets it off.
+    /// The trigger that fires it.
     pub trigger: String,
-    /// The states that it leads from.
-    pub source: States,
-    /// The state that it leads to.
+    /// The source states.
+    pub source: StateSelector,
+    /// The target state.
     pub target: String,
-    /// What must hold for it.
+    /// The condition.
     pub guard: Option<GuardSource>,
-    /// What happens with it.
+    /// The actions.
     pub action: Vec<String>,
-    /// Whether the oracle decides between this and others that could be taken as well.
+    /// True if the oracle chooses between this and the other eligible oracle transitions.
     pub oracle: bool,
 }
 
-/// A timeout as it was written.
+/// A timeout as written.
 #[derive(Debug, Clone)]
 pub struct TimeoutSource {
-    /// The states that time out.
-    pub state: States,
-    /// How many ticks an agent may be in the state.
+    /// The states with this timeout.
+    pub state: StateSelector,
+    /// The number of ticks that an agent may stay in the state.
     pub threshold: ThresholdSource,
-    /// The state that it leads to.
+    /// The target state.
     pub target: String,
-    /// What happens with it.
+    /// The actions.
     pub action: Vec<String>,
 }
 
-/// Some of the states of a chart.
+/// A selection of states.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum States {
+pub enum StateSelector {
     /// `*`: every state but the target.
     Any,
-    /// These.
+    /// The listed states.
     Listed(Vec<String>),
 }
 
-/// How long an agent may be in a state.
+/// The number of ticks before a timeout.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ThresholdSource {
-    /// So many ticks.
+    /// A fixed number of ticks.
     Ticks(f64),
-    /// As many ticks as this field of the agent says, without `agent.`.
+    /// The value of this field of the agent, named without `agent.`.
     Field(String),
 }
 
-/// A guard as it was written.
+/// A guard as written.
 #[derive(Clone)]
 pub enum GuardSource {
-    /// In the language of guards.
+    /// An expression.
     Text(String),
-    /// In Rust, with a name for messages.
+    /// A Rust closure, with a name for messages.
     Rust(String, RustGuard),
 }
 
-/// A field of an agent as it was declared.
+/// A field of an agent as declared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldSource {
-    /// What it is at first, which also says what kind of value it is.
-    pub default: Value,
-    /// The least number it may be.
+    /// The initial value, which also fixes the kind of value.
+    pub default: ScalarValue,
+    /// The minimum of a number.
     pub min: Option<f64>,
-    /// The greatest number it may be.
+    /// The maximum of a number.
     pub max: Option<f64>,
 }
 
 impl ChartSource {
-    /// A chart of plain states without transitions.
+    /// Creates a chart of plain states without transitions.
     pub fn new<'a>(name: &str, states: impl IntoIterator<Item = &'a str>, initial: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -139,15 +145,15 @@ impl ChartSource {
         }
     }
 
-    /// The same with one more transition.
+    /// Adds a transition.
     pub fn transition(mut self, transition: TransitionSource) -> Self {
         self.transitions.push(transition);
         self
     }
 
-    /// The same with one more timeout.
+    /// Adds a timeout.
     pub fn timeout(mut self, state: &str, threshold: ThresholdSource, target: &str) -> Self {
-        let state = States::Listed(vec![state.to_owned()]);
+        let state = StateSelector::Listed(vec![state.to_owned()]);
         self.timeouts.push(TimeoutSource {
             state,
             threshold,
@@ -157,8 +163,8 @@ impl ChartSource {
         self
     }
 
-    /// The same with one more field, of the kind that its default is.
-    pub fn field(mut self, name: &str, default: impl Into<Value>) -> Self {
+    /// Adds a field of the same kind as its default.
+    pub fn field(mut self, name: &str, default: impl Into<ScalarValue>) -> Self {
         let field = FieldSource { default: default.into(), min: None, max: None };
         self.fields.insert(name.to_owned(), field);
         self
@@ -166,32 +172,35 @@ impl ChartSource {
 }
 
 impl StateSource {
-    /// A state with nothing inside.
+    /// Creates a state without children.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
 }
 
 impl TransitionSource {
-    /// A transition that nothing holds back. The source `*` is every state but the target.
+    /// Creates a transition without a guard. The source `*` is every state but the target.
     pub fn new<'a>(trigger: &str, source: impl IntoIterator<Item = &'a str>, target: &str) -> Self {
         let source: Vec<String> = source.into_iter().map(str::to_owned).collect();
         Self {
             trigger: trigger.to_owned(),
-            source: if source == ["*"] { States::Any } else { States::Listed(source) },
+            source: if source == ["*"] {
+                StateSelector::Any
+            } else {
+                StateSelector::Listed(source)
+            },
             target: target.to_owned(),
             ..Self::default()
         }
     }
 
-    /// The same with a guard in the language of guards.
+    /// Sets a guard expression.
     pub fn guard(mut self, text: &str) -> Self {
         self.guard = Some(GuardSource::Text(text.to_owned()));
         self
     }
 
-    /// The same with a guard in Rust. The name is for messages; an error counts as false and is
-    /// recorded.
+    /// Sets a guard in Rust. The name is for messages; an error counts as false and is recorded.
     pub fn guard_with(
         mut self,
         name: &str,
@@ -201,20 +210,20 @@ impl TransitionSource {
         self
     }
 
-    /// The same with one more action.
+    /// Adds an action.
     pub fn action(mut self, text: &str) -> Self {
         self.action.push(text.to_owned());
         self
     }
 
-    /// The same as one of those that the oracle decides between.
+    /// Marks the transition as one of the oracle's choices.
     pub fn oracle(mut self) -> Self {
         self.oracle = true;
         self
     }
 }
 
-impl Default for States {
+impl Default for StateSelector {
     fn default() -> Self {
         Self::Listed(Vec::new())
     }

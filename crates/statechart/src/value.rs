@@ -1,4 +1,4 @@
-//! The values that guards compare and actions set.
+//! The values of fields, the world and contexts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 /// A value of an agent's field, of the world or of a context.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum ScalarValue {
     /// A number, always finite.
     Number(f64),
     /// True or false.
@@ -16,9 +16,9 @@ pub enum Value {
     Text(Arc<str>),
 }
 
-/// A value that is looked at where it is.
+/// A borrowed value.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Scalar<'a> {
+pub enum ScalarRef<'a> {
     /// A number.
     Number(f64),
     /// True or false.
@@ -27,9 +27,9 @@ pub enum Scalar<'a> {
     Text(&'a Arc<str>),
 }
 
-/// What kind of value something is.
+/// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ScalarKind {
     /// A number.
     Number,
     /// True or false.
@@ -38,9 +38,9 @@ pub enum Kind {
     Text,
 }
 
-impl Kind {
-    /// The kind in words, for messages.
-    pub fn in_words(self) -> &'static str {
+impl ScalarKind {
+    /// Returns the kind as a noun phrase for messages.
+    pub fn describe(self) -> &'static str {
         match self {
             Self::Number => "a number",
             Self::Bool => "true or false",
@@ -49,28 +49,28 @@ impl Kind {
     }
 }
 
-impl Value {
-    /// A text.
+impl ScalarValue {
+    /// Creates a text value.
     pub fn text(text: &str) -> Self {
         Self::Text(Arc::from(text))
     }
 
-    /// The value without a copy.
+    /// Borrows the value.
     #[inline]
-    pub fn as_scalar(&self) -> Scalar<'_> {
+    pub fn as_scalar(&self) -> ScalarRef<'_> {
         match self {
-            Self::Number(number) => Scalar::Number(*number),
-            Self::Bool(bool) => Scalar::Bool(*bool),
-            Self::Text(text) => Scalar::Text(text),
+            Self::Number(number) => ScalarRef::Number(*number),
+            Self::Bool(bool) => ScalarRef::Bool(*bool),
+            Self::Text(text) => ScalarRef::Text(text),
         }
     }
 
-    /// What kind of value it is.
-    pub fn kind(&self) -> Kind {
+    /// Returns the kind of the value.
+    pub fn kind(&self) -> ScalarKind {
         self.as_scalar().kind()
     }
 
-    /// The value as JSON. A whole number is written without a fraction.
+    /// Returns the value as JSON. A whole number is written without a fraction.
     pub fn to_json(&self) -> Json {
         match self {
             Self::Number(number) => whole(*number).map_or_else(|| Json::from(*number), Json::from),
@@ -79,7 +79,7 @@ impl Value {
         }
     }
 
-    /// A number, a text, true or false from JSON; nothing for anything else.
+    /// Converts a JSON number, string or boolean; returns `None` for anything else.
     pub fn from_json(json: &Json) -> Option<Self> {
         match json {
             Json::Number(number) => number.as_f64().filter(|n| n.is_finite()).map(Self::Number),
@@ -90,7 +90,7 @@ impl Value {
     }
 }
 
-/// Beyond this not every whole number is a floating-point number.
+/// The greatest whole number below which every whole number is exact as `f64`.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
 fn whole(number: f64) -> Option<i64> {
@@ -98,7 +98,7 @@ fn whole(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() <= WHOLE_MAX).then_some(number as i64)
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for ScalarValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => write!(f, "{number}"),
@@ -108,41 +108,41 @@ impl fmt::Display for Value {
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for ScalarValue {
     fn from(number: f64) -> Self {
         Self::Number(number)
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for ScalarValue {
     fn from(bool: bool) -> Self {
         Self::Bool(bool)
     }
 }
 
-impl From<&str> for Value {
+impl From<&str> for ScalarValue {
     fn from(text: &str) -> Self {
         Self::text(text)
     }
 }
 
-impl Scalar<'_> {
-    /// What kind of value it is.
+impl ScalarRef<'_> {
+    /// Returns the kind of the value.
     #[inline]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> ScalarKind {
         match self {
-            Self::Number(_) => Kind::Number,
-            Self::Bool(_) => Kind::Bool,
-            Self::Text(_) => Kind::Text,
+            Self::Number(_) => ScalarKind::Number,
+            Self::Bool(_) => ScalarKind::Bool,
+            Self::Text(_) => ScalarKind::Text,
         }
     }
 
-    /// A value of its own.
-    pub fn to_value(self) -> Value {
+    /// Returns an owned value.
+    pub fn to_value(self) -> ScalarValue {
         match self {
-            Self::Number(number) => Value::Number(number),
-            Self::Bool(bool) => Value::Bool(bool),
-            Self::Text(text) => Value::Text(Arc::clone(text)),
+            Self::Number(number) => ScalarValue::Number(number),
+            Self::Bool(bool) => ScalarValue::Bool(bool),
+            Self::Text(text) => ScalarValue::Text(Arc::clone(text)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
-use polity_statechart::Value;
+use polity_statechart::ScalarValue;
 use sha2::{Digest as _, Sha256};
 
 /// The longest text in a checkpoint, in bytes: a damaged length must not ask for all memory.
@@ -53,15 +53,15 @@ impl<W: Write> Encoder<W> {
         self.bytes(text.as_bytes())
     }
 
-    pub(super) fn value(&mut self, value: &Value) -> io::Result<()> {
+    pub(super) fn value(&mut self, value: &ScalarValue) -> io::Result<()> {
         match value {
-            Value::Number(number) => {
+            ScalarValue::Number(number) => {
                 self.byte(0)?;
                 // There is one zero, whatever its sign.
                 self.bytes(&(number + 0.0).to_le_bytes())
             }
-            Value::Bool(value) => self.byte(if *value { 2 } else { 1 }),
-            Value::Text(text) => {
+            ScalarValue::Bool(value) => self.byte(if *value { 2 } else { 1 }),
+            ScalarValue::Text(text) => {
                 self.byte(3)?;
                 self.text(text)
             }
@@ -146,16 +146,16 @@ impl<R: Read> Decoder<R> {
         String::from_utf8(bytes).map_err(|_| wrong("a text is not UTF-8"))
     }
 
-    pub(super) fn value(&mut self) -> io::Result<Value> {
+    pub(super) fn value(&mut self) -> io::Result<ScalarValue> {
         match self.byte()? {
             0 => {
                 let mut bytes = [0; 8];
                 self.bytes(&mut bytes)?;
-                Ok(Value::Number(f64::from_le_bytes(bytes)))
+                Ok(ScalarValue::Number(f64::from_le_bytes(bytes)))
             }
-            1 => Ok(Value::Bool(false)),
-            2 => Ok(Value::Bool(true)),
-            3 => Ok(Value::text(&self.text()?)),
+            1 => Ok(ScalarValue::Bool(false)),
+            2 => Ok(ScalarValue::Bool(true)),
+            3 => Ok(ScalarValue::text(&self.text()?)),
             other => Err(wrong(&format!("there is no kind of value {other}"))),
         }
     }
@@ -181,11 +181,11 @@ mod tests {
     fn what_is_written_is_read_and_has_one_digest() {
         let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX];
         let values = [
-            Value::Number(-0.1),
-            Value::Bool(true),
-            Value::Bool(false),
-            Value::text("ü"),
-            Value::text(&"long ".repeat(20_000)),
+            ScalarValue::Number(-0.1),
+            ScalarValue::Bool(true),
+            ScalarValue::Bool(false),
+            ScalarValue::text("ü"),
+            ScalarValue::text(&"long ".repeat(20_000)),
         ];
         let mut encoder = Encoder::new(Vec::new());
         for number in numbers {

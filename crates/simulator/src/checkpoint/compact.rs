@@ -10,7 +10,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroU32;
 
-use polity_statechart::{Chart, StateTransition};
+use polity_statechart::{Chart, AgentTransition};
 
 use super::codec::{Decoder, Encoder, wrong};
 use super::{AgentRow, Digest, Head, Restore, json};
@@ -74,11 +74,11 @@ fn write_agent(chart: &Chart, row: &AgentRow, encoder: &mut Encoder<impl Write>)
     encoder.bytes(&image.memories)?;
     encoder.number(image.history.len() as u64)?;
     let mut before = 0;
-    for StateTransition { from, to, trigger, tick, .. } in &image.history {
+    for AgentTransition { from, to, trigger, tick, .. } in &image.history {
         encoder.number(tick - before)?;
         before = *tick;
         encoder.byte(to.get())?;
-        let way = chart.code_into(*to, *from, *trigger);
+        let way = chart.arrival_code(*to, *from, *trigger);
         encoder.byte(way.ok_or_else(|| wrong("a transition is none of the chart"))?)?;
     }
     Ok(())
@@ -159,7 +159,7 @@ fn read_agent(decoder: &mut Decoder<impl Read>, scenario: &Scenario) -> io::Resu
             _ => return Err(wrong("a field is neither set nor not set")),
         });
     }
-    let mut memories = vec![0; chart.memories().len()];
+    let mut memories = vec![0; chart.history_defaults().len()];
     decoder.bytes(&mut memories)?;
     let count = decoder.number()?;
     if count > chart.max_history_depth() as u64 {
@@ -171,9 +171,9 @@ fn read_agent(decoder: &mut Decoder<impl Read>, scenario: &Scenario) -> io::Resu
         tick = tick.saturating_add(decoder.number()?);
         let (to, code) = (state_of(decoder.byte()?)?, decoder.byte()?);
         let (from, trigger) = chart
-            .way_into(to, code)
+            .decode_arrival(to, code)
             .ok_or_else(|| wrong("it remembers a transition that the chart does not have"))?;
-        history.push(StateTransition { from, to, trigger, tick, context: None });
+        history.push(AgentTransition { from, to, trigger, tick, context: None });
     }
     let key = draw_key(&name, turn_added);
     let image = AgentImage {

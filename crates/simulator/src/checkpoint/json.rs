@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::num::NonZeroU32;
 
-use polity_statechart::{Chart, StateTransition, Value as FieldValue};
+use polity_statechart::{Chart, AgentTransition, ScalarValue};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -280,7 +280,7 @@ fn agent_row(
         behaviour.and_then(|place| u8::try_from(place).ok()).map(BehaviourId).ok_or_else(|| {
             format!("the scenario has no behaviour \"{}\"", state.behaviour.unwrap_or_default())
         })?;
-    if state.memories.len() != chart.memories().len() {
+    if state.memories.len() != chart.history_defaults().len() {
         return Err("its memories are not those of the chart".to_owned());
     }
     let mut history = Vec::with_capacity(state.state_history.len());
@@ -289,7 +289,7 @@ fn agent_row(
             .trigger(trigger)
             .ok_or_else(|| format!("the chart has no trigger \"{trigger}\""))?;
         let (from, to) = (known(from)?, known(to)?);
-        history.push(StateTransition { from, to, trigger, tick: *tick, context: None });
+        history.push(AgentTransition { from, to, trigger, tick: *tick, context: None });
     }
     let image = AgentImage {
         serial: AgentSerial(state.serial),
@@ -306,13 +306,13 @@ fn agent_row(
     Ok(AgentRow { name, turn_added: state.turn_added, auto_resume, image })
 }
 
-fn fields(chart: &Chart, written: &Map<String, Value>) -> Result<Vec<Option<FieldValue>>, String> {
+fn fields(chart: &Chart, written: &Map<String, Value>) -> Result<Vec<Option<ScalarValue>>, String> {
     if let Some(unknown) = written.keys().find(|name| chart.field(name).is_none()) {
         return Err(format!("the chart has no field \"{unknown}\""));
     }
     let fields = chart.fields().iter().map(|field| match written.get(&field.name) {
         None => Ok(None),
-        Some(value) => FieldValue::from_json(value)
+        Some(value) => ScalarValue::from_json(value)
             .map(Some)
             .ok_or_else(|| format!("{} must be a number, a text, true or false", field.name)),
     });

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use polity_statechart::{Act, ActShape, Fault, FieldId, Kind, Site, Tree, Value, WorldId};
+use polity_statechart::{TransitionAction, ActionKind, EvalError, FieldId, ScalarKind, ErrorSite, ExpressionTree, ScalarValue, WorldId};
 
 use super::BLOCK;
 use super::doubts::{Cause, Doubts};
@@ -20,20 +20,20 @@ use super::world::{At, ValueChanges};
 
 impl Tick<'_> {
     /// Performs an action for some agents.
-    pub(super) fn act(&mut self, act: &Act<'_>, list: &[u16], workings: &mut Workings) {
+    pub(super) fn act(&mut self, act: &TransitionAction<'_>, list: &[u16], workings: &mut Workings) {
         let mut doubts = Doubts::default();
         match act.shape {
-            ActShape::SetField(field, tree) => {
+            ActionKind::SetField(field, tree) => {
                 self.set_field(act.site(), field, tree, list, workings, &mut doubts);
             }
-            ActShape::AddField(field, tree) => {
+            ActionKind::AddField(field, tree) => {
                 let sums = workings.sums(&self.sight(list), field, tree, &mut doubts);
                 self.store(act.site(), field, list, sums, (workings, &doubts));
             }
-            ActShape::SetWorld(world, tree) => {
+            ActionKind::SetWorld(world, tree) => {
                 self.set_world(world, tree, list, workings, &mut doubts);
             }
-            ActShape::AddWorld(world, tree) => {
+            ActionKind::AddWorld(world, tree) => {
                 let more = workings.numbers(&self.sight(list), tree, &mut doubts);
                 if doubts.mask().is_none() {
                     let changes = self.block.outbox.changes.of(world);
@@ -45,7 +45,7 @@ impl Tick<'_> {
                 }
                 workings.give_numbers(more);
             }
-            ActShape::Request(request) => {
+            ActionKind::Request(request) => {
                 let asked = list.iter().map(|lane| Asked {
                     tick: self.now,
                     slot: self.first_slot + u32::from(*lane),
@@ -66,7 +66,7 @@ impl Tick<'_> {
     }
 
     /// Takes note of agents for whom a guard or action has no value, if the reason is known.
-    pub(super) fn fail(&mut self, site: Site, list: &[u16], doubts: &Doubts) {
+    pub(super) fn fail(&mut self, site: ErrorSite, list: &[u16], doubts: &Doubts) {
         let Cause::One(fault) = doubts.cause() else { return };
         let failed = (0..list.len()).filter(|number| doubts.is_about(*number));
         self.failed(site, fault.clone(), list, failed);
@@ -75,8 +75,8 @@ impl Tick<'_> {
     /// Takes note of some agents of a list for whom something failed.
     fn failed(
         &mut self,
-        site: Site,
-        fault: Fault,
+        site: ErrorSite,
+        fault: EvalError,
         list: &[u16],
         mut numbers: impl Iterator<Item = usize>,
     ) {
@@ -92,9 +92,9 @@ impl Tick<'_> {
 
     fn set_field(
         &mut self,
-        site: Site,
+        site: ErrorSite,
         field: FieldId,
-        tree: Tree<'_>,
+        tree: ExpressionTree<'_>,
         list: &[u16],
         workings: &mut Workings,
         doubts: &mut Doubts,
@@ -118,7 +118,7 @@ impl Tick<'_> {
     fn set_texts(
         &mut self,
         field: FieldId,
-        tree: Tree<'_>,
+        tree: ExpressionTree<'_>,
         list: &[u16],
         workings: &mut Workings,
         doubts: &mut Doubts,
@@ -155,7 +155,7 @@ impl Tick<'_> {
     /// Gives a field new numbers, where they are ones that it may have.
     fn store(
         &mut self,
-        site: Site,
+        site: ErrorSite,
         field: FieldId,
         list: &[u16],
         numbers: Numbers,
@@ -185,7 +185,7 @@ impl Tick<'_> {
                         refused.push(number);
                     }
                 }
-                self.failed(site, Fault::OutOfRange(field), list, refused.into_iter());
+                self.failed(site, EvalError::OutOfRange(field), list, refused.into_iter());
             }
         }
         workings.give_numbers(numbers);
@@ -194,26 +194,26 @@ impl Tick<'_> {
     fn set_world(
         &mut self,
         world: WorldId,
-        tree: Tree<'_>,
+        tree: ExpressionTree<'_>,
         list: &[u16],
         workings: &mut Workings,
         doubts: &mut Doubts,
     ) {
         let sight = self.sight(list);
         match sight.kind_of(tree) {
-            Some(Kind::Bool) => {
+            Some(ScalarKind::Bool) => {
                 let truths = workings.truths(&sight, tree, doubts);
                 self.change_world(world, list, doubts, |changes, at, number| {
-                    changes.set(at, Value::Bool(truths.get(number)));
+                    changes.set(at, ScalarValue::Bool(truths.get(number)));
                 });
                 workings.give_truths(truths);
             }
-            Some(Kind::Text) => {
-                let texts: Vec<Value> = match sight.texts(tree, tree.root) {
-                    Some(Source::Same(text)) => vec![Value::Text(text.clone()); list.len()],
+            Some(ScalarKind::Text) => {
+                let texts: Vec<ScalarValue> = match sight.texts(tree, tree.root) {
+                    Some(Source::Same(text)) => vec![ScalarValue::Text(text.clone()); list.len()],
                     Some(Source::Each(texts)) => {
                         let texts = list.iter().map(|lane| texts.get(place(*lane)));
-                        texts.map(|text| Value::Text(text.clone())).collect()
+                        texts.map(|text| ScalarValue::Text(text.clone())).collect()
                     }
                     None => return,
                 };
@@ -222,10 +222,10 @@ impl Tick<'_> {
                 });
             }
             // Numbers say what is missing, too.
-            Some(Kind::Number) | None => {
+            Some(ScalarKind::Number) | None => {
                 let numbers = workings.numbers(&sight, tree, doubts);
                 self.change_world(world, list, doubts, |changes, at, number| {
-                    changes.set(at, Value::Number(numbers.get(number)));
+                    changes.set(at, ScalarValue::Number(numbers.get(number)));
                 });
                 workings.give_numbers(numbers);
             }

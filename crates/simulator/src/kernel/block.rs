@@ -1,6 +1,6 @@
 //! Some agents of a population, column by column.
 
-use polity_statechart::{Chart, Value};
+use polity_statechart::{Chart, ScalarValue};
 
 use super::BLOCK;
 use super::fields::Column;
@@ -42,7 +42,7 @@ pub(super) struct Row {
     pub(super) held: u32,
     pub(super) status: u8,
     pub(super) behaviour: u8,
-    pub(super) fields: Vec<Option<Value>>,
+    pub(super) fields: Vec<Option<ScalarValue>>,
     pub(super) memories: Vec<u8>,
     /// Codes and ticks, the newest first.
     pub(super) history: Vec<(u8, u32)>,
@@ -63,7 +63,7 @@ impl Block {
             status: vec![GONE; BLOCK],
             behaviours: vec![0; BLOCK],
             fields: Column::all(chart, BLOCK),
-            memories: chart.memories().iter().map(|first| vec![*first; BLOCK]).collect(),
+            memories: chart.history_defaults().iter().map(|first| vec![*first; BLOCK]).collect(),
             history,
             outbox: Outbox::default(),
         }

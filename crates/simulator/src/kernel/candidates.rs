@@ -1,7 +1,7 @@
 //! A trigger that is fired in a state, and what can be known of its candidates before anyone is looked
 //! at.
 
-use polity_statechart::{Chart, Compare, Quick, RowId, StateId, TriggerId};
+use polity_statechart::{Chart, CompareOp, FastGuard, CandidateId, StateId, TriggerId};
 
 use super::plan::Draws;
 
@@ -16,7 +16,7 @@ pub(super) struct Fired {
 /// One of the candidates, in their order.
 #[derive(Debug)]
 pub(super) struct Candidate {
-    pub(super) row: RowId,
+    pub(super) row: CandidateId,
     pub(super) question: Question,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum Question {
     /// Whether a draw is at most this; unless it is taken just by the others.
     Draw { index: u32, at_most: u32, unless: bool },
     /// How a field compares with a number.
-    Field { field: usize, operator: Compare, number: f64 },
+    Field { field: usize, operator: CompareOp, number: f64 },
     /// The guard.
     Guard,
 }
@@ -45,18 +45,18 @@ impl Fired {
 }
 
 impl Question {
-    fn of(chart: &Chart, row: RowId) -> Self {
-        match chart.quick(row) {
-            Quick::Always => Self::Always,
-            Quick::Field(field, operator, number) => {
+    fn of(chart: &Chart, row: CandidateId) -> Self {
+        match chart.fast_guard(row) {
+            FastGuard::Always => Self::Always,
+            FastGuard::Field(field, operator, number) => {
                 Self::Field { field: field.index(), operator, number }
             }
-            Quick::Draw(index, operator, number) => Self::about_draw(index, operator, number),
-            Quick::Guard => Self::Guard,
+            FastGuard::Draw(index, operator, number) => Self::about_draw(index, operator, number),
+            FastGuard::Other => Self::Guard,
         }
     }
 
-    fn about_draw(index: u32, operator: Compare, number: f64) -> Self {
+    fn about_draw(index: u32, operator: CompareOp, number: f64) -> Self {
         match Draws::that(operator, number) {
             Some(Draws::All) => Self::Always,
             Some(Draws::None) => Self::Never,
@@ -93,7 +93,7 @@ mod tests {
         );
         assert_eq!(asked("draw() < 0"), Question::Never);
         assert_eq!(asked("draw() < 1"), Question::Always);
-        let less = Question::Field { field: 0, operator: Compare::Less, number: 2.0 };
+        let less = Question::Field { field: 0, operator: CompareOp::Less, number: 2.0 };
         assert_eq!(asked("agent.n < 2"), less);
         assert_eq!(asked("agent.n < 2 && draw() < 0.5"), Question::Guard);
         assert_eq!(asked("agent.n * 2 < 2"), Question::Guard);

@@ -1,6 +1,6 @@
 //! For whom an expression has no value, and why.
 
-use polity_statechart::Fault;
+use polity_statechart::EvalError;
 
 use super::BLOCK;
 use super::masks::yes;
@@ -20,7 +20,7 @@ pub(super) enum Cause {
     #[default]
     None,
     /// It is the same for everyone who is concerned.
-    One(Fault),
+    One(EvalError),
     /// It must be found out for each of them.
     Several,
 }

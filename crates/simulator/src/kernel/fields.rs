@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polity_statechart::{Chart, FieldId, Kind, Scalar, Value};
+use polity_statechart::{Chart, FieldId, ScalarKind, ScalarRef, ScalarValue};
 
 use super::LANES;
 use super::masks::Numbers;
@@ -73,31 +73,31 @@ impl Column {
     /// The columns of a chart's fields, for so many agents.
     pub(super) fn all(chart: &Chart, length: usize) -> Vec<Self> {
         let columns =
-            chart.fields().iter().map(|field| match field.default.as_ref().map(Value::kind) {
-                Some(Kind::Number) => Self::Numbers(vec![0.0; length]),
-                Some(Kind::Bool) => Self::Flags(vec![0; length]),
-                Some(Kind::Text) | None => Self::Texts(Texts::new(length)),
+            chart.fields().iter().map(|field| match field.default.as_ref().map(ScalarValue::kind) {
+                Some(ScalarKind::Number) => Self::Numbers(vec![0.0; length]),
+                Some(ScalarKind::Bool) => Self::Flags(vec![0; length]),
+                Some(ScalarKind::Text) | None => Self::Texts(Texts::new(length)),
             });
         columns.collect()
     }
 
     #[inline]
-    pub(super) fn get(&self, index: usize) -> Scalar<'_> {
+    pub(super) fn get(&self, index: usize) -> ScalarRef<'_> {
         match self {
-            Self::Numbers(numbers) => Scalar::Number(numbers[index]),
-            Self::Flags(flags) => Scalar::Bool(flags[index] != 0),
-            Self::Texts(texts) => Scalar::Text(texts.get(index)),
+            Self::Numbers(numbers) => ScalarRef::Number(numbers[index]),
+            Self::Flags(flags) => ScalarRef::Bool(flags[index] != 0),
+            Self::Texts(texts) => ScalarRef::Text(texts.get(index)),
         }
     }
 
     #[inline]
-    pub(super) fn set(&mut self, index: usize, value: Option<Value>) {
+    pub(super) fn set(&mut self, index: usize, value: Option<ScalarValue>) {
         match (self, value) {
-            (Self::Numbers(numbers), Some(Value::Number(number))) => numbers[index] = number,
-            (Self::Flags(flags), Some(Value::Bool(flag))) => {
+            (Self::Numbers(numbers), Some(ScalarValue::Number(number))) => numbers[index] = number,
+            (Self::Flags(flags), Some(ScalarValue::Bool(flag))) => {
                 flags[index] = u8::from(flag).wrapping_neg();
             }
-            (Self::Texts(texts), Some(Value::Text(text))) => {
+            (Self::Texts(texts), Some(ScalarValue::Text(text))) => {
                 texts.numbers[index] = texts.number(&text);
             }
             // The chart has checked that a field which is declared stays what it is.
@@ -109,9 +109,9 @@ impl Column {
 /// The fields of a new agent: what it is given, and the chart's defaults for the rest.
 pub(super) fn complete(
     chart: &Chart,
-    given: &[(FieldId, Value)],
-) -> Result<Vec<Option<Value>>, String> {
-    let mut fields: Vec<Option<Value>> =
+    given: &[(FieldId, ScalarValue)],
+) -> Result<Vec<Option<ScalarValue>>, String> {
+    let mut fields: Vec<Option<ScalarValue>> =
         chart.fields().iter().map(|field| field.default.clone()).collect();
     for (field, value) in given {
         chart.check_field(*field, value)?;

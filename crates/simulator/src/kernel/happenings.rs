@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use polity_statechart::{Chart, StateId, Threshold, TriggerId};
+use polity_statechart::{Chart, StateId, TimeoutThreshold, TriggerId};
 
 use super::BLOCK;
 use super::block::Block;
@@ -173,8 +173,8 @@ impl<'c> Numbered<'c> {
             return (NOTHING, Due::Never);
         };
         let due = match threshold {
-            Threshold::Ticks(ticks) => Due::After(whole_ticks(ticks)),
-            Threshold::Field(field) => Due::ByField(field.index()),
+            TimeoutThreshold::Ticks(ticks) => Due::After(whole_ticks(ticks)),
+            TimeoutThreshold::Field(field) => Due::ByField(field.index()),
         };
         (self.number(state, timeout), due)
     }

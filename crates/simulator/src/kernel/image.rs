@@ -1,6 +1,6 @@
 //! One agent, whole: how populations are written to checkpoints and read back, agent by agent.
 
-use polity_statechart::{Chart, StateId, StateTransition, Value};
+use polity_statechart::{Chart, StateId, AgentTransition, ScalarValue};
 
 use super::Kernel;
 use super::block::{ACTING, PAUSED, Row};
@@ -24,11 +24,11 @@ pub struct AgentImage {
     /// Whether it rests.
     pub paused: bool,
     /// Its fields, in the order of the chart.
-    pub fields: Vec<Option<Value>>,
+    pub fields: Vec<Option<ScalarValue>>,
     /// Which states inside others it left last, by the chart's histories.
     pub memories: Vec<u8>,
     /// Its last transitions, the newest last.
-    pub history: Vec<StateTransition>,
+    pub history: Vec<AgentTransition>,
 }
 
 impl Kernel {
@@ -59,11 +59,11 @@ impl Kernel {
     /// says.
     pub fn restore(&mut self, image: AgentImage) -> Result<Slot, KernelError> {
         let history = codes(&self.chart, &image)?;
-        let (fields, memories) = (self.chart.fields(), self.chart.memories());
+        let (fields, memories) = (self.chart.fields(), self.chart.history_defaults());
         if image.fields.len() != fields.len() || image.memories.len() != memories.len() {
             return Err(KernelError::Shape);
         }
-        let sizes = self.chart.memory_sizes();
+        let sizes = self.chart.history_child_counts();
         if sizes.zip(&image.memories).any(|(size, child)| usize::from(*child) >= size) {
             return Err(KernelError::Shape);
         }
@@ -103,7 +103,7 @@ fn codes(chart: &Chart, image: &AgentImage) -> Result<Vec<(u8, u32)>, KernelErro
         if transition.to != to {
             return Err(broken());
         }
-        let way = chart.code_into(to, transition.from, transition.trigger);
+        let way = chart.arrival_code(to, transition.from, transition.trigger);
         let tick = u32::try_from(transition.tick).ok();
         let (Some(code), Some(tick)) = (way, tick) else {
             return Err(KernelError::History {

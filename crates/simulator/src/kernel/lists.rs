@@ -4,7 +4,7 @@
 //! happens are divided by which candidate's guard holds for them, and so on: whatever is
 //! looked at is looked at for a list of agents, and only for those that it matters to.
 
-use polity_statechart::{Chart, Compare, Entry, GuardShape, RowId, Site, WayId};
+use polity_statechart::{Chart, CompareOp, EntryRule, GuardKind, CandidateId, ErrorSite, PathId};
 
 use super::block::Block;
 use super::candidates::{Candidate, Fired, Question};
@@ -294,11 +294,11 @@ impl Tick<'_> {
     }
 
     /// For whom a candidate's guard holds. Where it has no value it does not, and that is noted.
-    fn guard(&mut self, row: RowId, list: &[u16], workings: &mut Workings) -> Holds {
+    fn guard(&mut self, row: CandidateId, list: &[u16], workings: &mut Workings) -> Holds {
         let chart = self.chart;
-        match chart.guard_shape(row) {
-            GuardShape::Always => return Holds::All,
-            GuardShape::All { .. } | GuardShape::Expression | GuardShape::Rust => {}
+        match chart.guard_kind(row) {
+            GuardKind::Always => return Holds::All,
+            GuardKind::Comparisons { .. } | GuardKind::Expression | GuardKind::Rust => {}
         }
         let Some(tree) = chart.guard_tree(row) else {
             let mut holds = workings.truths.take();
@@ -327,35 +327,35 @@ impl Tick<'_> {
                 holds[number] = yes(chart.guard_holds(row, &mut self.agent(place(*lane))));
             }
         }
-        self.fail(Site::Guard(row), list, &doubts);
+        self.fail(ErrorSite::Guard(row), list, &doubts);
         workings.give_truths(truths);
         doubts.end(&mut workings.truths);
         Holds::Some(holds)
     }
 
     /// Goes the way of a candidate.
-    fn take(&mut self, row: RowId, list: &[u16], desk: &mut Desk) {
+    fn take(&mut self, row: CandidateId, list: &[u16], desk: &mut Desk) {
         if !list.is_empty() {
-            self.enter(self.chart.entry(row), self.chart.first_act_draw(row), list, desk);
+            self.enter(self.chart.entry(row), self.chart.first_action_draw(row), list, desk);
         }
     }
 
-    fn enter(&mut self, entry: Entry, first_draw: u32, list: &[u16], desk: &mut Desk) {
+    fn enter(&mut self, entry: EntryRule, first_draw: u32, list: &[u16], desk: &mut Desk) {
         match entry {
-            Entry::Way(way) => self.go(way, first_draw, list, desk),
-            Entry::Recall { memory, first } => self.by_value(
+            EntryRule::Path(way) => self.go(way, first_draw, list, desk),
+            EntryRule::History { history_state: memory, first } => self.by_value(
                 list,
                 |tick, lane| tick.block.memories[usize::from(memory)][lane],
                 desk,
                 |tick, child, list, desk| {
-                    tick.enter(tick.chart.entry_inside(first, child), first_draw, list, desk);
+                    tick.enter(tick.chart.entry_for_child(first, child), first_draw, list, desk);
                 },
             ),
         }
     }
 
-    fn go(&mut self, way: WayId, first_draw: u32, list: &[u16], desk: &mut Desk) {
-        let destination = self.chart.destination_of(way);
+    fn go(&mut self, way: PathId, first_draw: u32, list: &[u16], desk: &mut Desk) {
+        let destination = self.chart.path_outcome(way);
         if destination.has_effects {
             self.perform(way, first_draw, list, &mut desk.workings);
         }
@@ -367,16 +367,16 @@ impl Tick<'_> {
     /// Performs what happens on a way.
     pub(super) fn perform(
         &mut self,
-        way: WayId,
+        way: PathId,
         first_draw: u32,
         list: &[u16],
         workings: &mut Workings,
     ) {
         let chart = self.chart;
-        for act in chart.acts(way, first_draw) {
+        for act in chart.actions(way, first_draw) {
             self.act(&act, list, workings);
         }
-        for (memory, child) in chart.remembered(way) {
+        for (memory, child) in chart.history_updates(way) {
             let memory = &mut self.block.memories[usize::from(*memory)];
             for lane in list {
                 memory[place(*lane)] = *child;
@@ -391,15 +391,15 @@ fn part_by(
     list: &[u16],
     is_last: bool,
     column: &[f64; BLOCK],
-    operator: Compare,
+    operator: CompareOp,
     number: f64,
 ) -> Divided {
     match operator {
-        Compare::Less => lists.part(list, is_last, |_, lane| column[lane] < number),
-        Compare::LessOrEqual => lists.part(list, is_last, |_, lane| column[lane] <= number),
-        Compare::Greater => lists.part(list, is_last, |_, lane| column[lane] > number),
-        Compare::GreaterOrEqual => lists.part(list, is_last, |_, lane| column[lane] >= number),
-        Compare::Equal | Compare::NotEqual => {
+        CompareOp::Less => lists.part(list, is_last, |_, lane| column[lane] < number),
+        CompareOp::LessOrEqual => lists.part(list, is_last, |_, lane| column[lane] <= number),
+        CompareOp::Greater => lists.part(list, is_last, |_, lane| column[lane] > number),
+        CompareOp::GreaterOrEqual => lists.part(list, is_last, |_, lane| column[lane] >= number),
+        CompareOp::Equal | CompareOp::NotEqual => {
             lists.part(list, is_last, |_, lane| operator.holds(column[lane], number))
         }
     }

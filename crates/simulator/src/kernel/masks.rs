@@ -1,6 +1,6 @@
 //! A yes or no for each agent of a group, and how they are asked.
 
-use polity_statechart::Compare;
+use polity_statechart::CompareOp;
 
 use super::LANES;
 
@@ -19,19 +19,19 @@ pub(super) const YES: Mask = [0xFF; LANES];
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "it must be compiled with its caller's features")]
 pub(super) fn compared(
-    operator: Compare,
+    operator: CompareOp,
     mask: &mut [u8],
     left: impl Fn(usize) -> f64,
     right: impl Fn(usize) -> f64,
 ) {
     // Each operator has a loop of its own, because a loop with a choice inside is no vector.
     match operator {
-        Compare::Less => each(mask, |lane| left(lane) < right(lane)),
-        Compare::LessOrEqual => each(mask, |lane| left(lane) <= right(lane)),
-        Compare::Greater => each(mask, |lane| left(lane) > right(lane)),
-        Compare::GreaterOrEqual => each(mask, |lane| left(lane) >= right(lane)),
-        Compare::Equal => each(mask, |lane| Compare::Equal.holds(left(lane), right(lane))),
-        Compare::NotEqual => each(mask, |lane| Compare::NotEqual.holds(left(lane), right(lane))),
+        CompareOp::Less => each(mask, |lane| left(lane) < right(lane)),
+        CompareOp::LessOrEqual => each(mask, |lane| left(lane) <= right(lane)),
+        CompareOp::Greater => each(mask, |lane| left(lane) > right(lane)),
+        CompareOp::GreaterOrEqual => each(mask, |lane| left(lane) >= right(lane)),
+        CompareOp::Equal => each(mask, |lane| CompareOp::Equal.holds(left(lane), right(lane))),
+        CompareOp::NotEqual => each(mask, |lane| CompareOp::NotEqual.holds(left(lane), right(lane))),
     }
 }
 

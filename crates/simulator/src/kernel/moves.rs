@@ -1,7 +1,7 @@
 //! Where the agents of a block go in a tick.
 
 use multiversion::multiversion;
-use polity_statechart::Destination;
+use polity_statechart::TransitionOutcome;
 
 use super::BLOCK;
 use super::block::{ACTING, Block};
@@ -26,7 +26,7 @@ impl Moves {
     }
 
     /// The agents of a list go somewhere.
-    pub(super) fn put(&mut self, list: &[u16], to: Destination) {
+    pub(super) fn put(&mut self, list: &[u16], to: TransitionOutcome) {
         let there = u16::from_le_bytes([to.to.get(), to.code]);
         // Where the moves stand is known from here on, however often they are written to.
         let moves = &mut *self.0;

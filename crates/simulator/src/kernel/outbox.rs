@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polity_statechart::{Fault, Request, Site};
+use polity_statechart::{EvalError, AgentRequest, ErrorSite};
 
 use super::world::Changes;
 
@@ -11,7 +11,7 @@ use super::world::Changes;
 pub(super) struct Asked {
     pub(super) tick: u32,
     pub(super) slot: u32,
-    pub(super) request: Request,
+    pub(super) request: AgentRequest,
 }
 
 /// How often something failed, and who was first.
@@ -28,13 +28,13 @@ pub(super) struct Failed {
 pub(super) struct Outbox {
     pub(super) changes: Changes,
     pub(super) requests: Vec<Asked>,
-    pub(super) failures: BTreeMap<(Site, Fault), Failed>,
+    pub(super) failures: BTreeMap<(ErrorSite, EvalError), Failed>,
     /// How often each state was entered, if that is counted.
     pub(super) visits: Vec<u64>,
 }
 
 impl Outbox {
-    pub(super) fn fail(&mut self, site: Site, fault: Fault, failed: Failed) {
+    pub(super) fn fail(&mut self, site: ErrorSite, fault: EvalError, failed: Failed) {
         self.failures
             .entry((site, fault))
             .and_modify(|known| known.merge(failed))

@@ -21,9 +21,9 @@ pub(super) enum Pace {
 
 impl Pace {
     pub(super) fn new(chart: &Chart) -> Self {
-        if chart.worlds().is_empty() {
+        if chart.world_values().is_empty() {
             Self::Ahead(usize::MAX)
-        } else if chart.sees_changes_of_world() {
+        } else if chart.reads_written_world_values() {
             Self::InStep
         } else {
             Self::Ahead(1)

@@ -53,7 +53,7 @@ impl TriggerDraw {
 
     /// Which it is for agents with this chart. Where nothing else is drawn, nothing is saved.
     pub(super) fn of(chart: &Chart) -> Self {
-        match chart.draws() as usize {
+        match chart.max_draws() as usize {
             1..=Self::LAST => Self::Left,
             0 | DRAWS_PER_BLOCK.. => Self::Own,
         }

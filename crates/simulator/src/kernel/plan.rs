@@ -5,8 +5,8 @@
 //! none. Whatever a plan says, going through the chart in lists of agents says the same.
 
 use polity_statechart::{
-    Chart, Compare, Comparison, Entry, FieldId, GuardShape, Kind, Operand, RowId, StateId,
-    Threshold, TriggerId, Value, WayId,
+    Chart, CompareOp, OperandComparison, EntryRule, FieldId, GuardKind, ScalarKind, ExpressionOperand, CandidateId, StateId,
+    TimeoutThreshold, TriggerId, ScalarValue, PathId,
 };
 
 use super::cases::whole_ticks;
@@ -33,11 +33,11 @@ pub(super) enum Test {
     /// A draw of the guards, or one that they leave, is at most this.
     Draw { draw: usize, at_most: u32 },
     /// A field compares so with a number.
-    FieldNumber { field: usize, operator: Compare, number: f64 },
+    FieldNumber { field: usize, operator: CompareOp, number: f64 },
     /// A field compares so with a draw.
-    FieldDraw { field: usize, operator: Compare, draw: usize },
+    FieldDraw { field: usize, operator: CompareOp, draw: usize },
     /// A field compares so with another one.
-    FieldField { left: usize, operator: Compare, right: usize },
+    FieldField { left: usize, operator: CompareOp, right: usize },
     /// The agent has been in its state for at least so many ticks.
     Overdue { ticks: u32 },
     /// The agent has been in its state for longer than a field says.
@@ -78,7 +78,7 @@ pub(super) struct Plan {
     pub(super) states: Vec<PlannedState>,
     pub(super) tests: Vec<Test>,
     /// The ways that have effects, with the first draw of those; see [`PlannedWay::effect`].
-    pub(super) effects: Vec<(WayId, u32)>,
+    pub(super) effects: Vec<(PathId, u32)>,
     /// How many counters the draws of tests need.
     pub(super) blocks: usize,
     /// Whether triggers have draws of their own.
@@ -204,24 +204,24 @@ impl<'c> Planner<'c> {
     ) -> Option<()> {
         for row in self.chart.candidates(state, trigger) {
             let way = match self.chart.entry(row) {
-                Entry::Way(way) if !self.chart.is_oracle(row) => way,
-                Entry::Way(_) | Entry::Recall { .. } => return None,
+                EntryRule::Path(way) if !self.chart.is_oracle(row) => way,
+                EntryRule::Path(_) | EntryRule::History { .. } => return None,
             };
             let mut conditions = given.to_vec();
             match self.guard(row)? {
                 Guarded::Never => continue,
                 Guarded::By(more) => conditions.extend(more),
             }
-            ways.push(self.way(conditions, way, self.chart.first_act_draw(row))?);
+            ways.push(self.way(conditions, way, self.chart.first_action_draw(row))?);
         }
         Some(())
     }
 
     /// What a candidate's guard comes to, if that can be told by tests.
-    fn guard(&mut self, row: RowId) -> Option<Guarded> {
-        match self.chart.guard_shape(row) {
-            GuardShape::Always => Some(Guarded::By(Vec::new())),
-            GuardShape::All { comparisons, first_draw } => {
+    fn guard(&mut self, row: CandidateId) -> Option<Guarded> {
+        match self.chart.guard_kind(row) {
+            GuardKind::Always => Some(Guarded::By(Vec::new())),
+            GuardKind::Comparisons { comparisons, first_draw } => {
                 let mut conditions = Vec::new();
                 for comparison in comparisons {
                     match self.comparison(comparison, first_draw)? {
@@ -232,21 +232,21 @@ impl<'c> Planner<'c> {
                 }
                 Some(Guarded::By(conditions))
             }
-            GuardShape::Expression | GuardShape::Rust => None,
+            GuardKind::Expression | GuardKind::Rust => None,
         }
     }
 
     fn way(
         &mut self,
         conditions: Vec<Condition>,
-        way: WayId,
+        way: PathId,
         first_draw: u32,
     ) -> Option<PlannedWay> {
         self.ways += 1;
         if self.ways > WAYS_MAX {
             return None;
         }
-        let destination = self.chart.destination_of(way);
+        let destination = self.chart.path_outcome(way);
         let mut effect = 0;
         if destination.has_effects {
             self.plan.effects.push((way, first_draw));
@@ -262,21 +262,21 @@ impl<'c> Planner<'c> {
         })
     }
 
-    fn overdue(&self, threshold: Threshold) -> Option<Test> {
+    fn overdue(&self, threshold: TimeoutThreshold) -> Option<Test> {
         match threshold {
-            Threshold::Ticks(ticks) => Some(Test::Overdue { ticks: whole_ticks(ticks) }),
-            Threshold::Field(field) => Some(Test::OverdueField { field: self.number(field)? }),
+            TimeoutThreshold::Ticks(ticks) => Some(Test::Overdue { ticks: whole_ticks(ticks) }),
+            TimeoutThreshold::Field(field) => Some(Test::OverdueField { field: self.number(field)? }),
         }
     }
 
     /// A field that the chart declares to be a number.
     fn number(&self, field: FieldId) -> Option<usize> {
         let default = self.chart.fields()[field.index()].default.as_ref();
-        (default.map(Value::kind) == Some(Kind::Number)).then_some(field.index())
+        (default.map(ScalarValue::kind) == Some(ScalarKind::Number)).then_some(field.index())
     }
 
-    fn comparison(&mut self, comparison: &Comparison, first_draw: u32) -> Option<Known> {
-        let Comparison { left, operator, right } = comparison;
+    fn comparison(&mut self, comparison: &OperandComparison, first_draw: u32) -> Option<Known> {
+        let OperandComparison { left, operator, right } = comparison;
         let (left, right) = (self.side(left, first_draw)?, self.side(right, first_draw)?);
         let test = match (left, right) {
             (Side::Number(left), Side::Number(right)) => {
@@ -310,7 +310,7 @@ impl<'c> Planner<'c> {
     }
 
     /// A draw against a number: of all draws, those up to some limit pass, or those beyond it.
-    fn draw(&mut self, draw: usize, operator: Compare, number: f64) -> Option<Known> {
+    fn draw(&mut self, draw: usize, operator: CompareOp, number: f64) -> Option<Known> {
         match Draws::that(operator, number)? {
             Draws::All => Some(Known::Always),
             Draws::None => Some(Known::Never),
@@ -321,11 +321,11 @@ impl<'c> Planner<'c> {
         }
     }
 
-    fn side(&mut self, operand: &Operand, first_draw: u32) -> Option<Side> {
+    fn side(&mut self, operand: &ExpressionOperand, first_draw: u32) -> Option<Side> {
         match operand {
-            Operand::Number(number) => Some(Side::Number(*number)),
-            Operand::Field(field) => self.number(*field).map(Side::Field),
-            Operand::Draw(draw) => {
+            ExpressionOperand::Number(number) => Some(Side::Number(*number)),
+            ExpressionOperand::Field(field) => self.number(*field).map(Side::Field),
+            ExpressionOperand::Draw(draw) => {
                 let draw = first_draw as usize + usize::from(*draw);
                 let blocks = draw / DRAWS_PER_BLOCK + 1;
                 if blocks > BLOCKS_MAX {
@@ -334,7 +334,7 @@ impl<'c> Planner<'c> {
                 self.plan.blocks = self.plan.blocks.max(blocks);
                 Some(Side::Draw(draw))
             }
-            Operand::Bool(_) | Operand::Text(_) | Operand::Context(_) | Operand::World(_) => None,
+            ExpressionOperand::Bool(_) | ExpressionOperand::Text(_) | ExpressionOperand::Context(_) | ExpressionOperand::World(_) => None,
         }
     }
 
@@ -367,13 +367,13 @@ pub(super) enum Draws {
 impl Draws {
     /// The draws that compare so with a number. Those that are equal to one are too few to have a
     /// test.
-    pub(super) fn that(operator: Compare, number: f64) -> Option<Self> {
+    pub(super) fn that(operator: CompareOp, number: f64) -> Option<Self> {
         let (count, unless) = match operator {
-            Compare::Less => (below(number), false),
-            Compare::LessOrEqual => (below(number.next_up()), false),
-            Compare::Greater => (below(number.next_up()), true),
-            Compare::GreaterOrEqual => (below(number), true),
-            Compare::Equal | Compare::NotEqual => return None,
+            CompareOp::Less => (below(number), false),
+            CompareOp::LessOrEqual => (below(number.next_up()), false),
+            CompareOp::Greater => (below(number.next_up()), true),
+            CompareOp::GreaterOrEqual => (below(number), true),
+            CompareOp::Equal | CompareOp::NotEqual => return None,
         };
         Some(match count {
             0 if unless => Self::All,

@@ -1,6 +1,6 @@
 //! Who is there: agents come, go, rest and are looked at.
 
-use polity_statechart::{FieldId, Scalar, StateId, StateTransition, Value};
+use polity_statechart::{FieldId, ScalarRef, StateId, AgentTransition, ScalarValue};
 use thiserror::Error;
 
 use super::block::{ACTING, Block, GONE, PAUSED, Row};
@@ -68,7 +68,7 @@ impl Kernel {
         key: DrawKey,
         behaviour: BehaviourId,
         state: StateId,
-        given: &[(FieldId, Value)],
+        given: &[(FieldId, ScalarValue)],
     ) -> Result<Slot, KernelError> {
         let fields = fields::complete(&self.chart, given).map_err(KernelError::Field)?;
         self.push(Row {
@@ -79,7 +79,7 @@ impl Kernel {
             status: ACTING,
             behaviour: behaviour.0,
             fields,
-            memories: self.chart.memories().to_vec(),
+            memories: self.chart.history_defaults().to_vec(),
             history: Vec::new(),
         })
     }
@@ -192,7 +192,7 @@ impl Kernel {
     }
 
     /// A field of an agent.
-    pub fn field(&self, slot: Slot, field: FieldId) -> Option<Scalar<'_>> {
+    pub fn field(&self, slot: Slot, field: FieldId) -> Option<ScalarRef<'_>> {
         let (block, index) = self.block(slot);
         Some(block.fields[field.index()].get(index))
     }
@@ -202,7 +202,7 @@ impl Kernel {
         &mut self,
         slot: Slot,
         field: FieldId,
-        value: Value,
+        value: ScalarValue,
     ) -> Result<(), KernelError> {
         self.chart.check_field(field, &value).map_err(KernelError::Field)?;
         let (block, index) = slot.place();
@@ -211,19 +211,19 @@ impl Kernel {
     }
 
     /// An agent's last transitions, the newest last.
-    pub fn history(&self, slot: Slot) -> Vec<StateTransition> {
+    pub fn history(&self, slot: Slot) -> Vec<AgentTransition> {
         let (block, index) = self.block(slot);
         self.transitions(block.states[index], &block.history.of(index, &self.calendar))
     }
 
     /// Codes and ticks, the newest first, as transitions that lead to a state.
-    pub(super) fn transitions(&self, state: u8, codes: &[(u8, u32)]) -> Vec<StateTransition> {
+    pub(super) fn transitions(&self, state: u8, codes: &[(u8, u32)]) -> Vec<AgentTransition> {
         let mut to = self.states[usize::from(state)];
         let mut transitions = Vec::with_capacity(codes.len());
         for (code, tick) in codes {
-            let Some((from, trigger)) = self.chart.way_into(to, *code) else { break };
+            let Some((from, trigger)) = self.chart.decode_arrival(to, *code) else { break };
             let tick = u64::from(*tick);
-            transitions.push(StateTransition { from, to, trigger, tick, context: None });
+            transitions.push(AgentTransition { from, to, trigger, tick, context: None });
             to = from;
         }
         transitions.reverse();

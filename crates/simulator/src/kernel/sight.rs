@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polity_statechart::{Fault, Kind, Node, Operand, Tree, Value};
+use polity_statechart::{EvalError, ScalarKind, ExpressionNode, ExpressionOperand, ExpressionTree, ScalarValue};
 
 use super::drawn::Moment;
 use super::fields::{Column, Texts};
@@ -11,15 +11,15 @@ use super::fields::{Column, Texts};
 #[derive(Clone, Copy)]
 pub(super) struct Sight<'a> {
     pub(super) fields: &'a [Column],
-    pub(super) world: &'a [Option<Value>],
+    pub(super) world: &'a [Option<ScalarValue>],
     pub(super) list: &'a [u16],
     pub(super) moment: Moment<'a>,
 }
 
 /// What kind of value a part of an expression has for these agents.
 pub(super) enum Found {
-    Kind(Kind),
-    Missing(Fault),
+    ScalarKind(ScalarKind),
+    Missing(EvalError),
 }
 
 /// Where the texts of some agents come from.
@@ -30,50 +30,50 @@ pub(super) enum Source<'a> {
 
 impl<'a> Sight<'a> {
     /// The kind of value that an expression has.
-    pub(super) fn kind(&self, tree: Tree<'_>, node: u16) -> Found {
-        Found::Kind(match &tree.nodes[usize::from(node)] {
-            Node::Negate(_) | Node::Arithmetic(..) => Kind::Number,
-            Node::Not(_) | Node::Compare(..) | Node::And(..) | Node::Or(..) => Kind::Bool,
-            Node::Leaf(leaf) => match leaf {
-                Operand::Number(_) | Operand::Draw(_) => Kind::Number,
-                Operand::Bool(_) => Kind::Bool,
-                Operand::Text(_) => Kind::Text,
-                Operand::Field(field) => match &self.fields[field.index()] {
-                    Column::Numbers(_) => Kind::Number,
-                    Column::Flags(_) => Kind::Bool,
-                    Column::Texts(_) => Kind::Text,
+    pub(super) fn kind(&self, tree: ExpressionTree<'_>, node: u16) -> Found {
+        Found::ScalarKind(match &tree.nodes[usize::from(node)] {
+            ExpressionNode::Negate(_) | ExpressionNode::Arithmetic(..) => ScalarKind::Number,
+            ExpressionNode::Not(_) | ExpressionNode::Compare(..) | ExpressionNode::And(..) | ExpressionNode::Or(..) => ScalarKind::Bool,
+            ExpressionNode::Leaf(leaf) => match leaf {
+                ExpressionOperand::Number(_) | ExpressionOperand::Draw(_) => ScalarKind::Number,
+                ExpressionOperand::Bool(_) => ScalarKind::Bool,
+                ExpressionOperand::Text(_) => ScalarKind::Text,
+                ExpressionOperand::Field(field) => match &self.fields[field.index()] {
+                    Column::Numbers(_) => ScalarKind::Number,
+                    Column::Flags(_) => ScalarKind::Bool,
+                    Column::Texts(_) => ScalarKind::Text,
                 },
-                Operand::World(world) => match &self.world[world.index()] {
+                ExpressionOperand::World(world) => match &self.world[world.index()] {
                     Some(value) => value.kind(),
-                    None => return Found::Missing(Fault::NoWorld(*world)),
+                    None => return Found::Missing(EvalError::NoWorld(*world)),
                 },
-                Operand::Context(context) => return Found::Missing(Fault::NoContext(*context)),
+                ExpressionOperand::Context(context) => return Found::Missing(EvalError::NoContext(*context)),
             },
         })
     }
 
     /// The kind of value that a whole expression has, if it has one.
-    pub(super) fn kind_of(&self, tree: Tree<'_>) -> Option<Kind> {
+    pub(super) fn kind_of(&self, tree: ExpressionTree<'_>) -> Option<ScalarKind> {
         match self.kind(tree, tree.root) {
-            Found::Kind(kind) => Some(kind),
+            Found::ScalarKind(kind) => Some(kind),
             Found::Missing(_) => None,
         }
     }
 
     /// The texts that an expression comes to. Nothing makes texts of others.
-    pub(super) fn texts(&self, tree: Tree<'a>, node: u16) -> Option<Source<'a>> {
-        let Node::Leaf(leaf) = &tree.nodes[usize::from(node)] else { return None };
+    pub(super) fn texts(&self, tree: ExpressionTree<'a>, node: u16) -> Option<Source<'a>> {
+        let ExpressionNode::Leaf(leaf) = &tree.nodes[usize::from(node)] else { return None };
         match leaf {
-            Operand::Text(text) => Some(Source::Same(text)),
-            Operand::Field(field) => match &self.fields[field.index()] {
+            ExpressionOperand::Text(text) => Some(Source::Same(text)),
+            ExpressionOperand::Field(field) => match &self.fields[field.index()] {
                 Column::Texts(texts) => Some(Source::Each(texts)),
                 Column::Numbers(_) | Column::Flags(_) => None,
             },
-            Operand::World(world) => match &self.world[world.index()] {
-                Some(Value::Text(text)) => Some(Source::Same(text)),
-                Some(Value::Number(_) | Value::Bool(_)) | None => None,
+            ExpressionOperand::World(world) => match &self.world[world.index()] {
+                Some(ScalarValue::Text(text)) => Some(Source::Same(text)),
+                Some(ScalarValue::Number(_) | ScalarValue::Bool(_)) | None => None,
             },
-            Operand::Number(_) | Operand::Bool(_) | Operand::Context(_) | Operand::Draw(_) => None,
+            ExpressionOperand::Number(_) | ExpressionOperand::Bool(_) | ExpressionOperand::Context(_) | ExpressionOperand::Draw(_) => None,
         }
     }
 }

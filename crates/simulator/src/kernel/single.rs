@@ -1,7 +1,7 @@
 //! One agent at a time, for what cannot be said of many.
 
 use polity_statechart::{
-    ContextId, Fault, FieldId, Request, Scalar, Scope, Site, Stage, Value, WorldChange, WorldId,
+    ContextId, EvalError, FieldId, AgentRequest, ScalarRef, EvalScope, ErrorSite, AgentScope, ScalarValue, WorldChange, WorldId,
 };
 
 use super::block::Block;
@@ -19,20 +19,20 @@ pub(super) struct Agent<'a> {
     pub(super) column: usize,
     pub(super) purpose: Purpose,
     pub(super) philox: Philox,
-    pub(super) world: &'a [Option<Value>],
+    pub(super) world: &'a [Option<ScalarValue>],
 }
 
-impl Scope for Agent<'_> {
-    fn field(&self, field: FieldId) -> Option<Scalar<'_>> {
+impl EvalScope for Agent<'_> {
+    fn field(&self, field: FieldId) -> Option<ScalarRef<'_>> {
         Some(self.block.fields[field.index()].get(self.index))
     }
 
-    fn context(&self, _: ContextId) -> Option<Scalar<'_>> {
+    fn context(&self, _: ContextId) -> Option<ScalarRef<'_>> {
         None
     }
 
-    fn world(&self, world: WorldId) -> Option<Scalar<'_>> {
-        self.world[world.index()].as_ref().map(Value::as_scalar)
+    fn world(&self, world: WorldId) -> Option<ScalarRef<'_>> {
+        self.world[world.index()].as_ref().map(ScalarValue::as_scalar)
     }
 
     fn draw(&self, index: u32) -> Option<f64> {
@@ -48,8 +48,8 @@ impl Agent<'_> {
     }
 }
 
-impl Stage for Agent<'_> {
-    fn set_field(&mut self, field: FieldId, value: Value) {
+impl AgentScope for Agent<'_> {
+    fn set_field(&mut self, field: FieldId, value: ScalarValue) {
         self.block.fields[field.index()].set(self.index, Some(value));
     }
 
@@ -59,22 +59,22 @@ impl Stage for Agent<'_> {
         self.block.outbox.changes.push(at, change);
     }
 
-    fn request(&mut self, request: &Request) {
+    fn request(&mut self, request: &AgentRequest) {
         let asked = Asked { tick: self.tick, slot: self.slot(), request: request.clone() };
         self.block.outbox.requests.push(asked);
     }
 
-    fn failed(&mut self, site: Site, fault: Fault) {
+    fn report_error(&mut self, site: ErrorSite, fault: EvalError) {
         let serial = self.block.serials[self.index];
         let failed = Failed { count: 1, tick: self.tick, slot: self.slot(), serial };
         self.block.outbox.fail(site, fault, failed);
     }
 
-    fn recall(&self, memory: u8) -> u8 {
+    fn last_active_child(&self, memory: u8) -> u8 {
         self.block.memories[usize::from(memory)][self.index]
     }
 
-    fn remember(&mut self, memory: u8, child: u8) {
+    fn set_last_active_child(&mut self, memory: u8, child: u8) {
         self.block.memories[usize::from(memory)][self.index] = child;
     }
 }

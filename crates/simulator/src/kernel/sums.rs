@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use multiversion::multiversion;
-use polity_statechart::{Arithmetic, Compare};
+use polity_statechart::{ArithmeticOp, CompareOp};
 
 use super::masks::compared;
 
@@ -20,33 +20,33 @@ fn replace(numbers: &mut [f64], new: impl Fn(usize, f64) -> f64) -> bool {
 }
 
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-pub(super) fn with_right(operator: Arithmetic, left: &mut [f64], right: f64) -> bool {
+pub(super) fn with_right(operator: ArithmeticOp, left: &mut [f64], right: f64) -> bool {
     match operator {
-        Arithmetic::Add => replace(left, |_, left| left + right),
-        Arithmetic::Subtract => replace(left, |_, left| left - right),
-        Arithmetic::Multiply => replace(left, |_, left| left * right),
-        Arithmetic::Divide => replace(left, |_, left| left / right),
+        ArithmeticOp::Add => replace(left, |_, left| left + right),
+        ArithmeticOp::Subtract => replace(left, |_, left| left - right),
+        ArithmeticOp::Multiply => replace(left, |_, left| left * right),
+        ArithmeticOp::Divide => replace(left, |_, left| left / right),
     }
 }
 
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-pub(super) fn with_left(operator: Arithmetic, left: f64, right: &mut [f64]) -> bool {
+pub(super) fn with_left(operator: ArithmeticOp, left: f64, right: &mut [f64]) -> bool {
     match operator {
-        Arithmetic::Add => replace(right, |_, right| left + right),
-        Arithmetic::Subtract => replace(right, |_, right| left - right),
-        Arithmetic::Multiply => replace(right, |_, right| left * right),
-        Arithmetic::Divide => replace(right, |_, right| left / right),
+        ArithmeticOp::Add => replace(right, |_, right| left + right),
+        ArithmeticOp::Subtract => replace(right, |_, right| left - right),
+        ArithmeticOp::Multiply => replace(right, |_, right| left * right),
+        ArithmeticOp::Divide => replace(right, |_, right| left / right),
     }
 }
 
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-pub(super) fn with_each(operator: Arithmetic, left: &mut [f64], right: &[f64]) -> bool {
+pub(super) fn with_each(operator: ArithmeticOp, left: &mut [f64], right: &[f64]) -> bool {
     let right = &right[..left.len()];
     match operator {
-        Arithmetic::Add => replace(left, |index, left| left + right[index]),
-        Arithmetic::Subtract => replace(left, |index, left| left - right[index]),
-        Arithmetic::Multiply => replace(left, |index, left| left * right[index]),
-        Arithmetic::Divide => replace(left, |index, left| left / right[index]),
+        ArithmeticOp::Add => replace(left, |index, left| left + right[index]),
+        ArithmeticOp::Subtract => replace(left, |index, left| left - right[index]),
+        ArithmeticOp::Multiply => replace(left, |index, left| left * right[index]),
+        ArithmeticOp::Divide => replace(left, |index, left| left / right[index]),
     }
 }
 
@@ -63,13 +63,13 @@ pub(super) fn are_within(numbers: &[f64], range: &RangeInclusive<f64>) -> bool {
 }
 
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-pub(super) fn compare_same(operator: Compare, left: &[f64], right: f64, out: &mut [u8]) {
+pub(super) fn compare_same(operator: CompareOp, left: &[f64], right: f64, out: &mut [u8]) {
     let left = &left[..out.len()];
     compared(operator, out, |index| left[index], |_| right);
 }
 
 #[multiversion(targets("x86_64+avx2+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
-pub(super) fn compare_each(operator: Compare, left: &[f64], right: &[f64], out: &mut [u8]) {
+pub(super) fn compare_each(operator: CompareOp, left: &[f64], right: &[f64], out: &mut [u8]) {
     let (left, right) = (&left[..out.len()], &right[..out.len()]);
     compared(operator, out, |index| left[index], |index| right[index]);
 }

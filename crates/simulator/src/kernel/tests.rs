@@ -6,7 +6,7 @@ mod world;
 
 use std::sync::Arc;
 
-use polity_statechart::{Chart, ChartSource, Request, Scalar, TransitionSource, Value, Who};
+use polity_statechart::{Chart, ChartSource, AgentRequest, ScalarRef, TransitionSource, ScalarValue, AgentRef};
 use proptest::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -315,7 +315,7 @@ fn an_image_that_cannot_be_is_not_restored() {
         (change(|image| image.memories.clear()), shape),
         (change(|image| image.fields.push(None)), shape),
         (
-            change(|image| image.fields[0] = Some(Value::Number(3.0))),
+            change(|image| image.fields[0] = Some(ScalarValue::Number(3.0))),
             "n must be at most 2, found 3",
         ),
         (change(|image| drop(image.history.remove(1))), broken),
@@ -360,8 +360,8 @@ fn guards_in_rust_work_in_populations() {
     let source = ChartSource::new("a", ["x", "y"], "x").field("n", 5.0).transition(
         TransitionSource::new("go", ["x"], "y").guard_with("is_seven", |view| {
             match view.field("n") {
-                Some(Scalar::Number(8.0)) => Err("eight is too much".to_owned()),
-                n => Ok(n == Some(Scalar::Number(7.0))),
+                Some(ScalarRef::Number(8.0)) => Err("eight is too much".to_owned()),
+                n => Ok(n == Some(ScalarRef::Number(7.0))),
             }
         }),
     );
@@ -369,7 +369,7 @@ fn guards_in_rust_work_in_populations() {
     let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
     let n = chart.field("n").unwrap();
     for (serial, number) in (0..).zip([5.0, 7.0, 8.0]) {
-        let given = [(n, Value::Number(number))];
+        let given = [(n, ScalarValue::Number(number))];
         kernel
             .add(AgentSerial(serial), DrawKey(serial), BehaviourId(0), chart.initial(), &given)
             .unwrap();
@@ -469,11 +469,11 @@ fn what_agents_ask_for_comes_in_their_order() {
     let first = kernel.take_requests();
     assert!(first.is_sorted_by_key(|(slot, _)| *slot));
     assert!((1300..1700).contains(&first.len()));
-    let pause = Request::Pause { who: Who::Myself, turns: Some(2) };
+    let pause = AgentRequest::Pause { who: AgentRef::Requester, turns: Some(2) };
     assert!(first.iter().all(|(_, request)| *request == pause));
     kernel.ticks(2, 1, &pool);
     let second = kernel.take_requests();
-    let copies = second.iter().filter(|(_, request)| *request == Request::Copy { name: None });
+    let copies = second.iter().filter(|(_, request)| *request == AgentRequest::Copy { name: None });
     assert_eq!(copies.count(), first.len());
     assert!(kernel.take_requests().is_empty());
 }
@@ -519,7 +519,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(refused(&[0.75, 0.75]), "the rates in state \"x\" add up to 1.5, and 1 is the most");
     let mut kernel = Kernel::new(Arc::clone(&chart), rates(&chart, &[("go", 1.0)]), Seed(3));
     let field = chart.field("n").unwrap();
-    let wrong = [(field, Value::Number(3.0))];
+    let wrong = [(field, ScalarValue::Number(3.0))];
     let error = kernel
         .add(AgentSerial(0), DrawKey(0), BehaviourId(0), chart.initial(), &wrong)
         .unwrap_err();

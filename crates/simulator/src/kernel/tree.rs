@@ -5,7 +5,7 @@
 //! only counted. Where there are several, or a value is of a kind that only a closer look explains,
 //! those agents are asked one by one.
 
-use polity_statechart::{Arithmetic, Compare, Fault, FieldId, Kind, Node, Operand, Tree, Value};
+use polity_statechart::{ArithmeticOp, CompareOp, EvalError, FieldId, ScalarKind, ExpressionNode, ExpressionOperand, ExpressionTree, ScalarValue};
 
 use super::BLOCK;
 use super::doubts::{Cause, Doubts};
@@ -84,7 +84,7 @@ impl Workings {
     pub(super) fn numbers(
         &mut self,
         sight: &Sight<'_>,
-        tree: Tree<'_>,
+        tree: ExpressionTree<'_>,
         doubts: &mut Doubts,
     ) -> Numbers {
         self.number(sight, tree, tree.root, doubts)
@@ -95,7 +95,7 @@ impl Workings {
         &mut self,
         sight: &Sight<'_>,
         field: FieldId,
-        tree: Tree<'_>,
+        tree: ExpressionTree<'_>,
         doubts: &mut Doubts,
     ) -> Numbers {
         let count = sight.list.len();
@@ -105,8 +105,8 @@ impl Workings {
             gather(column, sight.list, &mut sums);
         }
         match &more {
-            Numbers::Same(more) => with_right(Arithmetic::Add, &mut sums[..count], *more),
-            Numbers::Each(more) => with_each(Arithmetic::Add, &mut sums[..count], &more[..count]),
+            Numbers::Same(more) => with_right(ArithmeticOp::Add, &mut sums[..count], *more),
+            Numbers::Each(more) => with_each(ArithmeticOp::Add, &mut sums[..count], &more[..count]),
         };
         self.give_numbers(more);
         Numbers::Each(sums)
@@ -116,7 +116,7 @@ impl Workings {
     pub(super) fn truths(
         &mut self,
         sight: &Sight<'_>,
-        tree: Tree<'_>,
+        tree: ExpressionTree<'_>,
         doubts: &mut Doubts,
     ) -> Truths {
         self.truth(sight, tree, tree.root, doubts)
@@ -125,16 +125,16 @@ impl Workings {
     fn number(
         &mut self,
         sight: &Sight<'_>,
-        tree: Tree<'_>,
+        tree: ExpressionTree<'_>,
         node: u16,
         doubts: &mut Doubts,
     ) -> Numbers {
         let cause = match &tree.nodes[usize::from(node)] {
-            Node::Leaf(leaf) => match self.leaf_number(sight, leaf, tree.first_draw) {
+            ExpressionNode::Leaf(leaf) => match self.leaf_number(sight, leaf, tree.first_draw) {
                 Ok(numbers) => return numbers,
                 Err(cause) => cause,
             },
-            Node::Negate(inner) => {
+            ExpressionNode::Negate(inner) => {
                 return match self.number(sight, tree, *inner, doubts) {
                     Numbers::Same(same) => Numbers::Same(-same),
                     Numbers::Each(mut each) => {
@@ -143,12 +143,12 @@ impl Workings {
                     }
                 };
             }
-            Node::Arithmetic(operator, left, right) => {
+            ExpressionNode::Arithmetic(operator, left, right) => {
                 let left = self.number(sight, tree, *left, doubts);
                 let right = self.number(sight, tree, *right, doubts);
                 return self.arithmetic(sight, *operator, left, right, doubts);
             }
-            Node::Not(_) | Node::Compare(..) | Node::And(..) | Node::Or(..) => Cause::Several,
+            ExpressionNode::Not(_) | ExpressionNode::Compare(..) | ExpressionNode::And(..) | ExpressionNode::Or(..) => Cause::Several,
         };
         self.all(sight, doubts, cause);
         Numbers::Same(0.0)
@@ -158,18 +158,18 @@ impl Workings {
     fn leaf_number(
         &mut self,
         sight: &Sight<'_>,
-        leaf: &Operand,
+        leaf: &ExpressionOperand,
         first_draw: u32,
     ) -> Result<Numbers, Cause> {
         match leaf {
-            Operand::Number(number) => Ok(Numbers::Same(*number)),
-            Operand::Draw(draw) => {
+            ExpressionOperand::Number(number) => Ok(Numbers::Same(*number)),
+            ExpressionOperand::Draw(draw) => {
                 let mut out = self.numbers.take();
                 let index = first_draw + u32::from(*draw);
                 self.drawn.numbers(&sight.moment, index, sight.list, &mut out);
                 Ok(Numbers::Each(out))
             }
-            Operand::Field(field) => match &sight.fields[field.index()] {
+            ExpressionOperand::Field(field) => match &sight.fields[field.index()] {
                 Column::Numbers(column) => {
                     let mut out = self.numbers.take();
                     gather(column, sight.list, &mut out);
@@ -177,31 +177,31 @@ impl Workings {
                 }
                 Column::Flags(_) | Column::Texts(_) => Err(Cause::Several),
             },
-            Operand::World(world) => match sight.world[world.index()] {
-                Some(Value::Number(number)) => Ok(Numbers::Same(number)),
-                Some(Value::Bool(_) | Value::Text(_)) => Err(Cause::Several),
-                None => Err(Cause::One(Fault::NoWorld(*world))),
+            ExpressionOperand::World(world) => match sight.world[world.index()] {
+                Some(ScalarValue::Number(number)) => Ok(Numbers::Same(number)),
+                Some(ScalarValue::Bool(_) | ScalarValue::Text(_)) => Err(Cause::Several),
+                None => Err(Cause::One(EvalError::NoWorld(*world))),
             },
-            Operand::Context(context) => Err(Cause::One(Fault::NoContext(*context))),
-            Operand::Bool(_) | Operand::Text(_) => Err(Cause::Several),
+            ExpressionOperand::Context(context) => Err(Cause::One(EvalError::NoContext(*context))),
+            ExpressionOperand::Bool(_) | ExpressionOperand::Text(_) => Err(Cause::Several),
         }
     }
 
     fn arithmetic(
         &mut self,
         sight: &Sight<'_>,
-        operator: Arithmetic,
+        operator: ArithmeticOp,
         left: Numbers,
         right: Numbers,
         doubts: &mut Doubts,
     ) -> Numbers {
         let count = sight.list.len();
         match operator {
-            Arithmetic::Divide => {
+            ArithmeticOp::Divide => {
                 let is_zero = |number: usize| right.get(number) == 0.0;
-                doubts.add(&mut self.truths, count, is_zero, Cause::One(Fault::DivisionByZero));
+                doubts.add(&mut self.truths, count, is_zero, Cause::One(EvalError::DivisionByZero));
             }
-            Arithmetic::Add | Arithmetic::Subtract | Arithmetic::Multiply => {}
+            ArithmeticOp::Add | ArithmeticOp::Subtract | ArithmeticOp::Multiply => {}
         }
         let (out, is_finite) = match (left, right) {
             (Numbers::Same(left), Numbers::Same(right)) => {
@@ -225,7 +225,7 @@ impl Workings {
         };
         if !is_finite {
             let is_wrong = |number: usize| !out.get(number).is_finite();
-            doubts.add(&mut self.truths, count, is_wrong, Cause::One(Fault::Overflow));
+            doubts.add(&mut self.truths, count, is_wrong, Cause::One(EvalError::Overflow));
         }
         out
     }
@@ -233,16 +233,16 @@ impl Workings {
     fn truth(
         &mut self,
         sight: &Sight<'_>,
-        tree: Tree<'_>,
+        tree: ExpressionTree<'_>,
         node: u16,
         doubts: &mut Doubts,
     ) -> Truths {
         let cause = match &tree.nodes[usize::from(node)] {
-            Node::Leaf(leaf) => match self.leaf_truth(sight, leaf) {
+            ExpressionNode::Leaf(leaf) => match self.leaf_truth(sight, leaf) {
                 Ok(truths) => return truths,
                 Err(cause) => cause,
             },
-            Node::Not(inner) => {
+            ExpressionNode::Not(inner) => {
                 return match self.truth(sight, tree, *inner, doubts) {
                     Truths::Same(same) => Truths::Same(!same),
                     Truths::Each(mut each) => {
@@ -251,26 +251,26 @@ impl Workings {
                     }
                 };
             }
-            Node::And(left, right) => {
+            ExpressionNode::And(left, right) => {
                 return self.both(sight, tree, [*left, *right], true, doubts);
             }
-            Node::Or(left, right) => {
+            ExpressionNode::Or(left, right) => {
                 return self.both(sight, tree, [*left, *right], false, doubts);
             }
-            Node::Compare(operator, left, right) => {
+            ExpressionNode::Compare(operator, left, right) => {
                 return self.compare(sight, tree, *operator, [*left, *right], doubts);
             }
-            Node::Negate(_) | Node::Arithmetic(..) => Cause::Several,
+            ExpressionNode::Negate(_) | ExpressionNode::Arithmetic(..) => Cause::Several,
         };
         self.all(sight, doubts, cause);
         Truths::Same(false)
     }
 
     /// For whom something holds that stands somewhere, or why no one can tell.
-    fn leaf_truth(&mut self, sight: &Sight<'_>, leaf: &Operand) -> Result<Truths, Cause> {
+    fn leaf_truth(&mut self, sight: &Sight<'_>, leaf: &ExpressionOperand) -> Result<Truths, Cause> {
         match leaf {
-            Operand::Bool(bool) => Ok(Truths::Same(*bool)),
-            Operand::Field(field) => match &sight.fields[field.index()] {
+            ExpressionOperand::Bool(bool) => Ok(Truths::Same(*bool)),
+            ExpressionOperand::Field(field) => match &sight.fields[field.index()] {
                 Column::Flags(column) => {
                     let mut out = self.truths.take();
                     gather(column, sight.list, &mut out);
@@ -278,13 +278,13 @@ impl Workings {
                 }
                 Column::Numbers(_) | Column::Texts(_) => Err(Cause::Several),
             },
-            Operand::World(world) => match &sight.world[world.index()] {
-                Some(Value::Bool(bool)) => Ok(Truths::Same(*bool)),
-                Some(Value::Number(_) | Value::Text(_)) => Err(Cause::Several),
-                None => Err(Cause::One(Fault::NoWorld(*world))),
+            ExpressionOperand::World(world) => match &sight.world[world.index()] {
+                Some(ScalarValue::Bool(bool)) => Ok(Truths::Same(*bool)),
+                Some(ScalarValue::Number(_) | ScalarValue::Text(_)) => Err(Cause::Several),
+                None => Err(Cause::One(EvalError::NoWorld(*world))),
             },
-            Operand::Context(context) => Err(Cause::One(Fault::NoContext(*context))),
-            Operand::Number(_) | Operand::Text(_) | Operand::Draw(_) => Err(Cause::Several),
+            ExpressionOperand::Context(context) => Err(Cause::One(EvalError::NoContext(*context))),
+            ExpressionOperand::Number(_) | ExpressionOperand::Text(_) | ExpressionOperand::Draw(_) => Err(Cause::Several),
         }
     }
 
@@ -292,7 +292,7 @@ impl Workings {
     fn both(
         &mut self,
         sight: &Sight<'_>,
-        tree: Tree<'_>,
+        tree: ExpressionTree<'_>,
         [left, right]: [u16; 2],
         decides: bool,
         doubts: &mut Doubts,
@@ -328,22 +328,22 @@ impl Workings {
     fn compare(
         &mut self,
         sight: &Sight<'_>,
-        tree: Tree<'_>,
-        operator: Compare,
+        tree: ExpressionTree<'_>,
+        operator: CompareOp,
         [left, right]: [u16; 2],
         doubts: &mut Doubts,
     ) -> Truths {
         match (sight.kind(tree, left), sight.kind(tree, right)) {
-            (Found::Kind(Kind::Number), Found::Kind(Kind::Number)) => {
+            (Found::ScalarKind(ScalarKind::Number), Found::ScalarKind(ScalarKind::Number)) => {
                 let left = self.number(sight, tree, left, doubts);
                 let right = self.number(sight, tree, right, doubts);
                 self.compare_numbers(sight.list.len(), operator, left, right)
             }
-            (Found::Kind(Kind::Bool), Found::Kind(Kind::Bool)) if is_equality(operator) => {
+            (Found::ScalarKind(ScalarKind::Bool), Found::ScalarKind(ScalarKind::Bool)) if is_equality(operator) => {
                 let left = self.truth(sight, tree, left, doubts);
                 let right = self.truth(sight, tree, right, doubts);
                 let mut out = self.truths.take();
-                let wanted = operator == Compare::Equal;
+                let wanted = operator == CompareOp::Equal;
                 for (number, out) in out[..sight.list.len()].iter_mut().enumerate() {
                     *out = yes((left.get(number) == right.get(number)) == wanted);
                 }
@@ -351,8 +351,8 @@ impl Workings {
                 self.give_truths(right);
                 Truths::Each(out)
             }
-            (Found::Kind(Kind::Text), Found::Kind(Kind::Text)) if is_equality(operator) => {
-                let wanted = operator == Compare::Equal;
+            (Found::ScalarKind(ScalarKind::Text), Found::ScalarKind(ScalarKind::Text)) if is_equality(operator) => {
+                let wanted = operator == CompareOp::Equal;
                 let texts = [sight.texts(tree, left), sight.texts(tree, right)];
                 self.compare_texts(sight, texts, wanted)
             }
@@ -361,22 +361,22 @@ impl Workings {
                 Truths::Same(false)
             }
             // What comes first is what is wrong.
-            (Found::Kind(kind), Found::Missing(fault)) => {
+            (Found::ScalarKind(kind), Found::Missing(fault)) => {
                 match kind {
-                    Kind::Number => {
+                    ScalarKind::Number => {
                         let numbers = self.number(sight, tree, left, doubts);
                         self.give_numbers(numbers);
                     }
-                    Kind::Bool => {
+                    ScalarKind::Bool => {
                         let truths = self.truth(sight, tree, left, doubts);
                         self.give_truths(truths);
                     }
-                    Kind::Text => {}
+                    ScalarKind::Text => {}
                 }
                 self.all(sight, doubts, Cause::One(fault));
                 Truths::Same(false)
             }
-            (Found::Kind(_), Found::Kind(_)) => {
+            (Found::ScalarKind(_), Found::ScalarKind(_)) => {
                 self.all(sight, doubts, Cause::Several);
                 Truths::Same(false)
             }
@@ -386,7 +386,7 @@ impl Workings {
     fn compare_numbers(
         &mut self,
         count: usize,
-        operator: Compare,
+        operator: CompareOp,
         left: Numbers,
         right: Numbers,
     ) -> Truths {
@@ -447,10 +447,10 @@ impl Workings {
     }
 }
 
-fn is_equality(operator: Compare) -> bool {
+fn is_equality(operator: CompareOp) -> bool {
     match operator {
-        Compare::Equal | Compare::NotEqual => true,
-        Compare::Less | Compare::LessOrEqual | Compare::Greater | Compare::GreaterOrEqual => false,
+        CompareOp::Equal | CompareOp::NotEqual => true,
+        CompareOp::Less | CompareOp::LessOrEqual | CompareOp::Greater | CompareOp::GreaterOrEqual => false,
     }
 }
 

@@ -39,7 +39,7 @@ impl Visits {
             let mut before = [to.get(); 256];
             let mut codes = Vec::new();
             for code in 1..=u8::MAX {
-                if let Some((from, _)) = chart.way_into(to, code) {
+                if let Some((from, _)) = chart.decode_arrival(to, code) {
                     before[usize::from(code)] = from.get();
                     codes.push(code);
                 }

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use polity_statechart::{Value, WorldChange, WorldId};
+use polity_statechart::{ScalarValue, WorldChange, WorldId};
 
 use super::block::Block;
 use super::history::COLUMNS_MAX;
@@ -40,7 +40,7 @@ enum Change {
 pub(super) struct ValueChanges {
     changes: Vec<Change>,
     /// What it is set to.
-    values: Vec<Value>,
+    values: Vec<ScalarValue>,
     /// Whether some were made before others that stand before them: agents that take the same way are
     /// looked at together.
     is_mixed: bool,
@@ -87,7 +87,7 @@ impl ValueChanges {
         self.changes.extend(changes);
     }
 
-    pub(super) fn set(&mut self, at: At, value: Value) {
+    pub(super) fn set(&mut self, at: At, value: ScalarValue) {
         self.goes_on(at);
         // There are as many as changes, of which a block has less than 32 bits can count.
         let number = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
@@ -109,7 +109,7 @@ impl ValueChanges {
 
     /// Has the changes of a tick take effect. An addition that would come to no number is left out.
     /// Says by whom the first of those was, and how many there were.
-    fn apply(&mut self, column: usize, world: &mut Option<Value>) -> Option<(At, u64)> {
+    fn apply(&mut self, column: usize, world: &mut Option<ScalarValue>) -> Option<(At, u64)> {
         let open = &self.changes[self.done..];
         let count = match open.last() {
             Some(last) if usize::from(last.at().column) == column => open.len(),
@@ -118,7 +118,7 @@ impl ValueChanges {
         };
         self.done += count;
         let these = &open[..count];
-        if let (Some(Value::Number(now)), []) = (&mut *world, &*self.values)
+        if let (Some(ScalarValue::Number(now)), []) = (&mut *world, &*self.values)
             && let Some(sum) = sum_of(*now, these)
         {
             *now = sum;
@@ -127,7 +127,7 @@ impl ValueChanges {
         let mut left_out = None;
         for change in these {
             match (*change, &mut *world) {
-                (Change::Add { at, more }, Some(Value::Number(now))) => {
+                (Change::Add { at, more }, Some(ScalarValue::Number(now))) => {
                     let sum = *now + more;
                     if sum.is_finite() {
                         *now = sum;
@@ -136,7 +136,7 @@ impl ValueChanges {
                     }
                 }
                 // What is no number counts from 0.
-                (Change::Add { more, .. }, world) => *world = Some(Value::Number(more)),
+                (Change::Add { more, .. }, world) => *world = Some(ScalarValue::Number(more)),
                 (Change::Set { value, .. }, world) => {
                     *world = self.values.get(value as usize).cloned();
                 }
@@ -199,7 +199,7 @@ pub(super) struct LeftOut {
 pub(super) fn apply(
     blocks: &mut [Block],
     columns: Range<usize>,
-    world: &mut [Option<Value>],
+    world: &mut [Option<ScalarValue>],
 ) -> Applied {
     let mut applied = Applied::default();
     for (value, now) in world.iter_mut().enumerate() {
@@ -235,12 +235,12 @@ mod tests {
         let ends = |numbers: &[f64]| {
             let mut changes = ValueChanges::default();
             changes.add_all(3, &[0, 1, 2], |number| numbers[number]);
-            let mut world = Some(Value::Number(0.5));
+            let mut world = Some(ScalarValue::Number(0.5));
             let left_out = changes.apply(3, &mut world);
             (world.unwrap(), left_out.map(|(at, count)| (at.lane, count)))
         };
-        assert_eq!(ends(&[1.0, 2.0, -0.25]), (Value::Number(3.25), None));
-        assert_eq!(ends(&[1e308, 1e308, -1e308]), (Value::Number(0.0), Some((1, 1))));
-        assert_eq!(ends(&[-1e308, -1e308, -1e308]), (Value::Number(-1e308), Some((1, 2))));
+        assert_eq!(ends(&[1.0, 2.0, -0.25]), (ScalarValue::Number(3.25), None));
+        assert_eq!(ends(&[1e308, 1e308, -1e308]), (ScalarValue::Number(0.0), Some((1, 1))));
+        assert_eq!(ends(&[-1e308, -1e308, -1e308]), (ScalarValue::Number(-1e308), Some((1, 2))));
     }
 }

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_statechart::{Chart, TIMEOUT, TriggerId, Value as FieldValue, WorldId};
+use polity_statechart::{Chart, TIMEOUT, TriggerId, ScalarValue, WorldId};
 
 pub(super) use self::starts::start;
 use self::starts::{Fault, state_of, world_of};
@@ -197,7 +197,7 @@ impl Check<'_> {
     }
 
     /// The values of the world that are not as the chart has them at first.
-    fn values(&mut self, file: &ScenarioFile) -> Vec<(WorldId, FieldValue)> {
+    fn values(&mut self, file: &ScenarioFile) -> Vec<(WorldId, ScalarValue)> {
         let given = file.world.as_ref().and_then(|world| world.values.as_ref());
         let mut values = Vec::new();
         for (name, value) in given.into_iter().flatten() {

@@ -282,7 +282,7 @@ fn an_initial_state_is_held_against_the_chart() {
     let given = start(json!({"state": "awake", "energy": 1, "behaviour": "lazy"})).unwrap();
     assert_eq!(given.state, chart().state("awake").unwrap());
     assert_eq!(given.behaviour, BehaviourId(1));
-    assert_eq!(given.fields, [(chart().field("energy").unwrap(), FieldValue::Number(1.0))]);
+    assert_eq!(given.fields, [(chart().field("energy").unwrap(), ScalarValue::Number(1.0))]);
     for (initial, reason) in [
         (
             json!({"state": "ill"}),
@@ -324,8 +324,8 @@ fn a_group_may_begin_in_another_state_and_the_world_with_other_values() {
     .unwrap();
     let states: Vec<_> = scenario.groups.iter().map(|group| group.start.state).collect();
     assert_eq!(states, ["awake", "asleep"].map(|state| chart().state(state).unwrap()));
-    let light = (chart().world("light").unwrap(), FieldValue::Number(1.0));
-    let season = (chart().world("season").unwrap(), FieldValue::text("autumn"));
+    let light = (chart().world("light").unwrap(), ScalarValue::Number(1.0));
+    let season = (chart().world("season").unwrap(), ScalarValue::text("autumn"));
     assert_eq!(scenario.values, [light, season]);
     told_at_their_places([
         (

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use polity_statechart::{AgentRecord, Value as FieldValue, WorldId};
+use polity_statechart::{AgentRecord, ScalarValue, WorldId};
 
 use super::Simulation;
 use crate::checkpoint::{self, AgentRow, Head, Restore};
@@ -48,7 +48,7 @@ impl Simulation {
 
     /// Gives the world these values again as the scenario has them at first.
     pub(crate) fn change_world(&mut self, names: &[String]) {
-        let worlds = self.scenario.chart.worlds();
+        let worlds = self.scenario.chart.world_values();
         let is_named = |world: WorldId| names.contains(&worlds[world.index()].name);
         for (world, value) in self.scenario.values.iter().filter(|(world, _)| is_named(*world)) {
             self.kernel.set_world(*world, value.clone());
@@ -180,14 +180,14 @@ impl Restore for Simulation {
         self.population.reserve_serials(head.next_serial);
         let chart = Arc::clone(&self.scenario.chart);
         if let Some(missing) =
-            chart.worlds().iter().find(|world| !head.world.contains_key(&world.name))
+            chart.world_values().iter().find(|world| !head.world.contains_key(&world.name))
         {
             return Err(format!("world.{} is missing", missing.name));
         }
         for (name, value) in head.world.iter().filter(|(_, value)| !value.is_null()) {
             let world =
                 chart.world(name).ok_or_else(|| format!("the chart has no world.{name}"))?;
-            let value = FieldValue::from_json(value);
+            let value = ScalarValue::from_json(value);
             let value = value.ok_or_else(|| format!("world.{name} is no value"))?;
             chart.check_world(world, &value).map_err(|reason| format!("world.{reason}"))?;
             self.kernel.set_world(world, value);

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use polity_statechart::{Chart, Request, Who};
+use polity_statechart::{Chart, AgentRequest, AgentRef};
 
 use crate::kernel::Slot;
 
@@ -15,7 +15,7 @@ const AT_ONCE: u64 = 4_000_000;
 /// What agents have asked for in a turn so far.
 #[derive(Debug)]
 pub(super) struct Wishes {
-    kept: Vec<(Slot, Request)>,
+    kept: Vec<(Slot, AgentRequest)>,
     heard: Heard,
     /// Whether there is anything to ask for.
     are_possible: bool,
@@ -27,15 +27,15 @@ pub(super) struct Wishes {
 #[derive(Debug)]
 enum Heard {
     /// All speak of themselves alone: what each has asked for last.
-    Themselves(HashMap<Slot, Request>),
+    Themselves(HashMap<Slot, AgentRequest>),
     /// Some speak of others: who has asked for the same as everyone since something else was asked for.
-    Others(Option<Request>, HashSet<Slot>),
+    Others(Option<AgentRequest>, HashSet<Slot>),
 }
 
 impl Heard {
     /// Whether it is the first time. Each copy is another one.
-    fn is_new(&mut self, slot: Slot, wish: &Request) -> bool {
-        let is_copy = matches!(wish, Request::Copy { .. });
+    fn is_new(&mut self, slot: Slot, wish: &AgentRequest) -> bool {
+        let is_copy = matches!(wish, AgentRequest::Copy { .. });
         match self {
             Self::Themselves(last) => {
                 is_copy || last.insert(slot, wish.clone()).as_ref() != Some(wish)
@@ -86,7 +86,7 @@ impl Wishes {
     }
 
     /// Takes in what agents asked for.
-    pub(super) fn take_in(&mut self, wishes: Vec<(Slot, Request)>) {
+    pub(super) fn take_in(&mut self, wishes: Vec<(Slot, AgentRequest)>) {
         for (slot, wish) in wishes {
             if !self.heard.is_new(slot, &wish) {
                 continue;
@@ -100,20 +100,20 @@ impl Wishes {
     }
 
     /// All that was asked for in a turn, and how much more there was.
-    pub(super) fn take(&mut self) -> (Vec<(Slot, Request)>, u64) {
+    pub(super) fn take(&mut self) -> (Vec<(Slot, AgentRequest)>, u64) {
         self.heard.forget();
         (std::mem::take(&mut self.kept), std::mem::take(&mut self.left_out))
     }
 }
 
-fn speaks_of_another(request: &Request) -> bool {
+fn speaks_of_another(request: &AgentRequest) -> bool {
     match request {
-        Request::Pause { who: Who::Named(_), .. }
-        | Request::Remove { who: Who::Named(_) }
-        | Request::Resume { .. } => true,
-        Request::Pause { who: Who::Myself, .. }
-        | Request::Remove { who: Who::Myself }
-        | Request::Copy { .. } => false,
+        AgentRequest::Pause { who: AgentRef::Named(_), .. }
+        | AgentRequest::Remove { who: AgentRef::Named(_) }
+        | AgentRequest::Resume { .. } => true,
+        AgentRequest::Pause { who: AgentRef::Requester, .. }
+        | AgentRequest::Remove { who: AgentRef::Requester }
+        | AgentRequest::Copy { .. } => false,
     }
 }
 
@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn what_agents_ask_of_themselves_again_is_heard_once() {
         let mut asked = wishes("[pause, copy]");
-        let pause = |slot| (Slot(slot), Request::Pause { who: Who::Myself, turns: None });
-        let copy = |slot| (Slot(slot), Request::Copy { name: None });
+        let pause = |slot| (Slot(slot), AgentRequest::Pause { who: AgentRef::Requester, turns: None });
+        let copy = |slot| (Slot(slot), AgentRequest::Copy { name: None });
         asked.take_in(vec![pause(1), copy(1), pause(1)]);
         asked.take_in(vec![pause(1), copy(1), copy(1), pause(2)]);
         assert_eq!(asked.take(), (vec![pause(1), copy(1), copy(1)], 2));
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn what_may_have_been_undone_is_heard_again() {
         let mut asked = Wishes { most: 5, ..wishes("resume 'boss'") };
-        let resume = |slot| (Slot(slot), Request::Resume { name: "boss".into() });
-        let pause = |slot| (Slot(slot), Request::Pause { who: Who::Myself, turns: None });
+        let resume = |slot| (Slot(slot), AgentRequest::Resume { name: "boss".into() });
+        let pause = |slot| (Slot(slot), AgentRequest::Pause { who: AgentRef::Requester, turns: None });
         asked.take_in(vec![resume(1), resume(2), resume(1)]);
         asked.take_in(vec![resume(2), resume(1), pause(3), pause(3), resume(1)]);
         asked.take_in(vec![resume(1), resume(2), pause(1)]);

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_statechart::{Chart, Context, Instance};
+use polity_statechart::{Chart, ChartInstance, FireContext};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
@@ -17,20 +17,20 @@ const LEAST: f64 = 100.0;
 const XSTATE: f64 = 162e3;
 
 fn main() {
-    let quick = std::env::var_os("POLITY_BENCH_QUICK").is_some();
-    let fires = if quick { 100_000 } else { 20_000_000 };
-    let rounds = if quick { 1 } else { 5 };
+    let fast_guard = std::env::var_os("POLITY_BENCH_QUICK").is_some();
+    let fires = if fast_guard { 100_000 } else { 20_000_000 };
+    let rounds = if fast_guard { 1 } else { 5 };
     let chart = Arc::new(Chart::from_text(include_str!("ring.yaml")).unwrap());
     let next = chart.trigger("next").unwrap();
-    let context = Context::new(&chart);
+    let context = FireContext::new(&chart);
     let time = || {
-        let mut agent = Instance::new(Arc::clone(&chart));
+        let mut agent = ChartInstance::new(Arc::clone(&chart));
         let began = cpu();
         for _ in 0..fires {
             black_box(agent.fire(black_box(next), &context));
         }
         let took = cpu().saturating_sub(began);
-        assert_eq!(agent.history().len(), 50, "what it did is remembered");
+        assert_eq!(agent.history().len(), 50, "what it did is history_updates");
         took
     };
     let best = (0..rounds).map(|_| time()).min().unwrap();

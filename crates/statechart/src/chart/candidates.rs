@@ -1,144 +1,145 @@
-//! Charts for those who fire many agents at once: what there is to try, and where it leads.
+//! Access to candidates and their outcomes, for callers that run many agents at once.
 
-use super::{Chart, Quick, Transition};
-use crate::expression::{Comparison, Tree};
-use crate::guard::GuardBody;
+use super::{Chart, FastGuard, Transition};
+use crate::chart::GuardBody;
+use crate::expression::{ExpressionTree, OperandComparison};
 use crate::ids::{StateId, TriggerId};
 
-/// A candidate of a state and trigger; see [`Chart::candidates`].
+/// The id of a candidate; see [`Chart::candidates`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RowId(pub(crate) u32);
+pub struct CandidateId(pub(crate) u32);
 
-/// A way from one state to another, with all that happens on it.
+/// The id of a transition path: from one leaf state to another, with all actions on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WayId(pub(crate) u32);
+pub struct PathId(pub(crate) u32);
 
-/// The first of several [entries](Entry), one for each state inside another.
+/// The id of the first of several [entry rules](EntryRule), one per child of a history state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EntryId(pub(crate) u32);
+pub struct EntryRuleId(pub(crate) u32);
 
-/// How to find the way of a candidate.
+/// Determines the path of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
-    /// It is this one.
-    Way(WayId),
-    /// It depends on which state inside another was left last.
-    Recall {
-        /// The history that says so.
-        memory: u8,
-        /// The entries by state inside; see [`Chart::entry_inside`].
-        first: EntryId,
+pub enum EntryRule {
+    /// A fixed path.
+    Path(PathId),
+    /// A path that depends on the last active child of a state with a history.
+    History {
+        /// The history state.
+        history_state: u8,
+        /// The first entry rule; see [`Chart::entry_for_child`].
+        first: EntryRuleId,
     },
 }
 
-/// A guard, for those who evaluate many at once.
+/// A guard in the form that batch evaluation needs.
 #[derive(Debug, Clone, Copy)]
-pub enum GuardShape<'a> {
-    /// There is none: the candidate is always taken.
+pub enum GuardKind<'a> {
+    /// No guard: the candidate is always eligible.
     Always,
-    /// All of these must hold. Draws are counted from `first_draw`.
-    All {
+    /// A conjunction of comparisons.
+    Comparisons {
         /// The comparisons.
-        comparisons: &'a [Comparison],
-        /// What to add to the number of each draw.
+        comparisons: &'a [OperandComparison],
+        /// The offset to add to each draw index.
         first_draw: u32,
     },
-    /// It is an expression of another kind; see [`Chart::guard_tree`].
+    /// Another expression; see [`Chart::guard_tree`].
     Expression,
-    /// It is a function in Rust.
+    /// A Rust function.
     Rust,
 }
 
-/// Where a candidate leads, for those who fire many at once.
+/// The outcome of a transition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Destination {
-    /// The state that it leads to.
+pub struct TransitionOutcome {
+    /// The target state.
     pub to: StateId,
-    /// The code that [`Chart::way_into`] understands; 0 if the state stays the same.
+    /// The arrival code for [`Chart::decode_arrival`]; 0 if the state stays the same.
     pub code: u8,
-    /// Whether anything else happens.
+    /// True if the path has actions or history updates.
     pub has_effects: bool,
 }
 
 impl Chart {
-    /// The candidates of a state and trigger, in the order in which they are tried.
+    /// Returns the candidates of a state and trigger in evaluation order.
     pub fn candidates(
         &self,
         state: StateId,
         trigger: TriggerId,
-    ) -> impl ExactSizeIterator<Item = RowId> + Clone + use<> {
+    ) -> impl ExactSizeIterator<Item = CandidateId> + Clone + use<> {
         #[expect(clippy::cast_possible_truncation, reason = "the table was built with 32 bits")]
-        self.group(state, trigger).map(|row| RowId(row as u32))
+        self.candidate_range(state, trigger).map(|index| CandidateId(index as u32))
     }
 
-    /// A candidate's guard.
-    pub fn guard_shape(&self, row: RowId) -> GuardShape<'_> {
-        let row = &self.rows[row.0 as usize];
+    /// Returns a candidate's guard.
+    pub fn guard_kind(&self, candidate: CandidateId) -> GuardKind<'_> {
+        let row = &self.candidates[candidate.0 as usize];
         match row.guard.map(|guard| &self.guards[usize::from(guard)].body) {
-            None => GuardShape::Always,
+            None => GuardKind::Always,
             Some(GuardBody::Simple(comparisons, _)) => {
-                GuardShape::All { comparisons, first_draw: row.first_draw }
+                GuardKind::Comparisons { comparisons, first_draw: row.first_draw }
             }
-            Some(GuardBody::Code(_)) => GuardShape::Expression,
-            Some(GuardBody::Rust(_)) => GuardShape::Rust,
+            Some(GuardBody::Code(_)) => GuardKind::Expression,
+            Some(GuardBody::Rust(_)) => GuardKind::Rust,
         }
     }
 
-    /// A candidate's guard, if it is one of the frequent ones.
-    pub fn quick(&self, row: RowId) -> Quick {
-        self.rows[row.0 as usize].quick
+    /// Returns a candidate's guard as a fast guard.
+    pub fn fast_guard(&self, candidate: CandidateId) -> FastGuard {
+        self.candidates[candidate.0 as usize].fast_guard
     }
 
-    /// A candidate's guard as an expression, if it has one that is no function in Rust.
-    pub fn guard_tree(&self, row: RowId) -> Option<Tree<'_>> {
-        let row = &self.rows[row.0 as usize];
+    /// Returns a candidate's guard as an expression, unless it is a Rust function.
+    pub fn guard_tree(&self, candidate: CandidateId) -> Option<ExpressionTree<'_>> {
+        let row = &self.candidates[candidate.0 as usize];
         match &self.guards[usize::from(row.guard?)].body {
             GuardBody::Simple(_, code) | GuardBody::Code(code) => Some(code.tree(row.first_draw)),
             GuardBody::Rust(_) => None,
         }
     }
 
-    /// Where a candidate leads; nothing if that depends on a history.
-    pub fn destination(&self, row: RowId) -> Option<Destination> {
-        match self.entry(row) {
-            Entry::Way(way) => Some(self.destination_of(way)),
-            Entry::Recall { .. } => None,
+    /// Returns the outcome of a candidate, or `None` if it depends on a history.
+    pub fn outcome(&self, candidate: CandidateId) -> Option<TransitionOutcome> {
+        match self.entry(candidate) {
+            EntryRule::Path(path) => Some(self.path_outcome(path)),
+            EntryRule::History { .. } => None,
         }
     }
 
-    /// Where a way leads.
-    pub fn destination_of(&self, way: WayId) -> Destination {
-        let way = &self.ways[way.0 as usize];
-        Destination {
-            to: way.to,
-            code: way.code,
-            has_effects: way.effects.0 < way.effects.1 || way.remembers.0 < way.remembers.1,
+    /// Returns the outcome of a path.
+    pub fn path_outcome(&self, path: PathId) -> TransitionOutcome {
+        let path = &self.paths[path.0 as usize];
+        TransitionOutcome {
+            to: path.to,
+            code: path.code,
+            has_effects: path.effects.0 < path.effects.1
+                || path.history_updates.0 < path.history_updates.1,
         }
     }
 
-    /// How to find the way of a candidate.
-    pub fn entry(&self, row: RowId) -> Entry {
-        self.rows[row.0 as usize].entry
+    /// Returns the entry rule of a candidate.
+    pub fn entry(&self, candidate: CandidateId) -> EntryRule {
+        self.candidates[candidate.0 as usize].entry
     }
 
-    /// How to go on to the state inside that has this number.
+    /// Returns the entry rule of a child.
     #[inline]
-    pub fn entry_inside(&self, first: EntryId, child: u8) -> Entry {
+    pub fn entry_for_child(&self, first: EntryRuleId, child: u8) -> EntryRule {
         self.entries[(first.0 + u32::from(child)) as usize]
     }
 
-    /// Whether the oracle has a say in a candidate.
-    pub fn is_oracle(&self, row: RowId) -> bool {
-        self.rows[row.0 as usize].oracle
+    /// True if the oracle may choose the candidate.
+    pub fn is_oracle(&self, candidate: CandidateId) -> bool {
+        self.candidates[candidate.0 as usize].oracle
     }
 
-    /// Whether a candidate leads to where one goes when the oracle has no usable answer.
-    pub fn is_default(&self, row: RowId) -> bool {
-        self.rows[row.0 as usize].is_default
+    /// True if the candidate leads to `oracle_default`.
+    pub fn is_default(&self, candidate: CandidateId) -> bool {
+        self.candidates[candidate.0 as usize].is_default
     }
 
-    /// The transition that a candidate comes from.
-    pub fn transition(&self, row: RowId) -> &Transition {
-        &self.transitions[usize::from(self.rows[row.0 as usize].transition)]
+    /// Returns the transition of a candidate.
+    pub fn transition(&self, candidate: CandidateId) -> &Transition {
+        &self.transitions[usize::from(self.candidates[candidate.0 as usize].transition)]
     }
 }

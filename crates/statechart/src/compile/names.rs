@@ -1,24 +1,24 @@
-//! What guards and actions may speak of.
+//! Resolves the names that guards and actions use.
 
-use super::Draft;
-use crate::chart::{Field, WorldValue};
+use super::ChartDraft;
+use crate::chart::{AgentField, WorldValue};
 use crate::error::ChartError;
-use crate::expression::Names;
+use crate::expression::NameResolver;
 use crate::ids::{ContextId, FieldId, WorldId};
 use crate::source::{ChartSource, ThresholdSource};
-use crate::value::{Kind, Value};
+use crate::value::{ScalarKind, ScalarValue};
 
-/// The names of a chart. Fields and values of the world are declared; names of the context are taken
-/// up as they are used.
-pub(super) struct Vocabulary {
-    pub(super) fields: Vec<Field>,
-    pub(super) worlds: Vec<WorldValue>,
-    pub(super) contexts: Vec<String>,
+/// The names of a chart. Fields and world values must be declared; context names are added on first
+/// use.
+pub(super) struct DeclaredNames {
+    pub(super) fields: Vec<AgentField>,
+    pub(super) world_values: Vec<WorldValue>,
+    pub(super) context_names: Vec<String>,
 }
 
-impl Vocabulary {
+impl DeclaredNames {
     pub(super) fn new(source: &ChartSource) -> Self {
-        let fields = source.fields.iter().map(|(name, field)| Field {
+        let fields = source.fields.iter().map(|(name, field)| AgentField {
             name: name.clone(),
             default: Some(field.default.clone()),
             min: field.min,
@@ -28,43 +28,43 @@ impl Vocabulary {
                 ThresholdSource::Ticks(_) => false,
             }),
         });
-        let worlds = source.world.iter();
-        let worlds = worlds
+        let world_values = source.world.iter();
+        let world_values = world_values
             .map(|(name, value)| WorldValue { name: name.clone(), default: Some(value.clone()) });
         Self {
             fields: fields.collect(),
-            worlds: worlds.collect(),
-            contexts: source.context.clone(),
+            world_values: world_values.collect(),
+            context_names: source.context.clone(),
         }
     }
 }
 
-impl Names for Vocabulary {
-    fn field(&mut self, name: &str) -> Result<(FieldId, Option<Kind>), ChartError> {
+impl NameResolver for DeclaredNames {
+    fn field(&mut self, name: &str) -> Result<(FieldId, Option<ScalarKind>), ChartError> {
         let names = self.fields.iter().map(|field| field.name.as_str());
         let index = declared("field \"agent.", "fields", name, names)?;
-        let kind = self.fields[index].default.as_ref().map(Value::kind);
+        let kind = self.fields[index].default.as_ref().map(ScalarValue::kind);
         Ok((FieldId(number(index)?), kind))
     }
 
     fn context(&mut self, name: &str) -> Result<ContextId, ChartError> {
-        let known = self.contexts.iter().position(|known| known == name);
+        let known = self.context_names.iter().position(|known| known == name);
         let index = known.unwrap_or_else(|| {
-            self.contexts.push(name.to_owned());
-            self.contexts.len() - 1
+            self.context_names.push(name.to_owned());
+            self.context_names.len() - 1
         });
         Ok(ContextId(number(index)?))
     }
 
-    fn world(&mut self, name: &str) -> Result<(WorldId, Option<Kind>), ChartError> {
-        let names = self.worlds.iter().map(|world| world.name.as_str());
+    fn world(&mut self, name: &str) -> Result<(WorldId, Option<ScalarKind>), ChartError> {
+        let names = self.world_values.iter().map(|world| world.name.as_str());
         let index = declared("value \"world.", "world", name, names)?;
-        let kind = self.worlds[index].default.as_ref().map(Value::kind);
+        let kind = self.world_values[index].default.as_ref().map(ScalarValue::kind);
         Ok((WorldId(number(index)?), kind))
     }
 }
 
-/// The place of a name among those that stand under `section`.
+/// Returns the index of a name among those declared under `section`.
 fn declared<'a>(
     what: &str,
     section: &str,
@@ -77,7 +77,7 @@ fn declared<'a>(
         if names.is_empty() {
             return format!("{unknown}: declare it under \"{section}\"").into();
         }
-        ChartError::from(unknown).one_of(name, names)
+        ChartError::from(unknown).suggest_from(name, names)
     })
 }
 
@@ -85,19 +85,19 @@ fn number(index: usize) -> Result<u16, ChartError> {
     u16::try_from(index).map_err(|_| "the chart has too many names".to_owned().into())
 }
 
-impl Draft {
-    pub(super) fn check_vocabulary(&mut self, source: &ChartSource) {
+impl ChartDraft {
+    pub(super) fn check_declarations(&mut self, source: &ChartSource) {
         for (name, field) in &source.fields {
-            let place = format!("fields.{name}");
-            self.check_name(&place, "field", name);
+            let location = format!("fields.{name}");
+            self.check_name(&location, "field", name);
             let has_range = field.min.is_some() || field.max.is_some();
-            let Value::Number(default) = field.default else {
+            let ScalarValue::Number(default) = field.default else {
                 if has_range {
                     self.error(
-                        &place,
+                        &location,
                         format!(
                             "only a number can have min and max, and {name} is {}",
-                            field.default.kind().in_words()
+                            field.default.kind().describe()
                         ),
                     );
                 }
@@ -106,7 +106,7 @@ impl Draft {
             let numbers = [Some(default), field.min, field.max];
             if numbers.into_iter().flatten().any(|number| !number.is_finite()) {
                 self.error(
-                    &place,
+                    &location,
                     format!("{name} must be a finite number, and so its min and max"),
                 );
                 continue;
@@ -114,21 +114,21 @@ impl Draft {
             if let (Some(min), Some(max)) = (field.min, field.max)
                 && min > max
             {
-                self.error(&place, format!("min {min} is greater than max {max}"));
+                self.error(&location, format!("min {min} is greater than max {max}"));
                 continue;
             }
             if field.min.is_some_and(|min| default < min)
                 || field.max.is_some_and(|max| default > max)
             {
-                let place = format!("{place}.default");
-                self.error(place, format!("default {default} is not between min and max"));
+                let location = format!("{location}.default");
+                self.error(location, format!("default {default} is not between min and max"));
             }
         }
         for (name, value) in &source.world {
-            let place = format!("world.{name}");
-            self.check_name(&place, "world value", name);
-            if matches!(value, Value::Number(number) if !number.is_finite()) {
-                self.error(place, format!("{name} must be a finite number"));
+            let location = format!("world.{name}");
+            self.check_name(&location, "world value", name);
+            if matches!(value, ScalarValue::Number(number) if !number.is_finite()) {
+                self.error(location, format!("{name} must be a finite number"));
             }
         }
     }

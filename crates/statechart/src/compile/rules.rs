@@ -1,42 +1,41 @@
-//! The rules for all transitions together.
+//! Rules that concern all transitions together.
 
 use std::collections::BTreeSet;
 
-use super::Draft;
-use super::transitions::Checked;
+use super::ChartDraft;
+use super::transitions::CheckedTransition;
 use crate::chart::TIMEOUT;
 use crate::error::ChartError;
 use crate::ids::StateId;
 use crate::source::ChartSource;
 
-/// A transition as a candidate of one state, and how far around the state it was declared: 0 for
+/// A transition as a candidate of one state. `level` counts the ancestors up to its source: 0 for
 /// the state itself.
-pub(super) struct Candidate {
+pub(super) struct ScopedTransition {
     pub(super) transition: usize,
     level: usize,
 }
 
-impl Draft {
-    /// The candidates of a state and trigger in the order in which they are tried: those of the
-    /// state itself in the order of the file, then those of the states around it. What was
-    /// declared for `*` stands with those of the outermost one.
-    pub(super) fn candidates(&self, state: StateId, trigger: usize) -> Vec<Candidate> {
+impl ChartDraft {
+    /// Returns the candidates of a state and trigger in evaluation order: those of the state itself
+    /// in file order, then those of its ancestors. `*` ranks with the outermost ancestor.
+    pub(super) fn candidates(&self, state: StateId, trigger: usize) -> Vec<ScopedTransition> {
         let mut candidates = Vec::new();
         let leaf = self.tree.leaves[state.index()];
-        for (level, node) in self.tree.path(leaf).enumerate() {
+        for (level, node) in self.tree.ancestors(leaf).enumerate() {
             let is_outermost = self.tree.nodes[node].parent.is_none();
             for transition in &self.by_trigger[trigger] {
-                let Checked { sources, from_any, .. } = &self.checked[*transition];
+                let CheckedTransition { sources, from_any, .. } = &self.checked[*transition];
                 let is_here = if *from_any {
                     is_outermost && sources.contains(&leaf)
                 } else {
                     sources.contains(&node)
                 };
                 if is_here {
-                    candidates.push(Candidate { transition: *transition, level });
+                    candidates.push(ScopedTransition { transition: *transition, level });
                 }
             }
-            // What a state says without a condition is not asked of those around it.
+            // A transition without a guard hides those of the ancestors.
             if candidates.iter().any(|candidate| self.is_final(candidate)) {
                 break;
             }
@@ -44,11 +43,11 @@ impl Draft {
         candidates
     }
 
-    fn is_final(&self, candidate: &Candidate) -> bool {
+    fn is_final(&self, candidate: &ScopedTransition) -> bool {
         self.checked[candidate.transition].guard.is_none()
     }
 
-    /// No two transitions may both hold, unless the oracle decides between them.
+    /// Rejects two transitions that could both hold, unless the oracle chooses between them.
     pub(super) fn check_ambiguity(&mut self) {
         let mut found = BTreeSet::new();
         let states: Vec<StateId> = self.tree.states().collect();
@@ -73,12 +72,17 @@ impl Draft {
         }
     }
 
-    fn conflict(&self, state: StateId, earlier: &Checked, late: &Checked) -> ChartError {
+    fn conflict(
+        &self,
+        state: StateId,
+        earlier: &CheckedTransition,
+        late: &CheckedTransition,
+    ) -> ChartError {
         let (state, trigger) = (self.tree.state_name(state), &self.triggers[late.trigger]);
-        let first = &earlier.place;
+        let first = &earlier.location;
         if self.triggers[late.trigger] == TIMEOUT {
             let message = format!("state \"{state}\" has a timeout already, in {first}");
-            return ChartError::new(format!("{}.state", late.place), message);
+            return ChartError::new(format!("{}.state", late.location), message);
         }
         let message = if late.guard.is_some() {
             format!(
@@ -91,10 +95,10 @@ impl Draft {
                  one and {first}; give one a guard, or declare both \"oracle: true\""
             )
         };
-        ChartError::new(&late.place, message)
+        ChartError::new(&late.location, message)
     }
 
-    /// The state that is gone to when the oracle has no usable answer.
+    /// Checks `oracle_default` and returns its node.
     pub(super) fn check_oracle(&mut self, source: &ChartSource) -> Option<usize> {
         if let Some(name) = &source.oracle_default {
             let node = self.find_state("oracle_default", "oracle_default", name)?;
@@ -102,9 +106,9 @@ impl Draft {
             return Some(node);
         }
         let first = self.checked.iter().find(|checked| checked.oracle);
-        if let Some(place) = first.map(|checked| checked.place.clone()) {
+        if let Some(location) = first.map(|checked| checked.location.clone()) {
             let message = format!(
-                "oracle_default is missing: {place} is left to the oracle, and an answer that is \
+                "oracle_default is missing: {location} is left to the oracle, and an answer that is \
                  of no use needs a state to go to"
             );
             self.error("oracle_default", message);
@@ -112,10 +116,10 @@ impl Draft {
         None
     }
 
-    /// Wherever the oracle may be asked, the default must be one of its choices.
+    /// Checks that `oracle_default` is a choice in every state where the oracle may be asked.
     fn check_oracle_default(&mut self, name: &str, default: usize) {
-        let default = self.tree.landing(default);
-        let mut told = Vec::new();
+        let default = self.tree.resolve_entry(default);
+        let mut reported = Vec::new();
         let states: Vec<StateId> = self.tree.states().collect();
         for (state, trigger) in states
             .into_iter()
@@ -127,11 +131,11 @@ impl Draft {
                 .map(|one| one.transition)
                 .filter(|transition| self.checked[*transition].oracle)
                 .collect();
-            let target = |choice: &usize| self.tree.landing(self.checked[*choice].target);
-            // States inside one that says so are told of once.
+            let target = |choice: &usize| self.tree.resolve_entry(self.checked[*choice].target);
+            // Several children of one state would repeat the same error.
             if choices.len() < 2
                 || choices.iter().any(|choice| target(choice) == default)
-                || told.contains(&choices)
+                || reported.contains(&choices)
             {
                 continue;
             }
@@ -142,13 +146,13 @@ impl Draft {
                 self.triggers[trigger]
             );
             let names = choices.iter().map(|choice| self.tree.name(self.checked[*choice].target));
-            let error = ChartError::new("oracle_default", message).one_of(name, names);
+            let error = ChartError::new("oracle_default", message).suggest_from(name, names);
             self.errors.push(error);
-            told.push(choices);
+            reported.push(choices);
         }
     }
 
-    /// Every state can be reached from the first one, if guards allow it.
+    /// Checks that every state is reachable from the initial one, ignoring guards.
     pub(super) fn check_reachable(&mut self, initial: StateId) {
         let mut reached = vec![false; self.tree.leaves.len()];
         let mut entered = BTreeSet::new();
@@ -160,8 +164,9 @@ impl Draft {
                 let targets = candidates.iter().map(|one| self.checked[one.transition].target);
                 entered.extend(targets);
             }
-            // Where a history leads depends on what was reached before, so all are looked at again.
-            let entries = entered.iter().flat_map(|node| self.tree.entries(*node, &reached));
+            // Histories depend on the states reached so far, so all entered nodes are revisited.
+            let entries =
+                entered.iter().flat_map(|node| self.tree.possible_leaves(*node, &reached));
             for to in entries.collect::<Vec<_>>() {
                 if !std::mem::replace(&mut reached[to.index()], true) {
                     open.push(to);
@@ -171,9 +176,10 @@ impl Draft {
         for (leaf, reached) in self.tree.leaves.clone().into_iter().zip(reached) {
             if !reached {
                 let name = self.tree.name(leaf);
-                let message = format!("state \"{name}\" cannot be reached: no way leads to it");
-                let place = self.tree.nodes[leaf].place.clone();
-                self.error(place, message);
+                let message =
+                    format!("state \"{name}\" cannot be reached: no transition leads to it");
+                let location = self.tree.nodes[leaf].location.clone();
+                self.error(location, message);
             }
         }
     }

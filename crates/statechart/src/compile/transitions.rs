@@ -1,32 +1,32 @@
-//! One transition or timeout at a time.
+//! Checks of single transitions and timeouts.
 
 use std::borrow::Cow;
 
-use super::{Draft, TRANSITIONS_MAX, item};
-use crate::chart::{TIMEOUT, TRIGGERS_MAX, Threshold};
+use super::{ChartDraft, TRANSITIONS_MAX, item_location};
+use crate::chart::{Guard, GuardBody};
+use crate::chart::{TIMEOUT, TRIGGERS_MAX, TimeoutThreshold};
 use crate::error::ChartError;
-use crate::expression::{Code, Names, parse, tokens};
-use crate::guard::{Guard, GuardBody};
-use crate::source::{ChartSource, GuardSource, States, ThresholdSource, TransitionSource};
-use crate::value::{Kind, Value};
+use crate::expression::{CompiledExpression, NameResolver, parse, tokens};
+use crate::source::{ChartSource, GuardSource, StateSelector, ThresholdSource, TransitionSource};
+use crate::value::{ScalarKind, ScalarValue};
 
-/// A transition or timeout without mistakes of its own.
-pub(super) struct Checked {
-    pub(super) place: String,
+/// A transition or timeout that is valid on its own.
+pub(super) struct CheckedTransition {
+    pub(super) location: String,
     pub(super) trigger: usize,
-    /// Nodes of the tree. For `*` they are the states that agents can be in.
+    /// Nodes of the tree. For `*` these are leaf states.
     pub(super) sources: Vec<usize>,
-    /// Whether it was declared for `*`.
+    /// True if the source is `*`.
     pub(super) from_any: bool,
     pub(super) target: usize,
     pub(super) guard: Option<u16>,
     pub(super) effects: Vec<u16>,
     pub(super) oracle: bool,
-    pub(super) threshold: Option<Threshold>,
+    pub(super) threshold: Option<TimeoutThreshold>,
 }
 
-impl Draft {
-    pub(super) fn sort_by_trigger(&mut self) {
+impl ChartDraft {
+    pub(super) fn index_by_trigger(&mut self) {
         self.by_trigger = vec![Vec::new(); self.triggers.len()];
         for (transition, checked) in self.checked.iter().enumerate() {
             self.by_trigger[checked.trigger].push(transition);
@@ -52,9 +52,9 @@ impl Draft {
         }
     }
 
-    fn check_transition(&mut self, place: &str, transition: &TransitionSource) {
+    fn check_transition(&mut self, location: &str, transition: &TransitionSource) {
         let TransitionSource { trigger, source, target, guard, action, oracle } = transition;
-        let at = format!("{place}.trigger");
+        let at = format!("{location}.trigger");
         self.check_name(&at, "trigger", trigger);
         if trigger == TIMEOUT {
             self.error(
@@ -62,17 +62,17 @@ impl Draft {
                 "the trigger \"timeout\" is kept for timeouts; declare it under \"timeouts\"",
             );
         }
-        let target = self.find_state(&format!("{place}.target"), "target", target);
-        let sources = self.find_sources(place, "source", source, target);
-        let guard = guard.as_ref().map(|guard| self.guard(&format!("{place}.guard"), guard));
-        let effects = self.effects(place, "action", action);
+        let target = self.find_state(&format!("{location}.target"), "target", target);
+        let sources = self.find_sources(location, "source", source, target);
+        let guard = guard.as_ref().map(|guard| self.guard(&format!("{location}.guard"), guard));
+        let effects = self.effects(location, "action", action);
         let (Some(target), Some(sources)) = (target, sources) else { return };
         let trigger = self.trigger(trigger);
-        self.checked.push(Checked {
-            place: place.to_owned(),
+        self.checked.push(CheckedTransition {
+            location: location.to_owned(),
             trigger,
             sources,
-            from_any: matches!(source, States::Any),
+            from_any: matches!(source, StateSelector::Any),
             target,
             guard,
             effects,
@@ -83,18 +83,18 @@ impl Draft {
 
     pub(super) fn check_timeouts(&mut self, source: &ChartSource) {
         for (index, timeout) in source.timeouts.iter().enumerate() {
-            let place = format!("timeouts[{index}]");
-            let target = self.find_state(&format!("{place}.target"), "target", &timeout.target);
-            let sources = self.find_sources(&place, "state", &timeout.state, target);
-            let threshold = self.threshold(&format!("{place}.threshold"), &timeout.threshold);
-            let effects = self.effects(&place, "action", &timeout.action);
+            let location = format!("timeouts[{index}]");
+            let target = self.find_state(&format!("{location}.target"), "target", &timeout.target);
+            let sources = self.find_sources(&location, "state", &timeout.state, target);
+            let threshold = self.threshold(&format!("{location}.threshold"), &timeout.threshold);
+            let effects = self.effects(&location, "action", &timeout.action);
             let (Some(target), Some(sources)) = (target, sources) else { continue };
             let trigger = self.trigger(TIMEOUT);
-            self.checked.push(Checked {
-                place,
+            self.checked.push(CheckedTransition {
+                location,
                 trigger,
                 sources,
-                from_any: matches!(timeout.state, States::Any),
+                from_any: matches!(timeout.state, StateSelector::Any),
                 target,
                 guard: None,
                 effects,
@@ -104,34 +104,38 @@ impl Draft {
         }
     }
 
-    fn threshold(&mut self, place: &str, threshold: &ThresholdSource) -> Option<Threshold> {
+    fn threshold(
+        &mut self,
+        location: &str,
+        threshold: &ThresholdSource,
+    ) -> Option<TimeoutThreshold> {
         match threshold {
             ThresholdSource::Ticks(ticks) if *ticks > 0.0 && ticks.is_finite() => {
-                Some(Threshold::Ticks(*ticks))
+                Some(TimeoutThreshold::Ticks(*ticks))
             }
             ThresholdSource::Ticks(ticks) => {
-                self.error(place, format!("threshold must be above 0, found {ticks}"));
+                self.error(location, format!("threshold must be above 0, found {ticks}"));
                 None
             }
-            ThresholdSource::Field(name) => match self.vocabulary.field(name) {
-                Ok((field, None | Some(Kind::Number))) => {
-                    let default = &self.vocabulary.fields[field.index()].default;
-                    if let Some(Value::Number(ticks)) = default.as_ref()
+            ThresholdSource::Field(name) => match self.names.field(name) {
+                Ok((field, None | Some(ScalarKind::Number))) => {
+                    let default = &self.names.fields[field.index()].default;
+                    if let Some(ScalarValue::Number(ticks)) = default.as_ref()
                         && *ticks <= 0.0
                     {
                         let message =
                             format!("agent.{name} must be above 0 as a threshold, and is {ticks}");
-                        self.error(place, message);
+                        self.error(location, message);
                     }
-                    Some(Threshold::Field(field))
+                    Some(TimeoutThreshold::Field(field))
                 }
-                Ok((_, Some(kind @ (Kind::Bool | Kind::Text)))) => {
-                    let kind = kind.in_words();
-                    self.error(place, format!("agent.{name} must be a number and is {kind}"));
+                Ok((_, Some(kind @ (ScalarKind::Bool | ScalarKind::Text)))) => {
+                    let kind = kind.describe();
+                    self.error(location, format!("agent.{name} must be a number and is {kind}"));
                     None
                 }
                 Err(error) => {
-                    self.errors.push(error.at(place));
+                    self.errors.push(error.at(location));
                     None
                 }
             },
@@ -148,25 +152,25 @@ impl Draft {
 
     fn find_sources(
         &mut self,
-        place: &str,
+        location: &str,
         name: &str,
-        states: &States,
+        states: &StateSelector,
         target: Option<usize>,
     ) -> Option<Vec<usize>> {
         match states {
-            States::Any => {
+            StateSelector::Any => {
                 let target = target?;
                 let others = self.tree.leaves.iter().copied();
                 Some(others.filter(|leaf| !self.tree.is_inside(*leaf, target)).collect())
             }
-            States::Listed(names) => {
+            StateSelector::Listed(names) => {
                 if names.is_empty() {
-                    self.error(format!("{place}.{name}"), format!("{name} is missing or empty"));
+                    self.error(format!("{location}.{name}"), format!("{name} is missing or empty"));
                     return None;
                 }
                 let mut nodes = Vec::new();
                 for (index, state) in names.iter().enumerate() {
-                    let at = item(place, name, names.len(), index);
+                    let at = item_location(location, name, names.len(), index);
                     let node = self.find_state(&at, name, state);
                     if node.is_some_and(|node| nodes.contains(&Some(node))) {
                         self.error(at, format!("{name} \"{state}\" is listed twice"));
@@ -178,8 +182,8 @@ impl Draft {
         }
     }
 
-    fn guard(&mut self, place: &str, guard: &GuardSource) -> u16 {
-        let number = self.number_of_next("guards", self.guards.len());
+    fn guard(&mut self, location: &str, guard: &GuardSource) -> u16 {
+        let number = self.next_index("guards", self.guards.len());
         let guard = match guard {
             GuardSource::Rust(name, guard) => {
                 Guard { text: name.clone(), body: GuardBody::Rust(guard.clone()) }
@@ -189,7 +193,7 @@ impl Draft {
                 Err(mut error) => {
                     let text = shortened(text);
                     error.message = format!("guard \"{text}\": {}", error.message);
-                    self.errors.push(error.at(place));
+                    self.errors.push(error.at(location));
                     return number;
                 }
             },
@@ -205,9 +209,9 @@ impl Draft {
                 .to_owned()
                 .into());
         }
-        let (code, kind) = Code::compile(&parse(&words)?, &mut self.vocabulary)?;
-        if let Some(kind @ (Kind::Number | Kind::Text)) = kind {
-            let kind = kind.in_words();
+        let (code, kind) = CompiledExpression::compile(&parse(&words)?, &mut self.names)?;
+        if let Some(kind @ (ScalarKind::Number | ScalarKind::Text)) = kind {
+            let kind = kind.describe();
             return Err(format!("it must be true or false, and is {kind}").into());
         }
         let body = match code.comparisons() {
@@ -218,7 +222,7 @@ impl Draft {
     }
 }
 
-/// A text that is told in a message, without what is beyond a line.
+/// Shortens a text for a message to one line.
 fn shortened(text: &str) -> Cow<'_, str> {
     const CHARACTERS_MAX: usize = 200;
     match text.char_indices().nth(CHARACTERS_MAX) {

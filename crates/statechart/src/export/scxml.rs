@@ -1,8 +1,8 @@
-//! A chart as SCXML, the World Wide Web Consortium's format for statecharts.
+//! The SCXML form of a chart, a W3C format for statecharts.
 //!
-//! Guards and what actions compute are ECMAScript as they stand; `draw` and `chance` are defined in a
-//! script. A timeout is the event `timeout`: counting ticks is up to whoever runs the chart. Requests
-//! of agents are events that begin with `request.`.
+//! Guards and action values are valid ECMAScript; a script defines `draw` and `chance`. A timeout
+//! is the event `timeout`: the SCXML runtime must count ticks. Agent requests are events with the
+//! prefix `request.`.
 
 use std::fmt::Write;
 
@@ -10,14 +10,14 @@ use serde_json::{Map, Value as Json};
 
 use crate::chart::{Chart, Transition};
 use crate::ids::{StateId, TriggerId};
-use crate::value::Value;
+use crate::value::ScalarValue;
 
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
-const SCRIPT: &str = "  <script>function draw() { return Math.random(); } \
-    function chance(p) { return draw() &lt; p; }</script>\n";
+const SCRIPT: &str = "  <ecmascript_attribute>function draw() { return Math.random(); } \
+    function chance(p) { return draw() &lt; p; }</ecmascript_attribute>\n";
 
 impl Chart {
-    /// The chart as SCXML.
+    /// Returns the chart as SCXML.
     pub fn to_scxml(&self) -> String {
         let mut text = String::from(HEAD);
         // Writing to a String cannot fail.
@@ -30,11 +30,11 @@ impl Chart {
         );
         self.scxml_data(&mut text);
         text.push_str(SCRIPT);
-        let told: Vec<Vec<&Transition>> =
+        let by_state: Vec<Vec<&Transition>> =
             (0..self.tree.len()).map(|number| self.scxml_order(number)).collect();
         for (number, node) in self.tree.iter().enumerate() {
             if node.parent.is_none() {
-                self.scxml_state(number, 1, &told, &mut text);
+                self.scxml_state(number, 1, &by_state, &mut text);
             }
         }
         text.push_str("</scxml>\n");
@@ -42,14 +42,14 @@ impl Chart {
     }
 
     fn scxml_data(&self, text: &mut String) {
-        let object = |values: Vec<(&String, &Option<Value>)>| {
+        let object = |values: Vec<(&String, &Option<ScalarValue>)>| {
             let values = values
                 .into_iter()
                 .filter_map(|(name, value)| Some((name.clone(), value.as_ref()?.to_json())));
             Json::Object(values.collect::<Map<_, _>>()).to_string()
         };
         let agent = self.fields.iter().map(|field| (&field.name, &field.default)).collect();
-        let world = self.worlds.iter().map(|world| (&world.name, &world.default)).collect();
+        let world = self.world_values.iter().map(|world| (&world.name, &world.default)).collect();
         text.push_str("  <datamodel>\n");
         for (id, value) in
             [("agent", object(agent)), ("world", object(world)), ("context", object(Vec::new()))]
@@ -59,17 +59,17 @@ impl Chart {
         text.push_str("  </datamodel>\n");
     }
 
-    /// A state, with what each state tells of transitions.
+    /// Writes a state. `by_state` lists the transitions of each state.
     fn scxml_state(
         &self,
         number: usize,
         depth: usize,
-        told: &[Vec<&Transition>],
+        by_state: &[Vec<&Transition>],
         text: &mut String,
     ) {
         let indent = "  ".repeat(depth);
         let node = &self.tree[number];
-        // However a state with a history is entered, it is entered where it was last left.
+        // A state with a history is always entered at its last active child.
         let initial = node.initial.map(|initial| {
             if node.history { self.history_id(number) } else { self.tree[initial].name.clone() }
         });
@@ -92,31 +92,32 @@ impl Chart {
                  target=\"{first}\"/></history>"
             );
         }
-        let apart = self.scxml_apart(number, told);
-        let is_apart = |one: &&Transition| apart.iter().any(|(trigger, _)| *trigger == one.trigger);
-        for transition in told[number].iter().copied().filter(|one| !is_apart(one)) {
+        let overridden = self.overridden_triggers(number, by_state);
+        let is_overridden =
+            |one: &&Transition| overridden.iter().any(|(trigger, _)| *trigger == one.trigger);
+        for transition in by_state[number].iter().copied().filter(|one| !is_overridden(one)) {
             self.scxml_transition(number, transition, depth + 1, text);
         }
-        for (trigger, candidates) in &apart {
+        for (trigger, candidates) in &overridden {
             for transition in candidates {
                 self.scxml_transition(number, transition, depth + 1, text);
             }
             if candidates.last().is_none_or(|last| last.guard.is_some()) {
-                // The states around this one have no say.
+                // An empty transition hides those of the ancestors.
                 let event = self.trigger_name(*trigger);
                 let _ = writeln!(text, "{indent}  <transition event=\"{event}\"/>");
             }
         }
         for child in &node.children {
-            self.scxml_state(*child, depth + 1, told, text);
+            self.scxml_state(*child, depth + 1, by_state, text);
         }
         let _ = writeln!(text, "{indent}</state>");
     }
 
-    /// The transitions of a state. There is no oracle elsewhere, so of those that are left to it the
-    /// one to its default comes first.
+    /// Returns the transitions of a state. Other runtimes have no oracle, so its default choice
+    /// comes first.
     fn scxml_order(&self, number: usize) -> Vec<&Transition> {
-        // What leads from all states counts as one of the outermost, in the order of the file.
+        // A transition from `*` belongs to the outermost states, in file order.
         let is_here = |one: &&Transition| {
             if one.from_any {
                 self.tree[number].parent.is_none()
@@ -131,7 +132,7 @@ impl Chart {
     fn scxml_default_first<'c>(&self, mut ordered: Vec<&'c Transition>) -> Vec<&'c Transition> {
         for late in 0..ordered.len() {
             let Transition { trigger, target, oracle, .. } = ordered[late];
-            if !oracle || self.scxml_entered(*target) != self.oracle_default {
+            if !oracle || self.initial_leaf(*target) != self.oracle_default {
                 continue;
             }
             let rival = |one: &&Transition| one.oracle && one.trigger == *trigger;
@@ -142,7 +143,7 @@ impl Chart {
         ordered
     }
 
-    /// The name of a state's history, which is no state's.
+    /// Returns an id for a state's history that no state has.
     fn history_id(&self, node: usize) -> String {
         let mut id = format!("{}_history", self.tree[node].name);
         while self.tree.iter().any(|node| node.name == id) {
@@ -151,83 +152,89 @@ impl Chart {
         id
     }
 
-    fn scxml_entered(&self, mut node: usize) -> Option<StateId> {
+    fn initial_leaf(&self, mut node: usize) -> Option<StateId> {
         while let Some(initial) = self.tree[node].initial {
             node = initial;
         }
         self.tree[node].state
     }
 
-    /// The triggers of a state that agents can be in for which the states around it would lead
-    /// elsewhere than they do here, each with its candidates. Here a transition leaves nothing that is
-    /// around both of its ends, and what leads from all states does not lead from its target.
-    fn scxml_apart(
+    /// Returns the triggers of a leaf state whose transitions differ from those that SCXML would
+    /// derive from its ancestors. Here a transition leaves no common ancestor of its ends, and `*`
+    /// excludes the target.
+    fn overridden_triggers(
         &self,
         leaf: usize,
         all: &[Vec<&Transition>],
     ) -> Vec<(TriggerId, Vec<&Transition>)> {
         let Some(state) = self.tree[leaf].state else { return Vec::new() };
         let is_final = |one: &&Transition| one.guard.is_none() && !one.oracle;
-        let mut apart = Vec::new();
+        let mut overridden = Vec::new();
         for (number, _) in self.triggers.iter().enumerate() {
             let Some(trigger) = u8::try_from(number).ok().map(TriggerId) else { continue };
-            let rows = self.group(state, trigger).map(|row| usize::from(self.rows[row].transition));
+            let rows = self
+                .candidate_range(state, trigger)
+                .map(|row| usize::from(self.candidates[row].transition));
             let candidates: Vec<&Transition> = rows.map(|row| &self.transitions[row]).collect();
-            let mut told: Vec<&Transition> = Vec::new();
+            let mut by_state: Vec<&Transition> = Vec::new();
             let mut is_same = true;
             let mut inner = leaf;
-            for node in self.around(leaf) {
+            for node in self.ancestors(leaf) {
                 for one in all[node].iter().copied().filter(|one| one.trigger == trigger) {
-                    is_same &= node == leaf || !self.is_inside(self.landing(one.target), inner);
-                    told.push(one);
+                    is_same &=
+                        node == leaf || !self.is_inside(self.resolve_entry(one.target), inner);
+                    by_state.push(one);
                 }
                 inner = node;
-                if told.iter().any(is_final) {
+                if by_state.iter().any(is_final) {
                     break;
                 }
             }
             let candidates = self.scxml_default_first(candidates);
-            is_same &=
-                told.iter().map(|one| &one.place).eq(candidates.iter().map(|one| &one.place));
+            is_same &= by_state
+                .iter()
+                .map(|one| &one.location)
+                .eq(candidates.iter().map(|one| &one.location));
             if !is_same {
-                apart.push((trigger, candidates));
+                overridden.push((trigger, candidates));
             }
         }
-        apart
+        overridden
     }
 
-    fn around(&self, node: usize) -> impl Iterator<Item = usize> {
+    fn ancestors(&self, node: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(node), |node| self.tree[*node].parent)
     }
 
-    /// Whether a state is another one, or inside it.
+    /// True if a state is another one or nested in it.
     fn is_inside(&self, node: usize, outer: usize) -> bool {
-        self.around(node).any(|it| it == outer)
+        self.ancestors(node).any(|it| it == outer)
     }
 
-    /// Where one lands who goes to a state: in one that agents can be in, or one with a history.
-    fn landing(&self, mut node: usize) -> usize {
+    /// Follows `initial` from a node to a leaf state or to a state with a history.
+    fn resolve_entry(&self, mut node: usize) -> usize {
         while let (Some(initial), false) = (self.tree[node].initial, self.tree[node].history) {
             node = initial;
         }
         node
     }
 
-    /// Where a transition of a state leads. What is around both ends is not left: a state that goes
-    /// to itself has no target, and one that has others inside goes there without leaving itself.
+    /// Returns the target attribute of a transition. Common ancestors of both ends are not left: a
+    /// self-transition has no target, and a transition of a composite state to its children is
+    /// internal.
     fn scxml_target(&self, source: usize, target: usize) -> String {
-        let landing = self.landing(target);
-        if landing == source && self.tree[source].state.is_some() {
+        let resolve_entry = self.resolve_entry(target);
+        if resolve_entry == source && self.tree[source].state.is_some() {
             return String::new();
         }
-        let name = if self.tree[landing].history {
-            self.history_id(landing)
+        let name = if self.tree[resolve_entry].history {
+            self.history_id(resolve_entry)
         } else if self.is_inside(source, target) {
-            self.tree[landing].name.clone()
+            self.tree[resolve_entry].name.clone()
         } else {
             self.tree[target].name.clone()
         };
-        let stays = self.is_inside(landing, source);
+        let stays = self.is_inside(resolve_entry, source);
         let kind = if stays { " type=\"internal\"" } else { "" };
         format!(" target=\"{name}\"{kind}")
     }
@@ -242,7 +249,8 @@ impl Chart {
         let indent = "  ".repeat(depth);
         let target = self.scxml_target(source, transition.target);
         let guard = transition.guard.as_ref();
-        let guard = guard.map_or(String::new(), |guard| format!(" cond=\"{}\"", script(guard)));
+        let guard = guard
+            .map_or(String::new(), |guard| format!(" cond=\"{}\"", ecmascript_attribute(guard)));
         if let Some(threshold) = &transition.threshold {
             let has_inside = !self.tree[source].children.is_empty();
             let which = if has_inside { "the state inside" } else { "the state" };
@@ -263,17 +271,17 @@ impl Chart {
     }
 }
 
-/// Actions were checked when the chart was compiled, so they have one of their few forms.
+/// Writes actions. The compiler has checked their forms.
 fn scxml_actions(actions: &[String], depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
     for action in actions {
         let verb_ends = action.find(|c: char| !c.is_alphabetic()).unwrap_or(action.len());
         let (verb, rest) = action.split_at(verb_ends);
         let assignment = rest.split_once('=').filter(|_| verb == "set" || verb == "add");
-        if let Some((place, value)) = assignment {
-            let (place, value) = (place.trim(), script(value.trim()));
-            let value = if verb == "add" { format!("{place} + ({value})") } else { value };
-            let _ = writeln!(text, "{indent}<assign location=\"{place}\" expr=\"{value}\"/>");
+        if let Some((location, value)) = assignment {
+            let (location, value) = (location.trim(), ecmascript_attribute(value.trim()));
+            let value = if verb == "add" { format!("{location} + ({value})") } else { value };
+            let _ = writeln!(text, "{indent}<assign location=\"{location}\" expr=\"{value}\"/>");
         } else {
             let content = escaped(rest.trim());
             let _ = writeln!(
@@ -284,8 +292,8 @@ fn scxml_actions(actions: &[String], depth: usize, text: &mut String) {
     }
 }
 
-/// An expression as ECMAScript, in which a backslash in a text says that something follows.
-fn script(expression: &str) -> String {
+/// Escapes an expression for an ECMAScript attribute; a backslash is literal in a chart.
+fn ecmascript_attribute(expression: &str) -> String {
     escaped(&expression.replace('\\', "\\\\"))
 }
 

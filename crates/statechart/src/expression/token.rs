@@ -1,18 +1,18 @@
-//! From the text of an expression to its words.
+//! The expression lexer.
 
 use super::EXPRESSION_BYTES_MAX;
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Token {
+pub(crate) enum ExpressionToken {
     Number(f64),
     Text(String),
-    /// A name, with dots in it where there are some.
+    /// A name, possibly with dots.
     Name(String),
     Symbol(&'static str),
 }
 
-impl Token {
-    pub(super) fn shown(&self) -> String {
+impl ExpressionToken {
+    pub(super) fn describe(&self) -> String {
         match self {
             Self::Number(number) => number.to_string(),
             Self::Text(text) => format!("the text \"{text}\""),
@@ -22,12 +22,12 @@ impl Token {
     }
 }
 
-/// Longer ones first, so that `<=` is not read as `<`.
+/// Longer symbols come first, so that `<=` is not read as `<`.
 const SYMBOLS: [&str; 17] =
     ["<=", ">=", "==", "!=", "&&", "||", "<", ">", "+", "-", "*", "/", "!", "(", ")", ",", "="];
 
-/// The words of an expression, or what is wrong with its text.
-pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, String> {
+/// Splits an expression into tokens.
+pub(crate) fn tokens(text: &str) -> Result<Vec<ExpressionToken>, String> {
     if text.len() > EXPRESSION_BYTES_MAX {
         return Err(format!(
             "it has {} bytes, and the limit expression_bytes is {EXPRESSION_BYTES_MAX}",
@@ -43,7 +43,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, String> {
                 let Some(end) = inside.find(first) else {
                     return Err(format!("the text that begins with {first} has no end"));
                 };
-                tokens.push(Token::Text(inside[..end].to_owned()));
+                tokens.push(ExpressionToken::Text(inside[..end].to_owned()));
                 end + 2
             }
             '0'..='9' => {
@@ -53,13 +53,13 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, String> {
                     .ok()
                     .filter(|number: &f64| number.is_finite())
                     .ok_or_else(|| format!("\"{}\" is not a number", &rest[..length]))?;
-                tokens.push(Token::Number(number));
+                tokens.push(ExpressionToken::Number(number));
                 length
             }
             'a'..='z' | 'A'..='Z' | '_' => {
                 let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
                 let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-                tokens.push(Token::Name(rest[..length].to_owned()));
+                tokens.push(ExpressionToken::Name(rest[..length].to_owned()));
                 length
             }
             _ => {
@@ -67,7 +67,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, String> {
                 let Some(symbol) = symbol else {
                     return Err(format!("\"{first}\" has no meaning here"));
                 };
-                tokens.push(Token::Symbol(symbol));
+                tokens.push(ExpressionToken::Symbol(symbol));
                 symbol.len()
             }
         };
@@ -76,7 +76,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
-/// Digits, a fraction and an exponent, as far as they go.
+/// Returns the length of a number with fraction and exponent.
 fn number_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut end = 0;

@@ -1,47 +1,47 @@
-//! An agent as JSON, for debugging and logging.
+//! The JSON form of an agent.
 
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::{Instance, StateTransition};
+use super::{AgentTransition, ChartInstance};
 use crate::chart::Chart;
 use crate::ids::StateId;
 
-/// An agent, its state and how it came there.
+/// An agent with its state and transition history.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AgentRecord {
-    /// The agent.
+    /// The agent's id.
     pub agent_id: String,
-    /// The name of the state that it is in.
+    /// The name of its state.
     pub current_state: String,
-    /// For how many ticks it has been there.
+    /// The number of ticks in its state.
     pub ticks_in_state: u32,
-    /// The transitions that it made, the newest last.
+    /// Its recorded transitions, oldest first.
     pub state_history: Vec<TransitionRecord>,
 }
 
-/// A transition that an agent made.
+/// A recorded transition.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TransitionRecord {
     /// The name of the state before.
     pub from_state: String,
     /// The name of the state after.
     pub to_state: String,
-    /// The name of what set it off.
+    /// The name of the trigger.
     pub trigger: String,
-    /// When, as an RFC 3339 time in UTC.
+    /// The time of the tick, in RFC 3339 and UTC.
     pub timestamp: String,
-    /// What was known, or null.
+    /// The context, or null.
     pub context: Option<Json>,
 }
 
 impl AgentRecord {
-    /// The record of an agent. `time` turns ticks into times.
+    /// Creates the record of an agent. `time` converts ticks to times.
     pub fn new(
         chart: &Chart,
         agent_id: &str,
         (state, ticks_in_state): (StateId, u32),
-        history: impl IntoIterator<Item = StateTransition>,
+        history: impl IntoIterator<Item = AgentTransition>,
         time: impl Fn(u64) -> String,
     ) -> Self {
         let state_history = history.into_iter().map(|transition| TransitionRecord {
@@ -60,8 +60,8 @@ impl AgentRecord {
     }
 }
 
-impl Instance {
-    /// The agent as JSON. `time` turns ticks into times.
+impl ChartInstance {
+    /// Returns the record of the agent. `time` converts ticks to times.
     pub fn record(&self, agent_id: &str, time: impl Fn(u64) -> String) -> AgentRecord {
         let now = (self.state, self.ticks_in_state);
         AgentRecord::new(&self.chart, agent_id, now, self.history(), time)

@@ -1,7 +1,7 @@
 use std::fmt::Write;
 
 use polity_statechart::{
-    Chart, ChartSource, GuardSource, STATE_DEPTH_MAX, StateSource, States, TransitionSource,
+    Chart, ChartSource, GuardSource, STATE_DEPTH_MAX, StateSelector, StateSource, TransitionSource,
 };
 
 /// A small chart with one line changed or added, and what must be said about it.
@@ -454,7 +454,7 @@ fn limits_are_named() {
 #[test]
 fn a_source_of_none_is_refused() {
     let transition = TransitionSource {
-        source: States::Listed(Vec::new()),
+        source: StateSelector::Listed(Vec::new()),
         ..TransitionSource::new("a", [], "on")
     };
     let source = ChartSource::new("lamp", ["on"], "on").transition(transition);

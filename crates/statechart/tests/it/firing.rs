@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use polity_statechart::{Chart, ChartSource, Context, Instance, TransitionSource, Value};
+use polity_statechart::{
+    Chart, ChartInstance, ChartSource, FireContext, ScalarValue, TransitionSource,
+};
 
 use super::{chart, state, trigger};
 
@@ -24,8 +26,8 @@ fn firing_gives_the_new_state_or_nothing() {
         )))
         .unwrap(),
     );
-    let mut agent = Instance::new(Arc::clone(&chart));
-    let empty = Context::new(&chart);
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    let empty = FireContext::new(&chart);
     assert_eq!(agent.fire(trigger(&chart, "go"), &empty), chart.state("y"));
     assert_eq!(agent.fire(trigger(&chart, "go"), &empty), None);
     assert_eq!(state(&agent), "y");
@@ -34,8 +36,8 @@ fn firing_gives_the_new_state_or_nothing() {
 #[test]
 fn exactly_the_last_fifty_transitions_are_remembered() {
     let chart = Arc::new(Chart::build(&lamp()).unwrap());
-    let (press, empty) = (trigger(&chart, "press"), Context::new(&chart));
-    let mut agent = Instance::new(Arc::clone(&chart));
+    let (press, empty) = (trigger(&chart, "press"), FireContext::new(&chart));
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
     for pressed in 1..=120_u64 {
         agent.begin_tick(&empty);
         agent.fire(press, &empty);
@@ -49,8 +51,8 @@ fn exactly_the_last_fifty_transitions_are_remembered() {
 #[test]
 fn a_transition_to_the_same_state_is_performed_but_not_recorded() {
     let chart = Arc::new(Chart::build(&lamp()).unwrap());
-    let empty = Context::new(&chart);
-    let mut agent = Instance::new(Arc::clone(&chart)).in_state(chart.state("on").unwrap());
+    let empty = FireContext::new(&chart);
+    let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(chart.state("on").unwrap());
     agent.begin_tick(&empty);
     assert_eq!(agent.fire(trigger(&chart, "stay"), &empty), chart.state("on"));
     assert_eq!(agent.history().len(), 0);
@@ -71,8 +73,8 @@ fn the_first_transition_that_fits_is_taken() {
         )
         .unwrap(),
     );
-    let mut agent = Instance::new(Arc::clone(&chart));
-    agent.fire(trigger(&chart, "go"), &Context::new(&chart));
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    agent.fire(trigger(&chart, "go"), &FireContext::new(&chart));
     assert_eq!(state(&agent), "y");
 }
 
@@ -97,11 +99,11 @@ fn no_default_of_the_oracle_goes_past_a_guard() {
          - {trigger: u, source: a, target: d, oracle: true, action: set agent.way = 3}\n",
     );
     let way = chart.field("way").unwrap();
-    for (keen, to, performed) in [(0.0, "b", 1.0), (1.0, "c", 2.0)] {
-        let mut agent = Instance::new(Arc::clone(&chart));
-        agent.set_field(chart.field("keen").unwrap(), Value::Number(keen)).unwrap();
-        agent.fire(trigger(&chart, "u"), &Context::new(&chart));
+    for (keen, to, action_lists) in [(0.0, "b", 1.0), (1.0, "c", 2.0)] {
+        let mut agent = ChartInstance::new(Arc::clone(&chart));
+        agent.set_field(chart.field("keen").unwrap(), ScalarValue::Number(keen)).unwrap();
+        agent.fire(trigger(&chart, "u"), &FireContext::new(&chart));
         assert_eq!(chart.state_name(agent.state()), to);
-        assert_eq!(agent.field(way), Some(&Value::Number(performed)));
+        assert_eq!(agent.field(way), Some(&ScalarValue::Number(action_lists)));
     }
 }

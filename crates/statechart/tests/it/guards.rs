@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use polity_statechart::{
-    Chart, ChartSource, Context, FAILURES_MAX, FieldId, Instance, Request, Site, TransitionSource,
-    Who, WorldChange,
+    AgentRef, AgentRequest, Chart, ChartInstance, ChartSource, EVAL_ERRORS_MAX, ErrorSite, FieldId,
+    FireContext, TransitionSource, WorldChange,
 };
 use serde_json::json;
 
@@ -20,16 +20,19 @@ fn guarded(guard: &str) -> Arc<Chart> {
 /// Whether a guard holds, and why not if it could not be evaluated.
 fn holds(guard: &str, context: &serde_json::Value) -> Result<bool, String> {
     let chart = guarded(guard);
-    let mut agent = Instance::new(Arc::clone(&chart));
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
     let context = chart.context(context).with_draws(|index| 0.25 + 0.5 * f64::from(index));
     let fired = agent.fire(trigger(&chart, "go"), &context).is_some();
-    match agent.take_failures().as_slice() {
+    match agent.take_eval_errors().as_slice() {
         [] => Ok(fired),
         [failure] => {
             assert!(!fired, "a guard that fails counts as false");
-            assert!(matches!(failure.site, Site::Guard(_)));
-            assert_eq!(chart.site(failure.site), (guard.to_owned(), Some("transitions[0]")));
-            Err(chart.describe(&failure.fault))
+            assert!(matches!(failure.site, ErrorSite::Guard(_)));
+            assert_eq!(
+                chart.describe_site(failure.site),
+                (guard.to_owned(), Some("transitions[0]"))
+            );
+            Err(chart.describe_error(&failure.error))
         }
         more => panic!("{more:?}"),
     }
@@ -79,9 +82,9 @@ fn a_guard_that_fails_counts_as_false_and_says_why() {
 #[test]
 fn a_draw_without_a_source_of_random_numbers_is_a_failure() {
     let chart = guarded("draw() < 2");
-    let mut agent = Instance::new(Arc::clone(&chart));
-    assert_eq!(agent.fire(trigger(&chart, "go"), &Context::new(&chart)), None);
-    assert_eq!(agent.take_failures().len(), 1);
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    assert_eq!(agent.fire(trigger(&chart, "go"), &FireContext::new(&chart)), None);
+    assert_eq!(agent.take_eval_errors().len(), 1);
 }
 
 #[test]
@@ -96,23 +99,23 @@ fn guards_may_be_rust() {
     );
     let source = ChartSource { context: vec!["score".to_owned()], ..source };
     let chart = Arc::new(Chart::build(&source).unwrap());
-    let mut agent = Instance::new(Arc::clone(&chart));
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
     let go = trigger(&chart, "go");
-    assert_eq!(agent.fire(go, &Context::new(&chart)), None);
-    assert_eq!(chart.describe(&agent.take_failures()[0].fault), "no score");
+    assert_eq!(agent.fire(go, &FireContext::new(&chart)), None);
+    assert_eq!(chart.describe_error(&agent.take_eval_errors()[0].error), "no score");
     assert_eq!(agent.fire(go, &chart.context(&json!({"score": 4}))), None);
     assert_eq!(agent.fire(go, &chart.context(&json!({"score": 5}))), chart.state("y"));
 }
 
-fn acting(actions: &[&str]) -> Instance {
+fn acting(actions: &[&str]) -> ChartInstance {
     let mut transition = TransitionSource::new("go", ["x"], "y");
     transition.action = actions.iter().map(|action| (*action).to_owned()).collect();
     let source = ChartSource::new("a", ["x", "y"], "x").field("n", 5.0).transition(transition);
     let mut source = ChartSource { world: [("likes".to_owned(), 2.0.into())].into(), ..source };
     source.fields.get_mut("n").unwrap().max = Some(10.0);
     let chart = Arc::new(Chart::build(&source).unwrap());
-    let mut agent = Instance::new(Arc::clone(&chart));
-    agent.fire(trigger(&chart, "go"), &Context::new(&chart));
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    agent.fire(trigger(&chart, "go"), &FireContext::new(&chart));
     assert_eq!(state(&agent), "y");
     agent
 }
@@ -136,17 +139,17 @@ fn actions_change_the_agent_the_world_and_ask_for_more() {
     assert_eq!(agent.field(FieldId::clone(&agent.chart().field("n").unwrap())), Some(&8.0.into()));
     let changes = [WorldChange::Add(likes, 8.0), WorldChange::Set(likes, 1.0.into())];
     assert_eq!(agent.take_changes(), changes);
-    let bob = || Who::Named("bob".into());
+    let bob = || AgentRef::Named("bob".into());
     assert_eq!(
         agent.take_requests(),
         [
-            Request::Pause { who: Who::Myself, turns: Some(3) },
-            Request::Pause { who: bob(), turns: None },
-            Request::Resume { name: "bob".into() },
-            Request::Copy { name: None },
-            Request::Copy { name: Some("twin".into()) },
-            Request::Remove { who: bob() },
-            Request::Remove { who: Who::Myself },
+            AgentRequest::Pause { who: AgentRef::Requester, turns: Some(3) },
+            AgentRequest::Pause { who: bob(), turns: None },
+            AgentRequest::Resume { name: "bob".into() },
+            AgentRequest::Copy { name: None },
+            AgentRequest::Copy { name: Some("twin".into()) },
+            AgentRequest::Remove { who: bob() },
+            AgentRequest::Remove { who: AgentRef::Requester },
         ]
     );
 }
@@ -159,8 +162,11 @@ fn an_action_that_fails_changes_nothing_and_is_recorded() {
         "set agent.n = 1 / (agent.n - 5)",
     ]);
     let chart = Arc::clone(agent.chart());
-    let reasons: Vec<String> =
-        agent.take_failures().iter().map(|failure| chart.describe(&failure.fault)).collect();
+    let reasons: Vec<String> = agent
+        .take_eval_errors()
+        .iter()
+        .map(|failure| chart.describe_error(&failure.error))
+        .collect();
     let range = "the value is not one that \"n\" may have: it must be at most 10";
     assert_eq!(reasons, [range, range, "division by zero"]);
     assert_eq!(agent.field(chart.field("n").unwrap()), Some(&5.0.into()));
@@ -174,14 +180,14 @@ fn a_threshold_stays_above_0_whoever_sets_it() {
          timeouts: [{state: y, threshold: agent.patience, target: x}]\n",
     );
     let (patience, less) = (chart.field("patience").unwrap(), chart.field("less").unwrap());
-    let mut agent = Instance::new(Arc::clone(&chart));
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
     assert_eq!(
         agent.set_field(patience, 0.0.into()).unwrap_err(),
         "patience must be above 0, because it is a threshold, found 0"
     );
     assert_eq!(agent.set_field(less, (-4.0).into()), Ok(()));
-    agent.fire(trigger(&chart, "go"), &Context::new(&chart));
-    assert_eq!(agent.take_failures().len(), 1);
+    agent.fire(trigger(&chart, "go"), &FireContext::new(&chart));
+    assert_eq!(agent.take_eval_errors().len(), 1);
     assert_eq!(agent.field(patience), Some(&2.0.into()));
 }
 
@@ -193,21 +199,21 @@ fn a_guard_before_those_of_the_oracle_is_tried_once() {
          - {trigger: go, source: x, target: y, oracle: true}\n  \
          - {trigger: go, source: x, target: z, oracle: true}\n",
     );
-    let mut agent = Instance::new(Arc::clone(&chart));
-    agent.fire(trigger(&chart, "go"), &Context::new(&chart));
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    agent.fire(trigger(&chart, "go"), &FireContext::new(&chart));
     assert_eq!(agent.state(), chart.state("z").unwrap());
-    assert_eq!(agent.take_failures().len(), 1);
+    assert_eq!(agent.take_eval_errors().len(), 1);
 }
 
 #[test]
 fn an_agent_that_is_never_asked_keeps_some_of_its_failures() {
     let chart = guarded("context.score > 1");
-    let (go, empty) = (trigger(&chart, "go"), Context::new(&chart));
-    let mut agent = Instance::new(Arc::clone(&chart));
-    for _ in 0..FAILURES_MAX + 10 {
+    let (go, empty) = (trigger(&chart, "go"), FireContext::new(&chart));
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    for _ in 0..EVAL_ERRORS_MAX + 10 {
         agent.fire(go, &empty);
     }
-    assert_eq!(agent.take_failures().len(), FAILURES_MAX);
+    assert_eq!(agent.take_eval_errors().len(), EVAL_ERRORS_MAX);
     agent.fire(go, &empty);
-    assert_eq!(agent.take_failures().len(), 1);
+    assert_eq!(agent.take_eval_errors().len(), 1);
 }

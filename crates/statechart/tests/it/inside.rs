@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use polity_statechart::{Context, Instance, Value};
+use polity_statechart::{ChartInstance, FireContext, ScalarValue};
 
 use super::{chart, state, trigger};
 
@@ -28,9 +28,9 @@ timeouts:
   - {state: engaging, threshold: 2, target: idle}
 ";
 
-fn log(agent: &Instance) -> f64 {
+fn log(agent: &ChartInstance) -> f64 {
     match agent.field(agent.chart().field("log").unwrap()) {
-        Some(Value::Number(log)) => *log,
+        Some(ScalarValue::Number(log)) => *log,
         other => panic!("{other:?}"),
     }
 }
@@ -38,8 +38,8 @@ fn log(agent: &Instance) -> f64 {
 #[test]
 fn states_are_left_from_the_inside_and_entered_from_the_outside() {
     let chart = chart(CHART);
-    let empty = Context::new(&chart);
-    let mut agent = Instance::new(Arc::clone(&chart));
+    let empty = FireContext::new(&chart);
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
     agent.fire(trigger(&chart, "engage"), &empty);
     assert_eq!((state(&agent), log(&agent)), ("like", 913.0));
     agent.fire(trigger(&chart, "next"), &empty);
@@ -51,8 +51,8 @@ fn states_are_left_from_the_inside_and_entered_from_the_outside() {
 #[test]
 fn what_a_state_says_itself_comes_before_what_the_one_around_it_says() {
     let chart = chart(CHART);
-    let empty = Context::new(&chart);
-    let mut agent = Instance::new(Arc::clone(&chart));
+    let empty = FireContext::new(&chart);
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
     agent.fire(trigger(&chart, "engage"), &empty);
     agent.fire(trigger(&chart, "next"), &empty);
     assert_eq!(state(&agent), "reply");
@@ -65,8 +65,8 @@ fn a_shallow_history_leads_back_to_where_one_was() {
     let chart = chart(CHART);
     let (engage, next, done) =
         (trigger(&chart, "engage"), trigger(&chart, "next"), trigger(&chart, "done"));
-    let empty = Context::new(&chart);
-    let mut agent = Instance::new(Arc::clone(&chart));
+    let empty = FireContext::new(&chart);
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
     for trigger in [engage, next, done, engage] {
         agent.fire(trigger, &empty);
     }
@@ -89,7 +89,7 @@ fn a_history_counts_however_its_state_is_entered() {
          - {trigger: knock, source: out, target: door}\n  \
          - {trigger: leave, source: site, target: out}\n",
     );
-    let empty = Context::new(&chart);
+    let empty = FireContext::new(&chart);
     for (triggers, expected) in [
         (&["enter"][..], "door"),
         (&["enter", "next", "next", "leave", "enter"], "right"),
@@ -97,7 +97,7 @@ fn a_history_counts_however_its_state_is_entered() {
         (&["enter", "next", "climb", "leave", "enter"], "left"),
         (&["enter", "next", "next", "leave", "knock"], "door"),
     ] {
-        let mut agent = Instance::new(Arc::clone(&chart));
+        let mut agent = ChartInstance::new(Arc::clone(&chart));
         for name in triggers {
             agent.fire(trigger(&chart, name), &empty);
         }
@@ -111,8 +111,9 @@ fn a_history_counts_however_its_state_is_entered() {
 #[test]
 fn a_timeout_of_a_state_is_one_of_all_inside() {
     let chart = chart(CHART);
-    let empty = Context::new(&chart);
-    let mut agent = Instance::new(Arc::clone(&chart)).in_state(chart.state("reshare").unwrap());
+    let empty = FireContext::new(&chart);
+    let mut agent =
+        ChartInstance::new(Arc::clone(&chart)).in_state(chart.state("reshare").unwrap());
     assert_eq!(agent.begin_tick(&empty), None);
     assert_eq!(agent.begin_tick(&empty), None);
     assert_eq!(agent.begin_tick(&empty), chart.state("idle"));
@@ -126,9 +127,9 @@ fn a_timeout_of_a_state_goes_before_that_of_a_state_around_it() {
          timeouts:\n  - {state: busy, threshold: 1, target: out}\n  \
          - {state: two, threshold: 3, target: late}\n",
     );
-    let empty = Context::new(&chart);
+    let empty = FireContext::new(&chart);
     let ticks = |from: &str| {
-        let mut agent = Instance::new(Arc::clone(&chart)).in_state(chart.state(from).unwrap());
+        let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(chart.state(from).unwrap());
         let ticks = (1..10).find(|_| agent.begin_tick(&empty).is_some());
         (ticks, state(&agent).to_owned())
     };
@@ -145,8 +146,8 @@ fn what_is_said_for_all_states_does_not_come_before_what_a_state_with_others_ins
          - {trigger: stop, source: deep, target: y}\n  \
          - {trigger: go, source: one, target: two}\n",
     );
-    let empty = Context::new(&chart);
-    let mut agent = Instance::new(Arc::clone(&chart));
+    let empty = FireContext::new(&chart);
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
     agent.fire(trigger(&chart, "go"), &empty);
     agent.fire(trigger(&chart, "stop"), &empty);
     assert_eq!(state(&agent), "y");
@@ -174,7 +175,7 @@ transitions:
   - {{trigger: rise, source: low, target: high}}
 "
         );
-        chart(&text).draws()
+        chart(&text).max_draws()
     };
     let (none, one) = ("set agent.n = 1", "set agent.n = draw()");
     assert_eq!(draws("agent.n < 1", none, none), 1);
@@ -183,5 +184,5 @@ transitions:
     // A state that is entered again only by a history counts, too.
     assert_eq!(draws("draw() < 0.5", none, one), 3);
     assert_eq!(draws("agent.n < 1", "[set agent.n = draw() + draw() + draw()]", none), 3);
-    assert_eq!(chart(CHART).draws(), 0);
+    assert_eq!(chart(CHART).max_draws(), 0);
 }

@@ -10,14 +10,14 @@ mod social;
 
 use std::sync::Arc;
 
-use polity_statechart::{Chart, Instance, StateId, TriggerId};
+use polity_statechart::{Chart, ChartInstance, StateId, TriggerId};
 
 /// A chart that must be sound.
 fn chart(text: &str) -> Arc<Chart> {
     Arc::new(Chart::from_text(text).unwrap_or_else(|errors| panic!("{errors}")))
 }
 
-fn state(agent: &Instance) -> &str {
+fn state(agent: &ChartInstance) -> &str {
     agent.chart().state_name(agent.state())
 }
 

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use polity_statechart::{Context, Decision, Instance, Value, agents_in_state, state_distribution};
+use polity_statechart::{
+    ChartInstance, FireContext, FireDecision, ScalarValue, agents_in_state, state_distribution,
+};
 use serde_json::json;
 
 use super::{chart, named, state, trigger};
@@ -10,8 +12,8 @@ const SOCIAL: &str = include_str!("social.yaml");
 #[test]
 fn every_state_of_the_social_chart_is_lived_through() {
     let chart = chart(SOCIAL);
-    let empty = Context::new(&chart);
-    let mut agent = Instance::new(Arc::clone(&chart));
+    let empty = FireContext::new(&chart);
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
     for (name, context, expected) in [
         ("feed_ready", json!(null), "scrolling"),
         ("sees_post", json!(null), "evaluating"),
@@ -31,11 +33,11 @@ fn every_state_of_the_social_chart_is_lived_through() {
     agent = agent.in_state(named(&chart, "evaluating"));
     let decides = trigger(&chart, "decides");
     let context = chart.context(&json!({"score": 0.1}));
-    let Decision::Ask(candidates) = agent.decide(decides, &context) else { panic!("not asked") };
-    let offered: Vec<&str> = candidates
-        .iter()
-        .map(|row| chart.state_name(chart.destination(*row).unwrap().to))
-        .collect();
+    let FireDecision::AskOracle(candidates) = agent.decide(decides, &context) else {
+        panic!("not asked")
+    };
+    let offered: Vec<&str> =
+        candidates.iter().map(|row| chart.state_name(chart.outcome(*row).unwrap().to)).collect();
     assert_eq!(offered, ["engaging_like", "scrolling"]);
     agent.take(candidates[0], decides, &context);
     assert_eq!(state(&agent), "engaging_like");
@@ -45,7 +47,7 @@ fn every_state_of_the_social_chart_is_lived_through() {
 #[test]
 fn without_an_oracle_its_default_is_taken() {
     let chart = chart(SOCIAL);
-    let mut agent = Instance::new(Arc::clone(&chart)).in_state(named(&chart, "evaluating"));
+    let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(named(&chart, "evaluating"));
     agent.fire(trigger(&chart, "decides"), &chart.context(&json!({"score": 0.1})));
     assert_eq!(state(&agent), "scrolling");
 }
@@ -64,8 +66,8 @@ fn valid_triggers_are_those_that_something_can_follow_on() {
 #[test]
 fn a_timeout_comes_when_the_ticks_exceed_the_threshold() {
     let chart = chart(SOCIAL);
-    let empty = Context::new(&chart);
-    let mut agent = Instance::new(Arc::clone(&chart)).in_state(named(&chart, "scrolling"));
+    let empty = FireContext::new(&chart);
+    let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(named(&chart, "scrolling"));
     for tick in 1..=5 {
         assert_eq!(agent.begin_tick(&empty), None);
         assert_eq!(agent.ticks_in_state(), tick);
@@ -73,7 +75,7 @@ fn a_timeout_comes_when_the_ticks_exceed_the_threshold() {
     assert_eq!(agent.begin_tick(&empty), chart.state("resting"));
     assert_eq!(agent.ticks_in_state(), 0);
     let field = chart.field("timeout_threshold").unwrap();
-    agent.set_field(field, Value::Number(2.0)).unwrap();
+    agent.set_field(field, ScalarValue::Number(2.0)).unwrap();
     assert_eq!(agent.begin_tick(&empty), None);
     assert_eq!(agent.begin_tick(&empty), None);
     assert_eq!(agent.begin_tick(&empty), chart.state("idle"));
@@ -85,30 +87,42 @@ fn a_timeout_comes_when_the_ticks_exceed_the_threshold() {
 #[test]
 fn fields_keep_to_their_ranges() {
     let chart = chart(SOCIAL);
-    let mut agent = Instance::new(Arc::clone(&chart));
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
     let threshold = chart.field("engagement_threshold").unwrap();
     let timeout = chart.field("timeout_threshold").unwrap();
     for (field, value, expected) in [
-        (threshold, Value::Number(1.5), "engagement_threshold must be from 0 to 1, found 1.5"),
-        (threshold, Value::Number(-0.1), "engagement_threshold must be from 0 to 1, found -0.1"),
-        (threshold, Value::text("high"), "engagement_threshold must be a number, found \"high\""),
-        (timeout, Value::Number(0.0), "timeout_threshold must be at least 1, found 0"),
-        (timeout, Value::Number(f64::NAN), "timeout_threshold must be a finite number"),
+        (
+            threshold,
+            ScalarValue::Number(1.5),
+            "engagement_threshold must be from 0 to 1, found 1.5",
+        ),
+        (
+            threshold,
+            ScalarValue::Number(-0.1),
+            "engagement_threshold must be from 0 to 1, found -0.1",
+        ),
+        (
+            threshold,
+            ScalarValue::text("high"),
+            "engagement_threshold must be a number, found \"high\"",
+        ),
+        (timeout, ScalarValue::Number(0.0), "timeout_threshold must be at least 1, found 0"),
+        (timeout, ScalarValue::Number(f64::NAN), "timeout_threshold must be a finite number"),
     ] {
         assert_eq!(agent.set_field(field, value), Err(expected.to_owned()));
     }
-    assert_eq!(agent.field(threshold), Some(&Value::Number(0.5)));
+    assert_eq!(agent.field(threshold), Some(&ScalarValue::Number(0.5)));
 }
 
 #[test]
 fn an_agent_is_exported_as_json() {
     let chart = chart(SOCIAL);
-    let mut agent = Instance::new(Arc::clone(&chart));
-    agent.fire(trigger(&chart, "feed_ready"), &Context::new(&chart));
-    agent.begin_tick(&Context::new(&chart));
+    let mut agent = ChartInstance::new(Arc::clone(&chart));
+    agent.fire(trigger(&chart, "feed_ready"), &FireContext::new(&chart));
+    agent.begin_tick(&FireContext::new(&chart));
     agent.fire(trigger(&chart, "sees_post"), &chart.context(&json!({"post_id": "post_123"})));
-    agent.begin_tick(&Context::new(&chart));
-    agent.begin_tick(&Context::new(&chart));
+    agent.begin_tick(&FireContext::new(&chart));
+    agent.begin_tick(&FireContext::new(&chart));
     let record = agent.record("agent_001", |tick| format!("2026-01-30T10:00:{tick:02}Z"));
     let expected = r#"{"agent_id":"agent_001","current_state":"evaluating","ticks_in_state":2,"state_history":[{"from_state":"idle","to_state":"scrolling","trigger":"feed_ready","timestamp":"2026-01-30T10:00:00Z","context":null},{"from_state":"scrolling","to_state":"evaluating","trigger":"sees_post","timestamp":"2026-01-30T10:00:01Z","context":{"post_id":"post_123"}}]}"#;
     assert_eq!(serde_json::to_string(&record).unwrap(), expected);
@@ -117,7 +131,7 @@ fn an_agent_is_exported_as_json() {
 #[test]
 fn many_agents_are_counted_by_state() {
     let chart = chart(SOCIAL);
-    let idle = Instance::new(Arc::clone(&chart));
+    let idle = ChartInstance::new(Arc::clone(&chart));
     let resting = idle.clone().in_state(named(&chart, "resting"));
     let agents = [("ada", &idle), ("bob", &resting), ("cleo", &idle)];
     let counts = state_distribution(&chart, agents.iter().map(|(_, agent)| agent.state()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polity_engine::entropy::Entropy;
 use polity_statechart::{
-    Chart, FieldId, Instance, Request, StateId, Value as FieldValue, Who, WorldChange,
+    Chart, FieldId, ChartInstance, AgentRequest, StateId, ScalarValue, AgentRef, WorldChange,
 };
 use serde_json::{Map, Value, json};
 
@@ -36,7 +36,7 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
             .ok_or_else(|| CliError::usage("--context is not a JSON object"))?,
     };
     refuse_no_values(&chart, &record)?;
-    let mut agent = Instance::new(Arc::clone(&chart)).in_state(from);
+    let mut agent = ChartInstance::new(Arc::clone(&chart)).in_state(from);
     for change in &args.set {
         let (name, value) = set::change(change, "FIELD=0.5")?;
         let (field, value) = field_of(&chart, name, &value)?;
@@ -55,12 +55,12 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
     let before = agent.clone();
     let to = agent.fire(trigger, &context);
     let warnings: Vec<String> = agent
-        .take_failures()
+        .take_eval_errors()
         .into_iter()
         .map(|failure| {
-            let (text, place) = chart.site(failure.site);
+            let (text, place) = chart.describe_site(failure.site);
             let place = place.map_or("action".to_owned(), |place| format!("{place}: guard"));
-            format!("{place} \"{text}\": {}", chart.describe(&failure.fault))
+            format!("{place} \"{text}\": {}", chart.describe_error(&failure.fault))
         })
         .collect();
     if !app.json() {
@@ -111,8 +111,8 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
 
 /// Refuses a context in which something that the chart looks at is no value.
 fn refuse_no_values(chart: &Chart, context: &Value) -> Result<(), CliError> {
-    let mut looked_at = chart.contexts().iter().filter_map(|name| Some((name, context.get(name)?)));
-    match looked_at.find(|(_, value)| FieldValue::from_json(value).is_none()) {
+    let mut looked_at = chart.context_names().iter().filter_map(|name| Some((name, context.get(name)?)));
+    match looked_at.find(|(_, value)| ScalarValue::from_json(value).is_none()) {
         Some((name, value)) => {
             let message = format!("--context: {name} is {value}");
             Err(CliError::usage(message).hint("it must be a number, a text, true or false"))
@@ -122,7 +122,7 @@ fn refuse_no_values(chart: &Chart, context: &Value) -> Result<(), CliError> {
 }
 
 /// The fields that are not what they were, with what they are now.
-fn changed_fields<'a>(before: &Instance, after: &'a Instance) -> Vec<(&'a str, &'a FieldValue)> {
+fn changed_fields<'a>(before: &ChartInstance, after: &'a ChartInstance) -> Vec<(&'a str, &'a ScalarValue)> {
     let chart = after.chart();
     let fields = chart.fields().iter();
     let changed = fields.filter_map(|field| {
@@ -137,12 +137,12 @@ fn changed_fields<'a>(before: &Instance, after: &'a Instance) -> Vec<(&'a str, &
 fn change_in_parts<'a>(
     chart: &'a Chart,
     change: &WorldChange,
-) -> (&'a str, &'static str, FieldValue) {
+) -> (&'a str, &'static str, ScalarValue) {
     let (world, verb, value) = match change {
         WorldChange::Set(world, value) => (*world, "set", value.clone()),
-        WorldChange::Add(world, number) => (*world, "add", FieldValue::Number(*number)),
+        WorldChange::Add(world, number) => (*world, "add", ScalarValue::Number(*number)),
     };
-    (&chart.worlds()[world.index()].name, verb, value)
+    (&chart.world_values()[world.index()].name, verb, value)
 }
 
 fn change_as_json(chart: &Chart, change: &WorldChange) -> Value {
@@ -151,29 +151,29 @@ fn change_as_json(chart: &Chart, change: &WorldChange) -> Value {
 }
 
 /// What is asked for, for whom (none for the agent itself), and for how many turns.
-fn request_in_parts(request: &Request) -> (&'static str, Option<&str>, Option<u32>) {
+fn request_in_parts(request: &AgentRequest) -> (&'static str, Option<&str>, Option<u32>) {
     match request {
-        Request::Pause { who, turns } => ("pause", name_of(who), *turns),
-        Request::Resume { name } => ("resume", Some(name), None),
-        Request::Copy { name } => ("copy", name.as_deref(), None),
-        Request::Remove { who } => ("remove", name_of(who), None),
+        AgentRequest::Pause { who, turns } => ("pause", name_of(who), *turns),
+        AgentRequest::Resume { name } => ("resume", Some(name), None),
+        AgentRequest::Copy { name } => ("copy", name.as_deref(), None),
+        AgentRequest::Remove { who } => ("remove", name_of(who), None),
     }
 }
 
-fn name_of(who: &Who) -> Option<&str> {
+fn name_of(who: &AgentRef) -> Option<&str> {
     match who {
-        Who::Myself => None,
-        Who::Named(name) => Some(name),
+        AgentRef::Requester => None,
+        AgentRef::Named(name) => Some(name),
     }
 }
 
-fn request_as_json(request: &Request) -> Value {
+fn request_as_json(request: &AgentRequest) -> Value {
     let (action, agent, turns) = request_in_parts(request);
     json!({"action": action, "agent": agent, "turns": turns})
 }
 
 /// The request as it is written in charts.
-fn request_in_words(request: &Request) -> String {
+fn request_in_words(request: &AgentRequest) -> String {
     let (action, agent, turns) = request_in_parts(request);
     let agent = agent.map(|agent| format!(" \"{agent}\"")).unwrap_or_default();
     let turns = turns.map(|turns| format!(" {turns}")).unwrap_or_default();
@@ -182,7 +182,7 @@ fn request_in_words(request: &Request) -> String {
 
 fn state_of(chart: &Chart, name: &str) -> Result<StateId, CliError> {
     chart.state(name).ok_or_else(|| {
-        if let Some(inside) = chart.names_inside(name) {
+        if let Some(inside) = chart.child_names(name) {
             let message =
                 format!("the state \"{name}\" has others inside, and agents are in those");
             let hint = format!("inside of it are {}", inside.join(", "));
@@ -194,13 +194,13 @@ fn state_of(chart: &Chart, name: &str) -> Result<StateId, CliError> {
     })
 }
 
-fn field_of(chart: &Chart, name: &str, value: &Value) -> Result<(FieldId, FieldValue), CliError> {
+fn field_of(chart: &Chart, name: &str, value: &Value) -> Result<(FieldId, ScalarValue), CliError> {
     let field = chart.field(name).ok_or_else(|| {
         let fields: Vec<_> = chart.fields().iter().map(|field| field.name.as_str()).collect();
         let message = format!("the chart \"{}\" has no field \"{name}\"", chart.name());
         CliError::usage(message).hint(format!("its fields are {}", fields.join(", ")))
     })?;
-    let value = FieldValue::from_json(value).ok_or_else(|| {
+    let value = ScalarValue::from_json(value).ok_or_else(|| {
         CliError::usage(format!("{name} must be a number, a text, true or false"))
     })?;
     Ok((field, value))

@@ -1,10 +1,10 @@
-//! The plainest way to run a population: one [`Instance`] for each agent.
+//! The plainest way to run a population: one [`ChartInstance`] for each agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polity_statechart::{
-    Chart, Context, Fault, Instance, Request, Site, TriggerId, Value, WorldChange, WorldId,
+    Chart, FireContext, EvalError, ChartInstance, AgentRequest, ErrorSite, TriggerId, ScalarValue, WorldChange, WorldId,
 };
 
 use crate::kernel::philox::{Philox, Purpose, Seed, unit};
@@ -15,21 +15,21 @@ use crate::kernel::{AgentImage, AgentSerial, BehaviourId, DrawKey, Slot};
 pub(super) type Failures = BTreeMap<(String, String), (u64, u32, AgentSerial)>;
 
 pub(super) struct Reference {
-    agents: Vec<Instance>,
+    agents: Vec<ChartInstance>,
     rates: Rates,
     philox: Philox,
-    pub(super) world: Vec<Option<Value>>,
-    pub(super) requests: Vec<(Slot, Request)>,
+    pub(super) world: Vec<Option<ScalarValue>>,
+    pub(super) requests: Vec<(Slot, AgentRequest)>,
     pub(super) failures: Failures,
 }
 
 impl Reference {
     pub(super) fn new(chart: &Arc<Chart>, rates: Rates, seed: Seed, agents: u64) -> Self {
         Self {
-            agents: (0..agents).map(|_| Instance::new(Arc::clone(chart))).collect(),
+            agents: (0..agents).map(|_| ChartInstance::new(Arc::clone(chart))).collect(),
             rates,
             philox: Philox::new(seed),
-            world: chart.worlds().iter().map(|world| world.default.clone()).collect(),
+            world: chart.world_values().iter().map(|world| world.default.clone()).collect(),
             requests: Vec::new(),
             failures: BTreeMap::new(),
         }
@@ -45,7 +45,7 @@ impl Reference {
             if agent.begin_tick(context).is_some() {
                 return;
             }
-            let (purpose, number) = match agent.chart().draws() {
+            let (purpose, number) = match agent.chart().max_draws() {
                 1..=3 => (Purpose::Guard, 3),
                 0 | 4.. => (Purpose::Trigger, 0),
             };
@@ -63,14 +63,14 @@ impl Reference {
         });
     }
 
-    fn each(&mut self, tick: u32, purpose: Purpose, act: impl Fn(&mut Instance, u64, &Context)) {
+    fn each(&mut self, tick: u32, purpose: Purpose, act: impl Fn(&mut ChartInstance, u64, &FireContext)) {
         let mut changes: Vec<(u64, WorldChange)> = Vec::new();
         for (agent, serial) in self.agents.iter_mut().zip(0..) {
             let philox = self.philox;
             let draws = move |index| unit(philox.draw(serial, tick, purpose, index));
             let chart = Arc::clone(agent.chart());
-            let mut context = Context::new(&chart).with_draws(draws);
-            for (world, value) in chart.worlds().iter().zip(&self.world) {
+            let mut context = FireContext::new(&chart).with_draws(draws);
+            for (world, value) in chart.world_values().iter().zip(&self.world) {
                 if let (Some(id), Some(value)) = (chart.world(&world.name), value) {
                     context = context.with_world(id, value.clone());
                 }
@@ -79,9 +79,9 @@ impl Reference {
             changes.extend(agent.take_changes().into_iter().map(|change| (serial, change)));
             let slot = Slot(u32::try_from(serial).unwrap());
             self.requests.extend(agent.take_requests().into_iter().map(|asked| (slot, asked)));
-            for failure in agent.take_failures() {
-                let text = chart.site(failure.site).0;
-                let reason = chart.describe(&failure.fault);
+            for failure in agent.take_eval_errors() {
+                let text = chart.describe_site(failure.site).0;
+                let reason = chart.describe_error(&failure.error);
                 let first = (tick, AgentSerial(serial));
                 note(&mut self.failures, (text, reason), 1, first);
             }
@@ -91,8 +91,8 @@ impl Reference {
                 && let Some(agent) = self.agents.first()
             {
                 let chart = agent.chart();
-                let text = chart.site(Site::Addition(world)).0;
-                let reason = chart.describe(&Fault::Overflow);
+                let text = chart.describe_site(ErrorSite::Addition(world)).0;
+                let reason = chart.describe_error(&EvalError::Overflow);
                 note(&mut self.failures, (text, reason), 1, (tick, AgentSerial(serial)));
             }
         }
@@ -115,7 +115,7 @@ impl Reference {
                     ticks_in_state: agent.ticks_in_state(),
                     paused: false,
                     fields: fields.collect(),
-                    memories: agent.memories().to_vec(),
+                    memories: agent.last_active_children().to_vec(),
                     history: agent.history().collect(),
                 }
             })
@@ -142,19 +142,19 @@ pub(super) fn behaviour(rates: &Rates, serial: u64) -> u8 {
 
 /// A value that is added to and is no number counts from 0. What would come to no number is left out,
 /// and it is said which value that is.
-fn apply(world: &mut [Option<Value>], change: WorldChange) -> Option<WorldId> {
+fn apply(world: &mut [Option<ScalarValue>], change: WorldChange) -> Option<WorldId> {
     match change {
         WorldChange::Set(id, value) => world[id.index()] = Some(value),
         WorldChange::Add(id, more) => {
             let now = match world[id.index()] {
-                Some(Value::Number(number)) => number,
-                Some(Value::Bool(_) | Value::Text(_)) | None => 0.0,
+                Some(ScalarValue::Number(number)) => number,
+                Some(ScalarValue::Bool(_) | ScalarValue::Text(_)) | None => 0.0,
             };
             let sum = now + more;
             if !sum.is_finite() {
                 return Some(id);
             }
-            world[id.index()] = Some(Value::Number(sum));
+            world[id.index()] = Some(ScalarValue::Number(sum));
         }
     }
     None

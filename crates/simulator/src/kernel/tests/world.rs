@@ -15,13 +15,13 @@ fn agents_see_the_world_as_it_was_when_the_tick_began() {
     fill(&mut kernel, 5);
     kernel.ticks(1, 5, &pool);
     assert_eq!(kernel.counts(), [0, 5], "all came in at once: none saw another come");
-    assert_eq!(kernel.world(guests), Some(&Value::Number(5.0)));
-    assert_eq!(kernel.world(chart.world("last").unwrap()), Some(&Value::text("in")));
+    assert_eq!(kernel.world(guests), Some(&ScalarValue::Number(5.0)));
+    assert_eq!(kernel.world(chart.world("last").unwrap()), Some(&ScalarValue::text("in")));
     let late =
         kernel.add(AgentSerial(9), DrawKey(9), BehaviourId(0), chart.initial(), &[]).unwrap();
     kernel.ticks(6, 5, &pool);
     assert_eq!(kernel.state(late), chart.initial(), "it is full");
-    kernel.set_world(guests, Value::Number(0.0));
+    kernel.set_world(guests, ScalarValue::Number(0.0));
     kernel.ticks(11, 1, &pool);
     assert_ne!(kernel.state(late), chart.initial());
 }

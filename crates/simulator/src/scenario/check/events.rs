@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use polity_statechart::{Chart, Request};
+use polity_statechart::{Chart, AgentRequest};
 
 use super::{Check, start};
 use crate::lifecycle::{LifecycleAction, Operation, number_of_turns};
@@ -41,10 +41,10 @@ impl<'a> Known<'a> {
 }
 
 /// The name that an action gives to a copy.
-fn copied(request: &Request) -> Option<&str> {
+fn copied(request: &AgentRequest) -> Option<&str> {
     match request {
-        Request::Copy { name } => name.as_deref(),
-        Request::Pause { .. } | Request::Resume { .. } | Request::Remove { .. } => None,
+        AgentRequest::Copy { name } => name.as_deref(),
+        AgentRequest::Pause { .. } | AgentRequest::Resume { .. } | AgentRequest::Remove { .. } => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! How agents begin, and the world, held against the chart.
 
-use polity_statechart::{Chart, FieldId, StateId, Value as FieldValue, WorldId};
+use polity_statechart::{Chart, FieldId, StateId, ScalarValue, WorldId};
 use serde_json::{Map, Value};
 
 use super::{BEHAVIOUR, STATE};
@@ -51,7 +51,7 @@ pub(in crate::scenario) fn start(
 }
 
 /// The field of a name, with the value as the chart has it.
-fn field_of(chart: &Chart, name: &str, value: &Value) -> Result<(FieldId, FieldValue), Fault> {
+fn field_of(chart: &Chart, name: &str, value: &Value) -> Result<(FieldId, ScalarValue), Fault> {
     let field = chart.field(name).ok_or_else(|| {
         let fields = chart.fields().iter().map(|field| field.name.clone());
         Fault::Unknown { what: "field", found: name.to_owned(), allowed: fields.collect() }
@@ -63,7 +63,7 @@ fn field_of(chart: &Chart, name: &str, value: &Value) -> Result<(FieldId, FieldV
 
 pub(super) fn state_of(chart: &Chart, name: &str) -> Result<StateId, Fault> {
     chart.state(name).ok_or_else(|| {
-        if let Some(inside) = chart.names_inside(name) {
+        if let Some(inside) = chart.child_names(name) {
             return Fault::Other(format!(
                 "\"{name}\" has others inside, and agents are in those: name {}",
                 inside.join(" or ")
@@ -87,9 +87,9 @@ pub(super) fn world_of(
     chart: &Chart,
     name: &str,
     value: &Value,
-) -> Result<(WorldId, FieldValue), Fault> {
+) -> Result<(WorldId, ScalarValue), Fault> {
     let world = chart.world(name).ok_or_else(|| {
-        let worlds = chart.worlds().iter().map(|world| world.name.clone());
+        let worlds = chart.world_values().iter().map(|world| world.name.clone());
         Fault::Unknown {
             what: "value of the world",
             found: name.to_owned(),
@@ -101,7 +101,7 @@ pub(super) fn world_of(
     Ok((world, value))
 }
 
-fn value_of(json: &Value) -> Result<FieldValue, Fault> {
+fn value_of(json: &Value) -> Result<ScalarValue, Fault> {
     let no_value = || Fault::Other("must be a number, a text, true or false".to_owned());
-    FieldValue::from_json(json).ok_or_else(no_value)
+    ScalarValue::from_json(json).ok_or_else(no_value)
 }

@@ -1,12 +1,12 @@
-//! Guards: what must hold for a transition.
+//! Compiled guards.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::chart::Chart;
-use crate::expression::{Code, Comparison, Fault, Scope};
+use crate::expression::{CompiledExpression, EvalError, EvalScope, OperandComparison};
 use crate::ids::WorldId;
-use crate::value::Scalar;
+use crate::value::ScalarRef;
 
 /// A guard in Rust.
 #[derive(Clone)]
@@ -20,50 +20,50 @@ impl fmt::Debug for RustGuard {
     }
 }
 
-/// What a guard in Rust sees.
+/// The values that a Rust guard can read.
 #[derive(Clone, Copy)]
 pub struct GuardView<'a> {
     chart: &'a Chart,
-    scope: &'a dyn Scope,
+    scope: &'a dyn EvalScope,
 }
 
 impl<'a> GuardView<'a> {
-    /// A field of the agent.
-    pub fn field(&self, name: &str) -> Option<Scalar<'a>> {
+    /// Returns a field of the agent.
+    pub fn field(&self, name: &str) -> Option<ScalarRef<'a>> {
         self.scope.field(self.chart.field(name)?)
     }
 
-    /// A value of the context; its name must be one that the chart knows.
-    pub fn context(&self, name: &str) -> Option<Scalar<'a>> {
+    /// Returns a value of the context, if the chart declares its name.
+    pub fn context(&self, name: &str) -> Option<ScalarRef<'a>> {
         self.scope.context(self.chart.context_id(name)?)
     }
 
-    /// A value of the world.
-    pub fn world(&self, name: &str) -> Option<Scalar<'a>> {
+    /// Returns a world value.
+    pub fn world(&self, name: &str) -> Option<ScalarRef<'a>> {
         self.scope.world(self.chart.world(name)?)
     }
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
-    /// As it was written, or its name if it is in Rust.
+    /// The guard as written, or the name of a Rust guard.
     pub(crate) text: String,
     pub(crate) body: GuardBody,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum GuardBody {
-    /// Nothing but comparisons, which are also kept one by one.
-    Simple(Box<[Comparison]>, Code),
-    Code(Code),
+    /// A conjunction of comparisons, kept both as a list and as an expression.
+    Simple(Box<[OperandComparison]>, CompiledExpression),
+    Code(CompiledExpression),
     Rust(RustGuard),
 }
 
 impl Guard {
-    /// Whether it may look at one of some values of the world. A function in Rust may look at all.
-    pub(crate) fn looks_at(&self, worlds: &[WorldId]) -> bool {
+    /// True if the guard may read one of the world values. A Rust guard may read all of them.
+    pub(crate) fn reads_world(&self, world_values: &[WorldId]) -> bool {
         match &self.body {
-            GuardBody::Simple(_, code) | GuardBody::Code(code) => code.looks_at(worlds),
+            GuardBody::Simple(_, code) | GuardBody::Code(code) => code.reads_world(world_values),
             GuardBody::Rust(_) => true,
         }
     }
@@ -79,13 +79,13 @@ impl Guard {
     pub(crate) fn holds(
         &self,
         chart: &Chart,
-        scope: &impl Scope,
+        scope: &impl EvalScope,
         first_draw: u32,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, EvalError> {
         match &self.body {
             GuardBody::Simple(_, code) | GuardBody::Code(code) => code.holds(scope, first_draw),
             GuardBody::Rust(RustGuard(guard)) => {
-                guard(GuardView { chart, scope }).map_err(|reason| Fault::Rust(reason.into()))
+                guard(GuardView { chart, scope }).map_err(|reason| EvalError::Rust(reason.into()))
             }
         }
     }

@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use crate::chart::{HISTORY_DEPTH_DEFAULT, HISTORY_DEPTH_MAX};
 
-/// The JSON Schema (draft 2020-12) of a chart file.
+/// Returns the JSON Schema (draft 2020-12) of a chart file.
 pub fn schema() -> Json {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -45,7 +45,7 @@ pub fn schema() -> Json {
                 "type": "object", "additionalProperties": {"$ref": "#/$defs/value"}
             },
             "max_history_depth": {
-                "description": "How many transitions of an agent are remembered.",
+                "description": "How many transitions of an agent are history_updates.",
                 "type": "integer", "minimum": 1, "maximum": HISTORY_DEPTH_MAX,
                 "default": HISTORY_DEPTH_DEFAULT
             }
