@@ -178,7 +178,7 @@ pub(crate) fn chart_of(mut document: Document<Value>) -> Result<ReadChart, Vec<P
         Err(ChartErrors(errors)) => {
             for error in errors {
                 document.complain(Complaint {
-                    place: error.place,
+                    place: error.location,
                     message: error.message,
                     allowed: error.allowed,
                     suggestion: error.suggestion,

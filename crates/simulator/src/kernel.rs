@@ -67,7 +67,9 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polity_statechart::{Chart, EvalError, AgentRequest, ErrorSite, StateId, TriggerId, ScalarValue, WorldId};
+use polity_statechart::{
+    AgentRequest, Chart, ErrorSite, EvalError, ScalarValue, StateId, TriggerId, WorldId,
+};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 

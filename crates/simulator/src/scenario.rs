@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_statechart::{Chart, FieldId, StateId, TriggerId, ScalarValue, WorldId};
+use polity_statechart::{Chart, FieldId, ScalarValue, StateId, TriggerId, WorldId};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};

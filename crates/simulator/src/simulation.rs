@@ -6,7 +6,7 @@ mod wishes;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use polity_statechart::{Chart, AgentRequest, ScalarValue, AgentRef};
+use polity_statechart::{AgentRef, AgentRequest, Chart, ScalarValue};
 use serde_json::{Map, Value};
 
 use self::wishes::{REQUESTS_PER_TURN, Wishes};
@@ -350,7 +350,9 @@ impl Simulation {
                 ..LifecycleAction::new(Operation::PauseAgent, target(who))
             },
             AgentRequest::Resume { name } => LifecycleAction::new(Operation::ResumeAgent, &*name),
-            AgentRequest::Remove { who } => LifecycleAction::new(Operation::RemoveAgent, target(who)),
+            AgentRequest::Remove { who } => {
+                LifecycleAction::new(Operation::RemoveAgent, target(who))
+            }
             AgentRequest::Copy { name } => LifecycleAction {
                 initial_state: Some(Map::new()),
                 ..LifecycleAction::new(

@@ -10,7 +10,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroU32;
 
-use polity_statechart::{Chart, AgentTransition};
+use polity_statechart::{AgentTransition, Chart};
 
 use super::codec::{Decoder, Encoder, wrong};
 use super::{AgentRow, Digest, Head, Restore, json};

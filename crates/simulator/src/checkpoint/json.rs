@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::num::NonZeroU32;
 
-use polity_statechart::{Chart, AgentTransition, ScalarValue};
+use polity_statechart::{AgentTransition, Chart, ScalarValue};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};

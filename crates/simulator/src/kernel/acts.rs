@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use polity_statechart::{TransitionAction, ActionKind, EvalError, FieldId, ScalarKind, ErrorSite, ExpressionTree, ScalarValue, WorldId};
+use polity_statechart::{
+    ActionKind, ErrorSite, EvalError, ExpressionTree, FieldId, ScalarKind, ScalarValue,
+    TransitionAction, WorldId,
+};
 
 use super::BLOCK;
 use super::doubts::{Cause, Doubts};
@@ -20,7 +23,12 @@ use super::world::{At, ValueChanges};
 
 impl Tick<'_> {
     /// Performs an action for some agents.
-    pub(super) fn act(&mut self, act: &TransitionAction<'_>, list: &[u16], workings: &mut Workings) {
+    pub(super) fn act(
+        &mut self,
+        act: &TransitionAction<'_>,
+        list: &[u16],
+        workings: &mut Workings,
+    ) {
         let mut doubts = Doubts::default();
         match act.shape {
             ActionKind::SetField(field, tree) => {

@@ -1,7 +1,7 @@
 //! A trigger that is fired in a state, and what can be known of its candidates before anyone is looked
 //! at.
 
-use polity_statechart::{Chart, CompareOp, FastGuard, CandidateId, StateId, TriggerId};
+use polity_statechart::{CandidateId, Chart, CompareOp, FastGuard, StateId, TriggerId};
 
 use super::plan::Draws;
 

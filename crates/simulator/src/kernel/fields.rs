@@ -72,12 +72,13 @@ impl Texts {
 impl Column {
     /// The columns of a chart's fields, for so many agents.
     pub(super) fn all(chart: &Chart, length: usize) -> Vec<Self> {
-        let columns =
-            chart.fields().iter().map(|field| match field.default.as_ref().map(ScalarValue::kind) {
+        let columns = chart.fields().iter().map(|field| {
+            match field.default.as_ref().map(ScalarValue::kind) {
                 Some(ScalarKind::Number) => Self::Numbers(vec![0.0; length]),
                 Some(ScalarKind::Bool) => Self::Flags(vec![0; length]),
                 Some(ScalarKind::Text) | None => Self::Texts(Texts::new(length)),
-            });
+            }
+        });
         columns.collect()
     }
 

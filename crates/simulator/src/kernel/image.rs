@@ -1,6 +1,6 @@
 //! One agent, whole: how populations are written to checkpoints and read back, agent by agent.
 
-use polity_statechart::{Chart, StateId, AgentTransition, ScalarValue};
+use polity_statechart::{AgentTransition, Chart, ScalarValue, StateId};
 
 use super::Kernel;
 use super::block::{ACTING, PAUSED, Row};

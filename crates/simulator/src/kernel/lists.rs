@@ -4,7 +4,7 @@
 //! happens are divided by which candidate's guard holds for them, and so on: whatever is
 //! looked at is looked at for a list of agents, and only for those that it matters to.
 
-use polity_statechart::{Chart, CompareOp, EntryRule, GuardKind, CandidateId, ErrorSite, PathId};
+use polity_statechart::{CandidateId, Chart, CompareOp, EntryRule, ErrorSite, GuardKind, PathId};
 
 use super::block::Block;
 use super::candidates::{Candidate, Fired, Question};

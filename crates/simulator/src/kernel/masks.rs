@@ -31,7 +31,9 @@ pub(super) fn compared(
         CompareOp::Greater => each(mask, |lane| left(lane) > right(lane)),
         CompareOp::GreaterOrEqual => each(mask, |lane| left(lane) >= right(lane)),
         CompareOp::Equal => each(mask, |lane| CompareOp::Equal.holds(left(lane), right(lane))),
-        CompareOp::NotEqual => each(mask, |lane| CompareOp::NotEqual.holds(left(lane), right(lane))),
+        CompareOp::NotEqual => {
+            each(mask, |lane| CompareOp::NotEqual.holds(left(lane), right(lane)))
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polity_statechart::{EvalError, AgentRequest, ErrorSite};
+use polity_statechart::{AgentRequest, ErrorSite, EvalError};
 
 use super::world::Changes;
 

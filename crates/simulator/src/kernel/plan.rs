@@ -5,8 +5,8 @@
 //! none. Whatever a plan says, going through the chart in lists of agents says the same.
 
 use polity_statechart::{
-    Chart, CompareOp, OperandComparison, EntryRule, FieldId, GuardKind, ScalarKind, ExpressionOperand, CandidateId, StateId,
-    TimeoutThreshold, TriggerId, ScalarValue, PathId,
+    CandidateId, Chart, CompareOp, EntryRule, ExpressionOperand, FieldId, GuardKind,
+    OperandComparison, PathId, ScalarKind, ScalarValue, StateId, TimeoutThreshold, TriggerId,
 };
 
 use super::cases::whole_ticks;
@@ -265,7 +265,9 @@ impl<'c> Planner<'c> {
     fn overdue(&self, threshold: TimeoutThreshold) -> Option<Test> {
         match threshold {
             TimeoutThreshold::Ticks(ticks) => Some(Test::Overdue { ticks: whole_ticks(ticks) }),
-            TimeoutThreshold::Field(field) => Some(Test::OverdueField { field: self.number(field)? }),
+            TimeoutThreshold::Field(field) => {
+                Some(Test::OverdueField { field: self.number(field)? })
+            }
         }
     }
 
@@ -334,7 +336,10 @@ impl<'c> Planner<'c> {
                 self.plan.blocks = self.plan.blocks.max(blocks);
                 Some(Side::Draw(draw))
             }
-            ExpressionOperand::Bool(_) | ExpressionOperand::Text(_) | ExpressionOperand::Context(_) | ExpressionOperand::World(_) => None,
+            ExpressionOperand::Bool(_)
+            | ExpressionOperand::Text(_)
+            | ExpressionOperand::Context(_)
+            | ExpressionOperand::World(_) => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Who is there: agents come, go, rest and are looked at.
 
-use polity_statechart::{FieldId, ScalarRef, StateId, AgentTransition, ScalarValue};
+use polity_statechart::{AgentTransition, FieldId, ScalarRef, ScalarValue, StateId};
 use thiserror::Error;
 
 use super::block::{ACTING, Block, GONE, PAUSED, Row};

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use polity_statechart::{EvalError, ScalarKind, ExpressionNode, ExpressionOperand, ExpressionTree, ScalarValue};
+use polity_statechart::{
+    EvalError, ExpressionNode, ExpressionOperand, ExpressionTree, ScalarKind, ScalarValue,
+};
 
 use super::drawn::Moment;
 use super::fields::{Column, Texts};
@@ -33,7 +35,10 @@ impl<'a> Sight<'a> {
     pub(super) fn kind(&self, tree: ExpressionTree<'_>, node: u16) -> Found {
         Found::ScalarKind(match &tree.nodes[usize::from(node)] {
             ExpressionNode::Negate(_) | ExpressionNode::Arithmetic(..) => ScalarKind::Number,
-            ExpressionNode::Not(_) | ExpressionNode::Compare(..) | ExpressionNode::And(..) | ExpressionNode::Or(..) => ScalarKind::Bool,
+            ExpressionNode::Not(_)
+            | ExpressionNode::Compare(..)
+            | ExpressionNode::And(..)
+            | ExpressionNode::Or(..) => ScalarKind::Bool,
             ExpressionNode::Leaf(leaf) => match leaf {
                 ExpressionOperand::Number(_) | ExpressionOperand::Draw(_) => ScalarKind::Number,
                 ExpressionOperand::Bool(_) => ScalarKind::Bool,
@@ -47,7 +52,9 @@ impl<'a> Sight<'a> {
                     Some(value) => value.kind(),
                     None => return Found::Missing(EvalError::NoWorld(*world)),
                 },
-                ExpressionOperand::Context(context) => return Found::Missing(EvalError::NoContext(*context)),
+                ExpressionOperand::Context(context) => {
+                    return Found::Missing(EvalError::NoContext(*context));
+                }
             },
         })
     }
@@ -73,7 +80,10 @@ impl<'a> Sight<'a> {
                 Some(ScalarValue::Text(text)) => Some(Source::Same(text)),
                 Some(ScalarValue::Number(_) | ScalarValue::Bool(_)) | None => None,
             },
-            ExpressionOperand::Number(_) | ExpressionOperand::Bool(_) | ExpressionOperand::Context(_) | ExpressionOperand::Draw(_) => None,
+            ExpressionOperand::Number(_)
+            | ExpressionOperand::Bool(_)
+            | ExpressionOperand::Context(_)
+            | ExpressionOperand::Draw(_) => None,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! One agent at a time, for what cannot be said of many.
 
 use polity_statechart::{
-    ContextId, EvalError, FieldId, AgentRequest, ScalarRef, EvalScope, ErrorSite, AgentScope, ScalarValue, WorldChange, WorldId,
+    AgentRequest, AgentScope, ContextId, ErrorSite, EvalError, EvalScope, FieldId, ScalarRef,
+    ScalarValue, WorldChange, WorldId,
 };
 
 use super::block::Block;

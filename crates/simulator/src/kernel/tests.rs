@@ -6,7 +6,9 @@ mod world;
 
 use std::sync::Arc;
 
-use polity_statechart::{Chart, ChartSource, AgentRequest, ScalarRef, TransitionSource, ScalarValue, AgentRef};
+use polity_statechart::{
+    AgentRef, AgentRequest, Chart, ChartSource, ScalarRef, ScalarValue, TransitionSource,
+};
 use proptest::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 

@@ -5,7 +5,10 @@
 //! only counted. Where there are several, or a value is of a kind that only a closer look explains,
 //! those agents are asked one by one.
 
-use polity_statechart::{ArithmeticOp, CompareOp, EvalError, FieldId, ScalarKind, ExpressionNode, ExpressionOperand, ExpressionTree, ScalarValue};
+use polity_statechart::{
+    ArithmeticOp, CompareOp, EvalError, ExpressionNode, ExpressionOperand, ExpressionTree, FieldId,
+    ScalarKind, ScalarValue,
+};
 
 use super::BLOCK;
 use super::doubts::{Cause, Doubts};
@@ -148,7 +151,10 @@ impl Workings {
                 let right = self.number(sight, tree, *right, doubts);
                 return self.arithmetic(sight, *operator, left, right, doubts);
             }
-            ExpressionNode::Not(_) | ExpressionNode::Compare(..) | ExpressionNode::And(..) | ExpressionNode::Or(..) => Cause::Several,
+            ExpressionNode::Not(_)
+            | ExpressionNode::Compare(..)
+            | ExpressionNode::And(..)
+            | ExpressionNode::Or(..) => Cause::Several,
         };
         self.all(sight, doubts, cause);
         Numbers::Same(0.0)
@@ -284,7 +290,9 @@ impl Workings {
                 None => Err(Cause::One(EvalError::NoWorld(*world))),
             },
             ExpressionOperand::Context(context) => Err(Cause::One(EvalError::NoContext(*context))),
-            ExpressionOperand::Number(_) | ExpressionOperand::Text(_) | ExpressionOperand::Draw(_) => Err(Cause::Several),
+            ExpressionOperand::Number(_)
+            | ExpressionOperand::Text(_)
+            | ExpressionOperand::Draw(_) => Err(Cause::Several),
         }
     }
 
@@ -339,7 +347,9 @@ impl Workings {
                 let right = self.number(sight, tree, right, doubts);
                 self.compare_numbers(sight.list.len(), operator, left, right)
             }
-            (Found::ScalarKind(ScalarKind::Bool), Found::ScalarKind(ScalarKind::Bool)) if is_equality(operator) => {
+            (Found::ScalarKind(ScalarKind::Bool), Found::ScalarKind(ScalarKind::Bool))
+                if is_equality(operator) =>
+            {
                 let left = self.truth(sight, tree, left, doubts);
                 let right = self.truth(sight, tree, right, doubts);
                 let mut out = self.truths.take();
@@ -351,7 +361,9 @@ impl Workings {
                 self.give_truths(right);
                 Truths::Each(out)
             }
-            (Found::ScalarKind(ScalarKind::Text), Found::ScalarKind(ScalarKind::Text)) if is_equality(operator) => {
+            (Found::ScalarKind(ScalarKind::Text), Found::ScalarKind(ScalarKind::Text))
+                if is_equality(operator) =>
+            {
                 let wanted = operator == CompareOp::Equal;
                 let texts = [sight.texts(tree, left), sight.texts(tree, right)];
                 self.compare_texts(sight, texts, wanted)
@@ -450,7 +462,10 @@ impl Workings {
 fn is_equality(operator: CompareOp) -> bool {
     match operator {
         CompareOp::Equal | CompareOp::NotEqual => true,
-        CompareOp::Less | CompareOp::LessOrEqual | CompareOp::Greater | CompareOp::GreaterOrEqual => false,
+        CompareOp::Less
+        | CompareOp::LessOrEqual
+        | CompareOp::Greater
+        | CompareOp::GreaterOrEqual => false,
     }
 }
 

@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_statechart::{Chart, TIMEOUT, TriggerId, ScalarValue, WorldId};
+use polity_statechart::{Chart, ScalarValue, TIMEOUT, TriggerId, WorldId};
 
 pub(super) use self::starts::start;
 use self::starts::{Fault, state_of, world_of};

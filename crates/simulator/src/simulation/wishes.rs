@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use polity_statechart::{Chart, AgentRequest, AgentRef};
+use polity_statechart::{AgentRef, AgentRequest, Chart};
 
 use crate::kernel::Slot;
 
@@ -132,7 +132,8 @@ mod tests {
     #[test]
     fn what_agents_ask_of_themselves_again_is_heard_once() {
         let mut asked = wishes("[pause, copy]");
-        let pause = |slot| (Slot(slot), AgentRequest::Pause { who: AgentRef::Requester, turns: None });
+        let pause =
+            |slot| (Slot(slot), AgentRequest::Pause { who: AgentRef::Requester, turns: None });
         let copy = |slot| (Slot(slot), AgentRequest::Copy { name: None });
         asked.take_in(vec![pause(1), copy(1), pause(1)]);
         asked.take_in(vec![pause(1), copy(1), copy(1), pause(2)]);
@@ -145,7 +146,8 @@ mod tests {
     fn what_may_have_been_undone_is_heard_again() {
         let mut asked = Wishes { most: 5, ..wishes("resume 'boss'") };
         let resume = |slot| (Slot(slot), AgentRequest::Resume { name: "boss".into() });
-        let pause = |slot| (Slot(slot), AgentRequest::Pause { who: AgentRef::Requester, turns: None });
+        let pause =
+            |slot| (Slot(slot), AgentRequest::Pause { who: AgentRef::Requester, turns: None });
         asked.take_in(vec![resume(1), resume(2), resume(1)]);
         asked.take_in(vec![resume(2), resume(1), pause(3), pause(3), resume(1)]);
         asked.take_in(vec![resume(1), resume(2), pause(1)]);

@@ -138,7 +138,7 @@ impl ChartDraft {
                 format!("there are {count} states, and the limit states is {STATES_MAX}"),
             );
         }
-        let mut history_defaults = 0_usize;
+        let mut history_states = 0_usize;
         for node in 0..self.tree.nodes.len() {
             self.check_state(node);
             let DraftState { source, location, children, .. } = &self.tree.nodes[node];
@@ -147,13 +147,13 @@ impl ChartDraft {
                 self.error(location, "only a state with states inside has a history");
             } else if source.history {
                 self.tree.nodes[node].history_state =
-                    Some(u8::try_from(history_defaults).unwrap_or(u8::MAX));
-                history_defaults += 1;
+                    Some(u8::try_from(history_states).unwrap_or(u8::MAX));
+                history_states += 1;
             }
         }
-        if history_defaults > HISTORIES_MAX {
+        if history_states > HISTORIES_MAX {
             let message = format!(
-                "{history_defaults} states have a history, and the limit histories is {HISTORIES_MAX}"
+                "{history_states} states have a history, and the limit histories is {HISTORIES_MAX}"
             );
             self.error("states", message);
         }

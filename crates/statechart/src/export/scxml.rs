@@ -13,8 +13,8 @@ use crate::ids::{StateId, TriggerId};
 use crate::value::ScalarValue;
 
 const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
-const SCRIPT: &str = "  <ecmascript_attribute>function draw() { return Math.random(); } \
-    function chance(p) { return draw() &lt; p; }</ecmascript_attribute>\n";
+const SCRIPT: &str = "  <script>function draw() { return Math.random(); } \
+    function chance(p) { return draw() &lt; p; }</script>\n";
 
 impl Chart {
     /// Returns the chart as SCXML.

@@ -9,7 +9,7 @@ pub fn schema() -> Json {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "chart",
-        "description": "How an agent behaves: states, and what leads from one to another.",
+        "description": "The behaviour of an agent: states and the transitions between them.",
         "type": "object",
         "additionalProperties": false,
         "required": ["name", "states", "initial"],
@@ -19,33 +19,33 @@ pub fn schema() -> Json {
                 "type": "string", "minLength": 1
             },
             "states": {
-                "description": "The states that an agent can be in.",
+                "description": "The states of an agent.",
                 "type": "array", "minItems": 1, "items": {"$ref": "#/$defs/state"}
             },
             "initial": {
-                "description": "The state that new agents are in.", "type": "string", "minLength": 1
+                "description": "The initial state of new agents.", "type": "string", "minLength": 1
             },
             "transitions": {
-                "description": "What leads from where to where. The first that fits is taken.",
+                "description": "The transitions between states. The first eligible one is taken.",
                 "type": "array", "items": {"$ref": "#/$defs/transition"}
             },
             "timeouts": {
-                "description": "Where agents go that stay in a state for too long.",
+                "description": "Transitions for agents that stay in a state for too long.",
                 "type": "array", "items": {"$ref": "#/$defs/timeout"}
             },
             "oracle_default": {
-                "description": "Where to go when the oracle has no usable answer.", "type": "string"
+                "description": "The fallback state if the oracle has no usable answer.", "type": "string"
             },
             "fields": {
-                "description": "The fields of an agent, each with what it is at first.",
+                "description": "The fields of an agent with their initial values.",
                 "type": "object", "additionalProperties": {"$ref": "#/$defs/field"}
             },
             "world": {
-                "description": "The values of the world, each with what it is at first.",
+                "description": "The world values with their initial values.",
                 "type": "object", "additionalProperties": {"$ref": "#/$defs/value"}
             },
             "max_history_depth": {
-                "description": "How many transitions of an agent are history_updates.",
+                "description": "The number of transitions kept per agent.",
                 "type": "integer", "minimum": 1, "maximum": HISTORY_DEPTH_MAX,
                 "default": HISTORY_DEPTH_DEFAULT
             }
@@ -61,14 +61,14 @@ fn definitions() -> Json {
             "oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
         },
         "states": {
-            "description": "A state, a list of them, or * for every state but the target.",
+            "description": "A state, a list of states, or * for every state but the target.",
             "oneOf": [
                 {"type": "string", "minLength": 1},
                 {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}}
             ]
         },
         "name": {
-            "description": "Small letters, digits and _, a letter first.",
+            "description": "Lowercase letters, digits and _, starting with a letter.",
             "type": "string", "pattern": "^[a-z][a-z0-9_]*$"
         },
         "state": {
@@ -79,18 +79,18 @@ fn definitions() -> Json {
                     "properties": {
                         "name": {"$ref": "#/$defs/name"},
                         "states": {
-                            "description": "The states inside it.",
+                            "description": "The child states.",
                             "type": "array", "items": {"$ref": "#/$defs/state"}
                         },
                         "initial": {
-                            "description": "The one of them that is entered first.",
+                            "description": "The child state that is entered first.",
                             "type": "string"
                         },
-                        "entry": {"description": "Actions when it is entered.",
+                        "entry": {"description": "Entry actions.",
                             "$ref": "#/$defs/texts"},
-                        "exit": {"description": "Actions when it is left.", "$ref": "#/$defs/texts"},
+                        "exit": {"description": "Exit actions.", "$ref": "#/$defs/texts"},
                         "history": {
-                            "description": "The one inside that was left last is entered again.",
+                            "description": "Re-enters the child state that was last active.",
                             "const": "shallow"
                         }
                     }
@@ -104,10 +104,10 @@ fn definitions() -> Json {
                 "trigger": {"$ref": "#/$defs/name"},
                 "source": {"$ref": "#/$defs/states"},
                 "target": {"type": "string", "minLength": 1},
-                "guard": {"description": "What must hold for it.", "type": "string"},
-                "action": {"description": "What happens with it.", "$ref": "#/$defs/texts"},
+                "guard": {"description": "The condition.", "type": "string"},
+                "action": {"description": "The actions.", "$ref": "#/$defs/texts"},
                 "oracle": {
-                    "description": "The oracle decides between this and others like it.",
+                    "description": "The oracle chooses between this and the other eligible oracle transitions.",
                     "type": "boolean", "default": false
                 }
             }
@@ -118,7 +118,7 @@ fn definitions() -> Json {
             "properties": {
                 "state": {"$ref": "#/$defs/states"},
                 "threshold": {
-                    "description": "How many ticks a state may last: a number or agent.FIELD.",
+                    "description": "The maximum number of ticks in the state: a number or agent.FIELD.",
                     "oneOf": [
                         {"type": "number", "exclusiveMinimum": 0},
                         {"type": "string", "pattern": "^agent\\."}

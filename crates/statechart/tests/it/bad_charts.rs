@@ -64,7 +64,7 @@ fn an_initial_state_must_be_one_of_the_states() {
 #[test]
 fn a_state_that_cannot_be_reached_is_refused() {
     let text = around("").replace("[off, on]", "[off, on, broken]");
-    refused(&text, &["states[2]: state \"broken\" cannot be reached: no way leads to it"]);
+    refused(&text, &["states[2]: state \"broken\" cannot be reached: no transition leads to it"]);
     let text = text.replace(
         "transitions:",
         "timeouts: [{state: on, threshold: 3, target: broken}]\ntransitions:",
@@ -467,7 +467,7 @@ fn a_history_reaches_no_state_that_nothing_else_does() {
     refused(
         "name: a\nstates: [out, {name: w, initial: x, history: shallow, states: [x, y]}]\n\
          initial: out\ntransitions:\n  - {trigger: go, source: out, target: w}\n",
-        &["states[1].states[1]: state \"y\" cannot be reached: no way leads to it"],
+        &["states[1].states[1]: state \"y\" cannot be reached: no transition leads to it"],
     );
 }
 
@@ -499,7 +499,7 @@ fn a_chart_has_no_more_ways_than_a_machine_can_hold() {
     }
     let errors = Chart::from_text(&text).unwrap_err().0;
     let [error] = &*errors else { panic!("{errors:?}") };
-    assert!(error.message.contains("the limit ways is 1000000"), "{error:?}");
+    assert!(error.message.contains("the limit transition_paths is 1000000"), "{error:?}");
 }
 
 #[test]

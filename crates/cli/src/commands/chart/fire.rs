@@ -60,7 +60,7 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
         .map(|failure| {
             let (text, place) = chart.describe_site(failure.site);
             let place = place.map_or("action".to_owned(), |place| format!("{place}: guard"));
-            format!("{place} \"{text}\": {}", chart.describe_error(&failure.fault))
+            format!("{place} \"{text}\": {}", chart.describe_error(&failure.error))
         })
         .collect();
     if !app.json() {

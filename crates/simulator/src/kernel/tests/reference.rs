@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polity_statechart::{
-    Chart, FireContext, EvalError, ChartInstance, AgentRequest, ErrorSite, TriggerId, ScalarValue, WorldChange, WorldId,
+    AgentRequest, Chart, ChartInstance, ErrorSite, EvalError, FireContext, ScalarValue, TriggerId,
+    WorldChange, WorldId,
 };
 
 use crate::kernel::philox::{Philox, Purpose, Seed, unit};
@@ -63,7 +64,12 @@ impl Reference {
         });
     }
 
-    fn each(&mut self, tick: u32, purpose: Purpose, act: impl Fn(&mut ChartInstance, u64, &FireContext)) {
+    fn each(
+        &mut self,
+        tick: u32,
+        purpose: Purpose,
+        act: impl Fn(&mut ChartInstance, u64, &FireContext),
+    ) {
         let mut changes: Vec<(u64, WorldChange)> = Vec::new();
         for (agent, serial) in self.agents.iter_mut().zip(0..) {
             let philox = self.philox;

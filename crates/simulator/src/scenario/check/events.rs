@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use polity_statechart::{Chart, AgentRequest};
+use polity_statechart::{AgentRequest, Chart};
 
 use super::{Check, start};
 use crate::lifecycle::{LifecycleAction, Operation, number_of_turns};
@@ -44,7 +44,9 @@ impl<'a> Known<'a> {
 fn copied(request: &AgentRequest) -> Option<&str> {
     match request {
         AgentRequest::Copy { name } => name.as_deref(),
-        AgentRequest::Pause { .. } | AgentRequest::Resume { .. } | AgentRequest::Remove { .. } => None,
+        AgentRequest::Pause { .. } | AgentRequest::Resume { .. } | AgentRequest::Remove { .. } => {
+            None
+        }
     }
 }
 

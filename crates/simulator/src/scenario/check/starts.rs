@@ -1,6 +1,6 @@
 //! How agents begin, and the world, held against the chart.
 
-use polity_statechart::{Chart, FieldId, StateId, ScalarValue, WorldId};
+use polity_statechart::{Chart, FieldId, ScalarValue, StateId, WorldId};
 use serde_json::{Map, Value};
 
 use super::{BEHAVIOUR, STATE};
