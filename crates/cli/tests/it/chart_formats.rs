@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use polity_diagram::chart_to_mermaid;
 use polity_engine::entropy::Entropy;
-use polity_statechart::{Chart, Context, Instance, WorldChange};
+use polity_statechart::{Chart, ChartInstance, FireContext, WorldChange};
 use polity_testkit::peers;
 use serde_json::{Value, json};
 
@@ -184,10 +184,10 @@ fn random_chart(seed: u64) -> String {
 
 /// The way that an agent goes, as the script tells it.
 fn way(chart: &Arc<Chart>, events: &[&str]) -> Value {
-    let mut agent = Instance::new(Arc::clone(chart));
-    let context: Context = chart.context(&Value::Null);
+    let mut agent = ChartInstance::new(Arc::clone(chart));
+    let context: FireContext = chart.context(&Value::Null);
     let mut w = 0.0;
-    let standing = |agent: &Instance, w: f64| {
+    let standing = |agent: &ChartInstance, w: f64| {
         let fields = ["m", "n"].map(|name| {
             let value = agent.field(chart.field(name).unwrap()).unwrap();
             (name, value.to_json())
@@ -213,7 +213,7 @@ fn way(chart: &Arc<Chart>, events: &[&str]) -> Value {
 
 /// A whole number is written as one.
 fn number(number: f64) -> Value {
-    polity_statechart::Value::Number(number).to_json()
+    polity_statechart::ScalarValue::Number(number).to_json()
 }
 
 #[test]

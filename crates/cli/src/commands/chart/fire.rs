@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polity_engine::entropy::Entropy;
 use polity_statechart::{
-    Chart, FieldId, ChartInstance, AgentRequest, StateId, ScalarValue, AgentRef, WorldChange,
+    AgentRef, AgentRequest, Chart, ChartInstance, FieldId, ScalarValue, StateId, WorldChange,
 };
 use serde_json::{Map, Value, json};
 
@@ -111,7 +111,8 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
 
 /// Refuses a context in which something that the chart looks at is no value.
 fn refuse_no_values(chart: &Chart, context: &Value) -> Result<(), CliError> {
-    let mut looked_at = chart.context_names().iter().filter_map(|name| Some((name, context.get(name)?)));
+    let mut looked_at =
+        chart.context_names().iter().filter_map(|name| Some((name, context.get(name)?)));
     match looked_at.find(|(_, value)| ScalarValue::from_json(value).is_none()) {
         Some((name, value)) => {
             let message = format!("--context: {name} is {value}");
@@ -122,7 +123,10 @@ fn refuse_no_values(chart: &Chart, context: &Value) -> Result<(), CliError> {
 }
 
 /// The fields that are not what they were, with what they are now.
-fn changed_fields<'a>(before: &ChartInstance, after: &'a ChartInstance) -> Vec<(&'a str, &'a ScalarValue)> {
+fn changed_fields<'a>(
+    before: &ChartInstance,
+    after: &'a ChartInstance,
+) -> Vec<(&'a str, &'a ScalarValue)> {
     let chart = after.chart();
     let fields = chart.fields().iter();
     let changed = fields.filter_map(|field| {

@@ -1,7 +1,7 @@
 //! `polity chart show`: all that a chart says.
 
 use polity_diagram::state_actions;
-use polity_statechart::{Chart, Field, StateNode, Value as FieldValue};
+use polity_statechart::{AgentField, Chart, ScalarValue, StateNode};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -33,7 +33,7 @@ pub(super) fn show(app: &App, args: &ChartArgs) -> CliResult {
         let label = style::label(&format!("field {}:", field.name));
         say!("{label} {}{}", in_words(field.default.as_ref()), range(field))?;
     }
-    for world in chart.worlds() {
+    for world in chart.world_values() {
         let label = style::label(&format!("world {}:", world.name));
         say!("{label} {}", in_words(world.default.as_ref()))?;
     }
@@ -72,11 +72,11 @@ fn state(chart: &Chart, node: &StateNode, depth: usize) -> Result<(), CliError> 
     node.children.iter().try_for_each(|child| state(chart, &tree[*child], depth + 1))
 }
 
-fn in_words(default: Option<&FieldValue>) -> String {
+fn in_words(default: Option<&ScalarValue>) -> String {
     default.map_or("nothing".to_owned(), |default| harmless(&default.to_string()))
 }
 
-fn range(field: &Field) -> String {
+fn range(field: &AgentField) -> String {
     match (field.min, field.max) {
         (None, None) => String::new(),
         (Some(min), None) => format!(", at least {min}"),
