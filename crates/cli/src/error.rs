@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use polity_definition::Problem;
-use polity_engine::decide::Rejection;
+use polity_engine::decide::CommandRejection;
 use polity_engine::driver::ToolsUnavailable;
 use polity_engine::runtime::{EngineError, ForkError};
 use polity_model::ids::TaskId;
@@ -243,73 +243,73 @@ impl From<EngineError> for CliError {
             }
             EngineError::Left(_)
             | EngineError::Panicked { .. }
-            | EngineError::Closure(_)
+            | EngineError::Pinned(_)
             | EngineError::Commit(_)
             | EngineError::Broken { .. } => Self::new("engine", Exit::Failed, &error),
         }
     }
 }
 
-impl From<Rejection> for CliError {
-    fn from(rejection: Rejection) -> Self {
+impl From<CommandRejection> for CliError {
+    fn from(rejection: CommandRejection) -> Self {
         match &rejection {
-            Rejection::EmptyInput => Self::usage(&rejection)
+            CommandRejection::EmptyInput => Self::usage(&rejection)
                 .hint("say what to do: polity run NAME \"INPUT\", or - to read it from stdin"),
-            Rejection::InputTooLarge { .. } => {
+            CommandRejection::InputTooLarge { .. } => {
                 Self::new("limit_input_bytes", Exit::OverLimit, &rejection)
                     .hint("shorten the input, or raise limits.input_bytes in polity.yaml")
             }
-            Rejection::TooDeep { .. } => {
+            CommandRejection::TooDeep { .. } => {
                 Self::new("limit_sub_agent_depth", Exit::OverLimit, &rejection).hint(
                     "let agents hand work on over fewer steps, or raise limits.sub_agent_depth in \
                      polity.yaml",
                 )
             }
-            Rejection::Disabled { agent, .. } => {
+            CommandRejection::Disabled { agent, .. } => {
                 Self::new("agent_disabled", Exit::Usage, &rejection)
                     .hint(format!("enable it with `polity agent enable {agent}`"))
             }
-            Rejection::KindNotRunnable { .. } => Self::unsupported(&rejection),
-            Rejection::Finished { .. } => Self::conflict(&rejection),
-            Rejection::AwaitingHuman { task } => {
+            CommandRejection::KindNotRunnable { .. } => Self::unsupported(&rejection),
+            CommandRejection::Finished { .. } => Self::conflict(&rejection),
+            CommandRejection::AwaitingHuman { task } => {
                 Self::new("awaiting_human", Exit::AwaitingHuman, &rejection)
                     .hint(format!("see what is asked with `polity review show {task}`"))
             }
-            Rejection::AnotherQuestion { task, .. } => Self::conflict(&rejection)
+            CommandRejection::AnotherQuestion { task, .. } => Self::conflict(&rejection)
                 .hint(format!("nothing was decided; look at it with `polity review show {task}`")),
-            Rejection::NoSuchCheckpoint { task, .. } => Self::not_found(&rejection).hint(format!(
+            CommandRejection::NoSuchCheckpoint { task, .. } => Self::not_found(&rejection).hint(format!(
                 "nothing was decided; `polity review show {task} --json` says at which checkpoint \
                  it waits"
             )),
-            Rejection::NothingToDecide { .. } => {
+            CommandRejection::NothingToDecide { .. } => {
                 Self::conflict(&rejection).hint("`polity review list` shows what waits")
             }
-            Rejection::DoubtNeedsChoice { task } => Self::usage(&rejection).hint(format!(
+            CommandRejection::DoubtNeedsChoice { task } => Self::usage(&rejection).hint(format!(
                 "`polity review approve {task} --retry` makes it again, `--skip-with RESULT` takes \
                  RESULT for its result, `polity review reject {task}` fails the task"
             )),
-            Rejection::AnswerNeedsText { task } => Self::usage(&rejection).hint(format!(
+            CommandRejection::AnswerNeedsText { task } => Self::usage(&rejection).hint(format!(
                 "`polity review approve {task} --message TEXT` answers it, `polity review reject \
                  {task}` fails the task"
             )),
-            Rejection::WrongVerdict { task, .. } => Self::usage(&rejection)
+            CommandRejection::WrongVerdict { task, .. } => Self::usage(&rejection)
                 .hint(format!("see what can be decided with `polity review show {task}`")),
-            Rejection::Misfit { .. } => Self::usage(&rejection).hint(
+            CommandRejection::Misfit { .. } => Self::usage(&rejection).hint(
                 "nothing was decided; see the tool's input schema with `polity tool list --json`",
             ),
-            Rejection::InvalidUpdate(_) => Self::usage(&rejection).hint(
+            CommandRejection::InvalidUpdate(_) => Self::usage(&rejection).hint(
                 "nothing was changed; see the State with `polity task checkpoints ID --json`",
             ),
-            Rejection::NoStateThere { .. } => Self::usage(&rejection)
+            CommandRejection::NoStateThere { .. } => Self::usage(&rejection)
                 .hint("leave out --set, or use `polity review modify` to change the arguments"),
-            Rejection::TooLate { task, .. } => Self::conflict(&rejection).hint(format!(
+            CommandRejection::TooLate { task, .. } => Self::conflict(&rejection).hint(format!(
                 "`polity task resume {task}` goes on with the default action, or fails the task"
             )),
-            Rejection::OwnerAlive { .. } => Self::conflict(&rejection)
+            CommandRejection::OwnerAlive { .. } => Self::conflict(&rejection)
                 .hint("follow it with `polity task watch`, or end it with `polity task cancel`"),
-            Rejection::OutOfPlace { .. }
-            | Rejection::NoAgent { .. }
-            | Rejection::TooEarly { .. } => Self::new("engine", Exit::Failed, &rejection),
+            CommandRejection::OutOfPlace { .. }
+            | CommandRejection::NoAgent { .. }
+            | CommandRejection::TooEarly { .. } => Self::new("engine", Exit::Failed, &rejection),
         }
     }
 }

@@ -18,8 +18,8 @@ mod turns;
 mod wire;
 
 use polity_definition::{LlmAgent, Price, ScriptDefinition};
-use polity_engine::closure::Closure;
 use polity_engine::driver::{BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady};
+use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{ErrorCategory, Failure};
 
 use crate::environment::Environment;
@@ -51,14 +51,14 @@ enum Model<'a> {
 }
 
 impl LanguageModels {
-    fn model<'a>(&self, llm: &'a LlmAgent, closure: &'a Closure) -> Result<Model<'a>, NotReady> {
+    fn model<'a>(&self, llm: &'a LlmAgent, pinned: &'a PinnedAgent) -> Result<Model<'a>, NotReady> {
         if let Some(target) = Target::of(llm, &self.environment)? {
             return Ok(Model::Remote(target));
         }
-        match &closure.script {
+        match &pinned.script {
             Some(script) => Ok(Model::Scripted(script)),
             None => Err(NotReady {
-                message: format!("the script of agent \"{}\" is missing", closure.agent.name),
+                message: format!("the script of agent \"{}\" is missing", pinned.agent.name),
                 hint: "put it into scripts/ and run `polity check`".into(),
             }),
         }
@@ -66,15 +66,15 @@ impl LanguageModels {
 }
 
 impl Models for LanguageModels {
-    fn ready(&self, closure: &Closure) -> Result<(), NotReady> {
-        match closure.llm() {
-            Some(llm) => self.model(llm, closure).map(|_| ()),
+    fn ready(&self, pinned: &PinnedAgent) -> Result<(), NotReady> {
+        match pinned.llm() {
+            Some(llm) => self.model(llm, pinned).map(|_| ()),
             None => Ok(()),
         }
     }
 
-    fn price(&self, closure: &Closure) -> Option<Price> {
-        closure.llm().map_or(Some(Price::FREE), |llm| price::of(&llm.llm_config))
+    fn price(&self, pinned: &PinnedAgent) -> Option<Price> {
+        pinned.llm().map_or(Some(Price::FREE), |llm| price::of(&llm.llm_config))
     }
 
     fn call<'a>(
@@ -82,10 +82,10 @@ impl Models for LanguageModels {
         request: ModelRequest<'a>,
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
         Box::pin(async move {
-            let Some(llm) = request.closure.llm() else {
+            let Some(llm) = request.pinned.llm() else {
                 return Err(refused("the agent has no model".into()));
             };
-            let model = self.model(llm, request.closure).map_err(|not_ready| {
+            let model = self.model(llm, request.pinned).map_err(|not_ready| {
                 refused(format!("{}; {}", not_ready.message, not_ready.hint))
             })?;
             let mut reply = match model {

@@ -1,31 +1,31 @@
-//! Which agents take work, whatever their files say.
+//! Agents that a person enabled or disabled at run time.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use polity_definition::{AgentDefinition, AgentKind};
-use polity_model::event::{Event, Recorded, StreamId};
+use polity_model::event::{Event, RecordedEvent, StreamId};
 use polity_model::name::Name;
 use polity_store::{Store, StoreError};
 
-/// What was said last about whether an agent takes work.
+/// The newest toggle of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentToggle {
-    /// Whether it does.
+    /// True if the agent accepts work.
     pub enabled: bool,
-    /// Why not, for people.
+    /// The reason for disabling it.
     pub reason: Option<String>,
-    /// When it was said.
+    /// The time of the toggle.
     pub at: Timestamp,
 }
 
-/// What was said last of each agent that anything was said of.
+/// The newest toggle of each agent that has one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentToggles(BTreeMap<Name, AgentToggle>);
 
 impl AgentToggle {
-    /// What an event says of its agent, if it says anything.
-    pub(crate) fn told(recorded: Recorded) -> Option<Self> {
+    /// Reads a toggle from a recorded event, if it is one.
+    pub(crate) fn told(recorded: RecordedEvent) -> Option<Self> {
         let at = recorded.at;
         if recorded.event == Event::AgentEnabled {
             return Some(Self { enabled: true, reason: None, at });
@@ -34,7 +34,7 @@ impl AgentToggle {
         Some(Self { enabled: false, reason, at })
     }
 
-    /// What was said last of an agent.
+    /// Loads the newest toggle of an agent.
     pub(crate) fn newest(store: &dyn Store, agent: &Name) -> Result<Option<Self>, StoreError> {
         let newest = store.newest_events(&StreamId::Agent(agent.clone()), 1)?;
         Ok(newest.into_iter().find_map(Self::told))
@@ -42,7 +42,7 @@ impl AgentToggle {
 }
 
 impl AgentToggles {
-    /// Reads what was said of all agents.
+    /// Loads the toggles of all agents.
     pub fn read(store: &dyn Store) -> Result<Self, StoreError> {
         let mut toggles = Self::default();
         for agent in store.switched_agents()? {
@@ -51,7 +51,7 @@ impl AgentToggles {
         Ok(toggles)
     }
 
-    /// Reads what was said last of one agent.
+    /// Reloads the toggle of one agent.
     pub(crate) fn look(&mut self, store: &dyn Store, agent: Name) -> Result<(), StoreError> {
         if let Some(switch) = AgentToggle::newest(store, &agent)? {
             self.0.insert(agent, switch);
@@ -59,12 +59,12 @@ impl AgentToggles {
         Ok(())
     }
 
-    /// What was said of an agent.
+    /// The toggle of an agent.
     pub fn of(&self, agent: &Name) -> Option<&AgentToggle> {
         self.0.get(agent)
     }
 
-    /// Whether an agent takes work. What was said last counts more than its file.
+    /// True if an agent accepts work. A toggle overrides the agent's file.
     pub fn is_enabled(&self, agent: &AgentDefinition) -> bool {
         let by_file = match &agent.kind {
             AgentKind::Cli(cli) => cli.enabled,

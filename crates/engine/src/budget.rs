@@ -1,10 +1,9 @@
-//! What a task may spend, together with its sub-agents.
+//! Budgets of tasks and their sub-agents.
 //!
-//! A budget belongs to a task: its agent has one, or whoever gave the task said so. Everything that
-//! the task and its sub-agents use counts, and a sub-agent is also held to the budgets of those above
-//! it. A call is begun only while less than the limit is spent, and only when no other is under way
-//! that counts towards the same budget: no one knows beforehand what a call will use, so this way a
-//! budget is never overshot by more than one call.
+//! A task's budget comes from its agent's definition or from its creator. Usage of the task and of
+//! its sub-agents counts towards it, and a sub-agent is also bound by the budgets of its ancestors.
+//! A call starts only while the budget is not used up and no other call counts towards it. The
+//! usage of a call is unknown beforehand, so this limits the overshoot to one call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +14,7 @@ use polity_model::name::Name;
 use polity_model::usage::{Cost, Usage};
 use tokio::sync::Notify;
 
-/// What a decision knows of a task's budgets.
+/// The status of the budgets that bind a task.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BudgetStatus {
     reached: Option<String>,
@@ -23,19 +22,19 @@ pub struct BudgetStatus {
 }
 
 impl BudgetStatus {
-    /// Why no more may be spent, if that is so.
+    /// The reason why nothing more may be spent, if a limit is reached.
     pub fn reached(&self) -> Option<&str> {
         self.reached.as_deref()
     }
 
-    /// Why more was spent than may be, if that is so.
+    /// The reason why too much was spent, if a limit is exceeded.
     pub fn exceeded(&self) -> Option<&str> {
         self.exceeded.as_deref()
     }
 
-    /// What follows from what was spent of some budgets.
-    pub fn of(purses: &[Purse]) -> Self {
-        let first = |tell: fn(&Purse) -> Option<String>| purses.iter().find_map(tell);
+    /// Computes the status from the accounts of all binding budgets.
+    pub fn of(purses: &[BudgetAccount]) -> Self {
+        let first = |tell: fn(&BudgetAccount) -> Option<String>| purses.iter().find_map(tell);
         Self {
             reached: first(|purse| purse.told(|spent, limit| spent >= limit)),
             exceeded: first(|purse| purse.told(|spent, limit| spent > limit)),
@@ -43,19 +42,19 @@ impl BudgetStatus {
     }
 }
 
-/// A budget, and what was spent of it.
+/// A budget and its usage so far.
 #[derive(Debug, Clone)]
-pub struct Purse {
-    /// The agent whose budget it is.
+pub struct BudgetAccount {
+    /// The agent that the budget belongs to.
     pub agent: Name,
     /// The limits.
     pub budget: Budget,
-    /// What was spent.
+    /// The usage so far.
     pub spent: Usage,
 }
 
-impl Purse {
-    /// What is used up, in words, if something is.
+impl BudgetAccount {
+    /// Describes the limit that `is_over` finds crossed, if any.
     fn told(&self, is_over: fn(u128, u128) -> bool) -> Option<String> {
         let Self { agent, budget, spent } = self;
         let tokens = spent.total_tokens();
@@ -76,57 +75,57 @@ impl Purse {
     }
 }
 
-/// The budgets of the tasks that a runtime works on.
+/// The budget accounts of a runtime's tasks.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
-    accounts: Mutex<HashMap<TaskId, Account>>,
-    /// The budgets that each task at work is held to.
+pub(crate) struct BudgetLedger {
+    accounts: Mutex<HashMap<TaskId, LedgerEntry>>,
+    /// The tasks whose budgets bind each running task.
     allowances: Mutex<HashMap<TaskId, Arc<[TaskId]>>>,
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct Account {
-    purse: Purse,
-    /// Whether a call is under way.
+struct LedgerEntry {
+    purse: BudgetAccount,
+    /// True while a call that counts towards the budget is in progress.
     is_busy: bool,
 }
 
-/// The budgets that a task is held to: those of the tasks above it, and its own.
+/// The budgets that bind a task: its ancestors' and its own.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Allowance {
-    ledger: Arc<Ledger>,
+pub(crate) struct BudgetAllowance {
+    ledger: Arc<BudgetLedger>,
     tasks: Arc<[TaskId]>,
 }
 
-/// Leave to make one call.
+/// Permission for one call. Dropping it lets the next call start.
 #[derive(Debug)]
-pub(crate) struct Permit<'a> {
-    allowance: &'a Allowance,
+pub(crate) struct CallPermit<'a> {
+    allowance: &'a BudgetAllowance,
 }
 
-impl Ledger {
-    fn accounts(&self) -> MutexGuard<'_, HashMap<TaskId, Account>> {
-        // Every change below is a single step, so a panic elsewhere leaves the ledger whole.
+impl BudgetLedger {
+    fn accounts(&self) -> MutexGuard<'_, HashMap<TaskId, LedgerEntry>> {
+        // Every update is a single step, so a panic elsewhere leaves the ledger consistent.
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens an account. One that is in use stays as it is: it knows of calls that the journal does
-    /// not know of yet.
-    pub(crate) fn open(&self, task: TaskId, purse: Purse) {
+    /// Opens an account. A busy account is left unchanged: it includes calls that are not yet
+    /// journaled.
+    pub(crate) fn open(&self, task: TaskId, purse: BudgetAccount) {
         let mut accounts = self.accounts();
         if accounts.get(&task).is_none_or(|account| !account.is_busy) {
-            accounts.insert(task, Account { purse, is_busy: false });
+            accounts.insert(task, LedgerEntry { purse, is_busy: false });
         }
     }
 
-    /// Closes the account of a task that is no longer worked on here.
+    /// Closes the account of a task that has no worker here any more.
     pub(crate) fn close(&self, task: TaskId) {
         self.accounts().remove(&task);
         self.allowances().remove(&task);
     }
 
-    /// The budgets that a task at work is held to.
+    /// The tasks whose budgets bind a running task.
     pub(crate) fn allowance(&self, task: TaskId) -> Option<Arc<[TaskId]>> {
         self.allowances().get(&task).cloned()
     }
@@ -136,21 +135,21 @@ impl Ledger {
     }
 }
 
-impl Allowance {
-    /// A task is held to the budgets of these tasks, of which the ledger has accounts.
-    pub(crate) fn new(ledger: &Arc<Ledger>, task: TaskId, tasks: Vec<TaskId>) -> Self {
+impl BudgetAllowance {
+    /// Binds a task to the budgets of `tasks`, which must have open accounts.
+    pub(crate) fn new(ledger: &Arc<BudgetLedger>, task: TaskId, tasks: Vec<TaskId>) -> Self {
         let tasks: Arc<[TaskId]> = tasks.into();
         ledger.allowances().insert(task, Arc::clone(&tasks));
         Self { ledger: Arc::clone(ledger), tasks }
     }
 
-    /// What a decision should know.
+    /// Returns the current status for a decision.
     pub(crate) fn budget_status(&self) -> BudgetStatus {
         if self.tasks.is_empty() {
             return BudgetStatus::default();
         }
         let accounts = self.ledger.accounts();
-        let purses: Vec<Purse> = self
+        let purses: Vec<BudgetAccount> = self
             .tasks
             .iter()
             .filter_map(|task| accounts.get(task).map(|account| account.purse.clone()))
@@ -158,7 +157,7 @@ impl Allowance {
         BudgetStatus::of(&purses)
     }
 
-    /// Something was used without leave: what it would be was not known before it was over.
+    /// Charges usage that needed no permit, such as a process's own report.
     pub(crate) fn spend(&self, used: Usage) {
         let mut accounts = self.ledger.accounts();
         for task in &*self.tasks {
@@ -168,15 +167,15 @@ impl Allowance {
         }
     }
 
-    /// Whether the task is held to any budget.
+    /// True if any budget binds the task.
     pub(crate) fn is_limited(&self) -> bool {
         !self.tasks.is_empty()
     }
 
-    /// Waits until a call may be made. An error says what is used up.
-    pub(crate) async fn permit(&self) -> Result<Permit<'_>, String> {
+    /// Waits for permission to make a call. The error describes the limit that is reached.
+    pub(crate) async fn permit(&self) -> Result<CallPermit<'_>, String> {
         loop {
-            // Registered before the look, so that a change between the two is not missed.
+            // Registered before the check, so that no change in between is missed.
             let changed = self.ledger.changed.notified();
             if let Some(permit) = self.begin()? {
                 return Ok(permit);
@@ -185,8 +184,8 @@ impl Allowance {
         }
     }
 
-    /// Leave to make a call, if no other is under way.
-    fn begin(&self) -> Result<Option<Permit<'_>>, String> {
+    /// Returns a permit if no other call is in progress.
+    fn begin(&self) -> Result<Option<CallPermit<'_>>, String> {
         let mut accounts = self.ledger.accounts();
         for account in self.tasks.iter().filter_map(|task| accounts.get(task)) {
             if let Some(over) = account.purse.told(|spent, limit| spent >= limit) {
@@ -201,18 +200,18 @@ impl Allowance {
                 account.is_busy = true;
             }
         }
-        Ok(Some(Permit { allowance: self }))
+        Ok(Some(CallPermit { allowance: self }))
     }
 }
 
-impl Permit<'_> {
-    /// The call was made, and used this.
+impl CallPermit<'_> {
+    /// Charges the usage of the call.
     pub(crate) fn settle(&self, used: Usage) {
         self.allowance.spend(used);
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
         let allowance = self.allowance;
         if allowance.tasks.is_empty() {
@@ -236,11 +235,11 @@ mod tests {
 
     use super::*;
 
-    fn purse(budget: serde_json::Value, tokens: u64) -> Purse {
+    fn purse(budget: serde_json::Value, tokens: u64) -> BudgetAccount {
         let spent =
             Usage { input_tokens: tokens, output_tokens: 0, cost: Cost::of_tokens(tokens, 1.0) };
         let budget = serde_json::from_value(budget).unwrap();
-        Purse { agent: "editor".parse().unwrap(), budget, spent }
+        BudgetAccount { agent: "editor".parse().unwrap(), budget, spent }
     }
 
     #[test]
@@ -268,14 +267,14 @@ mod tests {
     #[tokio::test]
     async fn calls_under_a_budget_go_one_by_one() {
         let task = TaskId::from_random_bytes([1; 16]);
-        let ledger = Arc::new(Ledger::default());
+        let ledger = Arc::new(BudgetLedger::default());
         ledger.open(task, purse(json!({ "max_tokens": 80 }), 0));
-        let allowance = Allowance::new(&ledger, task, vec![task]);
+        let allowance = BudgetAllowance::new(&ledger, task, vec![task]);
         let first = allowance.permit().await.unwrap();
         assert!(allowance.begin().unwrap().is_none(), "no one knows what it will use");
         first.settle(used(40));
         drop(first);
-        // One that failed has used nothing.
+        // A failed call uses nothing.
         drop(allowance.permit().await.unwrap());
         let last = allowance.permit().await.unwrap();
         last.settle(used(60));

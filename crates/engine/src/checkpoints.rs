@@ -1,7 +1,7 @@
-//! Checkpoints with their States, put together from the journal.
+//! Checkpoints with their States, rebuilt from the journal.
 //!
-//! A checkpoint is stored as a position. What the State was there is found by following the task's
-//! events up to it, so that storage grows with the conversation and not with its square.
+//! The store keeps a checkpoint as a position. Folding the task's events up to that position
+//! restores its State, so storage grows linearly with the conversation.
 
 use polity_model::checkpoint::Checkpoint;
 use polity_model::event::Event;
@@ -10,10 +10,10 @@ use polity_model::state::StateUpdates;
 use serde_json::{Map, Value, json};
 
 use crate::runtime::Beginning;
-use crate::state::BrokenJournal;
+use crate::state::CorruptJournal;
 
-/// The checkpoints of a task, oldest first.
-pub fn checkpoints(beginning: Beginning) -> Result<Vec<Checkpoint>, BrokenJournal> {
+/// Lists the checkpoints of a task, oldest first.
+pub fn checkpoints(beginning: Beginning) -> Result<Vec<Checkpoint>, CorruptJournal> {
     let Beginning { mut state, rest, .. } = beginning;
     let mut checkpoints: Vec<Checkpoint> = Vec::new();
     for recorded in rest {
@@ -49,7 +49,7 @@ pub fn checkpoints(beginning: Beginning) -> Result<Vec<Checkpoint>, BrokenJourna
     Ok(checkpoints)
 }
 
-/// What the person changed, by what it was.
+/// The updates that a person made with a verdict.
 fn updates(verdict: &Verdict, state_updates: &StateUpdates) -> Map<String, Value> {
     if !state_updates.is_empty() {
         return state_updates.as_map().clone();

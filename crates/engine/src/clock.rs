@@ -1,14 +1,14 @@
-//! The time, as everything else is given it. This is the only place that reads a clock.
+//! The time source. Only this module reads a clock.
 
 use jiff::Timestamp;
 
-/// Tells the time.
+/// A source of the current time.
 pub trait Clock: Send + Sync {
-    /// The time now, in whole microseconds: stores keep no more.
+    /// Returns the current time in whole microseconds, the precision of the store.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// The system clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -20,7 +20,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Cuts off what a store would not keep, so that a time is the same before and after.
+/// Truncates a time to the precision of the store, so that it survives a round trip.
 pub fn whole_microseconds(time: Timestamp) -> Timestamp {
     // Every whole microsecond of a valid time is a valid time.
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)

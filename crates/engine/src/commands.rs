@@ -15,13 +15,13 @@ mod outlook;
 mod output;
 mod programs;
 mod record_answer;
+mod record_duplicate;
 mod record_failure;
 mod record_remote;
 mod record_run;
 mod record_session_wait;
 mod record_tool_failure;
 mod record_tool_reply;
-mod record_twin;
 mod release_task;
 mod remotes;
 mod resume_task;
@@ -35,23 +35,25 @@ mod toggle_agent;
 mod walking;
 
 pub use answer_review::AnswerReview;
-pub use begin_run::{BeginRun, PlaceWait};
-pub use cancel_task::{CancelTask, Canceller};
+pub use begin_run::{BeginRun, SlotWait};
+pub use cancel_task::{CancelOrigin, CancelTask};
 pub use claim_task::ClaimTask;
-pub use create_task::{CreateTask, NewTask, Origin};
+pub use create_task::{CreateTask, NewTask, TaskOrigin};
 pub use expire_review::ExpireReview;
 pub use outlook::outlook;
 pub use output::OUTPUT_CORRECTIONS_MAX;
 pub(crate) use record_answer::charged;
-pub use record_answer::{FRUITLESS_TURNS_MAX, REPEATED_TURNS_MAX, RecordAnswer, TURN_CALLS_MAX};
-pub use record_failure::{FailureCause, RecordFailure};
-pub use record_remote::{RecordAccepted, RecordRemote, RecordRemoteEnd};
-pub use record_run::{RecordFoundRun, RecordProcess, RecordRun};
+pub use record_answer::{
+    FRUITLESS_TURNS_MAX, REPEATED_TURNS_MAX, RecordModelReply, TURN_CALLS_MAX,
+};
+pub(crate) use record_duplicate::DuplicateTasks;
+pub use record_duplicate::RecordDuplicate;
+pub use record_failure::{FailureCause, RecordModelFailure};
+pub use record_remote::{RecordRemoteAcceptance, RecordRemoteCancel, RecordRemoteOutcome};
+pub use record_run::{RecordProcess, RecordRecoveredRun, RecordRun};
 pub use record_session_wait::{RecordSessionWait, ReopenSession};
 pub use record_tool_failure::RecordToolFailure;
 pub use record_tool_reply::RecordToolReply;
-pub use record_twin::RecordTwin;
-pub(crate) use record_twin::Twins;
 pub use release_task::ReleaseTask;
 pub use remotes::REMOTE_RETRIES_MAX;
 pub use resume_task::ResumeTask;
@@ -59,7 +61,7 @@ pub use retry_execution::RetryExecution;
 pub use retry_tool::RetryTool;
 pub use start_task::StartTask;
 pub use toggle_agent::ToggleAgent;
-pub use walking::Advance;
+pub use walking::AdvanceWorkflow;
 
 use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
@@ -69,8 +71,8 @@ use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::machine::tool_call::CallState;
 
-use crate::decide::{Decision, DecisionContext, Effect, Rejection};
-use crate::state::{Call, TaskState};
+use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
+use crate::state::{TaskState, TurnCall};
 use acting::{CallView, answer_open_calls};
 
 /// An execution's move, as an event.
@@ -155,7 +157,7 @@ fn fail(state: &TaskState, events: &mut Vec<Event>, code: ErrorCode, error: Stri
 }
 
 /// Only a task that waits for its model can be told how the call went.
-fn expect_reasoning(state: &TaskState, command: &'static str) -> Result<(), Rejection> {
+fn expect_reasoning(state: &TaskState, command: &'static str) -> Result<(), CommandRejection> {
     if state.doing() == LoopState::Reasoning && state.status() == TaskStatus::Running {
         Ok(())
     } else {
@@ -168,7 +170,7 @@ fn expect_running_call<'a>(
     state: &'a TaskState,
     id: ToolCallId,
     command: &'static str,
-) -> Result<(usize, &'a Call), Rejection> {
+) -> Result<(usize, &'a TurnCall), CommandRejection> {
     state
         .calls()
         .index(id)
@@ -183,10 +185,10 @@ fn view(state: &TaskState, index: usize) -> Option<CallView<'_>> {
     Some(CallView { id: call.id(), name: call.name(), arguments: call.arguments() })
 }
 
-fn out_of_place(state: &TaskState, command: &'static str) -> Rejection {
+fn out_of_place(state: &TaskState, command: &'static str) -> CommandRejection {
     let (task, status, doing) = (state.id(), state.status(), state.doing());
     if status.is_final() {
-        return Rejection::Finished { task, status };
+        return CommandRejection::Finished { task, status };
     }
-    Rejection::OutOfPlace { task, status, doing, command }
+    CommandRejection::OutOfPlace { task, status, doing, command }
 }

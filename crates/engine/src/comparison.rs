@@ -11,11 +11,11 @@ use polity_model::task::ForkedFrom;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-pub use run::{AskedFor, Intervention, NodeFailure, Run, Step};
+pub use run::{ComparedRun, HumanIntervention, NodeFailure, RequestedTool, RunStep};
 
 /// Where two runs are the same and where they differ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct RunComparison {
     /// Whether there is no difference at all.
     pub same: bool,
     /// The checkpoint up to which both have one history, if they are forks of one task.
@@ -25,7 +25,7 @@ pub struct Comparison {
     /// The first step at which they part.
     pub first_difference: Option<StepDifference>,
     /// Everything that differs.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<RunDifference>,
 }
 
 /// A step that differs.
@@ -34,15 +34,15 @@ pub struct StepDifference {
     /// Which step, counted from 1.
     pub step: usize,
     /// What the one did; none if it had ended.
-    pub a: Option<Step>,
+    pub a: Option<RunStep>,
     /// What the other did.
-    pub b: Option<Step>,
+    pub b: Option<RunStep>,
 }
 
 /// Something that differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub enum Difference {
+pub enum RunDifference {
     /// A definition.
     Definition {
         /// What it is.
@@ -67,12 +67,12 @@ pub enum Difference {
     },
 }
 
-impl Comparison {
+impl RunComparison {
     /// Holds two runs against each other.
-    pub fn of(a: &Run, b: &Run) -> Self {
+    pub fn of(a: &ComparedRun, b: &ComparedRun) -> Self {
         let mut differences = definitions(&a.pins, &b.pins);
         let field = |field, a: Value, b: Value| {
-            if a == b { None } else { Some(Difference::Field { field, a, b }) }
+            if a == b { None } else { Some(RunDifference::Field { field, a, b }) }
         };
         let (one, other) = (&a.task, &b.task);
         let before = [
@@ -91,7 +91,7 @@ impl Comparison {
         let longest = a.steps.len().max(b.steps.len());
         let common_steps = steps.first().map_or(longest, |first| first.step - 1);
         let first_difference = steps.first().cloned();
-        differences.extend(steps.into_iter().map(Difference::Step));
+        differences.extend(steps.into_iter().map(RunDifference::Step));
         differences.extend(after.into_iter().flatten());
         let (same, shared) = (differences.is_empty(), a.shared_with(b));
         Self { same, shared, common_steps, first_difference, differences }
@@ -99,7 +99,7 @@ impl Comparison {
 }
 
 /// The steps that differ, by their number.
-fn steps(a: &[Step], b: &[Step]) -> Vec<StepDifference> {
+fn steps(a: &[RunStep], b: &[RunStep]) -> Vec<StepDifference> {
     let pairs = (0..a.len().max(b.len())).map(|index| (index, a.get(index), b.get(index)));
     pairs
         .filter(|(_, a, b)| a != b)
@@ -108,10 +108,10 @@ fn steps(a: &[Step], b: &[Step]) -> Vec<StepDifference> {
 }
 
 /// What each of two tasks pinned of one definition.
-type Pinned<'a> = (Option<&'a Digest>, Option<&'a Digest>);
+type PinnedPair<'a> = (Option<&'a Digest>, Option<&'a Digest>);
 
-fn definitions(a: &[Pin], b: &[Pin]) -> Vec<Difference> {
-    let mut pins: BTreeMap<(PinKind, &Name), Pinned<'_>> = BTreeMap::new();
+fn definitions(a: &[Pin], b: &[Pin]) -> Vec<RunDifference> {
+    let mut pins: BTreeMap<(PinKind, &Name), PinnedPair<'_>> = BTreeMap::new();
     for pin in a {
         pins.entry((pin.kind, &pin.name)).or_default().0 = Some(&pin.digest);
     }
@@ -122,7 +122,7 @@ fn definitions(a: &[Pin], b: &[Pin]) -> Vec<Difference> {
         .filter(|(_, (a, b))| a != b)
         .map(|((kind, name), (a, b))| {
             let (a, b) = (a.copied(), b.copied());
-            Difference::Definition { kind, name: name.clone(), a, b }
+            RunDifference::Definition { kind, name: name.clone(), a, b }
         })
         .collect()
 }

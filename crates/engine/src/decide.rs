@@ -1,7 +1,7 @@
-//! The decision: from a task's state and a command, the events and effects that follow.
+//! The pure core: maps a task's state and a command to events and effects.
 //!
-//! Pure and deterministic. Time and randomness come in with the command, so the same state, command
-//! and [`DecisionContext`] always lead to the same [`Decision`].
+//! [`decide`] is deterministic. Time and randomness come in through [`DecisionContext`], so equal
+//! inputs always lead to the same [`Decision`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,11 @@ use polity_model::state::InvalidUpdate;
 use crate::agent_toggles::AgentToggles;
 use crate::budget::BudgetStatus;
 use crate::commands::{
-    Advance, AnswerReview, BeginRun, CancelTask, ClaimTask, ExpireReview, RecordAccepted,
-    RecordAnswer, RecordFailure, RecordFoundRun, RecordProcess, RecordRemote, RecordRemoteEnd,
-    RecordRun, RecordSessionWait, RecordToolFailure, RecordToolReply, RecordTwin, ReleaseTask,
-    ReopenSession, ResumeTask, RetryExecution, RetryTool, StartTask,
+    AdvanceWorkflow, AnswerReview, BeginRun, CancelTask, ClaimTask, ExpireReview, RecordDuplicate,
+    RecordModelFailure, RecordModelReply, RecordProcess, RecordRecoveredRun,
+    RecordRemoteAcceptance, RecordRemoteCancel, RecordRemoteOutcome, RecordRun, RecordSessionWait,
+    RecordToolFailure, RecordToolReply, ReleaseTask, ReopenSession, ResumeTask, RetryExecution,
+    RetryTool, StartTask,
 };
 use crate::driver::Toolbox;
 use crate::entropy::Entropy;
@@ -60,124 +61,124 @@ pub struct SlotContext {
     pub duplicate_of: Option<TaskId>,
 }
 
-/// What is asked of a task. Each has a file of its own under `commands/`.
+/// A command to a task. Each has its own file under `commands/`.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Make the task one's own.
+    /// Takes ownership of an orphaned task.
     ClaimTask(ClaimTask),
-    /// Let go of it without having ended it.
+    /// Gives up ownership without ending the task.
     ReleaseTask(ReleaseTask),
-    /// Begin the work.
+    /// Starts a pending task.
     StartTask(StartTask),
-    /// Go on after the former owner is gone.
+    /// Continues a task after its former owner died.
     ResumeTask(ResumeTask),
-    /// The model has answered.
-    RecordAnswer(RecordAnswer),
-    /// The model has not answered.
-    RecordFailure(RecordFailure),
-    /// The time of the model's next try has come.
+    /// The model has replied.
+    RecordModelReply(RecordModelReply),
+    /// The model call has failed.
+    RecordModelFailure(RecordModelFailure),
+    /// The backoff of an execution is over.
     RetryExecution(RetryExecution),
-    /// The wait for a place among those that may run at once is over.
+    /// The wait for a concurrency slot is over.
     BeginRun(BeginRun),
-    /// The program's process runs.
+    /// The CLI agent's process is running.
     RecordProcess(RecordProcess),
-    /// The program is over.
+    /// The CLI agent's run has ended.
     RecordRun(RecordRun),
-    /// What is known of a run whose owner is gone.
-    RecordFoundRun(RecordFoundRun),
-    /// A server has taken up the work.
-    RecordAccepted(RecordAccepted),
-    /// A server is done with the work, or was not reached.
-    RecordRemote(RecordRemote),
-    /// A server was asked to end what no one waits for any more.
-    RecordRemoteEnd(RecordRemoteEnd),
-    /// A task that was given the same is over, or is not waited for any more.
-    RecordTwin(RecordTwin),
-    /// A tool has answered.
+    /// The outcome of a run whose owner died, as far as it can be recovered.
+    RecordRecoveredRun(RecordRecoveredRun),
+    /// A remote server has accepted the work.
+    RecordRemoteAcceptance(RecordRemoteAcceptance),
+    /// A remote agent has finished, asked a question, failed or timed out.
+    RecordRemoteOutcome(RecordRemoteOutcome),
+    /// A remote server was asked to cancel its task.
+    RecordRemoteCancel(RecordRemoteCancel),
+    /// The original of a duplicate task has ended, or is no longer waited for.
+    RecordDuplicate(RecordDuplicate),
+    /// A tool has replied.
     RecordToolReply(RecordToolReply),
-    /// A tool has not answered.
+    /// A tool call has failed.
     RecordToolFailure(RecordToolFailure),
-    /// The time of a tool's next attempt has come.
+    /// The backoff of a tool call is over.
     RetryTool(RetryTool),
     /// A sub-agent waits for a person.
     RecordSessionWait(RecordSessionWait),
-    /// A sub-agent that waited for a person goes on.
+    /// A sub-agent that waited for a person continues.
     ReopenSession(ReopenSession),
-    /// The nodes of a workflow that are ready begin.
-    Advance(Advance),
-    /// A person has decided.
+    /// Starts the ready nodes of a workflow.
+    AdvanceWorkflow(AdvanceWorkflow),
+    /// A person has answered a review.
     AnswerReview(AnswerReview),
-    /// No person has decided in time.
+    /// The deadline of a review has passed.
     ExpireReview(ExpireReview),
-    /// End the task.
+    /// Cancels the task.
     CancelTask(CancelTask),
 }
 
-/// What follows from a command.
+/// The outcome of a command.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Decision {
-    /// What happened. Empty where the command changes nothing.
+    /// The events to commit. Empty if the command changes nothing.
     pub events: Vec<Event>,
-    /// What is to be done once the events are durable, side by side.
+    /// The effects to perform concurrently once the events are durable.
     pub effects: Vec<Effect>,
 }
 
-/// What is to be done.
+/// An action for the runtime to perform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Send the conversation to the model.
+    /// Sends the conversation to the model.
     CallModel,
-    /// Come back at this time, and call the model again, or run the program again.
+    /// Waits until this time, then retries the model call, run or message.
     WaitUntil(Timestamp),
-    /// Wait for a place among those that may run at once.
-    WaitForPlace,
-    /// Wait for what comes of the task whose run is shared.
-    WaitForTwin,
-    /// Run the program.
-    RunProgram,
-    /// Look for what became of a run whose owner is gone.
-    LookForRun,
-    /// Send the newest message to the agent on another server.
+    /// Waits for a slot of the agent's slot pool.
+    WaitForSlot,
+    /// Waits for the result of the task that this one duplicates.
+    WaitForOriginal,
+    /// Runs the CLI agent.
+    RunCliAgent,
+    /// Recovers the outcome of a run whose owner died.
+    RecoverRun,
+    /// Sends the newest message to the remote agent.
     SendMessage,
-    /// Follow the task on another server to its end.
+    /// Follows the remote task until it ends.
     FollowRemote,
-    /// Make one of the calls of the turn.
+    /// Calls a tool.
     CallTool {
         /// The call.
         call_id: ToolCallId,
-        /// How long it may take.
+        /// The time limit of the call.
         timeout: Duration,
     },
-    /// Have a sub-agent do what one of the calls of the turn asks for.
+    /// Opens a sub-agent's session for a call.
     OpenSession {
         /// The call.
         call_id: ToolCallId,
-        /// When it must have ended, if it must.
+        /// The deadline of the session, if any.
         deadline: Option<Timestamp>,
     },
-    /// Give up a call whose answer is not needed any more.
-    Abandon {
+    /// Stops a call whose answer is no longer needed.
+    AbandonCall {
         /// The call.
         call_id: ToolCallId,
     },
-    /// Begin the nodes that are ready.
-    Advance,
-    /// Come back when a sub-agent no longer waits for a person.
+    /// Starts the ready nodes of the workflow.
+    AdvanceWorkflow,
+    /// Waits until a sub-agent no longer waits for a person.
     WatchSession {
-        /// The call that it works for.
+        /// The call that the sub-agent answers.
         call_id: ToolCallId,
     },
-    /// Come back at this time, and make one of the calls of the turn again.
+    /// Waits until this time, then repeats a tool call.
     WaitForTool {
         /// The call.
         call_id: ToolCallId,
-        /// When.
+        /// The time of the next attempt.
         until: Timestamp,
     },
 }
 
 impl Effect {
-    /// The call that it has to do with, if it begins or awaits one.
+    /// Returns the call that this effect starts or waits for, if any.
     pub(crate) fn begins(&self) -> Option<ToolCallId> {
         match self {
             Self::CallTool { call_id, .. }
@@ -186,53 +187,53 @@ impl Effect {
             | Self::WaitForTool { call_id, .. } => Some(*call_id),
             Self::CallModel
             | Self::WaitUntil(_)
-            | Self::WaitForPlace
-            | Self::WaitForTwin
-            | Self::RunProgram
-            | Self::LookForRun
+            | Self::WaitForSlot
+            | Self::WaitForOriginal
+            | Self::RunCliAgent
+            | Self::RecoverRun
             | Self::SendMessage
             | Self::FollowRemote
-            | Self::Abandon { .. }
-            | Self::Advance => None,
+            | Self::AbandonCall { .. }
+            | Self::AdvanceWorkflow => None,
         }
     }
 }
 
-/// Why a command is refused. Nothing has changed.
+/// The reason for refusing a command. The task is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Rejection {
-    /// There is nothing to do without an input.
+pub enum CommandRejection {
+    /// The input is empty.
     #[error("the input is empty")]
     EmptyInput,
-    /// The input is larger than the setting allows.
+    /// The input exceeds the configured limit.
     #[error("the input has {found} bytes; limits.input_bytes allows {limit}")]
     InputTooLarge {
-        /// What it has.
+        /// The size of the input in bytes.
         found: u64,
-        /// What it may have.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// Work could be handed on further than the setting allows.
+    /// The chain of sub-agents is longer than the configured limit.
     #[error(
         "work could be handed on over {} steps ({}); limits.sub_agent_depth allows {limit}",
         chain.len().saturating_sub(1),
         spelled(chain)
     )]
     TooDeep {
-        /// The agents on the longest way.
+        /// The longest chain of agents.
         chain: Vec<Name>,
-        /// How many steps there may be.
+        /// The maximum number of handovers.
         limit: u32,
     },
-    /// The agent takes no work.
+    /// The agent is disabled.
     #[error("agent \"{agent}\" is disabled{}", because(reason.as_deref()))]
     Disabled {
         /// The agent.
         agent: Name,
-        /// Why, where someone has said so.
+        /// The reason given when it was disabled.
         reason: Option<String>,
     },
-    /// No driver in this program performs that kind of agent.
+    /// This version cannot run the agent's kind.
     #[error("agent \"{agent}\" is of kind {kind}, which this version cannot run yet")]
     KindNotRunnable {
         /// The agent.
@@ -240,37 +241,37 @@ pub enum Rejection {
         /// Its kind.
         kind: &'static str,
     },
-    /// A workflow does the task.
+    /// The task runs a workflow and has no agent.
     #[error("task {task} is done by a workflow, and has no agent of its own")]
     NoAgent {
         /// The task.
         task: TaskId,
     },
-    /// The State does not allow the change.
+    /// The State does not allow the update.
     #[error(transparent)]
     InvalidUpdate(#[from] InvalidUpdate),
-    /// The State can be changed with the answer only where a workflow asks.
+    /// A State update came with an answer to something other than a workflow's question.
     #[error("task {task} {asks}; the State of its agent cannot be changed with the answer")]
     NoStateThere {
         /// The task.
         task: TaskId,
-        /// What the task asks.
+        /// The open question, as a phrase.
         asks: &'static str,
     },
-    /// No one answered in time.
+    /// The answer came after the deadline.
     #[error("task {task} waited for an answer until {deadline}: it is too late")]
     TooLate {
         /// The task.
         task: TaskId,
-        /// Until when.
+        /// The deadline.
         deadline: Timestamp,
     },
-    /// The deadline has not passed.
+    /// The review has not expired yet.
     #[error("task {task} waits for an answer until {deadline}")]
     TooEarly {
         /// The task.
         task: TaskId,
-        /// Until when.
+        /// The deadline.
         deadline: Timestamp,
     },
     /// The task has ended.
@@ -278,7 +279,7 @@ pub enum Rejection {
     Finished {
         /// The task.
         task: TaskId,
-        /// How it ended.
+        /// Its final status.
         status: TaskStatus,
     },
     /// The task waits for a person.
@@ -287,76 +288,76 @@ pub enum Rejection {
         /// The task.
         task: TaskId,
     },
-    /// Another process is working on it.
+    /// Another live process owns the task.
     #[error("task {task} belongs to another process that is alive")]
     OwnerAlive {
         /// The task.
         task: TaskId,
-        /// The process.
+        /// The owner.
         owner: InstanceId,
     },
-    /// No decision is waited for.
+    /// No review is open.
     #[error("task {task} waits for no decision: it is {status}")]
     NothingToDecide {
         /// The task.
         task: TaskId,
-        /// Where it is in its life.
+        /// Its status.
         status: TaskStatus,
     },
-    /// The task waits for another decision by now than the one that was answered.
+    /// The answer refers to an earlier review than the open one.
     #[error("task {task} has been answered, and asks something else by now: {question}")]
     AnotherQuestion {
         /// The task.
         task: TaskId,
-        /// What it asks.
+        /// The open question.
         question: String,
     },
-    /// The task has never waited at that checkpoint.
+    /// The task has no such checkpoint.
     #[error("task {task} has no checkpoint {checkpoint}")]
     NoSuchCheckpoint {
         /// The task.
         task: TaskId,
-        /// What was answered.
+        /// The checkpoint that the answer refers to.
         checkpoint: CheckpointId,
     },
-    /// A call in doubt can be made again or skipped, and a person must say which.
+    /// A call in doubt needs an explicit choice: retry or skip.
     #[error("a call of task {task} is in doubt: say whether it is to be made again")]
     DoubtNeedsChoice {
         /// The task.
         task: TaskId,
     },
-    /// An agent on another server asks something, and a mere yes says nothing to it.
+    /// A remote agent's question needs an answer in words.
     #[error("task {task} asks something for its agent on another server: say what it is told")]
     AnswerNeedsText {
         /// The task.
         task: TaskId,
     },
-    /// That is no answer to what is asked.
+    /// The verdict does not fit the review.
     #[error("task {task} {asks}; that cannot be answered with {verdict}")]
     WrongVerdict {
         /// The task.
         task: TaskId,
-        /// What the task asks.
+        /// The open question, as a phrase.
         asks: &'static str,
-        /// What was answered.
+        /// The verdict, as a phrase.
         verdict: &'static str,
     },
-    /// The tool does not take these arguments.
+    /// The tool rejects the arguments.
     #[error("{tool} does not take these arguments: {problem}")]
     Misfit {
         /// The tool.
         tool: String,
-        /// What is wrong with them.
+        /// The first problem.
         problem: String,
     },
-    /// The task is not at the point where this command belongs.
+    /// The command does not fit the task's current state.
     #[error("task {task} is {status} ({doing}): {command} has no place there")]
     OutOfPlace {
         /// The task.
         task: TaskId,
-        /// Where it is in its life.
+        /// Its status.
         status: TaskStatus,
-        /// What its loop is doing.
+        /// The state of its loop.
         doing: LoopState,
         /// The command.
         command: &'static str,
@@ -371,50 +372,51 @@ fn spelled(chain: &[Name]) -> String {
     chain.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> ")
 }
 
-/// Decides what follows from a command.
+/// Decides the events and effects that follow from a command.
 pub fn decide(
     state: &TaskState,
     command: &Command,
     ctx: &mut DecisionContext,
-) -> Result<Decision, Rejection> {
+) -> Result<Decision, CommandRejection> {
     match command {
         Command::ClaimTask(command) => command.decide(state),
         Command::ReleaseTask(command) => command.decide(state),
         Command::StartTask(command) => command.decide(state, ctx),
         Command::ResumeTask(command) => command.decide(state, ctx),
-        Command::RecordAnswer(command) => command.decide(state, ctx),
-        Command::RecordFailure(command) => command.decide(state, ctx),
+        Command::RecordModelReply(command) => command.decide(state, ctx),
+        Command::RecordModelFailure(command) => command.decide(state, ctx),
         Command::RetryExecution(command) => command.decide(state, ctx),
         Command::BeginRun(command) => command.decide(state, ctx),
         Command::RecordProcess(command) => command.decide(state),
         Command::RecordRun(command) => command.decide(state, ctx),
-        Command::RecordFoundRun(command) => command.decide(state, ctx),
-        Command::RecordAccepted(command) => command.decide(state),
-        Command::RecordRemote(command) => command.decide(state, ctx),
-        Command::RecordRemoteEnd(command) => command.decide(state),
-        Command::RecordTwin(command) => command.decide(state, ctx),
+        Command::RecordRecoveredRun(command) => command.decide(state, ctx),
+        Command::RecordRemoteAcceptance(command) => command.decide(state),
+        Command::RecordRemoteOutcome(command) => command.decide(state, ctx),
+        Command::RecordRemoteCancel(command) => command.decide(state),
+        Command::RecordDuplicate(command) => command.decide(state, ctx),
         Command::RecordToolReply(command) => command.decide(state, ctx),
         Command::RecordToolFailure(command) => command.decide(state, ctx),
         Command::RetryTool(command) => command.decide(state, ctx),
         Command::RecordSessionWait(command) => command.decide(state, ctx),
         Command::ReopenSession(command) => command.decide(state, ctx),
-        Command::Advance(command) => command.decide(state, ctx),
+        Command::AdvanceWorkflow(command) => command.decide(state, ctx),
         Command::AnswerReview(command) => command.decide(state, ctx),
         Command::ExpireReview(command) => command.decide(state, ctx),
         Command::CancelTask(command) => command.decide(state),
     }
 }
 
-/// The model of the task's agent.
-pub(crate) fn llm(state: &TaskState) -> Result<&LlmAgent, Rejection> {
+/// Returns the model configuration of the task's agent.
+pub(crate) fn llm(state: &TaskState) -> Result<&LlmAgent, CommandRejection> {
     let Some(context) = state.context() else {
-        return Err(Rejection::NoAgent { task: state.id() });
+        return Err(CommandRejection::NoAgent { task: state.id() });
     };
     let agent = &*context.agent;
     match &agent.kind {
         AgentKind::Llm(llm) => Ok(llm),
-        AgentKind::Cli(_) | AgentKind::Remote(_) => {
-            Err(Rejection::KindNotRunnable { agent: agent.name.clone(), kind: agent.kind.label() })
-        }
+        AgentKind::Cli(_) | AgentKind::Remote(_) => Err(CommandRejection::KindNotRunnable {
+            agent: agent.name.clone(),
+            kind: agent.kind.label(),
+        }),
     }
 }

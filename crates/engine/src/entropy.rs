@@ -1,20 +1,19 @@
-//! Randomness, as decisions are given it: a seed per decision, and numbers drawn from it.
+//! Randomness for decisions: one seed per decision, and a generator over it.
 
-/// Gives a fresh seed for each decision.
+/// A source of fresh seeds.
 pub trait EntropySource: Send + Sync {
-    /// Sixteen unpredictable bytes.
+    /// Returns sixteen unpredictable bytes.
     fn seed(&self) -> [u8; 16];
 }
 
-/// The operating system's randomness.
+/// The operating system's random source.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemEntropy;
 
 impl EntropySource for SystemEntropy {
     fn seed(&self) -> [u8; 16] {
         let mut seed = [0; 16];
-        // Without randomness ids would repeat and one task could overwrite another's record:
-        // there is no sound way to go on.
+        // Without randomness, ids would repeat and overwrite each other's records.
         if let Err(error) = getrandom::fill(&mut seed) {
             panic!("the operating system gives no random bytes: {error}");
         }
@@ -22,14 +21,14 @@ impl EntropySource for SystemEntropy {
     }
 }
 
-/// Numbers drawn from one seed: the same seed gives the same numbers (xoroshiro128++).
+/// A deterministic generator: equal seeds give equal numbers (xoroshiro128++).
 #[derive(Debug, Clone)]
 pub struct Entropy {
     state: [u64; 2],
 }
 
 impl Entropy {
-    /// Begins with a seed.
+    /// Creates a generator from a seed.
     pub fn from_seed(seed: [u8; 16]) -> Self {
         let seed = u128::from_be_bytes(seed);
         #[expect(clippy::cast_possible_truncation, reason = "the two halves of the seed")]
@@ -46,13 +45,13 @@ impl Entropy {
         drawn
     }
 
-    /// Sixteen bytes for an id.
+    /// Draws sixteen bytes for an id.
     pub fn id_bytes(&mut self) -> [u8; 16] {
         let (high, low) = (u128::from(self.next()), u128::from(self.next()));
         ((high << 64) | low).to_be_bytes()
     }
 
-    /// A number from 0 up to, and without, 1.
+    /// Draws a number in [0, 1).
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit exactly")]
     pub fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64

@@ -8,16 +8,18 @@ pub mod agent_toggles;
 pub mod budget;
 pub mod checkpoints;
 pub mod clock;
-pub mod closure;
+
 pub mod commands;
 pub mod comparison;
 pub mod decide;
 pub mod driver;
 pub mod entropy;
-mod private;
+
+pub mod pinned;
 pub mod retention;
 mod retry;
 pub mod runtime;
+mod sealed_input;
 pub mod state;
 
 pub use retry::RETRY_WAIT_SECONDS_MAX;

@@ -17,7 +17,7 @@ const SECONDS_PER_DAY: i64 = 86_400;
 
 /// What becomes of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum RetentionAction {
     /// It goes.
     Remove,
     /// It stays.
@@ -26,20 +26,20 @@ pub enum Action {
 
 /// What was decided about a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
+pub struct RetentionDecision {
     /// The task.
     pub task: TaskId,
     /// What becomes of it.
-    pub action: Action,
+    pub action: RetentionAction,
     /// When its time is over. None while it lives, or where that is beyond all calendars.
     pub due_at: Option<Timestamp>,
     /// What decided.
-    pub rule: Rule,
+    pub rule: RetentionReason,
 }
 
 /// What decides about a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rule {
+pub enum RetentionReason {
     /// The task says itself for how many days it is kept.
     Own {
         /// The days.
@@ -57,7 +57,7 @@ pub enum Rule {
     With(TaskId),
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for RetentionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Own { days } => write!(f, "its own retention_days {days}"),
@@ -71,7 +71,7 @@ impl fmt::Display for Rule {
     }
 }
 
-impl From<Kept> for Rule {
+impl From<Kept> for RetentionReason {
     fn from(kept: Kept) -> Self {
         match kept {
             Kept::Alive(status) => Self::Alive(status),
@@ -89,17 +89,17 @@ fn short(id: TaskId) -> String {
 
 /// What is to be done about all tasks of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct RetentionPlan {
     /// One for each task, in the order of the rows.
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<RetentionDecision>,
     /// The tasks that go together, in the order in which they are to go: forks before that which
     /// they were forked from.
     pub units: Vec<Vec<TaskId>>,
 }
 
 /// Decides about every task. `rows` are all that the store has, newest first.
-pub fn plan(rows: &[TaskRow], policy: &RetentionPolicy, now: Timestamp) -> Plan {
-    let forest = Forest::of(rows);
+pub fn plan_retention(rows: &[TaskRow], policy: &RetentionPolicy, now: Timestamp) -> RetentionPlan {
+    let forest = TaskForest::of(rows);
     let mut decided = BTreeMap::new();
     for (top, tree) in &forest.trees {
         if let Some(row) = forest.rows.get(top) {
@@ -107,15 +107,15 @@ pub fn plan(rows: &[TaskRow], policy: &RetentionPolicy, now: Timestamp) -> Plan 
         }
     }
     forest.keep_what_is_shared(&mut decided);
-    let mut plan = Plan::default();
+    let mut plan = RetentionPlan::default();
     for row in rows {
         let top = forest.top(row);
         let Some(of_top) = decided.get(&top) else { continue };
         let rule = if top == row.id { of_top.rule.clone() } else { with(row, top) };
-        plan.decisions.push(Decision { task: row.id, rule, ..of_top.clone() });
+        plan.decisions.push(RetentionDecision { task: row.id, rule, ..of_top.clone() });
         // Forks are younger than what they were forked from, so they come first here.
         if top == row.id
-            && of_top.action == Action::Remove
+            && of_top.action == RetentionAction::Remove
             && let Some(tree) = forest.trees.get(&top)
         {
             plan.units.push(tree.iter().map(|row| row.id).collect());
@@ -125,30 +125,48 @@ pub fn plan(rows: &[TaskRow], policy: &RetentionPolicy, now: Timestamp) -> Plan 
 }
 
 /// A part that lives says so; any other goes the way of the whole.
-fn with(row: &TaskRow, top: TaskId) -> Rule {
-    if row.status.is_final() { Rule::With(top) } else { Rule::Alive(row.status) }
+fn with(row: &TaskRow, top: TaskId) -> RetentionReason {
+    if row.status.is_final() {
+        RetentionReason::With(top)
+    } else {
+        RetentionReason::Alive(row.status)
+    }
 }
 
 /// Decides about a tree by its top, as if there were no forks.
-fn decide(top: &TaskRow, tree: &[&TaskRow], policy: &RetentionPolicy, now: Timestamp) -> Decision {
-    let keep = |rule| Decision { task: top.id, action: Action::Keep, due_at: None, rule };
+fn decide(
+    top: &TaskRow,
+    tree: &[&TaskRow],
+    policy: &RetentionPolicy,
+    now: Timestamp,
+) -> RetentionDecision {
+    let keep = |rule| RetentionDecision {
+        task: top.id,
+        action: RetentionAction::Keep,
+        due_at: None,
+        rule,
+    };
     let (Some(ended), Some(status)) = (top.completed_at, ended_as(top.status)) else {
-        return keep(Rule::Alive(top.status));
+        return keep(RetentionReason::Alive(top.status));
     };
     if tree.iter().any(|row| !row.status.is_final()) {
-        return keep(Rule::LivingParts);
+        return keep(RetentionReason::LivingParts);
     }
     let (days, rule) = if let Some(days) = top.retention_days {
-        (days, Rule::Own { days })
+        (days, RetentionReason::Own { days })
     } else {
         let rule = policy.rule(top.class.as_deref(), status);
-        (rule.days(), Rule::Policy(rule))
+        (rule.days(), RetentionReason::Policy(rule))
     };
     let due_at = ended
         .checked_add(SignedDuration::from_secs(i64::from(days).saturating_mul(SECONDS_PER_DAY)))
         .ok();
-    let action = if due_at.is_some_and(|due| due <= now) { Action::Remove } else { Action::Keep };
-    Decision { task: top.id, action, due_at, rule }
+    let action = if due_at.is_some_and(|due| due <= now) {
+        RetentionAction::Remove
+    } else {
+        RetentionAction::Keep
+    };
+    RetentionDecision { task: top.id, action, due_at, rule }
 }
 
 /// The status as policies name it, of a task that has ended.
@@ -162,13 +180,13 @@ fn ended_as(status: TaskStatus) -> Option<RetentionStatus> {
 }
 
 /// Tasks, and the trees that they form with their sub-agents.
-struct Forest<'a> {
+struct TaskForest<'a> {
     rows: BTreeMap<TaskId, &'a TaskRow>,
     /// By the task at the top.
     trees: BTreeMap<TaskId, Vec<&'a TaskRow>>,
 }
 
-impl<'a> Forest<'a> {
+impl<'a> TaskForest<'a> {
     fn of(rows: &'a [TaskRow]) -> Self {
         let by_id = rows.iter().map(|row| (row.id, row)).collect();
         let mut forest = Self { rows: by_id, trees: BTreeMap::new() };
@@ -193,8 +211,8 @@ impl<'a> Forest<'a> {
     }
 
     /// A tree that stays keeps the trees that its tasks were forked from, and those keep theirs.
-    fn keep_what_is_shared(&self, decided: &mut BTreeMap<TaskId, Decision>) {
-        let stays = |decision: &Decision| decision.action == Action::Keep;
+    fn keep_what_is_shared(&self, decided: &mut BTreeMap<TaskId, RetentionDecision>) {
+        let stays = |decision: &RetentionDecision| decision.action == RetentionAction::Keep;
         let mut staying: Vec<TaskId> =
             decided.iter().filter(|(_, decision)| stays(decision)).map(|(top, _)| *top).collect();
         while let Some(top) = staying.pop() {
@@ -204,10 +222,10 @@ impl<'a> Forest<'a> {
                     continue;
                 };
                 if let Some(shared) = decided.get_mut(&origin)
-                    && shared.action == Action::Remove
+                    && shared.action == RetentionAction::Remove
                 {
-                    shared.action = Action::Keep;
-                    shared.rule = Rule::SharedBy(fork);
+                    shared.action = RetentionAction::Keep;
+                    shared.rule = RetentionReason::SharedBy(fork);
                     staying.push(origin);
                 }
             }

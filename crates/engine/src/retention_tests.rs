@@ -66,9 +66,9 @@ fn policy() -> RetentionPolicy {
 }
 
 /// The plan for these tasks, given oldest first, and what it says of each.
-fn told(rows: &[TaskRow], now: i64) -> (Plan, Vec<(Action, String)>) {
+fn told(rows: &[TaskRow], now: i64) -> (RetentionPlan, Vec<(RetentionAction, String)>) {
     let newest_first: Vec<_> = rows.iter().rev().cloned().collect();
-    let mut plan = plan(&newest_first, &policy(), at(now));
+    let mut plan = plan_retention(&newest_first, &policy(), at(now));
     plan.decisions.reverse();
     assert!(rows.iter().map(|row| row.id).eq(plan.decisions.iter().map(|each| each.task)));
     let told = plan.decisions.iter().map(|each| (each.action, each.rule.to_string())).collect();
@@ -94,11 +94,11 @@ fn the_nearest_rule_decides_for_how_long_a_task_is_kept() {
         let class = class.map(str::to_owned);
         let task = TaskRow { retention_days: own, class, status, ..row(1) };
         let due = days * DAY;
-        for (now, action) in [(due - 1, Action::Keep), (due, Action::Remove)] {
+        for (now, action) in [(due - 1, RetentionAction::Keep), (due, RetentionAction::Remove)] {
             let (plan, told) = told(std::slice::from_ref(&task), now);
             assert_eq!(told, [(action, rule.to_owned())]);
             assert_eq!(plan.decisions[0].due_at, Some(at(due)));
-            let units = if action == Action::Remove { vec![vec![id(1)]] } else { vec![] };
+            let units = if action == RetentionAction::Remove { vec![vec![id(1)]] } else { vec![] };
             assert_eq!(plan.units, units);
         }
     }
@@ -107,7 +107,7 @@ fn the_nearest_rule_decides_for_how_long_a_task_is_kept() {
 #[test]
 fn a_time_beyond_all_calendars_is_never_over() {
     let (plan, told) = told(&[kept_for(u32::MAX, row(1))], 9999 * DAY);
-    assert_eq!(told[0].0, Action::Keep);
+    assert_eq!(told[0].0, RetentionAction::Keep);
     assert_eq!((plan.decisions[0].due_at, plan.units), (None, vec![]));
 }
 
@@ -120,7 +120,7 @@ fn the_living_are_never_removed() {
         (AwaitingHuman, "waits for a person"),
     ] {
         let (plan, told) = told(&[kept_for(0, living(1, status))], 99 * DAY);
-        assert_eq!(told, [(Action::Keep, rule.to_owned())]);
+        assert_eq!(told, [(RetentionAction::Keep, rule.to_owned())]);
         assert_eq!((plan.decisions[0].due_at, plan.units), (None, vec![]));
     }
 }
@@ -130,12 +130,15 @@ fn a_tree_goes_as_one_with_its_top() {
     let rows = [row(1), kept_for(0, part(2, 1)), kept_for(999, part(3, 2))];
     let (plan, told) = told(&rows, 7 * DAY);
     let with = format!("goes with task {}", short(id(1)));
-    assert_eq!(told[0], (Action::Remove, "default: 7".to_owned()));
-    assert_eq!(told[1..], [(Action::Remove, with.clone()), (Action::Remove, with.clone())]);
+    assert_eq!(told[0], (RetentionAction::Remove, "default: 7".to_owned()));
+    assert_eq!(
+        told[1..],
+        [(RetentionAction::Remove, with.clone()), (RetentionAction::Remove, with.clone())]
+    );
     assert_eq!(plan.units, [[id(3), id(2), id(1)]]);
     // A part whose own time is over stays while the top does.
     let (plan, told) = self::told(&rows, 6 * DAY);
-    assert_eq!(told[1], (Action::Keep, with));
+    assert_eq!(told[1], (RetentionAction::Keep, with));
     assert_eq!(plan.units, Vec::<Vec<TaskId>>::new());
 }
 
@@ -143,9 +146,9 @@ fn a_tree_goes_as_one_with_its_top() {
 fn a_task_with_a_living_part_at_any_depth_stays() {
     let lives = TaskRow { parent_task_id: Some(id(2)), ..living(3, TaskStatus::AwaitingHuman) };
     let (plan, told) = told(&[kept_for(0, row(1)), part(2, 1), lives], 99 * DAY);
-    assert_eq!(told[0], (Action::Keep, "has living sub-agents".to_owned()));
-    assert_eq!(told[1].0, Action::Keep);
-    assert_eq!(told[2], (Action::Keep, "waits for a person".to_owned()));
+    assert_eq!(told[0], (RetentionAction::Keep, "has living sub-agents".to_owned()));
+    assert_eq!(told[1].0, RetentionAction::Keep);
+    assert_eq!(told[2], (RetentionAction::Keep, "waits for a person".to_owned()));
     assert_eq!(plan.units, Vec::<Vec<TaskId>>::new());
 }
 
@@ -154,9 +157,9 @@ fn what_a_fork_shares_stays_as_long_as_the_fork() {
     // 1 was forked into 2, and 2 into 3, which stays. 4 was forked from 1 and may go.
     let rows = [row(1), fork(2, 1), kept_for(30, fork(3, 2)), fork(4, 1)];
     let (plan, told) = told(&rows, 8 * DAY);
-    let shared = |by| (Action::Keep, format!("task {} was forked from it", short(id(by))));
+    let shared = |by| (RetentionAction::Keep, format!("task {} was forked from it", short(id(by))));
     assert_eq!(told[..2], [shared(2), shared(3)]);
-    assert_eq!(told[2], (Action::Keep, "its own retention_days 30".to_owned()));
+    assert_eq!(told[2], (RetentionAction::Keep, "its own retention_days 30".to_owned()));
     assert_eq!(plan.decisions[0].due_at, Some(at(7 * DAY)));
     assert_eq!(plan.units, [[id(4)]]);
     // When all of the chain is due it goes, the forks first.
@@ -168,14 +171,17 @@ fn what_a_fork_shares_stays_as_long_as_the_fork() {
 fn a_living_fork_of_a_part_keeps_the_whole_tree() {
     let lives = TaskRow { forked_from: Some(id(2)), ..living(3, TaskStatus::Running) };
     let (plan, told) = told(&[row(1), part(2, 1), lives], 99 * DAY);
-    assert_eq!(told[0], (Action::Keep, format!("task {} was forked from it", short(id(3)))));
-    assert_eq!((told[1].0, plan.units), (Action::Keep, vec![]));
+    assert_eq!(
+        told[0],
+        (RetentionAction::Keep, format!("task {} was forked from it", short(id(3))))
+    );
+    assert_eq!((told[1].0, plan.units), (RetentionAction::Keep, vec![]));
 }
 
 #[test]
 fn a_part_whose_top_is_not_there_stands_for_itself() {
     let (plan, told) = told(&[part(2, 1)], 7 * DAY);
-    assert_eq!(told, [(Action::Remove, "default: 7".to_owned())]);
+    assert_eq!(told, [(RetentionAction::Remove, "default: 7".to_owned())]);
     assert_eq!(plan.units, [[id(2)]]);
 }
 

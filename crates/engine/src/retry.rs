@@ -1,16 +1,16 @@
-//! How long to wait before the next try.
+//! Backoff between retries.
 
 use std::time::Duration;
 
 use crate::entropy::Entropy;
 
-/// The longest wait between two tries, whatever a server asks for.
+/// The longest wait between two attempts, whatever a server asks for.
 pub const RETRY_WAIT_SECONDS_MAX: u64 = 300;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// One second, then two, then four, each up to a quarter longer so that many who failed together
-/// do not come back together. A server that says how long to wait is believed.
+/// Doubles from one second and adds up to a quarter of jitter, so that failed tasks do not return
+/// together. A server's own `retry_after` takes precedence.
 pub(crate) fn wait(
     retries_so_far: u32,
     asked_for: Option<Duration>,

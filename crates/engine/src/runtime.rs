@@ -25,7 +25,7 @@ mod worker;
 use std::sync::{Arc, RwLock};
 
 use polity_definition::Limits;
-use polity_model::event::{Event, Recorded, Sequence, StreamId};
+use polity_model::event::{Event, RecordedEvent, Sequence, StreamId};
 use polity_model::ids::{CheckpointId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::Verdict;
@@ -39,17 +39,17 @@ pub use steer::{Owners, Steered, Steering, cancel, orphans, resumed_with, top_of
 pub use switch::toggle_agent;
 
 use crate::agent_toggles::AgentToggles;
-use crate::budget::{BudgetStatus, Ledger};
+use crate::budget::{BudgetLedger, BudgetStatus};
 use crate::clock::Clock;
-use crate::closure::ClosureError;
-use crate::commands::{AnswerReview, ClaimTask, CreateTask, ExpireReview, NewTask, Origin};
-use crate::decide::{Command, DecisionContext, Rejection, SlotContext, decide};
+use crate::commands::{AnswerReview, ClaimTask, CreateTask, ExpireReview, NewTask, TaskOrigin};
+use crate::decide::{Command, CommandRejection, DecisionContext, SlotContext, decide};
 use crate::driver::{
     Models, NotReady, Place, Programs, Remotes, RunIdentity, RunOverrides, Toolbox, Tools,
 };
 use crate::entropy::{Entropy, EntropySource};
-use crate::private::Private;
-use crate::state::{BrokenJournal, TaskState};
+use crate::pinned::PinnedError;
+use crate::sealed_input::SealedInput;
+use crate::state::{CorruptJournal, TaskState};
 use desk::Desk;
 use session::sub_agent_tools;
 
@@ -108,7 +108,7 @@ struct Shared {
     parts: Parts,
     desk: Desk,
     live: broadcast::Sender<Live>,
-    ledger: Arc<Ledger>,
+    ledger: Arc<BudgetLedger>,
     /// Told whenever a program makes room for another.
     room: Notify,
     /// Which agents take work, as far as this process has noticed.
@@ -119,7 +119,7 @@ struct Shared {
 #[derive(Debug, Clone)]
 pub enum Live {
     /// Something happened, and is durable.
-    Event(Arc<Recorded>),
+    Event(Arc<RecordedEvent>),
     /// A model is saying something. It is not fact until its answer is an event.
     Text {
         /// The task.
@@ -144,7 +144,7 @@ type Outcome = Result<TaskStatus, EngineError>;
 pub enum EngineError {
     /// The task's own rules are against it.
     #[error(transparent)]
-    Rejected(#[from] Rejection),
+    Rejected(#[from] CommandRejection),
     /// The agent's model cannot be called.
     #[error(transparent)]
     NotReady(#[from] NotReady),
@@ -176,7 +176,7 @@ pub enum EngineError {
     Store(#[from] StoreError),
     /// The task's definitions cannot be put together.
     #[error(transparent)]
-    Closure(#[from] ClosureError),
+    Pinned(#[from] PinnedError),
     /// The store refused the events.
     #[error(transparent)]
     Commit(#[from] CommitError),
@@ -191,7 +191,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    pub(crate) fn broken(task: TaskId, reason: &BrokenJournal) -> Self {
+    pub(crate) fn broken(task: TaskId, reason: &CorruptJournal) -> Self {
         Self::Broken { task, reason: reason.to_string() }
     }
 }
@@ -274,11 +274,11 @@ impl Runtime {
             let mut ctx = self.shared.decision_context(&toolbox, BudgetStatus::default());
             let command = Command::AnswerReview(answer.clone());
             let decision = match decide(&loaded.state, &command, &mut ctx) {
-                Err(Rejection::AnotherQuestion { .. })
+                Err(CommandRejection::AnotherQuestion { .. })
                     if !self.shared.has_checkpoint(id, answer.checkpoint_id).await? =>
                 {
                     let checkpoint = answer.checkpoint_id;
-                    return Err(Rejection::NoSuchCheckpoint { task: id, checkpoint }.into());
+                    return Err(CommandRejection::NoSuchCheckpoint { task: id, checkpoint }.into());
                 }
                 decided => decided?,
             };
@@ -370,12 +370,12 @@ impl Shared {
         if is_plain && overrides.envs.is_empty() {
             return None;
         }
-        let private = Private {
+        let sealed_input = SealedInput {
             description: std::mem::replace(&mut create.description, description),
             parameters: std::mem::replace(&mut create.parameters, parameters),
             envs: create.overrides.envs.clone(),
         };
-        serde_json::to_string(&private).ok()
+        serde_json::to_string(&sealed_input).ok()
     }
 
     /// Makes a task durable.
@@ -393,13 +393,13 @@ impl Shared {
             let identity = RunIdentity { agent, input, parameters, overrides };
             ctx.slot.dedup_key = cli.deduplicate_seconds.and_then(|_| programs.request(&identity));
         }
-        let private = self.put_aside(&mut create);
+        let sealed_input = self.put_aside(&mut create);
         let assignee = create.assignee.clone();
-        let is_fork = matches!(create.origin, Origin::Fork { .. });
+        let is_fork = matches!(create.origin, TaskOrigin::Fork { .. });
         let (instance, limits) = (self.parts.instance, &self.parts.limits);
-        let new = create.decide(instance, limits, &mut ctx, private.is_some())?;
+        let new = create.decide(instance, limits, &mut ctx, sealed_input.is_some())?;
         let id = new.id;
-        let written = self.write_first(&ctx, new, private).await?;
+        let written = self.write_first(&ctx, new, sealed_input).await?;
         if is_fork {
             return load(&self.parts.store, id).await;
         }
@@ -465,8 +465,8 @@ impl Shared {
         &self,
         ctx: &DecisionContext,
         new: NewTask,
-        private: Option<String>,
-    ) -> Result<Vec<Recorded>, EngineError> {
+        sealed_input: Option<String>,
+    ) -> Result<Vec<RecordedEvent>, EngineError> {
         let NewTask { id, events, definitions } = new;
         let commit = Commit {
             stream: StreamId::Task(id),
@@ -475,7 +475,7 @@ impl Shared {
             at: ctx.now,
             events,
             definitions,
-            private,
+            sealed_input,
         };
         let pace = if self.desk.has_workers() { Pace::Together } else { Pace::Alone };
         Ok(self.commit(commit, pace).await?)
@@ -510,7 +510,7 @@ impl Shared {
             at: ctx.now,
             events,
             definitions: Vec::new(),
-            private: None,
+            sealed_input: None,
         };
         for recorded in self.commit(commit, pace).await? {
             state.apply(recorded).map_err(|broken| EngineError::broken(state.id(), &broken))?;
@@ -519,7 +519,7 @@ impl Shared {
     }
 
     /// Makes the events durable, and only then tells subscribers.
-    async fn commit(&self, commit: Commit, pace: Pace) -> Result<Vec<Recorded>, CommitError> {
+    async fn commit(&self, commit: Commit, pace: Pace) -> Result<Vec<RecordedEvent>, CommitError> {
         let (stream, at) = (commit.stream.clone(), commit.at);
         let (before, events) = (commit.expected_sequence, commit.events.clone());
         let store = &self.parts.store;
@@ -527,9 +527,9 @@ impl Shared {
             Pace::Together => store.commit(commit).await?,
             Pace::Alone => store.commit_here(commit).await?,
         };
-        let recorded: Vec<Recorded> = (0..)
+        let recorded: Vec<RecordedEvent> = (0..)
             .zip(events)
-            .map(|(index, event)| Recorded {
+            .map(|(index, event)| RecordedEvent {
                 position: committed.first_position.plus(index),
                 stream: stream.clone(),
                 sequence: before.plus(index + 1),
@@ -541,7 +541,7 @@ impl Shared {
         Ok(recorded)
     }
 
-    fn publish(&self, recorded: &[Recorded]) {
+    fn publish(&self, recorded: &[RecordedEvent]) {
         if self.live.receiver_count() > 0 {
             for event in recorded {
                 // Without a receiver there is no one to tell.

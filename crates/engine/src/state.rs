@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use polity_model::event::{
-    Epoch, Event, ExecutionChange, Pin, Position, Recorded, ResultRef, Sequence, StreamId,
+    Epoch, Event, ExecutionChange, Pin, Position, RecordedEvent, ResultRef, Sequence, StreamId,
     ToolChange,
 };
 use polity_model::execution::AgentExecution;
@@ -26,14 +26,14 @@ use polity_model::state::StateUpdates;
 use polity_model::task::{TaskEnd, TaskExecution, TaskOrder};
 use polity_model::usage::Usage;
 
-pub use broken::BrokenJournal;
-pub use calls::{Call, TurnCalls};
+pub use broken::CorruptJournal;
+pub use calls::{TurnCall, TurnCalls};
 pub use context::AgentContext;
 pub use fork::CannotFork;
 pub(crate) use walk::After;
-pub use walk::{Progress, Walk};
+pub use walk::{Progress, WorkflowRun};
 
-use crate::closure::Assignee;
+use crate::pinned::Assignee;
 
 /// What a task waits for a person to decide.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,22 +90,22 @@ enum Work {
     /// An agent with its conversation.
     Agent(AgentContext),
     /// A workflow.
-    Workflow(Box<Walk>),
+    Workflow(Box<WorkflowRun>),
 }
 
 impl TaskState {
     /// Folds a task's events from the first on.
-    pub fn load(assignee: &Assignee, events: Vec<Recorded>) -> Result<Self, BrokenJournal> {
+    pub fn load(assignee: &Assignee, events: Vec<RecordedEvent>) -> Result<Self, CorruptJournal> {
         let mut events = events.into_iter();
-        let first = events.next().ok_or(BrokenJournal::NoBeginning)?;
+        let first = events.next().ok_or(CorruptJournal::NoBeginning)?;
         Self::begin(assignee, first)?.following(events)
     }
 
     /// Follows events to the end.
     pub fn following(
         mut self,
-        events: impl IntoIterator<Item = Recorded>,
-    ) -> Result<Self, BrokenJournal> {
+        events: impl IntoIterator<Item = RecordedEvent>,
+    ) -> Result<Self, CorruptJournal> {
         for recorded in events {
             self.apply(recorded)?;
         }
@@ -113,10 +113,10 @@ impl TaskState {
     }
 
     /// What would be, were these the next events.
-    pub(crate) fn after(&self, events: &[Event], at: Timestamp) -> Result<Self, BrokenJournal> {
+    pub(crate) fn after(&self, events: &[Event], at: Timestamp) -> Result<Self, CorruptJournal> {
         let mut state = self.clone();
         for event in events {
-            state.apply(Recorded {
+            state.apply(RecordedEvent {
                 position: Position::default(),
                 stream: state.stream(),
                 sequence: state.sequence.plus(1),
@@ -128,15 +128,15 @@ impl TaskState {
     }
 
     /// Starts from a task's creation.
-    pub fn begin(assignee: &Assignee, first: Recorded) -> Result<Self, BrokenJournal> {
+    pub fn begin(assignee: &Assignee, first: RecordedEvent) -> Result<Self, CorruptJournal> {
         let (StreamId::Task(id), Event::TaskCreated(mut created)) = (first.stream, first.event)
         else {
-            return Err(BrokenJournal::NoBeginning);
+            return Err(CorruptJournal::NoBeginning);
         };
         let input = Message::User { content: created.description.clone(), timestamp: first.at };
         let work = match assignee {
-            Assignee::Agent(closure) => {
-                let mut context = AgentContext::new(Arc::clone(&closure.agent));
+            Assignee::Agent(pinned) => {
+                let mut context = AgentContext::new(Arc::clone(&pinned.agent));
                 context.current_task = Some(id);
                 context.working_memory.clone_from(&created.parameters);
                 context.say(input);
@@ -145,7 +145,7 @@ impl TaskState {
             Assignee::Workflow(flow) => {
                 let (plan, name) = (Arc::clone(&flow.plan), flow.workflow.name.clone());
                 let metadata = created.parameters.clone();
-                Work::Workflow(Box::new(Walk::new(plan, name, input, metadata)))
+                Work::Workflow(Box::new(WorkflowRun::new(plan, name, input, metadata)))
             }
         };
         let pins = std::mem::take(&mut created.pins);
@@ -176,13 +176,13 @@ impl TaskState {
     }
 
     /// Follows one event.
-    pub fn apply(&mut self, recorded: Recorded) -> Result<(), BrokenJournal> {
-        let Recorded { sequence, at, event, .. } = recorded;
+    pub fn apply(&mut self, recorded: RecordedEvent) -> Result<(), CorruptJournal> {
+        let RecordedEvent { sequence, at, event, .. } = recorded;
         if sequence != self.sequence.plus(1) {
-            return Err(BrokenJournal::Gap { last: self.sequence, found: sequence });
+            return Err(CorruptJournal::Gap { last: self.sequence, found: sequence });
         }
         match event {
-            Event::TaskCreated(_) => return Err(BrokenJournal::NoBeginning),
+            Event::TaskCreated(_) => return Err(CorruptJournal::NoBeginning),
             Event::TaskClaimed { instance, epoch } => {
                 self.owner = Some(instance);
                 self.epoch = epoch;
@@ -268,14 +268,14 @@ impl TaskState {
             }
             Event::CheckpointTaken { .. } => self.checkpoints += 1,
             Event::AgentEnabled | Event::AgentDisabled { .. } => {
-                return Err(BrokenJournal::NotOfATask(event.label()));
+                return Err(CorruptJournal::NotOfATask(event.label()));
             }
         }
         self.sequence = sequence;
         Ok(())
     }
 
-    fn started(&mut self, at: Timestamp) -> Result<(), BrokenJournal> {
+    fn started(&mut self, at: Timestamp) -> Result<(), CorruptJournal> {
         self.task.advance(TaskTransition::Start, at)?;
         // A workflow acts from its first moment on, and so does an agent that goes on in the middle
         // of a turn.
@@ -290,7 +290,7 @@ impl TaskState {
         id: ExecutionId,
         change: &ExecutionChange,
         at: Timestamp,
-    ) -> Result<(), BrokenJournal> {
+    ) -> Result<(), CorruptJournal> {
         if let ExecutionChange::Start { agent, max_retries }
         | ExecutionChange::Queue { agent, max_retries, .. } = change
             && self.execution.as_ref().is_none_or(|known| known.id != id)
@@ -301,7 +301,7 @@ impl TaskState {
         if self.is_program() || self.is_remote() {
             self.run_changed(change)?;
         }
-        let execution = self.execution.as_mut().ok_or(BrokenJournal::NoExecution)?;
+        let execution = self.execution.as_mut().ok_or(CorruptJournal::NoExecution)?;
         execution.apply(change, at)?;
         if let ExecutionChange::Fail { retry_at: Some(until), .. } = change {
             self.loop_on(LoopEvent::BackOff)?;
@@ -312,7 +312,7 @@ impl TaskState {
     }
 
     /// A program acts for as long as it is run, and so does an agent on another server.
-    fn run_changed(&mut self, change: &ExecutionChange) -> Result<(), BrokenJournal> {
+    fn run_changed(&mut self, change: &ExecutionChange) -> Result<(), CorruptJournal> {
         match change {
             ExecutionChange::Start { .. } | ExecutionChange::Retry => {
                 self.retry_at = None;
@@ -352,7 +352,7 @@ impl TaskState {
         call_id: ToolCallId,
         change: ToolChange,
         at: Timestamp,
-    ) -> Result<(), BrokenJournal> {
+    ) -> Result<(), CorruptJournal> {
         match &mut self.work {
             Work::Agent(context) => {
                 for answer in self.calls.apply(call_id, change, at)? {
@@ -375,8 +375,8 @@ impl TaskState {
         message: Option<String>,
         updates: &StateUpdates,
         at: Timestamp,
-    ) -> Result<(), BrokenJournal> {
-        let review = self.review.take().ok_or(BrokenJournal::NoReview)?;
+    ) -> Result<(), CorruptJournal> {
+        let review = self.review.take().ok_or(CorruptJournal::NoReview)?;
         self.loop_on(LoopEvent::Reply)?;
         self.task.advance(TaskTransition::Resume, at)?;
         if let Some(call_id) = review.subject.call_id() {
@@ -398,7 +398,7 @@ impl TaskState {
     }
 
     /// Someone changed the State.
-    fn update(&mut self, updates: &StateUpdates, at: Timestamp) -> Result<(), BrokenJournal> {
+    fn update(&mut self, updates: &StateUpdates, at: Timestamp) -> Result<(), CorruptJournal> {
         match &mut self.work {
             Work::Agent(context) => {
                 updates.set_metadata(&mut context.working_memory)?;
@@ -416,9 +416,9 @@ impl TaskState {
         }
     }
 
-    fn walk_mut(&mut self) -> Result<&mut Walk, BrokenJournal> {
+    fn walk_mut(&mut self) -> Result<&mut WorkflowRun, CorruptJournal> {
         match &mut self.work {
-            Work::Agent(_) => Err(BrokenJournal::NoWorkflow),
+            Work::Agent(_) => Err(CorruptJournal::NoWorkflow),
             Work::Workflow(walk) => Ok(walk),
         }
     }
@@ -429,7 +429,7 @@ impl TaskState {
         message: Message,
         usage: Usage,
         mark: Option<u32>,
-    ) -> Result<(), BrokenJournal> {
+    ) -> Result<(), CorruptJournal> {
         self.task.add_usage(usage)?;
         if let Work::Agent(context) = &mut self.work {
             context.charge(usage);

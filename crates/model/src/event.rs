@@ -78,7 +78,7 @@ impl Epoch {
 
 /// An event with its place in the journal.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Recorded {
+pub struct RecordedEvent {
     /// Its place among all events.
     pub position: Position,
     /// The stream it belongs to.

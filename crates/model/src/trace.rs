@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::event::Recorded;
+use crate::event::RecordedEvent;
 use crate::ids::{SessionId, TaskId};
 use crate::name::Name;
 use crate::session::SessionStatus;
@@ -117,7 +117,7 @@ pub const STEP_MESSAGE_CHARACTERS_MAX: usize = 200;
 impl TraceLog {
     /// Tells a task's events as steps. Nothing comes out where the list does not begin with the
     /// task's creation.
-    pub fn from_events(task_id: TaskId, events: &[Recorded]) -> Option<Self> {
+    pub fn from_events(task_id: TaskId, events: &[RecordedEvent]) -> Option<Self> {
         let (first, rest) = events.split_first()?;
         let mut teller = TraceTeller::begin(task_id, first)?;
         for recorded in rest {

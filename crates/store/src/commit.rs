@@ -28,7 +28,7 @@ pub struct Commit {
     /// Definitions that the events pin. Those that the store has already are kept as they are.
     pub definitions: Vec<PinnedDefinition>,
     /// What must not be seen in the journal. It is kept beside it until the task ends.
-    pub private: Option<String>,
+    pub sealed_input: Option<String>,
 }
 
 /// A definition in its canonical form.

@@ -23,7 +23,7 @@ pub use sqlite::{Access, Durability, SqliteStore, restore};
 
 use jiff::Timestamp;
 use polity_model::digest::Digest;
-use polity_model::event::{Position, Recorded, Sequence, StreamId};
+use polity_model::event::{Position, RecordedEvent, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
@@ -133,10 +133,14 @@ pub trait Store: Send + Sync {
     fn remove(&self, units: Vec<Vec<TaskId>>) -> Result<Vec<Removal>, StoreError>;
 
     /// The events of one stream after a sequence, oldest first.
-    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<Recorded>, StoreError>;
+    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<RecordedEvent>, StoreError>;
 
     /// The newest events of one stream, newest first, at most `limit` of them.
-    fn newest_events(&self, stream: &StreamId, limit: u32) -> Result<Vec<Recorded>, StoreError>;
+    fn newest_events(
+        &self,
+        stream: &StreamId,
+        limit: u32,
+    ) -> Result<Vec<RecordedEvent>, StoreError>;
 
     /// What was committed after a position, by any process, oldest first.
     fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError>;
@@ -173,7 +177,7 @@ pub trait Store: Send + Sync {
     ) -> Result<Vec<ExecutionId>, StoreError>;
 
     /// What must not be seen in the journal of a task; nothing once it has ended.
-    fn private(&self, task: TaskId) -> Result<Option<String>, StoreError>;
+    fn sealed_input(&self, task: TaskId) -> Result<Option<String>, StoreError>;
 
     /// The executions of a task, oldest first.
     fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError>;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use polity_model::digest::Digest;
-use polity_model::event::{Position, Recorded, Sequence, StreamId};
+use polity_model::event::{Position, RecordedEvent, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::message::Message;
@@ -30,7 +30,7 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Tables {
     /// The events by position.
-    journal: BTreeMap<Position, Recorded>,
+    journal: BTreeMap<Position, RecordedEvent>,
     /// The newest position that was ever given to an event.
     last: Position,
     streams: BTreeMap<StreamId, Vec<Position>>,
@@ -41,7 +41,7 @@ struct Tables {
     /// The oldest first.
     executions_by_age: Vec<ExecutionId>,
     /// Until a task ends.
-    private: BTreeMap<TaskId, String>,
+    sealed_input: BTreeMap<TaskId, String>,
     execution_order: BTreeMap<TaskId, Vec<ExecutionId>>,
     definitions: BTreeMap<Digest, String>,
     pins: BTreeMap<TaskId, Vec<Digest>>,
@@ -62,8 +62,15 @@ impl MemoryStore {
 
 impl Tables {
     fn commit(&mut self, commit: Commit) -> Result<Committed, CommitError> {
-        let Commit { stream, expected_sequence, owner_epoch, at, events, definitions, private } =
-            commit;
+        let Commit {
+            stream,
+            expected_sequence,
+            owner_epoch,
+            at,
+            events,
+            definitions,
+            sealed_input,
+        } = commit;
         if events.is_empty() {
             return Err(CommitError::Illegal { reason: "a commit needs an event".into() });
         }
@@ -84,7 +91,7 @@ impl Tables {
             changes
                 .apply(&stream, position, at, &event, |id| Ok(self.executions.get(&id).cloned()))
                 .map_err(|refused| CommitError::Illegal { reason: refused.0 })?;
-            recorded.push(Recorded { position, stream: stream.clone(), sequence, at, event });
+            recorded.push(RecordedEvent { position, stream: stream.clone(), sequence, at, event });
         }
         if let Some(origin) = changes.origin()
             && !self.tasks.contains_key(&origin)
@@ -97,8 +104,8 @@ impl Tables {
                 return Err(CommitError::Fenced { expected, actual });
             }
         }
-        if let (StreamId::Task(task), Some(text)) = (&stream, private) {
-            self.private.insert(*task, text);
+        if let (StreamId::Task(task), Some(text)) = (&stream, sealed_input) {
+            self.sealed_input.insert(*task, text);
         }
         self.keep(changes, at);
         let last_sequence = expected_sequence.plus(recorded.len());
@@ -106,7 +113,7 @@ impl Tables {
         Ok(Committed { first_position, last_sequence })
     }
 
-    fn append(&mut self, recorded: Vec<Recorded>, definitions: Vec<PinnedDefinition>) {
+    fn append(&mut self, recorded: Vec<RecordedEvent>, definitions: Vec<PinnedDefinition>) {
         for recorded in recorded {
             let position = recorded.position;
             self.streams.entry(recorded.stream.clone()).or_default().push(position);
@@ -142,7 +149,7 @@ impl Tables {
             let stream = StreamId::Task(import.task);
             let recorded = import.events.into_iter().enumerate().map(|(index, (at, event))| {
                 let (position, sequence) = (first.plus(index), Sequence(index as u64 + 1));
-                Recorded { position, stream: stream.clone(), sequence, at, event }
+                RecordedEvent { position, stream: stream.clone(), sequence, at, event }
             });
             let recorded: Vec<_> = recorded.collect();
             if let Some(at) = recorded.first().map(|first| first.at) {
@@ -173,7 +180,7 @@ impl Tables {
                 self.journal.remove(&position);
             }
             self.pins.remove(&task);
-            self.private.remove(&task);
+            self.sealed_input.remove(&task);
             self.messages.remove(&task);
             self.checkpoints.remove(&task);
             let of_task = self.execution_order.remove(&task).unwrap_or_default();
@@ -209,7 +216,7 @@ impl Tables {
             }
         }
         if row.status.is_final() {
-            self.private.remove(&task);
+            self.sealed_input.remove(&task);
         }
         self.tasks.insert(task, row);
     }
@@ -225,7 +232,7 @@ impl Tables {
         sum
     }
 
-    fn at(&self, position: Position) -> Option<&Recorded> {
+    fn at(&self, position: Position) -> Option<&RecordedEvent> {
         self.journal.get(&position)
     }
 }
@@ -244,14 +251,18 @@ impl Store for MemoryStore {
         Ok(units.iter().map(|unit| tables.remove(unit)).collect())
     }
 
-    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<Recorded>, StoreError> {
+    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<RecordedEvent>, StoreError> {
         let tables = self.tables();
         let positions = tables.streams.get(stream).map(Vec::as_slice).unwrap_or_default();
         let skip = usize::try_from(after.0).unwrap_or(usize::MAX);
         Ok(positions.iter().skip(skip).filter_map(|p| tables.at(*p)).cloned().collect())
     }
 
-    fn newest_events(&self, stream: &StreamId, limit: u32) -> Result<Vec<Recorded>, StoreError> {
+    fn newest_events(
+        &self,
+        stream: &StreamId,
+        limit: u32,
+    ) -> Result<Vec<RecordedEvent>, StoreError> {
         let tables = self.tables();
         let positions = tables.streams.get(stream).map(Vec::as_slice).unwrap_or_default();
         let newest = positions.iter().rev().take(limit as usize);
@@ -259,7 +270,7 @@ impl Store for MemoryStore {
     }
 
     fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError> {
-        let header = |(_, e): (&Position, &Recorded)| Header {
+        let header = |(_, e): (&Position, &RecordedEvent)| Header {
             position: e.position,
             stream: e.stream.clone(),
             sequence: e.sequence,
@@ -358,8 +369,8 @@ impl Store for MemoryStore {
         Ok(found.take(limit as usize).collect())
     }
 
-    fn private(&self, task: TaskId) -> Result<Option<String>, StoreError> {
-        Ok(self.tables().private.get(&task).cloned())
+    fn sealed_input(&self, task: TaskId) -> Result<Option<String>, StoreError> {
+        Ok(self.tables().sealed_input.get(&task).cloned())
     }
 
     fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {

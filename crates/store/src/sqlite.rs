@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use polity_model::digest::Digest;
-use polity_model::event::{Event, Position, Recorded, Sequence, StreamId};
+use polity_model::event::{Event, Position, RecordedEvent, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::message::Message;
@@ -140,8 +140,8 @@ impl SqliteStore {
 }
 
 /// An event of a stream, from its position, sequence, time and body.
-fn recorded(stream: &StreamId, row: &rusqlite::Row<'_>) -> rusqlite::Result<Recorded> {
-    Ok(Recorded {
+fn recorded(stream: &StreamId, row: &rusqlite::Row<'_>) -> rusqlite::Result<RecordedEvent> {
+    Ok(RecordedEvent {
         position: Position(row.get(0)?),
         stream: stream.clone(),
         sequence: Sequence(row.get(1)?),
@@ -183,7 +183,7 @@ impl Store for SqliteStore {
         })?
     }
 
-    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<Recorded>, StoreError> {
+    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<RecordedEvent>, StoreError> {
         self.query(|connection| {
             connection
                 .prepare_cached(
@@ -196,7 +196,11 @@ impl Store for SqliteStore {
         })
     }
 
-    fn newest_events(&self, stream: &StreamId, limit: u32) -> Result<Vec<Recorded>, StoreError> {
+    fn newest_events(
+        &self,
+        stream: &StreamId,
+        limit: u32,
+    ) -> Result<Vec<RecordedEvent>, StoreError> {
         self.query(|connection| {
             connection
                 .prepare_cached(
@@ -305,8 +309,8 @@ impl Store for SqliteStore {
         })
     }
 
-    fn private(&self, task: TaskId) -> Result<Option<String>, StoreError> {
-        self.query(|connection| tables::private(connection, task))
+    fn sealed_input(&self, task: TaskId) -> Result<Option<String>, StoreError> {
+        self.query(|connection| tables::sealed_input(connection, task))
     }
 
     fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {

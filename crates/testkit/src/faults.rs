@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use polity_model::digest::Digest;
-use polity_model::event::{Position, Recorded, Sequence, StreamId};
+use polity_model::event::{Position, RecordedEvent, Sequence, StreamId};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::message::Message;
@@ -129,7 +129,7 @@ impl Store for MortalStore {
         self.alive()?.remove(units)
     }
 
-    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<Recorded>, StoreError> {
+    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<RecordedEvent>, StoreError> {
         {
             let mut life = self.life.lock().unwrap();
             if life.reads_to_fail > 0 {
@@ -144,7 +144,11 @@ impl Store for MortalStore {
         self.alive()?.events(stream, after)
     }
 
-    fn newest_events(&self, stream: &StreamId, limit: u32) -> Result<Vec<Recorded>, StoreError> {
+    fn newest_events(
+        &self,
+        stream: &StreamId,
+        limit: u32,
+    ) -> Result<Vec<RecordedEvent>, StoreError> {
         self.alive()?.newest_events(stream, limit)
     }
 
@@ -192,8 +196,8 @@ impl Store for MortalStore {
         self.alive()?.execution_ids_by_prefix(prefix, limit)
     }
 
-    fn private(&self, task: TaskId) -> Result<Option<String>, StoreError> {
-        self.alive()?.private(task)
+    fn sealed_input(&self, task: TaskId) -> Result<Option<String>, StoreError> {
+        self.alive()?.sealed_input(task)
     }
 
     fn executions(&self, task: TaskId) -> Result<Vec<AgentExecution>, StoreError> {

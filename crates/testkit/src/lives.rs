@@ -47,7 +47,7 @@ pub fn commit(task: TaskId, expected: u64, epoch: Option<u64>, events: Vec<Event
         at: at(1_767_225_600),
         events,
         definitions: Vec::new(),
-        private: None,
+        sealed_input: None,
     }
 }
 

@@ -12,13 +12,13 @@ use polity_definition::{
     AgentDefinition, Home, Limits, Price, ScriptDefinition, Settings, SourceFile,
 };
 use polity_engine::clock::{Clock, whole_microseconds};
-use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, History, ModelFailure, ModelReply, ModelRequest, Models,
     NotReady,
 };
 use polity_engine::entropy::EntropySource;
+use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{EngineError, Owners, Parts, Steered, Steering, cancel};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
@@ -180,11 +180,11 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Models for ActingModels {
-    fn ready(&self, _closure: &Closure) -> Result<(), NotReady> {
+    fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
 
-    fn price(&self, _closure: &Closure) -> Option<Price> {
+    fn price(&self, _pinned: &PinnedAgent) -> Option<Price> {
         Some(Price::FREE)
     }
 
@@ -245,21 +245,21 @@ fn failure(category: ErrorCategory) -> ModelFailure {
 }
 
 /// An agent with a script, as small as one can be.
-pub fn closure() -> Closure {
+pub fn pinned() -> PinnedAgent {
     let agent = r#"{"kind": "llm", "name": "greeter", "role": "greets", "system_prompt": "Greet.",
         "tools": ["files/*", "time/now"], "approval": ["files/delete"],
         "llm_config": {"provider": "scripted", "script": "greeter"}}"#;
     let script = r#"{"default": {"reply": "Hello."}}"#;
     let name = "greeter".parse().unwrap();
-    Closure::alone(
+    PinnedAgent::alone(
         Arc::new(AgentDefinition::from_canonical(agent).unwrap()),
         Some(Arc::new(ScriptDefinition::from_canonical(&name, script).unwrap())),
     )
 }
 
 /// An agent that hands work to two others, `helper` and `deputy`, of which `deputy` may hand it on to
-/// `helper`. Each of them has the tools of [`closure`].
-pub fn boss() -> Closure {
+/// `helper`. Each of them has the tools of [`pinned`].
+pub fn boss() -> PinnedAgent {
     let home = Home::parse(vec![
         file("polity.yaml", "{}"),
         file("agents/boss.yaml", &agent("boss", "helper, deputy")),
@@ -274,7 +274,7 @@ pub fn boss() -> Closure {
     ]);
     assert!(home.problems.is_empty(), "{:?}", home.problems);
     let boss = Arc::clone(&home.agents["boss"]);
-    Closure::of(&home, boss).unwrap()
+    PinnedAgent::of(&home, boss).unwrap()
 }
 
 fn agent(name: &str, sub_agents: &str) -> String {
@@ -291,7 +291,7 @@ fn file(path: &str, text: &str) -> SourceFile {
 
 /// A task for that agent.
 pub fn create_task(description: &str) -> CreateTask {
-    CreateTask::new(closure(), description)
+    CreateTask::new(pinned(), description)
 }
 
 /// Parts of a runtime: these models on this store, two tasks at once.

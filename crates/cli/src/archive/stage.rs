@@ -82,7 +82,7 @@ impl Stage {
         let reason = match self.load(import.task) {
             Ok(()) => return Ok(Ok(())),
             Err(EngineError::Broken { reason, .. }) => reason,
-            Err(EngineError::Closure(error)) => {
+            Err(EngineError::Pinned(error)) => {
                 return Ok(Err(Broken { sequence: None, reason: error.to_string() }));
             }
             Err(other) => return Err(other.into()),

@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use polity_definition::is_retention_policy;
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::driver::Programs;
-use polity_engine::retention::{Action, Decision, Plan, Rule, plan};
+use polity_engine::retention::{
+    RetentionAction, RetentionDecision, RetentionPlan, RetentionReason, plan_retention,
+};
 use polity_engine::runtime::EngineError;
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_store::{Removal, Store, TaskFilter, TaskRow};
@@ -43,12 +45,12 @@ pub(crate) fn gc(app: &App, args: &GcArgs) -> CliResult {
     let writes = !args.dry_run && app.folder.database().exists();
     let store = if writes { app.writer(&home)? } else { app.reader()? };
     let rows = store.task_rows(&TaskFilter::default())?;
-    let mut plan = plan(&rows, &home.retention_policy, SystemClock.now());
+    let mut plan = plan_retention(&rows, &home.retention_policy, SystemClock.now());
     if writes {
         carry_out(app, &*app.programs(&home)?, &store, &mut plan)?;
     }
     let rows: BTreeMap<TaskId, &TaskRow> = rows.iter().map(|row| (row.id, row)).collect();
-    let told: Vec<(&Decision, &TaskRow)> = plan
+    let told: Vec<(&RetentionDecision, &TaskRow)> = plan
         .decisions
         .iter()
         .filter_map(|decision| Some((decision, *rows.get(&decision.task)?)))
@@ -66,9 +68,9 @@ fn carry_out(
     app: &App,
     programs: &dyn Programs,
     store: &dyn Store,
-    plan: &mut Plan,
+    plan: &mut RetentionPlan,
 ) -> Result<(), CliError> {
-    let mut refused: BTreeMap<TaskId, Rule> = BTreeMap::new();
+    let mut refused: BTreeMap<TaskId, RetentionReason> = BTreeMap::new();
     for units in plan.units.chunks(UNITS_AT_ONCE) {
         let answers = store.remove(units.to_vec())?;
         for (unit, answer) in units.iter().zip(answers) {
@@ -80,14 +82,14 @@ fn carry_out(
                     }
                 }
                 Removal::Refused { because, .. } => {
-                    refused.extend(unit.iter().map(|task| (*task, Rule::from(because))));
+                    refused.extend(unit.iter().map(|task| (*task, RetentionReason::from(because))));
                 }
             }
         }
     }
     for decision in &mut plan.decisions {
         if let Some(rule) = refused.remove(&decision.task) {
-            (decision.action, decision.rule) = (Action::Keep, rule);
+            (decision.action, decision.rule) = (RetentionAction::Keep, rule);
         }
     }
     Ok(())
@@ -105,11 +107,11 @@ fn remove_output(app: &App, execution: ExecutionId) -> Result<(), CliError> {
     }
 }
 
-fn is_removed(decision: &Decision) -> bool {
-    decision.action == Action::Remove
+fn is_removed(decision: &RetentionDecision) -> bool {
+    decision.action == RetentionAction::Remove
 }
 
-fn as_json(dry_run: bool, told: &[(&Decision, &TaskRow)]) -> Value {
+fn as_json(dry_run: bool, told: &[(&RetentionDecision, &TaskRow)]) -> Value {
     let removed = told.iter().filter(|(decision, _)| is_removed(decision)).count();
     let decisions: Vec<Value> = told
         .iter()
@@ -133,7 +135,7 @@ fn as_json(dry_run: bool, told: &[(&Decision, &TaskRow)]) -> Value {
     })
 }
 
-fn as_text(dry_run: bool, told: &[(&Decision, &TaskRow)]) -> String {
+fn as_text(dry_run: bool, told: &[(&RetentionDecision, &TaskRow)]) -> String {
     let (go, stay): (Vec<_>, Vec<_>) = told.iter().partition(|(decision, _)| is_removed(decision));
     let (gone, kept) = (count(go.len(), "task"), count(stay.len(), "task"));
     let mut paragraphs = Vec::new();
@@ -159,12 +161,13 @@ fn as_text(dry_run: bool, told: &[(&Decision, &TaskRow)]) -> String {
     paragraphs.join("\n\n")
 }
 
-fn line(decision: &Decision, row: &TaskRow) -> Vec<String> {
+fn line(decision: &RetentionDecision, row: &TaskRow) -> Vec<String> {
     let when = match (decision.due_at, decision.action, &decision.rule) {
-        (Some(due), Action::Keep, Rule::SharedBy(_)) | (Some(due), Action::Remove, _) => {
+        (Some(due), RetentionAction::Keep, RetentionReason::SharedBy(_))
+        | (Some(due), RetentionAction::Remove, _) => {
             format!(", due since {}", view::time(due))
         }
-        (Some(due), Action::Keep, _) => format!(", kept until {}", view::time(due)),
+        (Some(due), RetentionAction::Keep, _) => format!(", kept until {}", view::time(due)),
         (None, _, _) => String::new(),
     };
     vec![
@@ -177,19 +180,21 @@ fn line(decision: &Decision, row: &TaskRow) -> Vec<String> {
     ]
 }
 
-fn label(action: Action) -> &'static str {
+fn label(action: RetentionAction) -> &'static str {
     match action {
-        Action::Remove => "remove",
-        Action::Keep => "keep",
+        RetentionAction::Remove => "remove",
+        RetentionAction::Keep => "keep",
     }
 }
 
 /// What many tasks have in common of what decided about them.
-fn summary(rule: &Rule) -> String {
+fn summary(rule: &RetentionReason) -> String {
     match rule {
-        Rule::Own { .. } => "their own retention_days".to_owned(),
-        Rule::SharedBy(_) => "tasks were forked from them".to_owned(),
-        Rule::With(_) => "parts of others, which they go with".to_owned(),
-        Rule::Policy(_) | Rule::Alive(_) | Rule::LivingParts => rule.to_string(),
+        RetentionReason::Own { .. } => "their own retention_days".to_owned(),
+        RetentionReason::SharedBy(_) => "tasks were forked from them".to_owned(),
+        RetentionReason::With(_) => "parts of others, which they go with".to_owned(),
+        RetentionReason::Policy(_) | RetentionReason::Alive(_) | RetentionReason::LivingParts => {
+            rule.to_string()
+        }
     }
 }

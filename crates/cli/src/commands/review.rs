@@ -161,7 +161,7 @@ pub(crate) async fn open(store: &Arc<dyn Store>, id: TaskId) -> Result<Option<Re
         answers,
         subject: review.subject.clone(),
         default_action: review.default_action,
-        tool: call.map(polity_engine::state::Call::name),
+        tool: call.map(polity_engine::state::TurnCall::name),
         arguments: call.map(|call| call.arguments().clone()),
     }))
 }

@@ -8,9 +8,9 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use polity_definition::{Home, Lookup};
-use polity_engine::closure::{Assignee, Closure, FlowClosure, Missing};
-use polity_engine::commands::{CreateTask, Origin};
+use polity_engine::commands::{CreateTask, TaskOrigin};
 use polity_engine::driver::RunOverrides;
+use polity_engine::pinned::{Assignee, MissingDefinition, PinnedAgent, PinnedWorkflow};
 use polity_engine::runtime::{EngineError, TaskHandle};
 use polity_model::budget::Budget;
 use polity_model::event::PinKind;
@@ -50,7 +50,7 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
     let (drivers, tape) = Tape::open(file, app, &home, given)?;
     let create = CreateTask {
         assignee,
-        origin: Origin::Outside,
+        origin: TaskOrigin::Outside,
         parameters: parameters(&args.params)?,
         description,
         class: args.class,
@@ -91,11 +91,11 @@ pub(crate) async fn perform(
 pub(crate) fn assignee(app: &App, home: &Home, name: &str) -> Result<Assignee, CliError> {
     match home.find(name) {
         Lookup::Agent(agent) => {
-            let closure = Closure::of(home, agent);
-            Ok(closure.map_err(|missing| not_there(home, &missing))?.into())
+            let pinned = PinnedAgent::of(home, agent);
+            Ok(pinned.map_err(|missing| not_there(home, &missing))?.into())
         }
         Lookup::Workflow(workflow) => {
-            let flow = FlowClosure::of(home, workflow);
+            let flow = PinnedWorkflow::of(home, workflow);
             let flow = flow.map_err(|missing| not_there(home, &missing))?;
             let nothing = || CliError::usage(format!("the workflow \"{name}\" has no nodes"));
             Ok(flow.ok_or_else(nothing)?.into())
@@ -125,7 +125,7 @@ pub(crate) fn unknown(app: &App, name: &str, suggestion: Option<String>) -> CliE
 }
 
 /// Something that an agent or workflow needs is missing or not valid.
-fn not_there(home: &Home, missing: &Missing) -> CliError {
+fn not_there(home: &Home, missing: &MissingDefinition) -> CliError {
     let (what, folder) = match missing.kind {
         PinKind::Agent => ("agent", "agents"),
         PinKind::Workflow => ("workflow", "workflows"),

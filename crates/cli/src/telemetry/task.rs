@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use opentelemetry::trace::{SpanId, TraceId};
 use opentelemetry::{Array, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::SpanData;
-use polity_model::event::{Event, Recorded, Sequence, ToolChange};
+use polity_model::event::{Event, RecordedEvent, Sequence, ToolChange};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::name::Name;
@@ -80,7 +80,7 @@ impl TaskSpans {
     }
 
     /// Goes on with the task's next event, and adds the spans that end with it.
-    pub(super) fn tell(&mut self, recorded: &Recorded, ended: &mut Vec<SpanData>) {
+    pub(super) fn tell(&mut self, recorded: &RecordedEvent, ended: &mut Vec<SpanData>) {
         self.seen = recorded.sequence;
         let at = recorded.at;
         match &recorded.event {
@@ -152,7 +152,7 @@ impl TaskSpans {
         &mut self,
         id: ToolCallId,
         change: &ToolChange,
-        recorded: &Recorded,
+        recorded: &RecordedEvent,
         ended: &mut Vec<SpanData>,
     ) {
         let at = recorded.at;
@@ -177,7 +177,7 @@ impl TaskSpans {
     }
 
     /// Someone takes the task, unless the work of one who is gone is still open.
-    fn begin(&mut self, recorded: &Recorded) {
+    fn begin(&mut self, recorded: &RecordedEvent) {
         if self.stint.is_none() {
             let (id, parent) = (self.id, self.origin.parent);
             let operation = Operation::InvokeAgent;
@@ -186,7 +186,7 @@ impl TaskSpans {
         }
     }
 
-    fn open(&self, operation: Operation, recorded: &Recorded) -> OpenSpan {
+    fn open(&self, operation: Operation, recorded: &RecordedEvent) -> OpenSpan {
         OpenSpan::new(operation, self.id, recorded.sequence, self.within(), recorded.at)
     }
 

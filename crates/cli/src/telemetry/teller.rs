@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use opentelemetry::trace::SpanId;
 use opentelemetry_sdk::trace::SpanData;
-use polity_model::event::{Event, Position, Recorded, Sequence, StreamId, TaskCreated, ToolChange};
+use polity_model::event::{
+    Event, Position, RecordedEvent, Sequence, StreamId, TaskCreated, ToolChange,
+};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_store::{Store, StoreError};
 
@@ -38,7 +40,7 @@ impl Teller {
 
     /// The spans that end with this event. Where the journal cannot be read there are none: the
     /// task itself will have more to say about that.
-    pub(super) fn tell(&mut self, recorded: &Recorded) -> Vec<SpanData> {
+    pub(super) fn tell(&mut self, recorded: &RecordedEvent) -> Vec<SpanData> {
         let mut ended = Vec::new();
         self.last = self.last.max(recorded.position);
         if let StreamId::Task(id) = recorded.stream
@@ -59,7 +61,7 @@ impl Teller {
     }
 
     /// The events of this process's tasks since the newest that was told, task by task.
-    fn missed(&self) -> Result<Vec<Recorded>, StoreError> {
+    fn missed(&self) -> Result<Vec<RecordedEvent>, StoreError> {
         let mut streams = BTreeSet::new();
         let mut after = self.last;
         loop {
@@ -94,7 +96,7 @@ impl Teller {
     fn tell_task(
         &mut self,
         id: TaskId,
-        recorded: &Recorded,
+        recorded: &RecordedEvent,
         ended: &mut Vec<SpanData>,
     ) -> Result<(), StoreError> {
         let known = match self.open.remove(&id) {
@@ -118,7 +120,7 @@ impl Teller {
 
     /// A task as it was before this event. The spans that ended before are not told again: whoever
     /// performed the task then has told them.
-    fn recall(&self, id: TaskId, next: &Recorded) -> Result<Option<TaskSpans>, StoreError> {
+    fn recall(&self, id: TaskId, next: &RecordedEvent) -> Result<Option<TaskSpans>, StoreError> {
         if let Event::TaskCreated(created) = &next.event {
             return self.begin(id, created).map(Some);
         }

@@ -32,7 +32,11 @@ impl Journal {
         Teller::new(Arc::clone(&self.store), instance_id(1), Position::default())
     }
 
-    fn write(&mut self, task: TaskId, events: impl IntoIterator<Item = Event>) -> Vec<Recorded> {
+    fn write(
+        &mut self,
+        task: TaskId,
+        events: impl IntoIterator<Item = Event>,
+    ) -> Vec<RecordedEvent> {
         let stream = StreamId::Task(task);
         let before = self.store.events(&stream, Sequence::default()).unwrap().len();
         let before = Sequence(u64::try_from(before).unwrap());
@@ -51,7 +55,7 @@ impl Journal {
                     .into_iter()
                     .collect(),
                 events: vec![event],
-                private: None,
+                sealed_input: None,
             };
             self.store.commit(commit).wait().unwrap();
         }
@@ -142,7 +146,7 @@ fn begun() -> Vec<Event> {
     vec![created(None), claimed(instance_id(1), 1), Event::TaskStarted]
 }
 
-fn all(teller: &mut Teller, events: &[Recorded]) -> Vec<SpanData> {
+fn all(teller: &mut Teller, events: &[RecordedEvent]) -> Vec<SpanData> {
     events.iter().flat_map(|recorded| teller.tell(recorded)).collect()
 }
 

@@ -1,6 +1,8 @@
 //! Two runs side by side, for people.
 
-use polity_engine::comparison::{Comparison, Difference, Intervention, Run, Step, StepDifference};
+use polity_engine::comparison::{
+    ComparedRun, HumanIntervention, RunComparison, RunDifference, RunStep, StepDifference,
+};
 use polity_model::digest::Digest;
 use polity_model::event::PinKind;
 use polity_model::task::ForkedFrom;
@@ -17,7 +19,7 @@ const SIDE_CHARACTERS_MAX: usize = 300;
 const CELL_CHARACTERS_MAX: usize = 48;
 
 /// What is the same, where they part, and what follows.
-pub(crate) fn told(a: &Run, b: &Run, comparison: &Comparison) -> String {
+pub(crate) fn told(a: &ComparedRun, b: &ComparedRun, comparison: &RunComparison) -> String {
     let mut lines = vec![heading("a", a), heading("b", b)];
     if let Some(ForkedFrom { task_id, checkpoint }) = comparison.shared {
         let from = short(task_id);
@@ -31,14 +33,14 @@ pub(crate) fn told(a: &Run, b: &Run, comparison: &Comparison) -> String {
     lines.push(format!("the same: {}", same(a, b, comparison)));
     for difference in &comparison.differences {
         match difference {
-            Difference::Definition { kind, name, a, b } => {
+            RunDifference::Definition { kind, name, a, b } => {
                 let what = format!("the {} {name} differs:", kind_in_words(*kind));
                 lines.extend(both(&what, &digest(a.as_ref()), &digest(b.as_ref())));
             }
-            Difference::Field { field, a, b } => {
+            RunDifference::Field { field, a, b } => {
                 lines.extend(both(&format!("{} differs:", in_words(field)), &text(a), &text(b)));
             }
-            Difference::Step(difference) => {
+            RunDifference::Step(difference) => {
                 let first = comparison.first_difference.as_ref();
                 if first == Some(difference) {
                     let StepDifference { step, a: one, b: other } = difference;
@@ -52,7 +54,7 @@ pub(crate) fn told(a: &Run, b: &Run, comparison: &Comparison) -> String {
     lines.join("\n")
 }
 
-fn heading(side: &str, run: &Run) -> String {
+fn heading(side: &str, run: &ComparedRun) -> String {
     let task = &run.task;
     let origin = task.forked_from.map(|ForkedFrom { task_id, checkpoint }| {
         format!(", forked from {} at checkpoint {checkpoint}", short(task_id))
@@ -69,12 +71,12 @@ fn heading(side: &str, run: &Run) -> String {
 }
 
 /// What both have in common, counted.
-fn same(a: &Run, b: &Run, comparison: &Comparison) -> String {
+fn same(a: &ComparedRun, b: &ComparedRun, comparison: &RunComparison) -> String {
     let differs = |name: &str| {
         let mut differences = comparison.differences.iter();
         differences.any(|difference| match difference {
-            Difference::Field { field, .. } => *field == name,
-            Difference::Definition { .. } | Difference::Step(_) => false,
+            RunDifference::Field { field, .. } => *field == name,
+            RunDifference::Definition { .. } | RunDifference::Step(_) => false,
         })
     };
     let definitions = a.pins.iter().filter(|pin| b.pins.contains(pin)).count();
@@ -105,11 +107,11 @@ fn both(what: &str, a: &str, b: &str) -> [String; 3] {
 }
 
 /// The steps after the one at which they part, side by side.
-fn rest(a: &Run, b: &Run, after: usize) -> Option<String> {
+fn rest(a: &ComparedRun, b: &ComparedRun, after: usize) -> Option<String> {
     let most = a.steps.len().max(b.steps.len());
     let rows = (after..most).map(|index| {
         let (one, other) = (a.steps.get(index), b.steps.get(index));
-        let cell = |step: Option<&Step>| harmless(&shorten(&side(step), CELL_CHARACTERS_MAX));
+        let cell = |step: Option<&RunStep>| harmless(&shorten(&side(step), CELL_CHARACTERS_MAX));
         let sign = if one == other { "=" } else { "≠" };
         [format!("  {}", index + 1), sign.to_owned(), cell(one), cell(other)]
     });
@@ -117,10 +119,10 @@ fn rest(a: &Run, b: &Run, after: usize) -> Option<String> {
 }
 
 /// One step on one line.
-fn side(step: Option<&Step>) -> String {
+fn side(step: Option<&RunStep>) -> String {
     match step {
         None => "(nothing)".to_owned(),
-        Some(Step::Node { node, output, routing_key, failure, interventions }) => {
+        Some(RunStep::Node { node, output, routing_key, failure, interventions }) => {
             let mut parts = vec![node.to_string()];
             parts.extend(interventions.iter().map(|done| format!("[{}]", intervention(done))));
             parts.extend(routing_key.as_ref().map(|key| format!("-> {key}")));
@@ -129,17 +131,17 @@ fn side(step: Option<&Step>) -> String {
             let output = output.as_ref().map(|output| format!(": {output}"));
             parts.join(" ") + &output.unwrap_or_default()
         }
-        Some(Step::Message { role, content, tool_calls }) => {
+        Some(RunStep::Message { role, content, tool_calls }) => {
             let asked = tool_calls
                 .iter()
                 .map(|call| format!(" [{} {}]", call.tool, Value::Object(call.arguments.clone())));
             format!("{}: {content}{}", role.label(), asked.collect::<String>())
         }
-        Some(Step::Intervention(done)) => format!("[{}]", intervention(done)),
+        Some(RunStep::Intervention(done)) => format!("[{}]", intervention(done)),
     }
 }
 
-fn intervention(done: &Intervention) -> String {
+fn intervention(done: &HumanIntervention) -> String {
     let set = done.set.iter().map(|(path, value)| format!("set {path}={value}"));
     let decided = done.action.iter().chain(&done.message).cloned();
     decided.chain(set).collect::<Vec<_>>().join(", ")

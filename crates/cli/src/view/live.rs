@@ -2,7 +2,7 @@
 //! with its growing time.
 
 use jiff::Timestamp;
-use polity_model::event::{Recorded, Sequence, StreamId};
+use polity_model::event::{RecordedEvent, Sequence, StreamId};
 use polity_model::name::Name;
 use polity_model::trace::TraceTeller;
 
@@ -85,7 +85,7 @@ impl LiveView {
     }
 
     /// Takes in one event of the task. One that was taken in before changes nothing.
-    pub(crate) fn see(&mut self, recorded: &Recorded) {
+    pub(crate) fn see(&mut self, recorded: &RecordedEvent) {
         if recorded.sequence <= self.seen {
             return;
         }

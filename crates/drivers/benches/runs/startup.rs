@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use futures_util::stream;
 use polity_definition::AgentDefinition;
-use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
+use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::Runtime;
 use polity_model::machine::task::TaskStatus;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -86,8 +86,8 @@ fn middle(mut values: Vec<f64>) -> f64 {
 }
 
 async fn task(runtime: &Runtime, agent: &Arc<AgentDefinition>) {
-    let closure = Closure::alone(Arc::clone(agent), None);
-    let mut handle = runtime.create(CreateTask::new(closure, "a question")).await.unwrap();
+    let pinned = PinnedAgent::alone(Arc::clone(agent), None);
+    let mut handle = runtime.create(CreateTask::new(pinned, "a question")).await.unwrap();
     // It says nothing, which is no answer.
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Failed);
 }

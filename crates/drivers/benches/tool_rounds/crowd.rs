@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use polity_drivers::mcp::McpTools;
-use polity_engine::closure::Closure;
 use polity_engine::driver::{Place, ToolRequest, Tools};
+use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::TaskHandle;
 use polity_model::event::{Event, Sequence, StreamId, ToolChange};
 use polity_model::machine::task::TaskStatus;
@@ -76,7 +76,7 @@ pub(crate) fn measure(quick: bool) {
     );
 }
 
-async fn work(model: &ModelProcess, crowd: &Closure) -> Work {
+async fn work(model: &ModelProcess, crowd: &PinnedAgent) -> Work {
     let folder = folder();
     let (workshop, tools) = Workshop::real(folder.path(), AGENTS);
     // What all agents share is there before it is measured what one of them takes.
@@ -94,7 +94,7 @@ async fn work(model: &ModelProcess, crowd: &Closure) -> Work {
 }
 
 /// Runs them all, and says how many came to a good end.
-async fn run(workshop: &Workshop, crowd: &Closure) -> (usize, Vec<TaskHandle>) {
+async fn run(workshop: &Workshop, crowd: &PinnedAgent) -> (usize, Vec<TaskHandle>) {
     let descriptions: Vec<_> = (0..AGENTS).map(|number| format!("agent {number}")).collect();
     let creating = descriptions.iter().map(|description| workshop.create(crowd, description));
     let mut handles = join_all(creating).await;

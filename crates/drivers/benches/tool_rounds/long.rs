@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polity_definition::Price;
-use polity_engine::closure::Closure;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
+use polity_engine::pinned::PinnedAgent;
 use polity_model::tool::ToolPattern;
 use polity_model::usage::Usage;
 use polity_testkit::bench::{cpu, figure};
@@ -77,11 +77,11 @@ impl Unlistening {
 }
 
 impl Models for Unlistening {
-    fn ready(&self, _closure: &Closure) -> Result<(), NotReady> {
+    fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
 
-    fn price(&self, _closure: &Closure) -> Option<Price> {
+    fn price(&self, _pinned: &PinnedAgent) -> Option<Price> {
         Some(Price::FREE)
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use polity_engine::closure::Closure;
+use polity_engine::pinned::PinnedAgent;
 use polity_testkit::bench::{cpu, figure};
 
 use crate::measure::{median, syncs};
@@ -76,7 +76,7 @@ fn round(acting: &[Cost], answering: &[Cost], of: impl Fn(&Cost) -> Duration) ->
     middle(acting).saturating_sub(middle(answering)) / ROUNDS
 }
 
-async fn cost(workshop: &Workshop, agent: &Closure, description: &str) -> Cost {
+async fn cost(workshop: &Workshop, agent: &PinnedAgent, description: &str) -> Cost {
     let (began, cpu_before, syncs_before) = (Instant::now(), cpu(), syncs());
     workshop.run(agent, description).await;
     Cost {

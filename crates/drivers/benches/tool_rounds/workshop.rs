@@ -11,10 +11,10 @@ use polity_drivers::llm::LanguageModels;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::clock::SystemClock;
-use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{Models, Tools};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{Parts, Runtime, TaskHandle};
 use polity_model::ids::InstanceId;
 use polity_model::machine::task::TaskStatus;
@@ -89,29 +89,29 @@ impl Workshop {
         (Self::new(folder, models, lent, concurrent_tasks), tools)
     }
 
-    pub(crate) async fn create(&self, agent: &Closure, description: &str) -> TaskHandle {
+    pub(crate) async fn create(&self, agent: &PinnedAgent, description: &str) -> TaskHandle {
         self.runtime.create(CreateTask::new(agent.clone(), description)).await.unwrap()
     }
 
     /// Runs one task to its end.
-    pub(crate) async fn run(&self, agent: &Closure, description: &str) {
+    pub(crate) async fn run(&self, agent: &PinnedAgent, description: &str) {
         let mut task = self.create(agent, description).await;
         assert_eq!(task.wait().await.unwrap(), TaskStatus::Completed);
     }
 }
 
 /// An agent whose model at `url` asks for its tool so often before it answers.
-pub(crate) fn agent(url: &str, rounds: u32) -> Closure {
+pub(crate) fn agent(url: &str, rounds: u32) -> PinnedAgent {
     pausing_agent(url, rounds, Duration::ZERO)
 }
 
 /// The same, with a model that thinks for so long when it is half done.
-pub(crate) fn pausing_agent(url: &str, rounds: u32, pause: Duration) -> Closure {
+pub(crate) fn pausing_agent(url: &str, rounds: u32, pause: Duration) -> PinnedAgent {
     let config = json!({"provider": "openai_compatible", "model": model_name(rounds, pause),
         "endpoint": format!("{url}/v1")});
     let agent = json!({"kind": "llm", "name": "noter", "role": "notes numbers",
         "system_prompt": "Note every number.", "tools": ["notes/note"],
         "max_iterations": 10_000, "llm_config": config});
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    Closure::alone(Arc::new(agent), None)
+    PinnedAgent::alone(Arc::new(agent), None)
 }

@@ -66,7 +66,7 @@ impl Question {
     pub(super) fn of(request: &ModelRequest<'_>, llm: &LlmAgent, secrets: &Secrets) -> Self {
         let offered = request.toolbox.offered().iter();
         Self {
-            agent: request.closure.agent.name.to_string(),
+            agent: request.pinned.agent.name.to_string(),
             settings: settings(llm, secrets),
             tools: offered.map(|tool| tool.name.to_string()).collect(),
             messages: messages(request, secrets),

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use polity_definition::{LlmAgent, Price};
-use polity_engine::closure::Closure;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
+use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::tool::ToolPattern;
 use serde_json::{Map, Value};
@@ -312,12 +312,12 @@ fn tool_reply(reply: &Reply) -> ToolReply {
 }
 
 impl Models for Player {
-    fn ready(&self, _closure: &Closure) -> Result<(), NotReady> {
+    fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
 
     /// What was paid is on the cassette, and nothing is paid now.
-    fn price(&self, _closure: &Closure) -> Option<Price> {
+    fn price(&self, _pinned: &PinnedAgent) -> Option<Price> {
         Some(Price::FREE)
     }
 
@@ -326,7 +326,7 @@ impl Models for Player {
         request: ModelRequest<'a>,
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
         Box::pin(async move {
-            let Some(llm) = request.closure.llm() else {
+            let Some(llm) = request.pinned.llm() else {
                 let message = "the agent has no model".to_owned();
                 return Err(ModelFailure::new(self.broken(message)));
             };

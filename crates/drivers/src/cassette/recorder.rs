@@ -5,11 +5,11 @@ use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_definition::Price;
-use polity_engine::closure::Closure;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
+use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::Failure;
 use polity_model::tool::ToolPattern;
 
@@ -64,7 +64,7 @@ impl Recorder {
         request: &ModelRequest<'_>,
         outcome: &Result<ModelReply, ModelFailure>,
     ) {
-        let Some(llm) = request.closure.llm() else { return };
+        let Some(llm) = request.pinned.llm() else { return };
         let question = Question::of(request, llm, &self.secrets);
         let outcome = match outcome {
             Ok(reply) => ModelOutcome::Answer(self.answer(reply, request.toolbox)),
@@ -191,12 +191,12 @@ fn reference(known: &mut BTreeMap<String, ListedTool>, tool: &Tool, secrets: &Se
 }
 
 impl Models for Recorder {
-    fn ready(&self, closure: &Closure) -> Result<(), NotReady> {
-        self.models.ready(closure)
+    fn ready(&self, pinned: &PinnedAgent) -> Result<(), NotReady> {
+        self.models.ready(pinned)
     }
 
-    fn price(&self, closure: &Closure) -> Option<Price> {
-        self.models.price(closure)
+    fn price(&self, pinned: &PinnedAgent) -> Option<Price> {
+        self.models.price(pinned)
     }
 
     fn call<'a>(

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polity_definition::{AgentDefinition, Price};
-use polity_engine::closure::Closure;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, History, ModelFailure, ModelReply, ModelRequest, Models,
     NotReady, Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, Unheard,
 };
+use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
@@ -26,11 +26,11 @@ use crate::secrets::Secrets;
 struct Prompter(Mutex<VecDeque<Result<ModelReply, ModelFailure>>>);
 
 impl Models for Prompter {
-    fn ready(&self, _closure: &Closure) -> Result<(), NotReady> {
+    fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
 
-    fn price(&self, _closure: &Closure) -> Option<Price> {
+    fn price(&self, _pinned: &PinnedAgent) -> Option<Price> {
         Some(Price::FREE)
     }
 
@@ -72,14 +72,14 @@ fn failure(category: ErrorCategory, message: &str) -> ModelFailure {
     ModelFailure::new(Failure { category, message: message.to_owned() })
 }
 
-fn closure(prompt: &str) -> Closure {
+fn pinned(prompt: &str) -> PinnedAgent {
     let agent = json!({
         "kind": "llm", "name": "editor", "role": "Edits", "system_prompt": prompt,
         "tools": ["files/*"],
         "llm_config": {"provider": "openai", "model": "m-1"},
     });
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    Closure::alone(Arc::new(agent), None)
+    PinnedAgent::alone(Arc::new(agent), None)
 }
 
 /// One conversation, as a task would hold it. Ids and times are those of the run.
@@ -89,13 +89,13 @@ struct Talk {
     run: u8,
     messages: Vec<Message>,
     sent_from: usize,
-    closure: Closure,
+    pinned: PinnedAgent,
 }
 
 impl Talk {
     fn new(session: &'static str, run: u8, input: &str) -> Self {
-        let closure = closure("You edit.\nYou are brief.");
-        let mut talk = Self { session, turn: 1, run, messages: Vec::new(), sent_from: 0, closure };
+        let pinned = pinned("You edit.\nYou are brief.");
+        let mut talk = Self { session, turn: 1, run, messages: Vec::new(), sent_from: 0, pinned };
         let timestamp = talk.now();
         talk.messages.push(Message::User { content: input.to_owned(), timestamp });
         talk
@@ -127,7 +127,7 @@ impl Talk {
         toolbox: &Toolbox,
     ) -> Result<ModelReply, ModelFailure> {
         let request = ModelRequest {
-            closure: &self.closure,
+            pinned: &self.pinned,
             history: History::shortened(&self.messages, self.sent_from),
             toolbox,
             marks: &[],
@@ -286,7 +286,7 @@ async fn what_differs_is_shown_and_nothing_is_answered_after_that() {
     assert_eq!(again.message, differs.message);
     let player = Player::new(cassette.clone(), Secrets::default());
     let mut talk = Talk::new("editor", 2, "Hi");
-    talk.closure = closure("You edit.\nYou are verbose.");
+    talk.pinned = pinned("You edit.\nYou are verbose.");
     let differs = talk.ask(&player, &player).await.unwrap_err().failure.message;
     assert!(differs.contains("  -   You are brief.\n  +   You are verbose.\n"), "{differs}");
     let player = Player::new(cassette, Secrets::default());
@@ -405,11 +405,11 @@ async fn sessions_that_ask_at_the_same_time_do_not_get_in_each_others_way() {
 struct Echo;
 
 impl Models for Echo {
-    fn ready(&self, _closure: &Closure) -> Result<(), NotReady> {
+    fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
 
-    fn price(&self, _closure: &Closure) -> Option<Price> {
+    fn price(&self, _pinned: &PinnedAgent) -> Option<Price> {
         Some(Price::FREE)
     }
 

@@ -1,6 +1,6 @@
 use jiff::Timestamp;
-use polity_engine::closure::Closure;
 use polity_engine::driver::{History, Models, Place, Toolbox, Unheard};
+use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::ErrorCategory;
 use polity_model::ids::ToolCallId;
 
@@ -36,9 +36,9 @@ fn said(role: &str, content: &str) -> Message {
 async fn ask(messages: &[Message], marks: &[u32]) -> Result<ModelReply, ModelFailure> {
     let name = "greeter".parse().unwrap();
     let script = ScriptDefinition::from_canonical(&name, SCRIPT).unwrap();
-    let closure = Closure::alone(polity_testkit::runtime::closure().agent, Some(script.into()));
+    let pinned = PinnedAgent::alone(polity_testkit::runtime::pinned().agent, Some(script.into()));
     let request = ModelRequest {
-        closure: &closure,
+        pinned: &pinned,
         history: History::whole(messages),
         toolbox: &Toolbox::default(),
         marks,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_definition::{AgentDefinition, Price};
-use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
+use polity_engine::pinned::PinnedAgent;
 use polity_model::machine::task::TaskStatus;
 use polity_model::tool::ToolPattern;
 use polity_model::usage::Usage;
@@ -65,14 +65,14 @@ fn size(turns: u32) -> f64 {
     bytes
 }
 
-fn agent(turns: u32) -> Closure {
+fn agent(turns: u32) -> PinnedAgent {
     let agent = json!({
         "kind": "llm", "name": "talker", "role": "talks", "system_prompt": "Talk.",
         "tools": ["echo/say"], "max_iterations": turns + 1,
         "llm_config": {"provider": "scripted", "script": "talker"},
     });
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    Closure::alone(Arc::new(agent), None)
+    PinnedAgent::alone(Arc::new(agent), None)
 }
 
 /// A model and a tool that say as much as each other, for so many rounds.
@@ -85,11 +85,11 @@ fn text(number: usize) -> String {
 }
 
 impl Models for Talk {
-    fn ready(&self, _closure: &Closure) -> Result<(), NotReady> {
+    fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
 
-    fn price(&self, _closure: &Closure) -> Option<Price> {
+    fn price(&self, _pinned: &PinnedAgent) -> Option<Price> {
         Some(Price::FREE)
     }
 

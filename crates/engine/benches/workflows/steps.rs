@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polity_engine::closure::FlowClosure;
 use polity_engine::commands::CreateTask;
+use polity_engine::pinned::PinnedWorkflow;
 use polity_engine::runtime::Runtime;
 use polity_model::machine::task::TaskStatus;
 use polity_store::{Durability, Store};
@@ -99,7 +99,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / count
 }
 
-fn chain() -> FlowClosure {
+fn chain() -> PinnedWorkflow {
     let mut text = String::from("name: chain\nentry_point: n0\nnodes:\n");
     for node in 0..NODES {
         writeln!(text, "  n{node}: {{type: condition, expression: '\"go\"'}}").unwrap();
@@ -112,7 +112,12 @@ fn chain() -> FlowClosure {
 }
 
 /// Runs workflows one after the other on so many lanes, for as long as the slice lasts.
-async fn run(store: &Arc<dyn Store>, chain: &FlowClosure, at_once: u32, slice: Duration) -> Rate {
+async fn run(
+    store: &Arc<dyn Store>,
+    chain: &PinnedWorkflow,
+    at_once: u32,
+    slice: Duration,
+) -> Rate {
     let runtime = Arc::new(runtime(store, at_once));
     let (began, cpu_before) = (Instant::now(), cpu());
     let lanes: Vec<_> = (0..at_once)
@@ -129,7 +134,12 @@ async fn run(store: &Arc<dyn Store>, chain: &FlowClosure, at_once: u32, slice: D
     }
 }
 
-async fn lane(runtime: Arc<Runtime>, chain: FlowClosure, began: Instant, slice: Duration) -> u32 {
+async fn lane(
+    runtime: Arc<Runtime>,
+    chain: PinnedWorkflow,
+    began: Instant,
+    slice: Duration,
+) -> u32 {
     let mut runs = 0;
     while began.elapsed() < slice {
         let mut handle = runtime.create(CreateTask::new(chain.clone(), "go")).await.unwrap();

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use polity_definition::{Home, Limits, Settings, SourceFile};
 use polity_engine::clock::SystemClock;
-use polity_engine::closure::FlowClosure;
 use polity_engine::driver::{Models, Tools};
 use polity_engine::entropy::SystemEntropy;
+use polity_engine::pinned::PinnedWorkflow;
 use polity_engine::runtime::{Owners, Parts, Runtime};
 use polity_store::{Access, Durability, SqliteStore, Store};
 use polity_testkit::lives::instance_id;
@@ -69,12 +69,12 @@ pub(crate) fn runtime_with(
 }
 
 /// A workflow from its file.
-pub(crate) fn workflow(name: &str, text: &str) -> FlowClosure {
+pub(crate) fn workflow(name: &str, text: &str) -> PinnedWorkflow {
     let file = |path: String, text: &str| SourceFile { path, text: Ok(text.to_owned()) };
     let home = Home::parse(vec![
         file("polity.yaml".to_owned(), "{}"),
         file(format!("workflows/{name}.yaml"), text),
     ]);
     assert!(home.problems.is_empty(), "{:?}", home.problems);
-    FlowClosure::of(&home, Arc::clone(&home.workflows[name])).unwrap().unwrap()
+    PinnedWorkflow::of(&home, Arc::clone(&home.workflows[name])).unwrap().unwrap()
 }

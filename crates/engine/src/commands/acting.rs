@@ -23,9 +23,9 @@ use serde_json::{Map, Value};
 
 use super::walking::Walking;
 use super::{call_model, fail};
-use crate::decide::{Decision, DecisionContext, Effect, Rejection, llm};
+use crate::decide::{CommandRejection, Decision, DecisionContext, Effect, llm};
 use crate::driver::Tool;
-use crate::state::{BrokenJournal, TaskState, Walk};
+use crate::state::{CorruptJournal, TaskState, WorkflowRun};
 
 /// How long a call may take whose tool is not in the agent's toolbox any more.
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(5);
@@ -40,7 +40,7 @@ const NODE_RETRIES_DEFAULT: u32 = 3;
 pub(super) struct Acting<'a> {
     state: &'a TaskState,
     ctx: &'a mut DecisionContext,
-    doer: Doer<'a>,
+    caller: Caller<'a>,
     /// Where the answer to the first call stands in the conversation.
     first_answer: usize,
     /// Where each call stands after the events so far.
@@ -55,11 +55,11 @@ pub(super) struct Acting<'a> {
 
 /// Whose calls they are.
 #[derive(Clone, Copy)]
-enum Doer<'a> {
+enum Caller<'a> {
     /// An agent's.
     Agent(&'a LlmAgent),
     /// The nodes' of a workflow.
-    Workflow(&'a Walk),
+    Workflow(&'a WorkflowRun),
 }
 
 /// A call, as far as it must be known to go on.
@@ -75,15 +75,15 @@ impl<'a> Acting<'a> {
     pub(super) fn of(
         state: &'a TaskState,
         ctx: &'a mut DecisionContext,
-    ) -> Result<Self, Rejection> {
-        let doer = match state.walk() {
-            Some(walk) => Doer::Workflow(walk),
-            None => Doer::Agent(llm(state)?),
+    ) -> Result<Self, CommandRejection> {
+        let caller = match state.walk() {
+            Some(walk) => Caller::Workflow(walk),
+            None => Caller::Agent(llm(state)?),
         };
         let standing = state.calls().all().iter().map(|call| call.state).collect();
         let first_answer = state.message_count();
         let (events, effects, new_calls, code) = (Vec::new(), Vec::new(), Vec::new(), None);
-        Ok(Self { state, ctx, doer, first_answer, standing, events, effects, new_calls, code })
+        Ok(Self { state, ctx, caller, first_answer, standing, events, effects, new_calls, code })
     }
 
     /// On a turn that begins with an answer of the model, which is the first of the events.
@@ -96,8 +96,8 @@ impl<'a> Acting<'a> {
     ) -> Self {
         let first_answer = state.message_count() + 1;
         let (standing, events) = (vec![CallState::Asked; calls], vec![answered]);
-        let (doer, effects, new_calls, code) = (Doer::Agent(llm), Vec::new(), Vec::new(), None);
-        Self { state, ctx, doer, first_answer, standing, events, effects, new_calls, code }
+        let (caller, effects, new_calls, code) = (Caller::Agent(llm), Vec::new(), Vec::new(), None);
+        Self { state, ctx, caller, first_answer, standing, events, effects, new_calls, code }
     }
 
     pub(super) fn state(&self) -> &'a TaskState {
@@ -122,7 +122,7 @@ impl<'a> Acting<'a> {
     }
 
     /// The task after the events so far.
-    pub(super) fn state_now(&self) -> Result<TaskState, BrokenJournal> {
+    pub(super) fn state_now(&self) -> Result<TaskState, CorruptJournal> {
         self.state.after(&self.events, self.ctx.now)
     }
 
@@ -148,7 +148,7 @@ impl<'a> Acting<'a> {
         self.answer_with_error(index, call_id, why.to_owned(), 0);
         self.effects.retain(|effect| effect.begins() != Some(call_id));
         if !self.new_calls.contains(&call_id) {
-            self.effects.push(Effect::Abandon { call_id });
+            self.effects.push(Effect::AbandonCall { call_id });
         }
     }
 
@@ -161,9 +161,9 @@ impl<'a> Acting<'a> {
 
     /// How often a call is repeated after a passing failure.
     pub(super) fn max_retries(&self, call_id: ToolCallId) -> u32 {
-        match self.doer {
-            Doer::Agent(llm) => llm.max_retries,
-            Doer::Workflow(_) => self
+        match self.caller {
+            Caller::Agent(llm) => llm.max_retries,
+            Caller::Workflow(_) => self
                 .node_of(call_id)
                 .and_then(|node| node.max_retries)
                 .unwrap_or(NODE_RETRIES_DEFAULT),
@@ -172,32 +172,32 @@ impl<'a> Acting<'a> {
 
     /// Whether a person must allow a tool.
     pub(super) fn needs_approval(&self, tool: &ToolName) -> bool {
-        match self.doer {
-            Doer::Agent(llm) => llm.approval.iter().any(|pattern| pattern.covers(tool)),
-            Doer::Workflow(_) => false,
+        match self.caller {
+            Caller::Agent(llm) => llm.approval.iter().any(|pattern| pattern.covers(tool)),
+            Caller::Workflow(_) => false,
         }
     }
 
     fn name(&self) -> &'a Name {
-        match self.doer {
-            Doer::Agent(llm) => &llm.identity.name,
-            Doer::Workflow(walk) => walk.workflow(),
+        match self.caller {
+            Caller::Agent(llm) => &llm.identity.name,
+            Caller::Workflow(walk) => walk.workflow(),
         }
     }
 
     /// How long the node of a call may take, if the workflow says.
     fn timeout_of(&self, call_id: ToolCallId) -> Option<NonZeroU64> {
-        match self.doer {
-            Doer::Agent(_) => None,
-            Doer::Workflow(walk) => walk.plan().timeout_seconds(walk.node_of(call_id)?),
+        match self.caller {
+            Caller::Agent(_) => None,
+            Caller::Workflow(walk) => walk.plan().timeout_seconds(walk.node_of(call_id)?),
         }
     }
 
     /// The node that a call works for.
     fn node_of(&self, call_id: ToolCallId) -> Option<&'a WorkflowNode> {
-        match self.doer {
-            Doer::Agent(_) => None,
-            Doer::Workflow(walk) => {
+        match self.caller {
+            Caller::Agent(_) => None,
+            Caller::Workflow(walk) => {
                 walk.node_of(call_id).map(|node| &walk.plan().nodes()[node].node)
             }
         }
@@ -373,9 +373,9 @@ impl<'a> Acting<'a> {
     ) {
         self.standing[index] = CallState::Answered;
         // Calls of nodes stand alone, and their answers come as they come.
-        let ordinal = match self.doer {
-            Doer::Agent(_) => Some(ordinal(self.first_answer + index)),
-            Doer::Workflow(_) => None,
+        let ordinal = match self.caller {
+            Caller::Agent(_) => Some(ordinal(self.first_answer + index)),
+            Caller::Workflow(_) => None,
         };
         let change = ToolChange::Answer { ordinal, content, structured, is_error, duration_ms };
         self.changed(call_id, change);
@@ -405,7 +405,7 @@ impl<'a> Acting<'a> {
 
     /// What follows from where the calls stand. `view` tells of the call at an index.
     pub(super) fn go_on<'v>(mut self, view: impl Fn(usize) -> Option<CallView<'v>>) -> Decision {
-        if let Doer::Workflow(walk) = self.doer {
+        if let Caller::Workflow(walk) = self.caller {
             return Walking::go_on(self, walk);
         }
         let is = |state| move |standing: &CallState| *standing == state;
@@ -451,9 +451,9 @@ impl<'a> Acting<'a> {
             node: self.node_of(call_id).map_or(agent, |node| &node.name).to_string(),
             awaiting_human: true,
             // Answers that are there already join the State when all are.
-            message_count: match self.doer {
-                Doer::Agent(_) => Some(ordinal(self.first_answer)),
-                Doer::Workflow(_) => None,
+            message_count: match self.caller {
+                Caller::Agent(_) => Some(ordinal(self.first_answer)),
+                Caller::Workflow(_) => None,
             },
         });
         self.events.push(Event::ReviewOpened {

@@ -10,25 +10,25 @@ use polity_model::review::{ReviewSubject, Verdict};
 use super::AnswerReview;
 use super::acting::Acting;
 use super::walking::{Ended, Walking};
-use crate::decide::{Decision, DecisionContext, Rejection};
-use crate::state::{TaskState, Walk};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::state::{TaskState, WorkflowRun};
 
 /// What follows from an answer about a node.
 pub(super) fn answer_node(
     answer: &AnswerReview,
     state: &TaskState,
-    walk: &Walk,
+    walk: &WorkflowRun,
     subject: &ReviewSubject,
     ctx: &mut DecisionContext,
-) -> Result<Decision, Rejection> {
+) -> Result<Decision, CommandRejection> {
     let AnswerReview { verdict, message, by, state_updates, .. } = answer;
     let task = state.id();
     let Some(node) = subject.node().and_then(|node| walk.plan().number(node)) else {
-        return Err(Rejection::NothingToDecide { task, status: state.status() });
+        return Err(CommandRejection::NothingToDecide { task, status: state.status() });
     };
     let wrong = |verdict| {
         let asks = "waits for a decision about a node of its workflow";
-        Err(Rejection::WrongVerdict { task, asks, verdict })
+        Err(CommandRejection::WrongVerdict { task, asks, verdict })
     };
     match verdict {
         Verdict::Approve | Verdict::Reject => {}

@@ -7,7 +7,7 @@ use polity_model::message::Message;
 use polity_model::review::Verdict;
 
 use super::AnswerReview;
-use crate::decide::{Decision, DecisionContext, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::TaskState;
 
 pub(super) const ASKS: &str = "asks something for its agent on another server";
@@ -16,11 +16,11 @@ pub(super) fn answer_question(
     answer: &AnswerReview,
     state: &TaskState,
     ctx: &DecisionContext,
-) -> Result<Decision, Rejection> {
+) -> Result<Decision, CommandRejection> {
     let task = state.id();
     let AnswerReview { verdict, message, by, state_updates, .. } = answer;
     if !state_updates.is_empty() {
-        return Err(Rejection::NoStateThere { task, asks: ASKS });
+        return Err(CommandRejection::NoStateThere { task, asks: ASKS });
     }
     let answered = Event::ReviewAnswered {
         verdict: verdict.clone(),
@@ -28,13 +28,13 @@ pub(super) fn answer_question(
         by: by.clone(),
         state_updates: state_updates.clone(),
     };
-    let wrong = |verdict| Err(Rejection::WrongVerdict { task, asks: ASKS, verdict });
+    let wrong = |verdict| Err(CommandRejection::WrongVerdict { task, asks: ASKS, verdict });
     let follows = match verdict {
         Verdict::Modify { arguments } if !arguments.is_empty() => return wrong("other arguments"),
         // Whoever resumes the task sends it.
         Verdict::Approve | Verdict::Modify { .. } => {
             let said = message.clone().filter(|said| !said.trim().is_empty());
-            let content = said.ok_or(Rejection::AnswerNeedsText { task })?;
+            let content = said.ok_or(CommandRejection::AnswerNeedsText { task })?;
             Event::MessageAdded { message: Message::User { content, timestamp: ctx.now } }
         }
         Verdict::Reject => {

@@ -14,7 +14,7 @@ use super::answer_question::{self, answer_question};
 use super::answer_run::{self, answer_run};
 use super::walking::Walking;
 use super::{end_execution, view};
-use crate::decide::{Decision, DecisionContext, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::TaskState;
 
 /// What a person decides.
@@ -38,13 +38,15 @@ impl AnswerReview {
         &self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let task = state.id();
         let Some(review) = state.review() else {
-            return Err(Rejection::NothingToDecide { task, status: state.status() });
+            return Err(CommandRejection::NothingToDecide { task, status: state.status() });
         };
         match review.deadline {
-            Some(deadline) if ctx.now >= deadline => Err(Rejection::TooLate { task, deadline }),
+            Some(deadline) if ctx.now >= deadline => {
+                Err(CommandRejection::TooLate { task, deadline })
+            }
             Some(_) | None => self.decide_at_any_time(state, ctx),
         }
     }
@@ -54,12 +56,15 @@ impl AnswerReview {
         &self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let task = state.id();
-        let nothing = || Rejection::NothingToDecide { task, status: state.status() };
+        let nothing = || CommandRejection::NothingToDecide { task, status: state.status() };
         let review = state.review().ok_or_else(nothing)?;
         if review.checkpoint_id != self.checkpoint_id {
-            return Err(Rejection::AnotherQuestion { task, question: review.question.clone() });
+            return Err(CommandRejection::AnotherQuestion {
+                task,
+                question: review.question.clone(),
+            });
         }
         if let ReviewSubject::RunDoubt { .. } = review.subject {
             return answer_run(self, state, ctx);
@@ -73,11 +78,11 @@ impl AnswerReview {
         };
         if !self.state_updates.is_empty() {
             let asks = asks(&review.subject);
-            return Err(Rejection::NoStateThere { task, asks });
+            return Err(CommandRejection::NoStateThere { task, asks });
         }
         let Some((index, call)) = state.calls().index(call_id).zip(state.calls().get(call_id))
         else {
-            return Err(Rejection::NothingToDecide { task, status: state.status() });
+            return Err(CommandRejection::NothingToDecide { task, status: state.status() });
         };
         let tool = call
             .tool
@@ -97,7 +102,7 @@ impl AnswerReview {
             | (ReviewSubject::Doubt { .. }, Verdict::Retry) => {}
             (ReviewSubject::Approval { .. }, Verdict::Modify { arguments }) => {
                 if let Some(Err(problem)) = tool.map(|tool| tool.check_arguments(arguments)) {
-                    return Err(Rejection::Misfit { tool: call.name(), problem });
+                    return Err(CommandRejection::Misfit { tool: call.name(), problem });
                 }
             }
             (ReviewSubject::Approval { .. }, Verdict::Reject) => {
@@ -122,18 +127,18 @@ impl AnswerReview {
                 return Ok(rejected(state, acting.into_events(), error));
             }
             (ReviewSubject::Doubt { .. }, Verdict::Approve) => {
-                return Err(Rejection::DoubtNeedsChoice { task });
+                return Err(CommandRejection::DoubtNeedsChoice { task });
             }
             (subject @ ReviewSubject::Doubt { .. }, Verdict::Modify { .. }) => {
                 let (asks, verdict) = (asks(subject), "other arguments");
-                return Err(Rejection::WrongVerdict { task, asks, verdict });
+                return Err(CommandRejection::WrongVerdict { task, asks, verdict });
             }
             (
                 subject @ ReviewSubject::Approval { .. },
                 Verdict::Retry | Verdict::SkipWith { .. },
             ) => {
                 let (asks, verdict) = (asks(subject), "--retry or --skip-with");
-                return Err(Rejection::WrongVerdict { task, asks, verdict });
+                return Err(CommandRejection::WrongVerdict { task, asks, verdict });
             }
             (
                 ReviewSubject::RunDoubt { .. }
@@ -182,7 +187,7 @@ mod tests {
     use crate::commands::testing::{acting, answer_to, call_id, ctx, labels, running, with};
     use crate::decide::Effect;
 
-    fn answer(state: &TaskState, verdict: Verdict) -> Result<Decision, Rejection> {
+    fn answer(state: &TaskState, verdict: Verdict) -> Result<Decision, CommandRejection> {
         let message = Some("not today".to_owned());
         let checkpoint_id =
             state.review().map_or(CheckpointId::from_random_bytes([0; 16]), |r| r.checkpoint_id);
@@ -221,7 +226,7 @@ mod tests {
             arguments: value.as_object().unwrap().clone(),
         };
         let misfit = answer(&asked(), arguments(json!({"path": 7})));
-        assert!(matches!(misfit, Err(Rejection::Misfit { .. })), "{misfit:?}");
+        assert!(matches!(misfit, Err(CommandRejection::Misfit { .. })), "{misfit:?}");
         let events = answer(&asked(), arguments(json!({"path": "other"}))).unwrap().events;
         let (state, _) = resumed(with(asked(), events));
         assert_eq!(state.calls().all()[0].arguments()["path"], "other");
@@ -258,7 +263,7 @@ mod tests {
         assert!(task.error.unwrap().ends_with("ada ended the task: not today"));
         assert_eq!(
             answer(&state, Verdict::Approve),
-            Err(Rejection::DoubtNeedsChoice { task: state.id() })
+            Err(CommandRejection::DoubtNeedsChoice { task: state.id() })
         );
     }
 
@@ -278,7 +283,7 @@ mod tests {
             state_updates: StateUpdates::default(),
         };
         let refused = late.decide(&next, &mut ctx());
-        assert!(matches!(refused, Err(Rejection::AnotherQuestion { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(CommandRejection::AnotherQuestion { .. })), "{refused:?}");
     }
 
     #[test]
@@ -286,11 +291,14 @@ mod tests {
         let answered = with(asked(), answer(&asked(), Verdict::Approve).unwrap().events);
         for state in [answered, running()] {
             let refused = answer(&state, Verdict::Approve);
-            assert!(matches!(refused, Err(Rejection::NothingToDecide { .. })), "{refused:?}");
+            assert!(
+                matches!(refused, Err(CommandRejection::NothingToDecide { .. })),
+                "{refused:?}"
+            );
         }
         for verdict in [Verdict::Retry, Verdict::SkipWith { result: String::new() }] {
             let refused = answer(&asked(), verdict);
-            assert!(matches!(refused, Err(Rejection::WrongVerdict { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(CommandRejection::WrongVerdict { .. })), "{refused:?}");
         }
         assert_eq!(labels(&answer(&asked(), Verdict::Approve).unwrap()), ["review_answered"]);
     }

@@ -8,7 +8,7 @@ use polity_model::message::Message;
 use polity_model::review::Verdict;
 
 use super::AnswerReview;
-use crate::decide::{Decision, DecisionContext, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::TaskState;
 
 pub(super) const ASKS: &str = "asks what became of work in doubt";
@@ -17,11 +17,11 @@ pub(super) fn answer_run(
     answer: &AnswerReview,
     state: &TaskState,
     ctx: &DecisionContext,
-) -> Result<Decision, Rejection> {
+) -> Result<Decision, CommandRejection> {
     let task = state.id();
     let AnswerReview { verdict, message, by, state_updates, .. } = answer;
     if !state_updates.is_empty() {
-        return Err(Rejection::NoStateThere { task, asks: ASKS });
+        return Err(CommandRejection::NoStateThere { task, asks: ASKS });
     }
     let mut events = vec![Event::ReviewAnswered {
         verdict: verdict.clone(),
@@ -45,10 +45,10 @@ pub(super) fn answer_run(
             let (code, partial_result) = (ErrorCode::Rejected, None);
             events.push(Event::TaskFailed { code, error, partial_result });
         }
-        Verdict::Approve => return Err(Rejection::DoubtNeedsChoice { task }),
+        Verdict::Approve => return Err(CommandRejection::DoubtNeedsChoice { task }),
         Verdict::Modify { .. } => {
             let verdict = "other arguments";
-            return Err(Rejection::WrongVerdict { task, asks: ASKS, verdict });
+            return Err(CommandRejection::WrongVerdict { task, asks: ASKS, verdict });
         }
     }
     Ok(Decision { events, effects: Vec::new() })
@@ -60,11 +60,11 @@ mod tests {
 
     use super::*;
     use crate::commands::testing::{ctx, labels, program_in_doubt, with};
-    use crate::commands::{RecordFoundRun, ResumeTask};
+    use crate::commands::{RecordRecoveredRun, ResumeTask};
     use crate::decide::Effect;
     use crate::entropy::Entropy;
 
-    fn answer(verdict: Verdict) -> Result<Decision, Rejection> {
+    fn answer(verdict: Verdict) -> Result<Decision, CommandRejection> {
         let state = program_in_doubt();
         let checkpoint_id = state.review().unwrap().checkpoint_id;
         let (message, state_updates) = (Some("enough".to_owned()), StateUpdates::default());
@@ -79,12 +79,12 @@ mod tests {
         later.entropy = Entropy::from_seed([6; 16]);
         let decision = ResumeTask.decide(&state, &mut later).unwrap();
         assert_eq!(labels(&decision), ["task_resumed", "execution_changed"]);
-        assert_eq!(decision.effects, [Effect::WaitForPlace]);
+        assert_eq!(decision.effects, [Effect::WaitForSlot]);
         let again = with(state.clone(), decision.events);
         assert_ne!(again.execution().unwrap().id, state.execution().unwrap().id);
         // A run that is only in line is not looked for.
-        let refused = RecordFoundRun { outcome: None }.decide(&again, &mut ctx());
-        assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })), "{refused:?}");
+        let refused = RecordRecoveredRun { outcome: None }.decide(&again, &mut ctx());
+        assert!(matches!(refused, Err(CommandRejection::OutOfPlace { .. })), "{refused:?}");
     }
 
     #[test]
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn a_mere_yes_does_not_say_enough() {
-        assert!(matches!(answer(Verdict::Approve), Err(Rejection::DoubtNeedsChoice { .. })));
+        assert!(matches!(answer(Verdict::Approve), Err(CommandRejection::DoubtNeedsChoice { .. })));
         let other = Verdict::Modify { arguments: serde_json::Map::new() };
-        assert!(matches!(answer(other), Err(Rejection::WrongVerdict { .. })));
+        assert!(matches!(answer(other), Err(CommandRejection::WrongVerdict { .. })));
     }
 }

@@ -8,19 +8,19 @@ use polity_model::machine::task::TaskStatus;
 
 use super::programs::program;
 use super::{cancel_with, moved, out_of_place};
-use crate::decide::{Decision, DecisionContext, Effect, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
 use crate::state::TaskState;
 
 /// The wait for a place is over.
 #[derive(Debug, Clone)]
 pub struct BeginRun {
     /// How it ended.
-    pub wait: PlaceWait,
+    pub wait: SlotWait,
 }
 
 /// How a wait for a place ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PlaceWait {
+pub enum SlotWait {
     /// With a place.
     Place,
     /// The line is as long as it may be.
@@ -42,7 +42,7 @@ impl BeginRun {
         &self,
         state: &TaskState,
         _: &DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let (Some(cli), Some(execution), TaskStatus::Running) =
             (program(state), state.execution(), state.status())
         else {
@@ -56,29 +56,29 @@ impl BeginRun {
         }
         let agent = &execution.agent;
         let error = match &self.wait {
-            PlaceWait::Place => {
+            SlotWait::Place => {
                 let (agent, max_retries) = (agent.clone(), cli.max_retries);
                 let start = ExecutionChange::Start { agent, max_retries };
                 return Ok(Decision {
                     events: vec![moved(execution.id, start)],
-                    effects: vec![Effect::RunProgram],
+                    effects: vec![Effect::RunCliAgent],
                 });
             }
-            PlaceWait::Full { waiting } => format!(
+            SlotWait::Full { waiting } => format!(
                 "{waiting} runs wait already where {agent} runs, and its queue_limit is {}: try \
                  again later, or raise the limit",
                 cli.queue_limit
             ),
-            PlaceWait::TooLong => format!(
+            SlotWait::TooLong => format!(
                 "{agent} waited {} seconds for a place, which is its queue_timeout_seconds: see \
                  what runs with `polity agent status {agent}`",
                 cli.queue_timeout_seconds
             ),
-            PlaceWait::Broken { message } => message.clone(),
+            SlotWait::Broken { message } => message.clone(),
         };
         let code = match self.wait {
-            PlaceWait::Place | PlaceWait::Full { .. } | PlaceWait::TooLong => ErrorCode::LimitQueue,
-            PlaceWait::Broken { .. } => ErrorCode::SystemError,
+            SlotWait::Place | SlotWait::Full { .. } | SlotWait::TooLong => ErrorCode::LimitQueue,
+            SlotWait::Broken { .. } => ErrorCode::SystemError,
         };
         let failed = Event::TaskFailed { code, error, partial_result: None };
         Ok(Decision { events: vec![failed], effects: Vec::new() })
@@ -90,14 +90,14 @@ mod tests {
     use super::*;
     use crate::commands::testing::{ctx, labels, program_queued, program_running, with};
 
-    fn begin(wait: PlaceWait, state: &TaskState) -> Result<Decision, Rejection> {
+    fn begin(wait: SlotWait, state: &TaskState) -> Result<Decision, CommandRejection> {
         BeginRun { wait }.decide(state, &ctx())
     }
 
     #[test]
     fn with_a_place_the_program_is_run() {
-        let decision = begin(PlaceWait::Place, &program_queued()).unwrap();
-        assert_eq!(decision.effects, [Effect::RunProgram]);
+        let decision = begin(SlotWait::Place, &program_queued()).unwrap();
+        assert_eq!(decision.effects, [Effect::RunCliAgent]);
         let state = with(program_queued(), decision.events);
         assert_eq!(state.execution().unwrap().state, ExecutionState::Starting);
     }
@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn without_one_the_task_fails_and_names_the_limit() {
         for (wait, limit) in [
-            (PlaceWait::Full { waiting: 10 }, "queue_limit is 10"),
-            (PlaceWait::TooLong, "queue_timeout_seconds"),
+            (SlotWait::Full { waiting: 10 }, "queue_limit is 10"),
+            (SlotWait::TooLong, "queue_timeout_seconds"),
         ] {
             let decision = begin(wait, &program_queued()).unwrap();
             let task = with(program_queued(), decision.events).snapshot();
@@ -118,13 +118,13 @@ mod tests {
     #[test]
     fn who_asked_for_the_end_gets_it() {
         let state = with(program_queued(), vec![Event::CancelRequested]);
-        let decision = begin(PlaceWait::Place, &state).unwrap();
+        let decision = begin(SlotWait::Place, &state).unwrap();
         assert_eq!(labels(&decision), ["task_cancelled"]);
     }
 
     #[test]
     fn one_that_runs_does_not_begin() {
-        let refused = begin(PlaceWait::Place, &program_running());
-        assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })), "{refused:?}");
+        let refused = begin(SlotWait::Place, &program_running());
+        assert!(matches!(refused, Err(CommandRejection::OutOfPlace { .. })), "{refused:?}");
     }
 }

@@ -6,12 +6,12 @@ use polity_model::event::Event;
 use polity_model::machine::task::TaskStatus;
 
 use super::cancel_with;
-use crate::decide::{Decision, Rejection};
+use crate::decide::{CommandRejection, Decision};
 use crate::state::TaskState;
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Canceller {
+pub enum CancelOrigin {
     /// The process that owns the task. It has stopped its work.
     Owner,
     /// Another process.
@@ -25,27 +25,30 @@ pub enum Canceller {
 #[derive(Debug, Clone, Copy)]
 pub struct CancelTask {
     /// Who.
-    pub by: Canceller,
+    pub by: CancelOrigin,
 }
 
 impl CancelTask {
-    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, Rejection> {
+    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, CommandRejection> {
         let events = match (state.status(), self.by) {
             (status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled), _) => {
-                return Err(Rejection::Finished { task: state.id(), status });
+                return Err(CommandRejection::Finished { task: state.id(), status });
             }
             // No one is at work on these, whoever owns them.
             (TaskStatus::Pending | TaskStatus::AwaitingHuman, _)
-            | (TaskStatus::Running, Canceller::Owner | Canceller::Other { owner_alive: false }) => {
+            | (
+                TaskStatus::Running,
+                CancelOrigin::Owner | CancelOrigin::Other { owner_alive: false },
+            ) => {
                 return Ok(cancel_with(state, Vec::new()));
             }
             // Asking twice is asking once.
-            (TaskStatus::Running, Canceller::Other { owner_alive: true })
+            (TaskStatus::Running, CancelOrigin::Other { owner_alive: true })
                 if state.cancel_requested() =>
             {
                 Vec::new()
             }
-            (TaskStatus::Running, Canceller::Other { owner_alive: true }) => {
+            (TaskStatus::Running, CancelOrigin::Other { owner_alive: true }) => {
                 vec![Event::CancelRequested]
             }
         };
@@ -58,11 +61,11 @@ mod tests {
     use super::*;
     use crate::commands::testing::{self, backing_off, pending, running, with};
 
-    const OWNER: Canceller = Canceller::Owner;
-    const ALIVE: Canceller = Canceller::Other { owner_alive: true };
-    const DEAD: Canceller = Canceller::Other { owner_alive: false };
+    const OWNER: CancelOrigin = CancelOrigin::Owner;
+    const ALIVE: CancelOrigin = CancelOrigin::Other { owner_alive: true };
+    const DEAD: CancelOrigin = CancelOrigin::Other { owner_alive: false };
 
-    fn cancel(state: &TaskState, by: Canceller) -> Result<Vec<Event>, Rejection> {
+    fn cancel(state: &TaskState, by: CancelOrigin) -> Result<Vec<Event>, CommandRejection> {
         CancelTask { by }.decide(state).map(|decision| decision.events)
     }
 
@@ -90,7 +93,7 @@ mod tests {
     fn what_is_over_cannot_be_cancelled() {
         for by in [OWNER, ALIVE, DEAD] {
             let refused = cancel(&testing::cancelled(), by);
-            assert!(matches!(refused, Err(Rejection::Finished { .. })));
+            assert!(matches!(refused, Err(CommandRejection::Finished { .. })));
         }
     }
 }

@@ -6,7 +6,7 @@ use polity_model::event::Event;
 use polity_model::ids::InstanceId;
 use polity_model::machine::task::TaskStatus;
 
-use crate::decide::{Decision, Rejection};
+use crate::decide::{CommandRejection, Decision};
 use crate::state::TaskState;
 
 /// Who wants the task.
@@ -19,22 +19,22 @@ pub struct ClaimTask {
 }
 
 impl ClaimTask {
-    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, Rejection> {
+    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, CommandRejection> {
         let task = state.id();
         match state.status() {
             TaskStatus::Pending | TaskStatus::Running => {}
             // A person may have answered its sub-agents.
             TaskStatus::AwaitingHuman if state.is_paused() => {}
             // Only its answer gives anyone something to do.
-            TaskStatus::AwaitingHuman => return Err(Rejection::AwaitingHuman { task }),
+            TaskStatus::AwaitingHuman => return Err(CommandRejection::AwaitingHuman { task }),
             status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
-                return Err(Rejection::Finished { task, status });
+                return Err(CommandRejection::Finished { task, status });
             }
         }
         match state.owner() {
             Some(owner) if owner == self.instance => return Ok(Decision::default()),
             Some(owner) if self.owner_alive => {
-                return Err(Rejection::OwnerAlive { task, owner });
+                return Err(CommandRejection::OwnerAlive { task, owner });
             }
             Some(_) | None => {}
         }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
     use crate::commands::testing::{acting, cancelled, instance, pending, running};
 
-    fn claim(state: &TaskState, by: u8, owner_alive: bool) -> Result<Decision, Rejection> {
+    fn claim(state: &TaskState, by: u8, owner_alive: bool) -> Result<Decision, CommandRejection> {
         ClaimTask { instance: instance(by), owner_alive }.decide(state)
     }
 
@@ -66,14 +66,14 @@ mod tests {
     fn nothing_is_taken_from_the_living() {
         let task = running().id();
         let refused = claim(&running(), 2, true);
-        assert_eq!(refused, Err(Rejection::OwnerAlive { task, owner: instance(1) }));
+        assert_eq!(refused, Err(CommandRejection::OwnerAlive { task, owner: instance(1) }));
     }
 
     #[test]
     fn what_is_mine_needs_no_claim_and_what_is_over_takes_none() {
         assert_eq!(claim(&running(), 1, true), Ok(Decision::default()));
-        assert!(matches!(claim(&cancelled(), 2, false), Err(Rejection::Finished { .. })));
+        assert!(matches!(claim(&cancelled(), 2, false), Err(CommandRejection::Finished { .. })));
         let waiting = acting(&["files/delete"]);
-        assert!(matches!(claim(&waiting, 2, false), Err(Rejection::AwaitingHuman { .. })));
+        assert!(matches!(claim(&waiting, 2, false), Err(CommandRejection::AwaitingHuman { .. })));
     }
 }

@@ -14,9 +14,9 @@ use serde_json::{Map, Value};
 
 use super::programs::{program_of, queued};
 use crate::agent_toggles::AgentToggles;
-use crate::closure::{Assignee, Closure};
-use crate::decide::{DecisionContext, Rejection};
+use crate::decide::{CommandRejection, DecisionContext};
 use crate::driver::RunOverrides;
+use crate::pinned::{Assignee, PinnedAgent};
 
 /// What to do, and who does it.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct CreateTask {
     /// The agent or workflow with everything it needs.
     pub assignee: Assignee,
     /// Who gives it.
-    pub origin: Origin,
+    pub origin: TaskOrigin,
     /// The input.
     pub description: String,
     /// Named values that come with it.
@@ -41,7 +41,7 @@ pub struct CreateTask {
 
 /// Who gives a task.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Origin {
+pub enum TaskOrigin {
     /// A person, or a program on a person's behalf.
     Outside,
     /// The agent of another task.
@@ -76,7 +76,7 @@ impl CreateTask {
     pub fn new(assignee: impl Into<Assignee>, description: impl Into<String>) -> Self {
         Self {
             assignee: assignee.into(),
-            origin: Origin::Outside,
+            origin: TaskOrigin::Outside,
             description: description.into(),
             parameters: Map::new(),
             class: None,
@@ -93,31 +93,33 @@ impl CreateTask {
         limits: &Limits,
         ctx: &mut DecisionContext,
         has_private: bool,
-    ) -> Result<NewTask, Rejection> {
-        for closure in self.assignee.everyone() {
-            check_runnable(&closure, &ctx.agent_toggles)?;
+    ) -> Result<NewTask, CommandRejection> {
+        for pinned in self.assignee.everyone() {
+            check_runnable(&pinned, &ctx.agent_toggles)?;
         }
         let chain = self.assignee.longest_chain();
         let limit = limits.sub_agent_depth.get();
         if chain.len() > limit as usize + 1 {
-            return Err(Rejection::TooDeep { chain, limit });
+            return Err(CommandRejection::TooDeep { chain, limit });
         }
         if self.description.trim().is_empty() {
-            return Err(Rejection::EmptyInput);
+            return Err(CommandRejection::EmptyInput);
         }
         let (found, limit) = (self.description.len() as u64, limits.input_bytes.get());
         if found > limit {
-            return Err(Rejection::InputTooLarge { found, limit });
+            return Err(CommandRejection::InputTooLarge { found, limit });
         }
         let mut new_id = || TaskId::from_random_bytes(ctx.entropy.id_bytes());
         let (id, parent_task_id, forked_from, updates) = match self.origin {
-            Origin::Outside => (new_id(), None, None, None),
-            Origin::SubAgentCall { parent, call } => (task_of_call(call), Some(parent), None, None),
-            Origin::Fork { from, updates } => (new_id(), None, Some(from), Some(updates)),
+            TaskOrigin::Outside => (new_id(), None, None, None),
+            TaskOrigin::SubAgentCall { parent, call } => {
+                (task_of_call(call), Some(parent), None, None)
+            }
+            TaskOrigin::Fork { from, updates } => (new_id(), None, Some(from), Some(updates)),
         };
         let request = ctx.slot.dedup_key.filter(|_| forked_from.is_none());
-        let pinned = self.assignee.pinned();
-        let (pins, definitions) = (pinned.pins.clone(), pinned.definitions.clone());
+        let pin_set = self.assignee.pin_set();
+        let (pins, definitions) = (pin_set.pins.clone(), pin_set.definitions.clone());
         let created = Event::TaskCreated(TaskCreated {
             description: self.description,
             assigned_agent: self.assignee.name().clone(),
@@ -146,17 +148,17 @@ impl CreateTask {
 }
 
 /// Whether the agent takes work, and this version knows how to run it.
-fn check_runnable(closure: &Closure, toggles: &AgentToggles) -> Result<(), Rejection> {
-    let agent = closure.agent.name.clone();
-    if !toggles.is_enabled(&closure.agent) {
+fn check_runnable(pinned: &PinnedAgent, toggles: &AgentToggles) -> Result<(), CommandRejection> {
+    let agent = pinned.agent.name.clone();
+    if !toggles.is_enabled(&pinned.agent) {
         let reason = toggles.of(&agent).and_then(|toggle| toggle.reason.clone());
-        return Err(Rejection::Disabled { agent, reason });
+        return Err(CommandRejection::Disabled { agent, reason });
     }
-    match &closure.agent.kind {
+    match &pinned.agent.kind {
         AgentKind::Llm(_) | AgentKind::Remote(_) => Ok(()),
         AgentKind::Cli(cli) => match not_built(cli) {
             None => Ok(()),
-            Some(kind) => Err(Rejection::KindNotRunnable { agent, kind }),
+            Some(kind) => Err(CommandRejection::KindNotRunnable { agent, kind }),
         },
     }
 }
@@ -177,10 +179,10 @@ mod tests {
     use polity_definition::Settings;
 
     use super::*;
-    use crate::commands::testing::{closure, ctx, instance};
+    use crate::commands::testing::{ctx, instance, pinned};
 
-    fn create(description: &str) -> Result<NewTask, Rejection> {
-        let create = CreateTask::new(closure(), description);
+    fn create(description: &str) -> Result<NewTask, CommandRejection> {
+        let create = CreateTask::new(pinned(), description);
         let input_bytes = NonZeroU64::new(10).unwrap();
         let limits = Limits { input_bytes, ..Settings::default().limits };
         create.decide(instance(1), &limits, &mut ctx(), false)
@@ -196,11 +198,11 @@ mod tests {
 
     #[test]
     fn inputs_are_neither_empty_nor_too_large() {
-        assert_eq!(create(" \n ").unwrap_err(), Rejection::EmptyInput);
+        assert_eq!(create(" \n ").unwrap_err(), CommandRejection::EmptyInput);
         assert!(create("0123456789").is_ok());
         assert_eq!(
             create("0123456789a").unwrap_err(),
-            Rejection::InputTooLarge { found: 11, limit: 10 }
+            CommandRejection::InputTooLarge { found: 11, limit: 10 }
         );
     }
 }

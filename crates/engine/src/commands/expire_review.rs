@@ -10,7 +10,7 @@ use serde_json::Map;
 use super::AnswerReview;
 use super::acting::{Acting, answer_open_calls};
 use super::walking::Walking;
-use crate::decide::{Decision, DecisionContext, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::TaskState;
 
 /// Who answered, where no one did.
@@ -25,14 +25,14 @@ impl ExpireReview {
         self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let task = state.id();
         let open = state.review().and_then(|review| Some((review, review.deadline?)));
         let Some((review, deadline)) = open else {
-            return Err(Rejection::NothingToDecide { task, status: state.status() });
+            return Err(CommandRejection::NothingToDecide { task, status: state.status() });
         };
         if ctx.now < deadline {
-            return Err(Rejection::TooEarly { task, deadline });
+            return Err(CommandRejection::TooEarly { task, deadline });
         }
         let message = format!("no one answered until {deadline}");
         let verdict = match review.default_action {
@@ -57,7 +57,7 @@ fn fail(
     state: &TaskState,
     message: String,
     ctx: &mut DecisionContext,
-) -> Result<Decision, Rejection> {
+) -> Result<Decision, CommandRejection> {
     let code = ErrorCode::Timeout;
     let answered = Event::ReviewAnswered {
         verdict: Verdict::Reject,

@@ -6,7 +6,7 @@ use polity_model::review::{Answer, Outlook, ReviewAction, ReviewSubject};
 use polity_model::state::StateUpdates;
 
 use super::walking::{NoWay, route};
-use crate::state::{After, TaskState, Walk};
+use crate::state::{After, TaskState, WorkflowRun};
 
 /// What the person who answers may change, so that conditions over it cannot be told beforehand.
 const CHANGED_BY_ANSWERS: [&str; 3] = ["messages", "metadata", "nodes"];
@@ -28,7 +28,12 @@ pub fn outlook(state: &TaskState, now: Timestamp) -> Vec<Answer> {
     known.collect()
 }
 
-fn outlook_of(walk: &Walk, node: usize, action: ReviewAction, now: Timestamp) -> Option<Outlook> {
+fn outlook_of(
+    walk: &WorkflowRun,
+    node: usize,
+    action: ReviewAction,
+    now: Timestamp,
+) -> Option<Outlook> {
     let plan = walk.plan();
     let planned = &plan.nodes()[node];
     let mut conditions =

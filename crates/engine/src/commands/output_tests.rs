@@ -7,27 +7,29 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::closure::Closure;
 use crate::commands::testing::{
-    asks_for, call_id, closure, ctx, labels, reply, running, running_with, with,
+    asks_for, call_id, ctx, labels, pinned, reply, running, running_with, with,
 };
-use crate::commands::{FailureCause, RecordAnswer, RecordFailure, RecordToolReply, ResumeTask};
+use crate::commands::{
+    FailureCause, RecordModelFailure, RecordModelReply, RecordToolReply, ResumeTask,
+};
 use crate::decide::Effect;
 use crate::driver::{ModelFailure, ToolReply};
+use crate::pinned::PinnedAgent;
 
 /// A task whose agent answers with a name and an age.
 fn asked(max_iterations: u32) -> TaskState {
     let schema = json!({"type": "object", "required": ["name", "age"],
         "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}});
-    let mut agent: Value = serde_json::from_str(&closure().agent.canonical_json()).unwrap();
+    let mut agent: Value = serde_json::from_str(&pinned().agent.canonical_json()).unwrap();
     agent["output_schema"] = schema;
     agent["max_iterations"] = max_iterations.into();
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    running_with(&Closure::alone(Arc::new(agent), closure().script))
+    running_with(&PinnedAgent::alone(Arc::new(agent), pinned().script))
 }
 
 fn record(state: &TaskState, reply: ModelReply) -> Decision {
-    RecordAnswer { reply, duration_ms: 1 }.decide(state, &mut ctx()).unwrap()
+    RecordModelReply { reply, duration_ms: 1 }.decide(state, &mut ctx()).unwrap()
 }
 
 fn after(state: TaskState, reply: ModelReply) -> TaskState {
@@ -156,7 +158,7 @@ fn a_conversation_with_corrections_can_be_shortened() {
     let state = after(after(asked(10), reply("no")), reply("still no"));
     let failure = Failure { category: ErrorCategory::Permanent, message: "too long".into() };
     let failure = ModelFailure { context_full: true, ..ModelFailure::new(failure) };
-    let failed = RecordFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
+    let failed = RecordModelFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
     let events = failed.decide(&state, &mut ctx()).unwrap().events;
     let state = with(state, events);
     let sent: Vec<_> = state.history().iter().map(Message::content).collect();

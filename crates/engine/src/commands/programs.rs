@@ -14,8 +14,8 @@ use polity_model::name::Name;
 use polity_model::review::ReviewSubject;
 
 use super::{end_execution, moved};
-use crate::closure::Assignee;
 use crate::decide::{Decision, DecisionContext, Effect};
+use crate::pinned::Assignee;
 use crate::retry;
 use crate::state::TaskState;
 
@@ -73,7 +73,7 @@ pub(super) fn begin_or_wait(
         if state.task().shared_with() != Some(with) {
             events.push(Event::RunShared { with });
         }
-        return Decision { events, effects: vec![Effect::WaitForTwin] };
+        return Decision { events, effects: vec![Effect::WaitForOriginal] };
     }
     let agent = &state.task().order().assigned_agent;
     let in_line = state.execution().filter(|execution| !execution.is_over());
@@ -87,9 +87,9 @@ pub(super) fn begin_or_wait(
     if ctx.slot.is_held {
         let (agent, max_retries) = (agent.clone(), cli.max_retries);
         events.push(moved(id, ExecutionChange::Start { agent, max_retries }));
-        return Decision { events, effects: vec![Effect::RunProgram] };
+        return Decision { events, effects: vec![Effect::RunCliAgent] };
     }
-    Decision { events, effects: vec![Effect::WaitForPlace] }
+    Decision { events, effects: vec![Effect::WaitForSlot] }
 }
 
 /// It is tried again when its time has come.

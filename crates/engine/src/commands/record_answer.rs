@@ -15,7 +15,7 @@ use polity_model::usage::{Cost, Usage};
 use super::acting::{Acting, CallView};
 use super::asked_tools::{FanOut, Fate, fate};
 use super::{cancel_with, end_execution, expect_reasoning, fail, output};
-use crate::decide::{Decision, DecisionContext, Rejection, llm};
+use crate::decide::{CommandRejection, Decision, DecisionContext, llm};
 use crate::driver::ModelReply;
 use crate::state::TaskState;
 
@@ -30,19 +30,19 @@ pub const TURN_CALLS_MAX: usize = 64;
 
 /// What the model said.
 #[derive(Debug, Clone)]
-pub struct RecordAnswer {
+pub struct RecordModelReply {
     /// The answer.
     pub reply: ModelReply,
     /// How long it took.
     pub duration_ms: u64,
 }
 
-impl RecordAnswer {
+impl RecordModelReply {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         expect_reasoning(state, "RecordAnswer")?;
         let llm = llm(state)?;
         let tool_calls: Vec<ToolCall> = self

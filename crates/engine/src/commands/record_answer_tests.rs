@@ -8,8 +8,8 @@ use crate::commands::testing::{
 use crate::decide::Effect;
 use crate::driver::{AskedArguments, ToolReply};
 
-fn record(state: &TaskState, reply: ModelReply) -> Result<Decision, Rejection> {
-    RecordAnswer { reply, duration_ms: 1 }.decide(state, &mut ctx())
+fn record(state: &TaskState, reply: ModelReply) -> Result<Decision, CommandRejection> {
+    RecordModelReply { reply, duration_ms: 1 }.decide(state, &mut ctx())
 }
 
 /// One turn: the model asks for a tool, which answers.
@@ -204,8 +204,10 @@ fn no_one_else_waits_for_an_answer() {
     for state in [pending(), testing::backing_off(), testing::cancelled(), acting(&["files/read"])]
     {
         let refused = record(&state, reply("x"));
-        let expected =
-            matches!(refused, Err(Rejection::OutOfPlace { .. } | Rejection::Finished { .. }));
+        let expected = matches!(
+            refused,
+            Err(CommandRejection::OutOfPlace { .. } | CommandRejection::Finished { .. })
+        );
         assert!(expected, "{refused:?}");
     }
 }

@@ -8,14 +8,14 @@ use polity_model::failure::{ErrorCategory, ErrorCode};
 use polity_model::message::Role;
 
 use super::{call_model, cancel_with, end_execution, expect_reasoning, fail, moved};
-use crate::decide::{Decision, DecisionContext, Effect, Rejection, llm};
+use crate::decide::{CommandRejection, Decision, DecisionContext, Effect, llm};
 use crate::driver::ModelFailure;
 use crate::retry;
 use crate::state::TaskState;
 
 /// Why there is no answer.
 #[derive(Debug, Clone)]
-pub struct RecordFailure {
+pub struct RecordModelFailure {
     /// What the driver said.
     pub failure: ModelFailure,
     /// What failed.
@@ -38,12 +38,12 @@ pub enum FailureCause {
     Budget,
 }
 
-impl RecordFailure {
+impl RecordModelFailure {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         expect_reasoning(state, "RecordFailure")?;
         let ModelFailure { failure, context_full, retry_after, mark } = &self.failure;
         if self.cause == FailureCause::Budget && !state.cancel_requested() {
@@ -134,16 +134,16 @@ mod tests {
 
     use super::*;
     use crate::commands::testing::{asks_for, backing_off, call_id, ctx, retried, running, with};
-    use crate::commands::{RecordAnswer, RecordToolReply};
+    use crate::commands::{RecordModelReply, RecordToolReply};
     use crate::driver::ToolReply;
 
-    fn failed(category: ErrorCategory, cause: FailureCause) -> RecordFailure {
+    fn failed(category: ErrorCategory, cause: FailureCause) -> RecordModelFailure {
         let failure = Failure { category, message: "no".into() };
         let failure = ModelFailure {
             retry_after: Some(Duration::from_secs(7)),
             ..ModelFailure::new(failure)
         };
-        RecordFailure { failure, cause, duration_ms: 1 }
+        RecordModelFailure { failure, cause, duration_ms: 1 }
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
     fn between_two_tries_nothing_can_fail() {
         let refused = failed(ErrorCategory::Transient, FailureCause::Model)
             .decide(&backing_off(), &mut ctx());
-        assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })));
+        assert!(matches!(refused, Err(CommandRejection::OutOfPlace { .. })));
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
         let mut state = running();
         for number in 0..4 {
             let tools = ["files/read", "files/write"];
-            let asked = RecordAnswer { reply: asks_for(&tools), duration_ms: 1 };
+            let asked = RecordModelReply { reply: asks_for(&tools), duration_ms: 1 };
             state = with(state.clone(), asked.decide(&state, &mut ctx()).unwrap().events);
             for index in 0..2 {
                 let call_id = call_id(&state, index);
@@ -213,7 +213,7 @@ mod tests {
         }
         let failure = Failure { category: ErrorCategory::Permanent, message: "too long".into() };
         let failure = ModelFailure { context_full: true, ..ModelFailure::new(failure) };
-        let full = RecordFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
+        let full = RecordModelFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
         let mut sent = Vec::new();
         while !state.status().is_final() {
             let roles: Vec<_> = state.history().iter().map(|said| said.role().label()).collect();

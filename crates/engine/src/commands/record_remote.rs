@@ -17,20 +17,20 @@ use polity_model::usage::Usage;
 use super::programs::{again, code, doubt};
 use super::remotes::{of_message, remote};
 use super::{cancel_with, moved, out_of_place};
-use crate::decide::{Decision, DecisionContext, Effect, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
 use crate::driver::{RemoteEnd, RemoteOutcome};
 use crate::state::TaskState;
 
 /// The server has made a task of the message.
 #[derive(Debug, Clone)]
-pub struct RecordAccepted {
+pub struct RecordRemoteAcceptance {
     /// The task there.
     pub task: RemoteTask,
 }
 
 /// Nothing more is to come of the message.
 #[derive(Debug, Clone)]
-pub struct RecordRemote {
+pub struct RecordRemoteOutcome {
     /// What came of it; nothing in time if none.
     pub outcome: Option<RemoteOutcome>,
     /// How long it took.
@@ -39,13 +39,13 @@ pub struct RecordRemote {
 
 /// The server was asked to end what no one waits for any more.
 #[derive(Debug, Clone)]
-pub struct RecordRemoteEnd {
+pub struct RecordRemoteCancel {
     /// Why it could not be asked, or would not; none if it has agreed.
     pub refusal: Option<String>,
 }
 
-impl RecordAccepted {
-    pub(crate) fn decide(&self, state: &TaskState) -> Result<Decision, Rejection> {
+impl RecordRemoteAcceptance {
+    pub(crate) fn decide(&self, state: &TaskState) -> Result<Decision, CommandRejection> {
         match (remote(state), state.execution()) {
             (Some(_), Some(execution)) if execution.state == ExecutionState::Starting => {
                 let remote = Some(self.task.clone());
@@ -59,12 +59,12 @@ impl RecordAccepted {
     }
 }
 
-impl RecordRemote {
+impl RecordRemoteOutcome {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let (Some(_), Some(execution), TaskStatus::Running) =
             (remote(state), state.execution().filter(|e| e.is_active()), state.status())
         else {
@@ -183,8 +183,8 @@ fn ask(state: &TaskState, ctx: &mut DecisionContext, question: &str) -> Vec<Even
     ]
 }
 
-impl RecordRemoteEnd {
-    pub(crate) fn decide(&self, state: &TaskState) -> Result<Decision, Rejection> {
+impl RecordRemoteCancel {
+    pub(crate) fn decide(&self, state: &TaskState) -> Result<Decision, CommandRejection> {
         let (Some(task), Some(execution), true) =
             (state.open_remote(), state.execution(), state.status().is_final())
         else {

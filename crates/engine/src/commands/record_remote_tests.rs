@@ -4,14 +4,14 @@ use polity_model::state::StateUpdates;
 use serde_json::json;
 
 use super::*;
-use crate::closure::Closure;
 use crate::commands::testing::{ctx, labels, retried, running_with, with};
-use crate::commands::{AnswerReview, CancelTask, Canceller, ResumeTask};
+use crate::commands::{AnswerReview, CancelOrigin, CancelTask, ResumeTask};
+use crate::pinned::PinnedAgent;
 
 fn sending() -> TaskState {
     let agent = json!({"kind": "remote", "name": "painter", "card_url": "https://h/card.json"});
     let agent = polity_definition::AgentDefinition::from_canonical(&agent.to_string());
-    running_with(&Closure::alone(std::sync::Arc::new(agent.unwrap()), None))
+    running_with(&PinnedAgent::alone(std::sync::Arc::new(agent.unwrap()), None))
 }
 
 fn task() -> RemoteTask {
@@ -19,7 +19,7 @@ fn task() -> RemoteTask {
 }
 
 fn following() -> TaskState {
-    let decision = RecordAccepted { task: task() }.decide(&sending()).unwrap();
+    let decision = RecordRemoteAcceptance { task: task() }.decide(&sending()).unwrap();
     assert_eq!(decision.effects, [Effect::FollowRemote]);
     with(sending(), decision.events)
 }
@@ -29,7 +29,9 @@ fn record(state: &TaskState, end: RemoteEnd) -> Decision {
     let is_over = !matches!(end, RemoteEnd::Asks(_));
     let report = RemoteReport { task: is_running.then(task), is_over, ..RemoteReport::default() };
     let outcome = RemoteOutcome { end, report, usage: Usage::default() };
-    RecordRemote { outcome: Some(outcome), duration_ms: 7 }.decide(state, &mut ctx()).unwrap()
+    RecordRemoteOutcome { outcome: Some(outcome), duration_ms: 7 }
+        .decide(state, &mut ctx())
+        .unwrap()
 }
 
 fn failed(category: ErrorCategory) -> RemoteEnd {
@@ -46,7 +48,7 @@ fn answer(
     state: &TaskState,
     verdict: Verdict,
     message: Option<&str>,
-) -> Result<Decision, Rejection> {
+) -> Result<Decision, CommandRejection> {
     let checkpoint_id = state.review().unwrap().checkpoint_id;
     let (message, state_updates) = (message.map(str::to_owned), StateUpdates::default());
     AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
@@ -124,10 +126,10 @@ fn a_question_waits_for_a_person_whose_answer_goes_to_the_same_task() {
         assert_eq!(state.remote(), Some(&task()));
     }
     let said_nothing = answer(&state, Verdict::Approve, Some(" "));
-    assert!(matches!(said_nothing, Err(Rejection::AnswerNeedsText { .. })));
+    assert!(matches!(said_nothing, Err(CommandRejection::AnswerNeedsText { .. })));
     for verdict in [Verdict::Retry, Verdict::SkipWith { result: "red".into() }] {
         let refused = answer(&state, verdict, Some("blue"));
-        assert!(matches!(refused, Err(Rejection::WrongVerdict { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(CommandRejection::WrongVerdict { .. })), "{refused:?}");
     }
 }
 
@@ -149,18 +151,18 @@ fn an_answer_in_doubt_is_sent_again_to_the_same_task() {
 #[test]
 fn whoever_ends_a_question_leaves_work_to_be_ended_there() {
     let rejected = answer(&asked(), Verdict::Reject, Some("enough")).unwrap().events;
-    let cancelled = CancelTask { by: Canceller::Owner }.decide(&asked()).unwrap().events;
+    let cancelled = CancelTask { by: CancelOrigin::Owner }.decide(&asked()).unwrap().events;
     for events in [rejected, cancelled] {
         let ended = with(asked(), events);
         assert_eq!(ended.open_remote(), Some(&task()));
         let refusal = Some("it is over".to_owned());
-        let told = RecordRemoteEnd { refusal }.decide(&ended).unwrap();
+        let told = RecordRemoteCancel { refusal }.decide(&ended).unwrap();
         let told = with(ended, told.events);
         assert_eq!(told.open_remote(), None);
-        assert!(RecordRemoteEnd { refusal: None }.decide(&told).is_err());
+        assert!(RecordRemoteCancel { refusal: None }.decide(&told).is_err());
     }
     // One that is still at work, and one that has ended by itself, leave nothing to end.
-    assert!(RecordRemoteEnd { refusal: None }.decide(&following()).is_err());
+    assert!(RecordRemoteCancel { refusal: None }.decide(&following()).is_err());
     let done = with(following(), record(&following(), RemoteEnd::Answered("blue".into())).events);
     assert_eq!(done.open_remote(), None);
 }
@@ -168,7 +170,7 @@ fn whoever_ends_a_question_leaves_work_to_be_ended_there() {
 #[test]
 fn time_that_runs_out_names_its_limit() {
     for state in [sending(), following()] {
-        let late = RecordRemote { outcome: None, duration_ms: 1 }.decide(&state, &mut ctx());
+        let late = RecordRemoteOutcome { outcome: None, duration_ms: 1 }.decide(&state, &mut ctx());
         let task = with(state, late.unwrap().events).snapshot();
         assert_eq!(task.error_code, Some(ErrorCode::Timeout));
         assert!(task.error.unwrap().contains("300 seconds, which is limits.remote_seconds"));
@@ -188,8 +190,9 @@ fn who_asked_for_the_end_gets_it() {
 
 #[test]
 fn only_what_is_asked_of_a_server_can_be_told() {
-    let refused = RecordAccepted { task: task() }.decide(&following());
-    assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })), "{refused:?}");
-    let refused = RecordRemote { outcome: None, duration_ms: 1 }.decide(&asked(), &mut ctx());
-    assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })), "{refused:?}");
+    let refused = RecordRemoteAcceptance { task: task() }.decide(&following());
+    assert!(matches!(refused, Err(CommandRejection::OutOfPlace { .. })), "{refused:?}");
+    let refused =
+        RecordRemoteOutcome { outcome: None, duration_ms: 1 }.decide(&asked(), &mut ctx());
+    assert!(matches!(refused, Err(CommandRejection::OutOfPlace { .. })), "{refused:?}");
 }

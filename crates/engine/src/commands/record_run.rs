@@ -10,7 +10,7 @@ use polity_model::message::Message;
 
 use super::programs::{Doubt, again, code, doubt, may_repeat, program};
 use super::{cancel_with, moved, out_of_place};
-use crate::decide::{Decision, DecisionContext, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::driver::{RunEnd, RunOutcome};
 use crate::state::TaskState;
 
@@ -30,13 +30,13 @@ pub struct RecordRun {
 
 /// What is known of a run whose owner is gone.
 #[derive(Debug, Clone)]
-pub struct RecordFoundRun {
+pub struct RecordRecoveredRun {
     /// What came of it, if it had come to its end.
     pub outcome: Option<RunOutcome>,
 }
 
 impl RecordProcess {
-    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, Rejection> {
+    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, CommandRejection> {
         match state.execution() {
             Some(execution) if execution.state == ExecutionState::Starting => {
                 let run = ExecutionChange::Run { process_id: Some(self.process_id), remote: None };
@@ -52,7 +52,7 @@ impl RecordRun {
         &self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let (Some(cli), Some(execution), TaskStatus::Running) =
             (program(state), state.execution().filter(|e| e.is_active()), state.status())
         else {
@@ -119,12 +119,12 @@ impl RecordRun {
     }
 }
 
-impl RecordFoundRun {
+impl RecordRecoveredRun {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         if let Some(outcome) = &self.outcome {
             return RecordRun { outcome: outcome.clone() }.decide(state, ctx);
         }

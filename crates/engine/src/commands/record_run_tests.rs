@@ -9,7 +9,7 @@ use super::*;
 use crate::commands::testing::{
     begun, ctx, labels, program_queued, program_running, program_with, retried, with,
 };
-use crate::commands::{BeginRun, PlaceWait, ResumeTask};
+use crate::commands::{BeginRun, ResumeTask, SlotWait};
 
 fn over(end: RunEnd) -> RecordRun {
     let (process_id, exit) = (Some(7), Some(Exit::Code(0)));
@@ -39,7 +39,7 @@ fn an_answer_is_the_result() {
 #[test]
 fn one_that_is_over_at_once_has_run_all_the_same() {
     let state = program_queued();
-    let events = BeginRun { wait: PlaceWait::Place }.decide(&state, &ctx()).unwrap().events;
+    let events = BeginRun { wait: SlotWait::Place }.decide(&state, &ctx()).unwrap().events;
     let starting = with(state, events);
     let decision = over(RunEnd::Answered("42".into())).decide(&starting, &mut ctx()).unwrap();
     let state = with(starting, decision.events);
@@ -78,7 +78,7 @@ fn a_passing_failure_is_tried_again_only_if_the_program_may_be_run_again() {
 #[test]
 fn one_that_could_not_be_started_may_always_be_tried_again() {
     let state = program_queued();
-    let events = BeginRun { wait: PlaceWait::Place }.decide(&state, &ctx()).unwrap().events;
+    let events = BeginRun { wait: SlotWait::Place }.decide(&state, &ctx()).unwrap().events;
     let starting = with(state, events);
     let mut over = over(failed(ErrorCategory::Transient));
     over.outcome.report = RunReport::default();
@@ -105,14 +105,14 @@ fn time_and_people_end_it_in_states_of_their_own() {
 fn a_run_whose_owner_is_gone_is_looked_for_first() {
     let decision = ResumeTask.decide(&program_running(), &mut ctx()).unwrap();
     assert_eq!(labels(&decision), ["task_resumed"]);
-    assert_eq!(decision.effects, [Effect::LookForRun]);
+    assert_eq!(decision.effects, [Effect::RecoverRun]);
     let state = with(program_running(), decision.events);
 
     let outcome = Some(over(RunEnd::Answered("42".into())).outcome);
-    let found = RecordFoundRun { outcome }.decide(&state, &mut ctx()).unwrap();
+    let found = RecordRecoveredRun { outcome }.decide(&state, &mut ctx()).unwrap();
     assert_eq!(with(state.clone(), found.events).snapshot().result.as_deref(), Some("42"));
 
-    let lost = RecordFoundRun { outcome: None };
+    let lost = RecordRecoveredRun { outcome: None };
     let asked = with(state.clone(), lost.decide(&state, &mut ctx()).unwrap().events);
     assert_eq!(asked.status(), TaskStatus::AwaitingHuman);
     assert!(asked.execution().unwrap().is_over());
@@ -125,5 +125,5 @@ fn a_run_whose_owner_is_gone_is_looked_for_first() {
 #[test]
 fn one_that_waits_for_its_place_waits_on() {
     let decision = ResumeTask.decide(&program_queued(), &mut ctx()).unwrap();
-    assert_eq!(decision.effects, [Effect::WaitForPlace]);
+    assert_eq!(decision.effects, [Effect::WaitForSlot]);
 }

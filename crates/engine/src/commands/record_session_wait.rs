@@ -7,7 +7,7 @@ use polity_model::machine::tool_call::CallState;
 
 use super::acting::Acting;
 use super::{cancel_with, expect_running_call, view};
-use crate::decide::{Decision, DecisionContext, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::TaskState;
 
 /// A sub-agent waits for a person.
@@ -29,7 +29,7 @@ impl RecordSessionWait {
         self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let (index, call) = expect_running_call(state, self.call_id, "RecordSessionWait")?;
         let mut acting = Acting::of(state, ctx)?;
         acting.wait_with_session(index, call.id());
@@ -45,7 +45,7 @@ impl ReopenSession {
         self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let calls = state.calls();
         let found = calls.index(self.call_id).zip(calls.get(self.call_id));
         let waiting = found.filter(|(_, call)| call.state == CallState::Waiting);
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::commands::testing::{call_id, ctx, labels, reply, running, with};
     use crate::commands::{
-        CancelTask, Canceller, ClaimTask, RecordAnswer, RecordToolReply, ResumeTask,
+        CancelOrigin, CancelTask, ClaimTask, RecordModelReply, RecordToolReply, ResumeTask,
     };
     use crate::decide::Effect;
     use crate::driver::{AskedArguments, AskedTool, Tool, ToolReply};
@@ -101,7 +101,7 @@ mod tests {
         };
         let mut asked = reply("");
         asked.tool_calls = tools.iter().map(ask).collect();
-        let answer = RecordAnswer { reply: asked, duration_ms: 1 };
+        let answer = RecordModelReply { reply: asked, duration_ms: 1 };
         let decision = answer.decide(&running(), &mut given_with_helper()).unwrap();
         with(running(), decision.events)
     }
@@ -154,7 +154,7 @@ mod tests {
         let state = acting(&["agent/helper"]);
         let decision = waits(&state, 0);
         let state = with(state, decision.events);
-        let by = Canceller::Other { owner_alive: false };
+        let by = CancelOrigin::Other { owner_alive: false };
         let decision = CancelTask { by }.decide(&state).unwrap();
         assert_eq!(labels(&decision)[0], "tool_answered");
         assert!(decision.events.contains(&Event::TaskCancelled));
@@ -167,6 +167,6 @@ mod tests {
         let reopen = ReopenSession { call_id }.decide(&state, &mut ctx());
         assert_eq!(reopen, Ok(Decision::default()));
         let wait = RecordSessionWait { call_id }.decide(&running(), &mut ctx());
-        assert!(matches!(wait, Err(Rejection::OutOfPlace { .. })), "{wait:?}");
+        assert!(matches!(wait, Err(CommandRejection::OutOfPlace { .. })), "{wait:?}");
     }
 }

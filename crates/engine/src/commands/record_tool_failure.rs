@@ -11,10 +11,10 @@ use polity_model::ids::ToolCallId;
 
 use super::acting::Acting;
 use super::{cancel_with, expect_running_call, view};
-use crate::decide::{Decision, DecisionContext, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::driver::ToolFailure;
 use crate::retry;
-use crate::state::{Call, TaskState};
+use crate::state::{TaskState, TurnCall};
 
 /// Why there is no answer.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ impl RecordToolFailure {
         &self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let (index, call) = expect_running_call(state, self.call_id, "RecordToolFailure")?;
         let ToolFailure { failure, maybe_done, timed_out } = &self.failure;
         let mut acting = Acting::of(state, ctx)?;
@@ -66,7 +66,7 @@ fn effect(maybe_done: bool) -> &'static str {
 pub(super) fn fall_back(
     acting: &mut Acting<'_>,
     index: usize,
-    call: &Call,
+    call: &TurnCall,
     failure: Failure,
     duration_ms: u64,
 ) -> bool {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::acting::Acting;
 use super::record_tool_failure::fall_back;
 use super::{cancel_with, expect_running_call, view};
-use crate::decide::{Decision, DecisionContext, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::driver::{Tool, ToolReply};
 use crate::state::TaskState;
 
@@ -31,7 +31,7 @@ impl RecordToolReply {
         &self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let (index, call) = expect_running_call(state, self.call_id, "RecordToolReply")?;
         let toolbox = Arc::clone(&ctx.toolbox);
         let tool = call.tool.as_ref().and_then(|tool| toolbox.find(tool.server(), tool.tool()));
@@ -178,7 +178,7 @@ mod tests {
         let again = RecordToolReply { call_id: id, reply: said("b"), duration_ms: 1 };
         for state in [state, running()] {
             let refused = again.decide(&state, &mut ctx());
-            assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })));
+            assert!(matches!(refused, Err(CommandRejection::OutOfPlace { .. })));
         }
     }
 }

@@ -5,7 +5,7 @@
 use polity_model::event::Event;
 use polity_model::ids::InstanceId;
 
-use crate::decide::{Decision, Rejection};
+use crate::decide::{CommandRejection, Decision};
 use crate::state::TaskState;
 
 /// The owner cannot go on.
@@ -16,9 +16,9 @@ pub struct ReleaseTask {
 }
 
 impl ReleaseTask {
-    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, Rejection> {
+    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, CommandRejection> {
         if state.status().is_final() {
-            return Err(Rejection::Finished { task: state.id(), status: state.status() });
+            return Err(CommandRejection::Finished { task: state.id(), status: state.status() });
         }
         let is_mine = state.owner() == Some(self.instance);
         let events = if is_mine { vec![Event::TaskReleased] } else { Vec::new() };
@@ -44,6 +44,6 @@ mod tests {
             assert_eq!(others, Ok(Decision::default()));
         }
         let over = ReleaseTask { instance: instance(1) }.decide(&cancelled());
-        assert!(matches!(over, Err(Rejection::Finished { .. })));
+        assert!(matches!(over, Err(CommandRejection::Finished { .. })));
     }
 }

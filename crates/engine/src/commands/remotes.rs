@@ -11,7 +11,7 @@ use polity_model::name::Name;
 
 use super::programs::{Doubt, doubt};
 use super::{moved, out_of_place};
-use crate::decide::{Decision, DecisionContext, Effect, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
 use crate::state::TaskState;
 
 /// How often a message is sent again that did not arrive.
@@ -42,7 +42,10 @@ pub(super) fn send(
 
 /// The former owner is gone. What the server works on is followed; a message of which no one knows
 /// whether it arrived is put before a person.
-pub(super) fn resume(state: &TaskState, ctx: &mut DecisionContext) -> Result<Decision, Rejection> {
+pub(super) fn resume(
+    state: &TaskState,
+    ctx: &mut DecisionContext,
+) -> Result<Decision, CommandRejection> {
     let resumed = vec![Event::TaskResumed];
     let Some(execution) = state.execution() else { return Ok(send(state, ctx, resumed)) };
     let effect = match (execution.state, state.retry_at()) {

@@ -13,7 +13,7 @@ use polity_model::machine::tool_call::CallState;
 use super::acting::Acting;
 use super::programs::{begin_or_wait, program};
 use super::{StartTask, call_model, cancel_with, out_of_place, remotes, view};
-use crate::decide::{Decision, DecisionContext, Effect, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
 use crate::state::TaskState;
 
 /// The former owner is gone.
@@ -25,7 +25,7 @@ impl ResumeTask {
         self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let task = state.id();
         match state.status() {
             TaskStatus::Pending => StartTask.decide(state, ctx),
@@ -33,9 +33,9 @@ impl ResumeTask {
             TaskStatus::AwaitingHuman if state.is_paused() => {
                 resume_calls(state, ctx, [Event::TaskResumed])
             }
-            TaskStatus::AwaitingHuman => Err(Rejection::AwaitingHuman { task }),
+            TaskStatus::AwaitingHuman => Err(CommandRejection::AwaitingHuman { task }),
             status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
-                Err(Rejection::Finished { task, status })
+                Err(CommandRejection::Finished { task, status })
             }
             TaskStatus::Running if state.cancel_requested() => Ok(cancel_with(state, Vec::new())),
             TaskStatus::Running if program(state).is_some() => resume_program(state, ctx),
@@ -59,7 +59,10 @@ impl ResumeTask {
 }
 
 /// A program that was running is looked for; one that was not gets its place, or its next try.
-fn resume_program(state: &TaskState, ctx: &mut DecisionContext) -> Result<Decision, Rejection> {
+fn resume_program(
+    state: &TaskState,
+    ctx: &mut DecisionContext,
+) -> Result<Decision, CommandRejection> {
     let resumed = vec![Event::TaskResumed];
     let Some(cli) = program(state) else { return Err(out_of_place(state, "ResumeTask")) };
     let effect = match state.execution() {
@@ -67,7 +70,7 @@ fn resume_program(state: &TaskState, ctx: &mut DecisionContext) -> Result<Decisi
         Some(execution) => match (execution.state, state.retry_at()) {
             // It is in line, or a person has said that it is to be run again.
             (ExecutionState::Idle, _) => return Ok(begin_or_wait(state, cli, ctx, resumed)),
-            (ExecutionState::Starting | ExecutionState::Running, _) => Effect::LookForRun,
+            (ExecutionState::Starting | ExecutionState::Running, _) => Effect::RecoverRun,
             (ExecutionState::Failed, Some(until)) => Effect::WaitUntil(until),
             // It ends, and is put in order, within one commit.
             (
@@ -88,7 +91,7 @@ pub(super) fn resume_calls(
     state: &TaskState,
     ctx: &mut DecisionContext,
     first: impl IntoIterator<Item = Event>,
-) -> Result<Decision, Rejection> {
+) -> Result<Decision, CommandRejection> {
     let mut acting = Acting::of(state, ctx)?;
     first.into_iter().for_each(|event| acting.push(event));
     for (index, call) in state.calls().all().iter().enumerate() {
@@ -118,7 +121,7 @@ mod tests {
     use super::*;
     use crate::commands::testing::{self, acting, backing_off, ctx, labels, pending, running};
 
-    fn resume(state: &TaskState) -> Result<(Vec<&'static str>, Vec<Effect>), Rejection> {
+    fn resume(state: &TaskState) -> Result<(Vec<&'static str>, Vec<Effect>), CommandRejection> {
         let decision = ResumeTask.decide(state, &mut ctx())?;
         Ok((decision.events.iter().map(Event::label).collect(), decision.effects))
     }
@@ -151,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_is_over_is_not_resumed() {
-        assert!(matches!(resume(&testing::cancelled()), Err(Rejection::Finished { .. })));
+        assert!(matches!(resume(&testing::cancelled()), Err(CommandRejection::Finished { .. })));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use polity_model::machine::agent_loop::LoopState;
 use super::programs::program;
 use super::remotes::remote;
 use super::{call_model, cancel_with, moved, out_of_place};
-use crate::decide::{Decision, DecisionContext, Effect, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
 use crate::state::TaskState;
 
 /// The wait is over.
@@ -19,7 +19,7 @@ impl RetryExecution {
         self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let (LoopState::BackingOff, Some(until), Some(execution)) =
             (state.doing(), state.retry_at(), state.execution())
         else {
@@ -31,7 +31,7 @@ impl RetryExecution {
         if ctx.now < until {
             return Ok(Decision { events: Vec::new(), effects: vec![Effect::WaitUntil(until)] });
         }
-        let of_run = program(state).map(|_| Effect::RunProgram);
+        let of_run = program(state).map(|_| Effect::RunCliAgent);
         if let Some(effect) = of_run.or(remote(state).map(|_| Effect::SendMessage)) {
             return Ok(Decision {
                 events: vec![moved(execution.id, ExecutionChange::Retry)],
@@ -70,6 +70,6 @@ mod tests {
     #[test]
     fn only_what_failed_is_tried_again() {
         let refused = RetryExecution.decide(&running(), &mut ctx());
-        assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })));
+        assert!(matches!(refused, Err(CommandRejection::OutOfPlace { .. })));
     }
 }

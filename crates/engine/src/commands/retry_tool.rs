@@ -6,7 +6,7 @@ use polity_model::machine::tool_call::CallState;
 
 use super::acting::Acting;
 use super::{cancel_with, out_of_place, view};
-use crate::decide::{Decision, DecisionContext, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::TaskState;
 
 /// The time has come.
@@ -21,7 +21,7 @@ impl RetryTool {
         self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let place = state.calls().index(self.call_id).zip(state.calls().get(self.call_id));
         let waiting = place.filter(|(_, call)| call.state == CallState::Failed);
         let Some((index, call)) = waiting else { return Err(out_of_place(state, "RetryTool")) };

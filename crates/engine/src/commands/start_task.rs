@@ -11,7 +11,7 @@ use super::remotes::{remote, send};
 use super::resume_task::resume_calls;
 use super::walking::Walking;
 use super::{call_model, moved, out_of_place};
-use crate::decide::{Decision, DecisionContext, Rejection, llm};
+use crate::decide::{CommandRejection, Decision, DecisionContext, llm};
 use crate::state::TaskState;
 
 /// The task's turn has come.
@@ -23,15 +23,15 @@ impl StartTask {
         self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         match state.status() {
             TaskStatus::Pending => {}
             TaskStatus::Running => return Err(out_of_place(state, "StartTask")),
             TaskStatus::AwaitingHuman => {
-                return Err(Rejection::AwaitingHuman { task: state.id() });
+                return Err(CommandRejection::AwaitingHuman { task: state.id() });
             }
             status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
-                return Err(Rejection::Finished { task: state.id(), status });
+                return Err(CommandRejection::Finished { task: state.id(), status });
             }
         }
         // A workflow begins with its first node; a task that goes on from a checkpoint in the middle
@@ -84,11 +84,11 @@ mod tests {
     #[test]
     fn no_task_starts_twice() {
         let refused = StartTask.decide(&running(), &mut ctx());
-        assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })));
+        assert!(matches!(refused, Err(CommandRejection::OutOfPlace { .. })));
         let refused = StartTask.decide(&cancelled(), &mut ctx());
-        assert!(matches!(refused, Err(Rejection::Finished { .. })));
+        assert!(matches!(refused, Err(CommandRejection::Finished { .. })));
         // Another worker of the process has put it before a person.
         let refused = StartTask.decide(&acting(&["files/delete"]), &mut ctx());
-        assert!(matches!(refused, Err(Rejection::AwaitingHuman { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(CommandRejection::AwaitingHuman { .. })), "{refused:?}");
     }
 }

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use polity_definition::{AgentDefinition, ScriptDefinition, Settings};
-use polity_model::event::{Event, Position, Recorded, StreamId, ToolChange};
+use polity_model::event::{Event, Position, RecordedEvent, StreamId, ToolChange};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::usage::Usage;
 use serde_json::{Value, json};
 
 use super::{
-    BeginRun, CancelTask, Canceller, CreateTask, FailureCause, PlaceWait, RecordAnswer,
-    RecordFailure, RecordFoundRun, RecordProcess, RetryExecution, StartTask,
+    BeginRun, CancelOrigin, CancelTask, CreateTask, FailureCause, RecordModelFailure,
+    RecordModelReply, RecordProcess, RecordRecoveredRun, RetryExecution, SlotWait, StartTask,
 };
 use crate::budget::BudgetStatus;
-use crate::closure::Closure;
 use crate::decide::{Decision, DecisionContext, SlotContext};
 use crate::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, Tool, Toolbox};
 use crate::entropy::Entropy;
+use crate::pinned::PinnedAgent;
 use crate::state::TaskState;
 
 pub(super) fn instance(number: u8) -> InstanceId {
@@ -67,13 +67,13 @@ pub(super) fn toolbox() -> Arc<Toolbox> {
     Arc::new(Toolbox::new(offered, vec![tool("web/fetch", true, &[])]))
 }
 
-pub(super) fn closure() -> Closure {
+pub(super) fn pinned() -> PinnedAgent {
     let agent = r#"{"kind": "llm", "name": "greeter", "role": "greets", "system_prompt": "Greet.",
         "tools": ["files/*", "time/now"], "approval": ["files/delete"],
         "llm_config": {"provider": "scripted", "script": "greeter"}}"#;
     let script = r#"{"default": {"reply": "Hello."}}"#;
     let name = "greeter".parse().unwrap();
-    Closure::alone(
+    PinnedAgent::alone(
         Arc::new(AgentDefinition::from_canonical(agent).unwrap()),
         Some(Arc::new(ScriptDefinition::from_canonical(&name, script).unwrap())),
     )
@@ -89,12 +89,12 @@ pub(super) fn program_with(more: &Value) -> TaskState {
     let mut agent = json!({"kind": "cli", "name": "coder", "executable_path": "coder"});
     agent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    running_with(&Closure::alone(Arc::new(agent), None))
+    running_with(&PinnedAgent::alone(Arc::new(agent), None))
 }
 
 /// The program, in its place.
 pub(super) fn begun(state: TaskState) -> TaskState {
-    let begin = BeginRun { wait: PlaceWait::Place };
+    let begin = BeginRun { wait: SlotWait::Place };
     let events = begin.decide(&state, &ctx()).unwrap().events;
     let state = with(state, events);
     let events = RecordProcess { process_id: 7 }.decide(&state).unwrap().events;
@@ -107,7 +107,7 @@ pub(super) fn program_running() -> TaskState {
 
 pub(super) fn program_in_doubt() -> TaskState {
     let state = with(program_running(), vec![Event::TaskResumed]);
-    let found = RecordFoundRun { outcome: None };
+    let found = RecordRecoveredRun { outcome: None };
     let events = found.decide(&state, &mut ctx()).unwrap().events;
     with(state, events)
 }
@@ -118,28 +118,28 @@ pub(super) fn with(mut state: TaskState, events: Vec<Event>) -> TaskState {
         let sequence = state.sequence().plus(1);
         let (stream, at) = (state.stream(), ctx().now);
         let position = Position(sequence.0);
-        state.apply(Recorded { position, stream, sequence, at, event }).unwrap();
+        state.apply(RecordedEvent { position, stream, sequence, at, event }).unwrap();
     }
     state
 }
 
 pub(super) fn pending() -> TaskState {
-    pending_with(&closure())
+    pending_with(&pinned())
 }
 
-fn pending_with(closure: &Closure) -> TaskState {
-    let create = CreateTask::new(closure.clone(), "Ada");
+fn pending_with(pinned: &PinnedAgent) -> TaskState {
+    let create = CreateTask::new(pinned.clone(), "Ada");
     let limits = Settings::default().limits;
     let mut events = create.decide(instance(1), &limits, &mut ctx(), false).unwrap().events;
     let rest = events.split_off(1);
-    let first = Recorded {
+    let first = RecordedEvent {
         position: Position(1),
         stream: StreamId::Task(TaskId::from_random_bytes([9; 16])),
         sequence: polity_model::event::Sequence(1),
         at: ctx().now,
         event: events.remove(0),
     };
-    with(TaskState::begin(&closure.clone().into(), first).unwrap(), rest)
+    with(TaskState::begin(&pinned.clone().into(), first).unwrap(), rest)
 }
 
 pub(super) fn running() -> TaskState {
@@ -148,8 +148,8 @@ pub(super) fn running() -> TaskState {
 }
 
 /// A task of another agent than the usual one.
-pub(super) fn running_with(closure: &Closure) -> TaskState {
-    let pending = pending_with(closure);
+pub(super) fn running_with(pinned: &PinnedAgent) -> TaskState {
+    let pending = pending_with(pinned);
     let events = StartTask.decide(&pending, &mut ctx()).unwrap().events;
     with(pending, events)
 }
@@ -157,7 +157,7 @@ pub(super) fn running_with(closure: &Closure) -> TaskState {
 pub(super) fn backing_off() -> TaskState {
     let failure = Failure { category: ErrorCategory::Transient, message: "overloaded".into() };
     let failure = ModelFailure::new(failure);
-    let failed = RecordFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
+    let failed = RecordModelFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
     let events = failed.decide(&running(), &mut ctx()).unwrap().events;
     with(running(), events)
 }
@@ -172,7 +172,7 @@ pub(super) fn retried(state: TaskState) -> TaskState {
 }
 
 pub(super) fn cancelled() -> TaskState {
-    let events = CancelTask { by: Canceller::Owner }.decide(&running()).unwrap().events;
+    let events = CancelTask { by: CancelOrigin::Owner }.decide(&running()).unwrap().events;
     with(running(), events)
 }
 
@@ -203,7 +203,7 @@ pub(super) fn asks_for(tools: &[&str]) -> ModelReply {
 
 /// A task whose model has asked for tools.
 pub(super) fn acting(tools: &[&str]) -> TaskState {
-    let answer = RecordAnswer { reply: asks_for(tools), duration_ms: 1 };
+    let answer = RecordModelReply { reply: asks_for(tools), duration_ms: 1 };
     let events = answer.decide(&running(), &mut ctx()).unwrap().events;
     with(running(), events)
 }

@@ -1,7 +1,7 @@
 //! A workflow walks on: what follows when nodes end, and which nodes begin.
 //!
 //! What ends, and the way on from it, is decided in one commit with its checkpoint. What begins is
-//! decided on the State that this leaves, by [`Advance`]. Conditions take no time, and are decided
+//! decided on the State that this leaves, by [`AdvanceWorkflow`]. Conditions take no time, and are decided
 //! one by one, so that each has its own checkpoint.
 
 mod begin;
@@ -21,19 +21,19 @@ use serde_json::Value;
 pub(super) use self::route::{NoWay, route};
 use super::acting::{Acting, answer_open_calls};
 use super::{cancel_with, out_of_place, view};
-use crate::decide::{Decision, DecisionContext, Effect, Rejection};
-use crate::state::{After, Progress, TaskState, Walk};
+use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
+use crate::state::{After, Progress, TaskState, WorkflowRun};
 
 /// The nodes that are ready begin.
 #[derive(Debug, Clone, Copy)]
-pub struct Advance;
+pub struct AdvanceWorkflow;
 
-impl Advance {
+impl AdvanceWorkflow {
     pub(crate) fn decide(
         self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let Some(walk) = state.walk().filter(|_| state.status() == TaskStatus::Running) else {
             return Err(out_of_place(state, "Advance"));
         };
@@ -47,7 +47,7 @@ impl Advance {
 /// A decision about a workflow, as it is being put together.
 pub(super) struct Walking<'a> {
     acting: Acting<'a>,
-    walk: &'a Walk,
+    walk: &'a WorkflowRun,
     /// How far the workflow has come after the events so far.
     progress: Progress,
     /// The nodes that these events end well, and what came out of each.
@@ -77,13 +77,13 @@ pub(super) struct Ended<'a> {
 }
 
 impl<'a> Walking<'a> {
-    pub(super) fn new(acting: Acting<'a>, walk: &'a Walk) -> Self {
+    pub(super) fn new(acting: Acting<'a>, walk: &'a WorkflowRun) -> Self {
         let progress = walk.progress().clone();
         Self { acting, walk, progress, ended: Vec::new(), failure: None }
     }
 
     /// Begins with the first node, if every tool is there that the nodes call.
-    pub(super) fn start(acting: Acting<'a>, walk: &'a Walk) -> Decision {
+    pub(super) fn start(acting: Acting<'a>, walk: &'a WorkflowRun) -> Decision {
         let mut walking = Self::new(acting, walk);
         match walking.missing_tool() {
             Some(why) => walking.fail_task(ErrorCode::ToolsUnavailable, why),
@@ -93,14 +93,14 @@ impl<'a> Walking<'a> {
     }
 
     /// Begins the nodes that are ready.
-    pub(super) fn begin(acting: Acting<'a>, walk: &'a Walk) -> Decision {
+    pub(super) fn begin(acting: Acting<'a>, walk: &'a WorkflowRun) -> Decision {
         let mut walking = Self::new(acting, walk);
         walking.begin_ready();
         walking.conclude()
     }
 
     /// Goes on from where the calls stand after the events so far.
-    pub(super) fn go_on(acting: Acting<'a>, walk: &'a Walk) -> Decision {
+    pub(super) fn go_on(acting: Acting<'a>, walk: &'a WorkflowRun) -> Decision {
         let answered: Vec<_> = acting.events().iter().filter_map(answer_of).collect();
         let mut walking = Self::new(acting, walk);
         for (call_id, content, is_error) in answered {
@@ -266,7 +266,7 @@ impl<'a> Walking<'a> {
     pub(super) fn conclude(mut self) -> Decision {
         while self.failure.is_none() {
             if self.has_ready() {
-                return self.acting.into_decision([Effect::Advance]);
+                return self.acting.into_decision([Effect::AdvanceWorkflow]);
             }
             let is_under_way = self.acting.standing().iter().any(|standing| {
                 matches!(standing, CallState::Asked | CallState::Running | CallState::Failed)

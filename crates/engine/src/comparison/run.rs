@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use polity_model::event::{Event, NodeChange, Pin, Recorded, Sequence};
+use polity_model::event::{Event, NodeChange, Pin, RecordedEvent, Sequence};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::TaskId;
 use polity_model::message::{Message, Role};
@@ -13,12 +13,12 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::runtime::{Beginning, EngineError};
-use crate::state::{TaskState, Walk};
+use crate::state::{TaskState, WorkflowRun};
 
 /// One step of a task.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Step {
+pub enum RunStep {
     /// A node of a workflow that ended.
     Node {
         /// The node.
@@ -34,7 +34,7 @@ pub enum Step {
         failure: Option<NodeFailure>,
         /// What people decided and changed before it ended.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        interventions: Vec<Intervention>,
+        interventions: Vec<HumanIntervention>,
     },
     /// A message of an agent's conversation.
     Message {
@@ -44,10 +44,10 @@ pub enum Step {
         content: String,
         /// The tools that are asked for.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<AskedFor>,
+        tool_calls: Vec<RequestedTool>,
     },
     /// What people decided and changed where no step follows.
-    Intervention(Intervention),
+    Intervention(HumanIntervention),
 }
 
 /// Why a node failed.
@@ -61,7 +61,7 @@ pub struct NodeFailure {
 
 /// A tool that a model asks for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct AskedFor {
+pub struct RequestedTool {
     /// The tool.
     pub tool: String,
     /// With what.
@@ -70,7 +70,7 @@ pub struct AskedFor {
 
 /// What a person did to a task.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Intervention {
+pub struct HumanIntervention {
     /// What was decided, if something was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
@@ -84,33 +84,33 @@ pub struct Intervention {
 
 /// A task with all its steps, those included that it shares with the one that it is a fork of.
 #[derive(Debug, Clone)]
-pub struct Run {
+pub struct ComparedRun {
     /// The task.
     pub task: Task,
     /// The definitions that it pinned.
     pub pins: Vec<Pin>,
     /// Its steps.
-    pub steps: Vec<Step>,
+    pub steps: Vec<RunStep>,
     /// What the State holds besides the conversation, where steps do not tell it.
     pub metadata: Option<Map<String, Value>>,
     /// The tasks whose history it has, from the first on, each with the last event of it that this
     /// one shares.
-    pub(super) line: Vec<Shared>,
+    pub(super) line: Vec<SharedHistory>,
 }
 
 /// As much of a task's history as belongs to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shared {
+pub(super) struct SharedHistory {
     pub(super) task: TaskId,
     pub(super) until: Sequence,
     /// The newest checkpoint there.
     pub(super) checkpoint: Option<u32>,
 }
 
-impl Run {
+impl ComparedRun {
     /// Reads it from the store.
     pub fn of(store: &dyn Store, id: TaskId) -> Result<Self, EngineError> {
-        let mut steps = Steps::default();
+        let mut steps = StepCollector::default();
         let mut line = Vec::new();
         let mut end = None;
         for Beginning { mut state, rest, .. } in Beginning::line(store, id)? {
@@ -121,7 +121,7 @@ impl Run {
                 }
                 steps.follow(&mut state, recorded)?;
             }
-            line.push(Shared { task: state.id(), until: state.sequence(), checkpoint });
+            line.push(SharedHistory { task: state.id(), until: state.sequence(), checkpoint });
             end = Some(state);
         }
         let state = end.ok_or(EngineError::NotFound(id))?;
@@ -154,20 +154,24 @@ impl Run {
 
 /// The steps of a workflow while its events are followed.
 #[derive(Debug, Default)]
-struct Steps {
+struct StepCollector {
     /// Each step with its place.
-    told: Vec<(Place, Step)>,
+    told: Vec<(StepKey, RunStep)>,
     /// The round in which each node began.
     rounds: HashMap<Name, u32>,
-    pending: Vec<Intervention>,
+    pending: Vec<HumanIntervention>,
 }
 
 /// Where a step belongs: the round of its node, and the node's rank. Nodes that run at once may end
 /// in any order, and the runs are the same for that.
-type Place = (u32, u32);
+type StepKey = (u32, u32);
 
-impl Steps {
-    fn follow(&mut self, state: &mut TaskState, recorded: Recorded) -> Result<(), EngineError> {
+impl StepCollector {
+    fn follow(
+        &mut self,
+        state: &mut TaskState,
+        recorded: RecordedEvent,
+    ) -> Result<(), EngineError> {
         let event = recorded.event.clone();
         state.apply(recorded).map_err(|broken| EngineError::broken(state.id(), &broken))?;
         let Some(walk) = state.walk() else { return Ok(()) };
@@ -181,11 +185,11 @@ impl Steps {
             Event::ReviewAnswered { verdict, message, state_updates, .. } => {
                 let action = Some(verdict.action().to_owned());
                 let set = state_updates.as_map().clone();
-                self.pending.push(Intervention { action, message, set });
+                self.pending.push(HumanIntervention { action, message, set });
             }
             Event::StateSet { updates } => {
                 let set = updates.as_map().clone();
-                self.pending.push(Intervention { action: None, message: None, set });
+                self.pending.push(HumanIntervention { action: None, message: None, set });
             }
             Event::TaskCreated(_)
             | Event::TaskClaimed { .. }
@@ -212,7 +216,7 @@ impl Steps {
         Ok(())
     }
 
-    fn node(&mut self, walk: &Walk, node: Name, change: NodeChange) {
+    fn node(&mut self, walk: &WorkflowRun, node: Name, change: NodeChange) {
         let now = walk.progress().rounds();
         let (output, routing_key, failure) = match change {
             NodeChange::Start { .. } => {
@@ -231,22 +235,22 @@ impl Steps {
         let rank = walk.plan().number(&node).map_or(0, |number| walk.plan().nodes()[number].rank);
         let round = self.rounds.remove(&node).unwrap_or(now);
         let interventions = std::mem::take(&mut self.pending);
-        let step = Step::Node { node, output, routing_key, failure, interventions };
+        let step = RunStep::Node { node, output, routing_key, failure, interventions };
         self.told.push(((round, rank), step));
     }
 
-    fn in_order(mut self) -> Vec<Step> {
+    fn in_order(mut self) -> Vec<RunStep> {
         self.told.sort_by_key(|(place, _)| *place);
         let steps = self.told.into_iter().map(|(_, step)| step);
-        steps.chain(self.pending.into_iter().map(Step::Intervention)).collect()
+        steps.chain(self.pending.into_iter().map(RunStep::Intervention)).collect()
     }
 }
 
-fn message(message: &Message) -> Step {
+fn message(message: &Message) -> RunStep {
     let asked = message.tool_calls().iter();
     let tool_calls =
-        asked.map(|call| AskedFor { tool: call.name(), arguments: call.arguments.clone() });
-    Step::Message {
+        asked.map(|call| RequestedTool { tool: call.name(), arguments: call.arguments.clone() });
+    RunStep::Message {
         role: message.role(),
         content: message.content().to_owned(),
         tool_calls: tool_calls.collect(),

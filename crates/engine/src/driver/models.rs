@@ -10,13 +10,13 @@ use polity_model::usage::Usage;
 use serde_json::{Map, Value};
 
 use super::{BoxFuture, History, Place, Toolbox};
-use crate::closure::Closure;
+use crate::pinned::PinnedAgent;
 
 /// One call to a model. It borrows the conversation: nothing of it is copied.
 #[derive(Clone, Copy)]
 pub struct ModelRequest<'a> {
     /// Who is speaking, with which model.
-    pub closure: &'a Closure,
+    pub pinned: &'a PinnedAgent,
     /// What has been said so far, oldest first. Every tool call in it has its answer.
     pub history: History<'a>,
     /// The tools that the model may ask for.
@@ -136,10 +136,10 @@ pub struct NotReady {
 pub trait Models: Send + Sync {
     /// Whether the agent's model could be called, as far as can be told without calling it. It is
     /// asked before a task is created, so that what is missing is said at once.
-    fn ready(&self, closure: &Closure) -> Result<(), NotReady>;
+    fn ready(&self, pinned: &PinnedAgent) -> Result<(), NotReady>;
 
     /// What the agent's model costs, where that is known. A budget in money needs it.
-    fn price(&self, closure: &Closure) -> Option<Price>;
+    fn price(&self, pinned: &PinnedAgent) -> Option<Price>;
 
     /// Makes one call. Dropping the future abandons the call.
     fn call<'a>(

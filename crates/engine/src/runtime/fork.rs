@@ -1,15 +1,15 @@
 //! Tasks that go on from a checkpoint of another.
 
-use polity_model::event::{Event, ForkPoint, Recorded};
+use polity_model::event::{Event, ForkPoint, RecordedEvent};
 use polity_model::ids::TaskId;
 use polity_model::state::StateUpdates;
 use polity_store::Store;
 
 use super::{Beginning, EngineError, Runtime, TaskHandle};
-use crate::closure::Assignee;
-use crate::commands::{CreateTask, Origin};
-use crate::decide::Rejection;
+use crate::commands::{CreateTask, TaskOrigin};
+use crate::decide::CommandRejection;
 use crate::driver::RunOverrides;
+use crate::pinned::Assignee;
 use crate::state::{CannotFork, TaskState};
 
 /// A task at one of its checkpoints.
@@ -59,7 +59,7 @@ impl Runtime {
         let AtCheckpoint { assignee, state, point } =
             read.unwrap_or(Err(EngineError::Left(task)))?;
         let metadata = state.state().metadata;
-        updates.check_metadata(&metadata).map_err(Rejection::from)?;
+        updates.check_metadata(&metadata).map_err(CommandRejection::from)?;
         let order = state.task().order();
         let create = CreateTask {
             description: order.description.clone(),
@@ -72,7 +72,7 @@ impl Runtime {
                 ..RunOverrides::default()
             },
             assignee,
-            origin: Origin::Fork { from: point, updates },
+            origin: TaskOrigin::Fork { from: point, updates },
         };
         self.create(create).await
     }
@@ -81,7 +81,7 @@ impl Runtime {
 impl AtCheckpoint {
     fn of(store: &dyn Store, task: TaskId, checkpoint: u32) -> Result<Self, EngineError> {
         let Beginning { assignee, state, rest } = Beginning::of(store, task)?;
-        let taken = |recorded: &Recorded| {
+        let taken = |recorded: &RecordedEvent| {
             let Event::CheckpointTaken { sequence, .. } = &recorded.event else { return None };
             Some((recorded.sequence, *sequence))
         };

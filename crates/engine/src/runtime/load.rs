@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use polity_model::event::{Event, ForkPoint, Recorded, Sequence, StreamId};
+use polity_model::event::{Event, ForkPoint, RecordedEvent, Sequence, StreamId};
 use polity_model::ids::TaskId;
 use polity_store::{Store, StoreError};
 
 use super::EngineError;
-use crate::closure::Assignee;
+use crate::pinned::Assignee;
 use crate::state::TaskState;
 
 /// A task in memory, with what it needs.
@@ -38,7 +38,7 @@ pub struct Beginning {
     /// Its state after its first event.
     pub state: TaskState,
     /// The events that follow.
-    pub rest: Vec<Recorded>,
+    pub rest: Vec<RecordedEvent>,
 }
 
 impl Beginning {
@@ -72,7 +72,7 @@ impl Beginning {
     }
 }
 
-fn forked_from(first: &Recorded) -> Option<&ForkPoint> {
+fn forked_from(first: &RecordedEvent) -> Option<&ForkPoint> {
     let Event::TaskCreated(created) = &first.event else { return None };
     created.forked_from.as_ref()
 }
@@ -80,7 +80,7 @@ fn forked_from(first: &Recorded) -> Option<&ForkPoint> {
 fn begin(
     store: &dyn Store,
     id: TaskId,
-    events: Vec<Recorded>,
+    events: Vec<RecordedEvent>,
     at_fork: Option<TaskState>,
 ) -> Result<Beginning, EngineError> {
     let mut rest = events.into_iter();
@@ -101,7 +101,7 @@ fn begin(
 pub(super) async fn events_after(
     store: &Arc<dyn Store>,
     state: &TaskState,
-) -> Result<Vec<Recorded>, StoreError> {
+) -> Result<Vec<RecordedEvent>, StoreError> {
     let (stream, after) = (state.stream(), state.sequence());
     blocking(store, move |store| store.events(&stream, after)).await
 }

@@ -8,7 +8,7 @@ use polity_store::CommitError;
 use super::{CONFLICTS_MAX, EngineError, Shared, load};
 use crate::budget::BudgetStatus;
 use crate::commands::ReleaseTask;
-use crate::decide::{Command, Rejection, decide};
+use crate::decide::{Command, CommandRejection, decide};
 
 /// How often it is tried to let go of a task that was given up.
 const RELEASE_TRIES_MAX: u32 = 50;
@@ -49,7 +49,7 @@ impl Shared {
             let decision = match decide(&state, &command, &mut ctx) {
                 Ok(decision) => decision,
                 // Someone has ended it.
-                Err(Rejection::Finished { .. }) => return Ok(()),
+                Err(CommandRejection::Finished { .. }) => return Ok(()),
                 Err(other) => return Err(other.into()),
             };
             match self.write(&mut state, &ctx, decision.events).await {

@@ -7,7 +7,7 @@ use polity_store::{Commit, CommitError};
 
 use super::{Pace, Shared};
 use crate::clock::Clock;
-use crate::commands::RecordRemoteEnd;
+use crate::commands::RecordRemoteCancel;
 use crate::driver::Remotes;
 use crate::state::TaskState;
 
@@ -28,7 +28,7 @@ pub(super) async fn end_remote(
         Err(format!("the server did not answer within {} seconds", CANCEL_WAIT.as_secs()))
     });
     // It has an end to tell of, or there would be nothing to ask.
-    let decision = RecordRemoteEnd { refusal: refusal.err() }.decide(state).ok()?;
+    let decision = RecordRemoteCancel { refusal: refusal.err() }.decide(state).ok()?;
     Some(Commit {
         stream: state.stream(),
         expected_sequence: state.sequence(),
@@ -36,7 +36,7 @@ pub(super) async fn end_remote(
         at: clock.now(),
         events: decision.events,
         definitions: Vec::new(),
-        private: None,
+        sealed_input: None,
     })
 }
 

@@ -22,11 +22,11 @@ use super::load;
 use super::steer::{self, Owners, Steered, is_stalled, living_sub_agents};
 use super::worker::elapsed_ms;
 use super::{EngineError, Shared};
-use crate::budget::{Allowance, Purse};
-use crate::closure::Assignee;
-use crate::commands::{CreateTask, Origin, RecordSessionWait, RecordToolReply, ReopenSession};
-use crate::decide::{Command, Rejection};
+use crate::budget::{BudgetAccount, BudgetAllowance};
+use crate::commands::{CreateTask, RecordSessionWait, RecordToolReply, ReopenSession, TaskOrigin};
+use crate::decide::{Command, CommandRejection};
 use crate::driver::{RunOverrides, Tool, ToolReply};
+use crate::pinned::Assignee;
 use crate::state::TaskState;
 
 /// How often a sub-agent is looked at that another process runs, or that waits for a person.
@@ -77,9 +77,9 @@ enum Attended {
 
 /// An agent's sub-agents, as the tools that they are to its model.
 pub(super) fn sub_agent_tools(assignee: &Assignee) -> Vec<Arc<Tool>> {
-    let Assignee::Agent(closure) = assignee else { return Vec::new() };
+    let Assignee::Agent(pinned) = assignee else { return Vec::new() };
     // Most agents have none, and every task passes here.
-    if closure.sub_agents().next().is_none() {
+    if pinned.sub_agents().next().is_none() {
         return Vec::new();
     }
     let Value::Object(schema) = json!({
@@ -97,7 +97,7 @@ pub(super) fn sub_agent_tools(assignee: &Assignee) -> Vec<Arc<Tool>> {
     }) else {
         return Vec::new();
     };
-    closure
+    pinned
         .sub_agents()
         .map(|sub_agent| {
             let name = ToolName::of_sub_agent(&sub_agent.agent.name);
@@ -229,19 +229,19 @@ impl Shared {
             };
             match status {
                 Ok(TaskStatus::AwaitingHuman)
-                | Err(EngineError::Rejected(Rejection::AwaitingHuman { .. })) => {
+                | Err(EngineError::Rejected(CommandRejection::AwaitingHuman { .. })) => {
                     return Ok(Attended::Waits);
                 }
                 Ok(TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled)
                 | Err(
-                    EngineError::Rejected(Rejection::Finished { .. })
+                    EngineError::Rejected(CommandRejection::Finished { .. })
                     // Someone else has opened it in the same moment.
                     | EngineError::Commit(CommitError::Conflict { .. }),
                 ) => {}
                 // Another process has it: what it makes of it counts.
                 Ok(TaskStatus::Pending | TaskStatus::Running)
                 | Err(
-                    EngineError::Rejected(Rejection::OwnerAlive { .. })
+                    EngineError::Rejected(CommandRejection::OwnerAlive { .. })
                     | EngineError::TakenOver(_),
                 ) => tokio::time::sleep(LOOK_EVERY).await,
                 Err(EngineError::Rejected(why)) => {
@@ -323,7 +323,8 @@ impl Shared {
         // One that is this process's own, and that no worker is on, is no one's.
         let others = Others { owners: &*parts.owners, own: parts.instance };
         match steer::cancel(&parts.steering(&others), id).await {
-            Ok(Steered::Done(_)) | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
+            Ok(Steered::Done(_))
+            | Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
             Ok(Steered::Requested) => tokio::time::sleep(LOOK_EVERY).await,
             Err(error) => return Err(error),
         }
@@ -342,9 +343,9 @@ impl Shared {
         let steered = steer::cancel(&parts.steering(&*parts.owners), task).await?;
         Err(match (steered, state.owner()) {
             // Its owner has been asked, and is still at work.
-            (Steered::Requested, Some(owner)) => Rejection::OwnerAlive { task, owner },
+            (Steered::Requested, Some(owner)) => CommandRejection::OwnerAlive { task, owner },
             (Steered::Requested, None) | (Steered::Done(_), _) => {
-                Rejection::Finished { task, status: TaskStatus::Cancelled }
+                CommandRejection::Finished { task, status: TaskStatus::Cancelled }
             }
         }
         .into())
@@ -355,7 +356,7 @@ impl Shared {
         &self,
         assignee: &Assignee,
         state: &TaskState,
-    ) -> Result<Allowance, EngineError> {
+    ) -> Result<BudgetAllowance, EngineError> {
         let order = state.task().order();
         let mut tasks = Vec::new();
         if let Some(budget) = budget_of(assignee, order.budget) {
@@ -376,7 +377,7 @@ impl Shared {
             }
             parent = order.parent_task_id;
         }
-        Ok(Allowance::new(&self.ledger, order.id, tasks))
+        Ok(BudgetAllowance::new(&self.ledger, order.id, tasks))
     }
 
     async fn open_account(
@@ -387,7 +388,7 @@ impl Shared {
     ) -> Result<(), EngineError> {
         let tree = load::blocking(&self.parts.store, move |store| store.tree(task)).await?;
         let (agent, spent) = (assignee.name().clone(), tree.usage);
-        self.ledger.open(task, Purse { agent, budget, spent });
+        self.ledger.open(task, BudgetAccount { agent, budget, spent });
         Ok(())
     }
 }
@@ -407,7 +408,7 @@ fn budget_of(assignee: &Assignee, of_task: Option<Budget>) -> Option<Budget> {
 fn new_task(order: &SessionOrder) -> CreateTask {
     CreateTask {
         assignee: order.assignee.clone(),
-        origin: Origin::SubAgentCall { parent: order.parent, call: order.call_id },
+        origin: TaskOrigin::SubAgentCall { parent: order.parent, call: order.call_id },
         description: order.description.clone(),
         // What the parent was given besides its input is not the sub-agent's.
         parameters: Map::new(),

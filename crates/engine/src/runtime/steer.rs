@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use polity_definition::{AgentDefinition, Settings};
-use polity_model::event::{Event, Recorded, Sequence, StreamId};
+use polity_model::event::{Event, RecordedEvent, Sequence, StreamId};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_store::instances::Instances;
@@ -15,8 +15,8 @@ use super::remote::end_remote;
 use super::{CONFLICTS_MAX, EngineError, Loaded, load};
 use crate::budget::BudgetStatus;
 use crate::clock::Clock;
-use crate::commands::{CancelTask, Canceller};
-use crate::decide::{Command, DecisionContext, Rejection, SlotContext, decide};
+use crate::commands::{CancelOrigin, CancelTask};
+use crate::decide::{Command, CommandRejection, DecisionContext, SlotContext, decide};
 use crate::driver::Remotes;
 use crate::entropy::Entropy;
 use crate::state::TaskState;
@@ -71,7 +71,7 @@ pub async fn cancel(steering: &Steering<'_>, id: TaskId) -> Result<Steered, Engi
         for row in load::blocking(store, move |store| living_sub_agents(store, id)).await? {
             match Box::pin(cancel(steering, row.id)).await {
                 // It ended by itself meanwhile.
-                Ok(_) | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
+                Ok(_) | Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -93,7 +93,7 @@ async fn cancel_alone(steering: &Steering<'_>, id: TaskId) -> Result<Steered, En
     for _ in 0..CONFLICTS_MAX {
         let Loaded { assignee, state } = load(store, id).await?;
         let owner_alive = state.owner().is_some_and(|owner| owners.is_alive(owner));
-        let by = Canceller::Other { owner_alive };
+        let by = CancelOrigin::Other { owner_alive };
         // Nothing about a cancel is left to chance.
         let mut ctx = DecisionContext {
             now: clock.now(),
@@ -116,7 +116,7 @@ async fn cancel_alone(steering: &Steering<'_>, id: TaskId) -> Result<Steered, En
             at: ctx.now,
             events: decision.events,
             definitions: Vec::new(),
-            private: None,
+            sealed_input: None,
         };
         match store.commit(commit).await {
             Ok(_) if ends => {
@@ -242,7 +242,7 @@ enum Wait {
 
 /// Why a task began to wait, the last time that it did.
 fn why_it_waits(store: &dyn Store, id: TaskId) -> Result<Option<Wait>, StoreError> {
-    let why = |recorded: &Recorded| {
+    let why = |recorded: &RecordedEvent| {
         let asks = matches!(recorded.event, Event::ReviewOpened { .. });
         let is_paused = recorded.event == Event::TaskPaused;
         asks.then_some(Wait::ForAnswer).or(is_paused.then_some(Wait::ForParts))

@@ -37,7 +37,7 @@ pub async fn toggle_agent(
             at: clock.now(),
             events,
             definitions: Vec::new(),
-            private: None,
+            sealed_input: None,
         };
         match store.commit(commit).await {
             Ok(_) => return Ok(true),

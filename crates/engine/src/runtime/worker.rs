@@ -29,11 +29,13 @@ use super::load::{self, Loaded};
 use super::session::sub_agent_tools;
 use super::steer::is_stalled;
 use super::{CONFLICTS_MAX, EngineError, Outcome, Pace, Shared};
-use crate::budget::Allowance;
-use crate::closure::Assignee;
-use crate::commands::{Advance, CancelTask, Canceller, ClaimTask, ResumeTask, StartTask};
-use crate::decide::{Command, Effect, Rejection, SlotContext, decide};
+use crate::budget::BudgetAllowance;
+use crate::commands::{
+    AdvanceWorkflow, CancelOrigin, CancelTask, ClaimTask, ResumeTask, StartTask,
+};
+use crate::decide::{Command, CommandRejection, Effect, SlotContext, decide};
 use crate::driver::{PlaceTaken, Tool, Toolbox};
+use crate::pinned::Assignee;
 use crate::state::TaskState;
 
 pub(super) struct Worker {
@@ -48,7 +50,7 @@ pub(super) struct Worker {
     /// The agent's sub-agents, as tools.
     sub_agents: Vec<Arc<Tool>>,
     /// What the task may spend.
-    allowance: Allowance,
+    allowance: BudgetAllowance,
     /// The tool calls and sub-agents that are under way. Dropping them abandons them.
     tools: JoinSet<Result<Command, EngineError>>,
     /// How to stop what is under way for a call.
@@ -96,7 +98,7 @@ impl Worker {
             signals,
             toolbox: Arc::default(),
             sub_agents,
-            allowance: Allowance::default(),
+            allowance: BudgetAllowance::default(),
             tools: JoinSet::new(),
             at_work: HashMap::new(),
             place: HeldPlace::default(),
@@ -142,7 +144,7 @@ impl Worker {
                 Ok(effects) => effects,
                 // Someone else has ended it, or put it before a person: nothing is left to do.
                 Err(EngineError::Rejected(
-                    Rejection::Finished { .. } | Rejection::AwaitingHuman { .. },
+                    CommandRejection::Finished { .. } | CommandRejection::AwaitingHuman { .. },
                 )) => break,
                 Err(error) => return Err(error),
             };
@@ -265,7 +267,7 @@ impl Worker {
     fn cancel(&mut self) -> Command {
         self.tools.abort_all();
         self.tools = JoinSet::new();
-        Command::CancelTask(CancelTask { by: Canceller::Owner })
+        Command::CancelTask(CancelTask { by: CancelOrigin::Owner })
     }
 
     /// Begins what is to be done, and waits for the first outcome of all that is under way. With
@@ -279,18 +281,18 @@ impl Worker {
             match effect {
                 Effect::CallModel => return Ok(Some(self.call_model().await)),
                 Effect::WaitUntil(time) => return Ok(Some(self.wait_until(time).await)),
-                Effect::WaitForPlace => return Ok(Some(self.wait_for_place().await?)),
-                Effect::WaitForTwin => return Ok(Some(self.wait_for_twin().await?)),
-                Effect::RunProgram => return Ok(Some(self.run_program().await?)),
+                Effect::WaitForSlot => return Ok(Some(self.wait_for_place().await?)),
+                Effect::WaitForOriginal => return Ok(Some(self.wait_for_twin().await?)),
+                Effect::RunCliAgent => return Ok(Some(self.run_program().await?)),
                 Effect::SendMessage => return Ok(Some(self.send_message().await?)),
                 Effect::FollowRemote => return Ok(Some(self.follow_remote().await)),
-                Effect::LookForRun => return Ok(Some(self.look_for_run().await?)),
+                Effect::RecoverRun => return Ok(Some(self.look_for_run().await?)),
                 Effect::CallTool { call_id, timeout } => self.call_tool(call_id, timeout),
                 Effect::OpenSession { call_id, deadline } => self.open_session(call_id, deadline),
                 Effect::WatchSession { call_id } => self.watch_session(call_id),
                 Effect::WaitForTool { call_id, until } => self.wait_for_tool(call_id, until),
-                Effect::Abandon { call_id } => self.abandon(call_id).await?,
-                Effect::Advance => advances = true,
+                Effect::AbandonCall { call_id } => self.abandon(call_id).await?,
+                Effect::AdvanceWorkflow => advances = true,
             }
         }
         if advances {
@@ -355,7 +357,7 @@ impl Worker {
         {
             return Err(interrupted);
         }
-        Ok(Command::Advance(Advance))
+        Ok(Command::AdvanceWorkflow(AdvanceWorkflow))
     }
 }
 

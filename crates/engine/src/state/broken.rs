@@ -14,7 +14,7 @@ use polity_model::task::RunFinished;
 
 /// A journal that no task could have written.
 #[derive(Debug, thiserror::Error)]
-pub enum BrokenJournal {
+pub enum CorruptJournal {
     /// A task's events begin with its creation, and no other does.
     #[error("the journal of a task begins with its creation")]
     NoBeginning,

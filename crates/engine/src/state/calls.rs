@@ -16,11 +16,11 @@ use polity_model::review::Verdict;
 use polity_model::tool::ToolName;
 use serde_json::{Map, Value};
 
-use super::BrokenJournal;
+use super::CorruptJournal;
 
 /// One call of the turn.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct TurnCall {
     /// The call as the model asked for it.
     pub asked: ToolCall,
     /// Where it is in its life.
@@ -46,7 +46,7 @@ pub struct Call {
 /// The calls of the turn, in the order in which the model asked for them.
 #[derive(Debug, Clone, Default)]
 pub struct TurnCalls {
-    calls: Vec<Call>,
+    calls: Vec<TurnCall>,
     /// What the last turns asked for and were answered, to notice when a model turns in a circle.
     asked_hash: u64,
     answered_hash: u64,
@@ -54,7 +54,7 @@ pub struct TurnCalls {
     same_answered: u32,
 }
 
-impl Call {
+impl TurnCall {
     fn new(asked: ToolCall) -> Self {
         Self {
             asked,
@@ -121,7 +121,7 @@ impl TurnCalls {
         self.same_asked = self.repeated_with(calls);
         self.asked_hash = asked_hash(calls);
         self.calls.clear();
-        self.calls.extend(calls.iter().cloned().map(Call::new));
+        self.calls.extend(calls.iter().cloned().map(TurnCall::new));
     }
 
     /// How many turns in a row would ask for exactly the same, if these calls were the next.
@@ -130,17 +130,17 @@ impl TurnCalls {
     }
 
     /// The calls, in the order in which the model asked for them.
-    pub fn all(&self) -> &[Call] {
+    pub fn all(&self) -> &[TurnCall] {
         &self.calls
     }
 
     /// The calls that have no answer yet.
-    pub fn open(&self) -> impl Iterator<Item = &Call> {
+    pub fn open(&self) -> impl Iterator<Item = &TurnCall> {
         self.calls.iter().filter(|call| call.state != CallState::Answered)
     }
 
     /// A call of this turn.
-    pub fn get(&self, id: ToolCallId) -> Option<&Call> {
+    pub fn get(&self, id: ToolCallId) -> Option<&TurnCall> {
         self.calls.iter().find(|call| call.id() == id)
     }
 
@@ -149,8 +149,8 @@ impl TurnCalls {
         self.calls.iter().position(|call| call.id() == id)
     }
 
-    fn get_mut(&mut self, id: ToolCallId) -> Result<&mut Call, BrokenJournal> {
-        self.calls.iter_mut().find(|call| call.id() == id).ok_or(BrokenJournal::NoCall(id))
+    fn get_mut(&mut self, id: ToolCallId) -> Result<&mut TurnCall, CorruptJournal> {
+        self.calls.iter_mut().find(|call| call.id() == id).ok_or(CorruptJournal::NoCall(id))
     }
 
     /// Follows what happened to a call. When its answer was the last that was missing, the answers
@@ -160,7 +160,7 @@ impl TurnCalls {
         id: ToolCallId,
         change: ToolChange,
         at: Timestamp,
-    ) -> Result<Vec<Message>, BrokenJournal> {
+    ) -> Result<Vec<Message>, CorruptJournal> {
         let is_answered = self.follow(id, change, at)?;
         Ok(if is_answered { self.answers() } else { Vec::new() })
     }
@@ -172,11 +172,11 @@ impl TurnCalls {
         id: ToolCallId,
         change: ToolChange,
         at: Timestamp,
-    ) -> Result<Option<String>, BrokenJournal> {
+    ) -> Result<Option<String>, CorruptJournal> {
         if !self.follow(id, change, at)? {
             return Ok(None);
         }
-        let place = self.index(id).ok_or(BrokenJournal::NoCall(id))?;
+        let place = self.index(id).ok_or(CorruptJournal::NoCall(id))?;
         Ok(self.calls.remove(place).answer.map(Message::into_content))
     }
 
@@ -187,7 +187,7 @@ impl TurnCalls {
 
     /// One more call, beside those that are under way.
     pub(super) fn add(&mut self, call: ToolCall) {
-        self.calls.push(Call::new(call));
+        self.calls.push(TurnCall::new(call));
     }
 
     /// Follows what happened to a call. Says whether that was its answer.
@@ -196,7 +196,7 @@ impl TurnCalls {
         id: ToolCallId,
         change: ToolChange,
         at: Timestamp,
-    ) -> Result<bool, BrokenJournal> {
+    ) -> Result<bool, CorruptJournal> {
         let call = self.get_mut(id)?;
         match change {
             ToolChange::Hold { tool } => {
@@ -228,7 +228,7 @@ impl TurnCalls {
         &mut self,
         id: ToolCallId,
         verdict: Verdict,
-    ) -> Result<(), BrokenJournal> {
+    ) -> Result<(), CorruptJournal> {
         let call = self.get_mut(id)?;
         match verdict {
             Verdict::Approve | Verdict::Retry => {}

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use polity_model::event::{Epoch, Event, Recorded, StreamId};
+use polity_model::event::{Epoch, Event, RecordedEvent, StreamId};
 use polity_model::machine::Machine;
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::task::{TaskExecution, TaskOrder};
 
-use super::{BrokenJournal, Call, TaskState, Work};
+use super::{CorruptJournal, TaskState, TurnCall, Work};
 
 /// Why a task cannot go on from a checkpoint of another.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +21,7 @@ impl TaskState {
     /// Whether another task could go on from here.
     pub fn check_fork(&self) -> Result<(), CannotFork> {
         let is_sub_agent =
-            |call: &Call| call.tool.as_ref().is_some_and(|tool| tool.sub_agent().is_some());
+            |call: &TurnCall| call.tool.as_ref().is_some_and(|tool| tool.sub_agent().is_some());
         let mut open = self.calls.open();
         match &self.work {
             // The calls of a model's turn stand in the conversation.
@@ -33,10 +33,10 @@ impl TaskState {
     }
 
     /// The beginning of a task that goes on from here: the same State, and nothing under way.
-    pub fn fork(&self, first: Recorded) -> Result<Self, BrokenJournal> {
+    pub fn fork(&self, first: RecordedEvent) -> Result<Self, CorruptJournal> {
         let (StreamId::Task(id), Event::TaskCreated(mut created)) = (first.stream, first.event)
         else {
-            return Err(BrokenJournal::NoBeginning);
+            return Err(CorruptJournal::NoBeginning);
         };
         let mut work = self.work.clone();
         match &mut work {

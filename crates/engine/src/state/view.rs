@@ -11,7 +11,7 @@ use polity_model::remote::RemoteTask;
 use polity_model::state::State;
 use polity_model::task::{Task, TaskExecution};
 
-use super::{AgentContext, OpenReview, TaskState, TurnCalls, Walk, Work};
+use super::{AgentContext, OpenReview, TaskState, TurnCalls, Work, WorkflowRun};
 use crate::driver::History;
 
 impl TaskState {
@@ -82,7 +82,7 @@ impl TaskState {
     }
 
     /// Where the workflow stands, if a workflow does the task.
-    pub fn walk(&self) -> Option<&Walk> {
+    pub fn walk(&self) -> Option<&WorkflowRun> {
         match &self.work {
             Work::Agent(_) => None,
             Work::Workflow(walk) => Some(walk),

@@ -17,14 +17,14 @@ use polity_model::name::Name;
 use polity_model::state::{InvalidUpdate, StateUpdates};
 use serde_json::{Map, Value};
 
-use super::BrokenJournal;
+use super::CorruptJournal;
 
 pub use progress::Progress;
 pub(crate) use view::After;
 
 /// Where a workflow stands.
 #[derive(Debug, Clone)]
-pub struct Walk {
+pub struct WorkflowRun {
     plan: Arc<Plan>,
     workflow: Name,
     progress: Progress,
@@ -63,7 +63,7 @@ pub(crate) struct NodeRun {
     last: Option<usize>,
 }
 
-impl Walk {
+impl WorkflowRun {
     pub(super) fn new(
         plan: Arc<Plan>,
         workflow: Name,
@@ -139,8 +139,8 @@ impl Walk {
     }
 
     /// The node of this name.
-    pub(super) fn number(&self, node: &Name) -> Result<usize, BrokenJournal> {
-        self.plan.number(node).ok_or_else(|| BrokenJournal::NoNode(node.clone()))
+    pub(super) fn number(&self, node: &Name) -> Result<usize, CorruptJournal> {
+        self.plan.number(node).ok_or_else(|| CorruptJournal::NoNode(node.clone()))
     }
 
     /// Follows what happened to a node. The call that does its work comes out.
@@ -149,7 +149,7 @@ impl Walk {
         node: &Name,
         change: NodeChange,
         at: Timestamp,
-    ) -> Result<Option<ToolCall>, BrokenJournal> {
+    ) -> Result<Option<ToolCall>, CorruptJournal> {
         let node = self.number(node)?;
         match change {
             NodeChange::Start { call } => {
@@ -208,7 +208,7 @@ impl Walk {
         node: usize,
         to: &[Name],
         edge: Option<u32>,
-    ) -> Result<Vec<usize>, BrokenJournal> {
+    ) -> Result<Vec<usize>, CorruptJournal> {
         let edge = edge.and_then(|edge| usize::try_from(edge).ok());
         let mut taken = Vec::new();
         for name in to {
@@ -220,7 +220,7 @@ impl Walk {
                 link.to == to && (edge.is_none() || link.edge == edge)
             }));
             if taken.len() == before {
-                return Err(BrokenJournal::NoNode(name.clone()));
+                return Err(CorruptJournal::NoNode(name.clone()));
             }
         }
         Ok(taken)
@@ -276,7 +276,7 @@ impl Walk {
     }
 
     /// A person is asked, by a node or before it runs.
-    pub(super) fn ask(&mut self, node: &Name, at: Timestamp) -> Result<(), BrokenJournal> {
+    pub(super) fn ask(&mut self, node: &Name, at: Timestamp) -> Result<(), CorruptJournal> {
         let node = self.number(node)?;
         self.progress.ask(node)?;
         if matches!(self.plan.nodes()[node].node.kind, NodeKind::Human { .. }) {
@@ -286,7 +286,7 @@ impl Walk {
     }
 
     /// A person allows a node to run.
-    pub(super) fn allow(&mut self, node: &Name) -> Result<(), BrokenJournal> {
+    pub(super) fn allow(&mut self, node: &Name) -> Result<(), CorruptJournal> {
         let node = self.number(node)?;
         self.progress.allow(node)?;
         Ok(())
@@ -327,7 +327,7 @@ impl Walk {
     }
 
     /// The same walk for a task that goes on from here by itself: what was under way begins anew.
-    pub(super) fn forked(&self) -> Result<Self, BrokenJournal> {
+    pub(super) fn forked(&self) -> Result<Self, CorruptJournal> {
         let mut walk = self.clone();
         walk.progress.begin_again(&self.plan)?;
         // What the other task's nodes gave is no answer of this one.

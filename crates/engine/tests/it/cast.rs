@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polity_definition::{Limits, Price};
-use polity_engine::closure::Closure;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
 };
+use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{Parts, Runtime, TaskHandle, load};
 use polity_model::failure::{ErrorCategory, Failure};
 use polity_model::ids::TaskId;
@@ -72,11 +72,11 @@ impl Cast {
 }
 
 impl Models for Cast {
-    fn ready(&self, _closure: &Closure) -> Result<(), NotReady> {
+    fn ready(&self, _closure: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
 
-    fn price(&self, _closure: &Closure) -> Option<Price> {
+    fn price(&self, _closure: &PinnedAgent) -> Option<Price> {
         Some(Price::FREE)
     }
 
@@ -87,7 +87,7 @@ impl Models for Cast {
         let said: Vec<String> =
             request.history.iter().map(|message| message.content().to_owned()).collect();
         self.shown.lock().unwrap().insert(request.place.session.to_owned(), said);
-        let agent = request.closure.agent.name.as_str();
+        let agent = request.pinned.agent.name.as_str();
         let turn = request.place.turn as usize - 1;
         let line = self.lines[agent].get(turn).cloned().unwrap_or(Say::Text("done"));
         Box::pin(async move {

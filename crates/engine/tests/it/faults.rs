@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use polity_engine::commands::{AnswerReview, CreateTask};
-use polity_engine::decide::Rejection;
+use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{Beginning, EngineError, Parts, Runtime, load, orphans, top_of};
 use polity_model::event::{Event, Position, Sequence, StreamId, ToolChange};
 use polity_model::ids::TaskId;
@@ -254,7 +254,7 @@ async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<W
                 // One of its sub-agents is left, and it waits for a person itself; or its parent
                 // has ended, and it with that.
                 Err(EngineError::Rejected(
-                    Rejection::AwaitingHuman { .. } | Rejection::Finished { .. },
+                    CommandRejection::AwaitingHuman { .. } | CommandRejection::Finished { .. },
                 )) => {}
                 Err(error) => panic!("{error}"),
             }

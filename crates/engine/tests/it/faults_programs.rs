@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use polity_definition::{AgentDefinition, Limits};
-use polity_engine::closure::Closure;
 use polity_engine::commands::CreateTask;
-use polity_engine::decide::Rejection;
+use polity_engine::decide::CommandRejection;
 use polity_engine::driver::{
     BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunEnd, RunIdentity, RunOutcome,
     RunOverrides, RunRequest,
 };
+use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{EngineError, Parts, Runtime, load, orphans};
 use polity_model::digest::Digest;
 use polity_model::event::{Event, Sequence, StreamId};
@@ -94,7 +94,7 @@ fn process() -> impl Strategy<Value = Process> {
         .prop_map(|(orders, ends, dies, stays)| Process { orders, ends, dies, stays })
 }
 
-fn agent(name: &str) -> Closure {
+fn agent(name: &str) -> PinnedAgent {
     let more = match name {
         "reader" => json!({"access_type": "read-only", "max_concurrent_executions": 2}),
         "again" => json!({"idempotent": true}),
@@ -103,7 +103,7 @@ fn agent(name: &str) -> Closure {
     };
     let mut agent = json!({"kind": "cli", "name": name, "executable_path": name});
     agent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    Closure::alone(Arc::new(AgentDefinition::from_canonical(&agent.to_string()).unwrap()), None)
+    PinnedAgent::alone(Arc::new(AgentDefinition::from_canonical(&agent.to_string()).unwrap()), None)
 }
 
 /// Whether nothing keeps a program from being run again after a crash.
@@ -364,7 +364,7 @@ async fn recover(world: &World) {
         for row in orphans(&**journal, &*world.owners, Timestamp::UNIX_EPOCH).unwrap() {
             match runtime.adopt(row.id).await {
                 Ok(handle) => handles.push(handle),
-                Err(EngineError::Rejected(Rejection::AwaitingHuman { .. })) => {}
+                Err(EngineError::Rejected(CommandRejection::AwaitingHuman { .. })) => {}
                 Err(error) => panic!("{error}"),
             }
         }

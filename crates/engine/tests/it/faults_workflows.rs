@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_engine::commands::CreateTask;
-use polity_engine::decide::Rejection;
+use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, Runtime, load, orphans, top_of};
 use polity_model::event::{Event, NodeChange, Sequence, StreamId, ToolChange};
 use polity_model::ids::{TaskId, ToolCallId};
@@ -419,7 +419,7 @@ async fn finish(scene: &Scene, runtime: &Runtime) {
             match runtime.adopt(row.id).await {
                 Ok(handle) => handles.push(handle),
                 Err(EngineError::Rejected(
-                    Rejection::AwaitingHuman { .. } | Rejection::Finished { .. },
+                    CommandRejection::AwaitingHuman { .. } | CommandRejection::Finished { .. },
                 )) => {}
                 Err(error) => panic!("{error}"),
             }

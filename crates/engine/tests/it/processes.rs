@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use polity_engine::clock::Clock;
-use polity_engine::decide::Rejection;
+use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, Runtime, Steered, orphans};
 use polity_model::event::{Event, Sequence, StreamId};
 use polity_model::machine::task::TaskStatus;
@@ -61,7 +61,10 @@ async fn nothing_is_taken_from_a_living_process() {
     let handle = first.create(create_task("a")).await.unwrap();
     let second = world.process(2, vec![]);
     let refused = second.adopt(handle.id).await.unwrap_err();
-    assert!(matches!(refused, EngineError::Rejected(Rejection::OwnerAlive { .. })), "{refused}");
+    assert!(
+        matches!(refused, EngineError::Rejected(CommandRejection::OwnerAlive { .. })),
+        "{refused}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +126,7 @@ async fn an_orphan_is_cancelled_at_once_from_anywhere() {
     assert_eq!(steered, Steered::Done(TaskStatus::Cancelled));
     let again =
         cancel_from_outside(&world.store, &*world.owners, &TokioClock::new(), handle.id).await;
-    assert!(matches!(again, Err(EngineError::Rejected(Rejection::Finished { .. }))));
+    assert!(matches!(again, Err(EngineError::Rejected(CommandRejection::Finished { .. }))));
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use polity_definition::{AgentDefinition, Limits};
 use polity_engine::clock::SystemClock;
-use polity_engine::closure::Closure;
 use polity_engine::commands::{AnswerReview, CreateTask, ToggleAgent};
 use polity_engine::driver::{Programs, RunEnd};
+use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{Parts, Runtime, TaskHandle, toggle_agent};
 use polity_model::event::{Sequence, StreamId};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
@@ -63,13 +63,13 @@ impl Scene {
     }
 }
 
-fn coder(more: &Value) -> Closure {
+fn coder(more: &Value) -> PinnedAgent {
     let mut agent = json!({"kind": "cli", "name": "coder", "executable_path": "coder"});
     agent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    Closure::alone(Arc::new(AgentDefinition::from_canonical(&agent.to_string()).unwrap()), None)
+    PinnedAgent::alone(Arc::new(AgentDefinition::from_canonical(&agent.to_string()).unwrap()), None)
 }
 
-async fn give(runtime: &Runtime, agent: &Closure, inputs: &[&str]) -> Vec<TaskHandle> {
+async fn give(runtime: &Runtime, agent: &PinnedAgent, inputs: &[&str]) -> Vec<TaskHandle> {
     let mut handles = Vec::new();
     for input in inputs {
         let create = CreateTask::new(agent.clone(), *input);
@@ -182,10 +182,10 @@ async fn secrets_reach_the_program_and_not_the_journal() {
     create.overrides.envs.insert("TOKEN".into(), SECRET.into());
     let mut handle = runtime.create(create).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(scene.store.private(handle.id).unwrap().is_some());
+    assert!(scene.store.sealed_input(handle.id).unwrap().is_some());
     handle.wait().await.unwrap();
     assert_eq!(scene.programs.inputs(), [format!("the key is {SECRET}")]);
-    assert_eq!(scene.store.private(handle.id).unwrap(), None);
+    assert_eq!(scene.store.sealed_input(handle.id).unwrap(), None);
     let events = scene.store.events(&StreamId::Task(handle.id), Sequence::default()).unwrap();
     assert!(!format!("{events:?}").contains(SECRET));
     let row = scene.store.task_row(handle.id).unwrap().unwrap();

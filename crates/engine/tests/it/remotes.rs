@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use polity_definition::{AgentDefinition, Limits};
 use polity_engine::clock::SystemClock;
-use polity_engine::closure::Closure;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{RemoteEnd, Remotes};
+use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{EngineError, Parts, Runtime, Steering, TaskHandle, cancel, load};
 use polity_model::event::{Event, ExecutionChange, Sequence, StreamId};
 use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
@@ -107,9 +107,9 @@ fn task(id: &str) -> polity_model::remote::RemoteTask {
     serde_json::from_value(json!({"task_id": id, "context_id": "c-1"})).unwrap()
 }
 
-fn painter() -> Closure {
+fn painter() -> PinnedAgent {
     let agent = json!({"kind": "remote", "name": "painter", "card_url": "https://h/card.json"});
-    Closure::alone(Arc::new(AgentDefinition::from_canonical(&agent.to_string()).unwrap()), None)
+    PinnedAgent::alone(Arc::new(AgentDefinition::from_canonical(&agent.to_string()).unwrap()), None)
 }
 
 async fn give(runtime: &Runtime) -> TaskHandle {

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polity_definition::{Home, Limits, Price, SourceFile};
-use polity_engine::closure::FlowClosure;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
+use polity_engine::pinned::PinnedWorkflow;
 use polity_engine::runtime::{EngineError, Parts, Runtime, TaskHandle, load};
 use polity_model::event::{Event, NodeChange, Sequence, StreamId};
 use polity_model::failure::{ErrorCategory, Failure};
@@ -63,11 +63,11 @@ impl Players {
 }
 
 impl Models for Players {
-    fn ready(&self, _closure: &polity_engine::closure::Closure) -> Result<(), NotReady> {
+    fn ready(&self, _pinned: &polity_engine::pinned::PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
 
-    fn price(&self, _closure: &polity_engine::closure::Closure) -> Option<Price> {
+    fn price(&self, _pinned: &polity_engine::pinned::PinnedAgent) -> Option<Price> {
         Some(Price::FREE)
     }
 
@@ -75,7 +75,7 @@ impl Models for Players {
         &'a self,
         request: ModelRequest<'a>,
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
-        let agent = request.closure.agent.name.to_string();
+        let agent = request.pinned.agent.name.to_string();
         let part = self.parts.lock().unwrap().get(&agent).cloned().unwrap_or(Part::Echo);
         let delay = self.delays.lock().unwrap().get(&agent).copied().unwrap_or(20);
         self.called.lock().unwrap().push(agent.clone());
@@ -305,7 +305,7 @@ impl Scene {
 
     pub(crate) fn order(&self, input: &str) -> CreateTask {
         let workflow = Arc::clone(&self.home.workflows[self.first.as_str()]);
-        let flow = FlowClosure::of(&self.home, workflow).unwrap().unwrap();
+        let flow = PinnedWorkflow::of(&self.home, workflow).unwrap().unwrap();
         CreateTask::new(flow, input)
     }
 

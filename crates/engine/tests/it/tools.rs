@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use polity_engine::commands::AnswerReview;
-use polity_engine::decide::Rejection;
+use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, Live, Parts, Runtime, Steered, load, orphans};
 use polity_model::event::{Event, Sequence, StreamId, ToolChange};
 use polity_model::failure::ErrorCode;
@@ -165,10 +165,16 @@ async fn an_approval_waits_in_no_process_and_goes_on_in_another() {
 
     let (second, _) = stage.process(2, vec![Act::Answer("deleted")], vec![]);
     let early = second.adopt(handle.id).await.unwrap_err();
-    assert!(matches!(early, EngineError::Rejected(Rejection::AwaitingHuman { .. })), "{early}");
+    assert!(
+        matches!(early, EngineError::Rejected(CommandRejection::AwaitingHuman { .. })),
+        "{early}"
+    );
     stage.answer(&second, handle.id, Verdict::Approve).await.unwrap();
     let twice = stage.answer(&second, handle.id, Verdict::Reject).await.unwrap_err();
-    assert!(matches!(twice, EngineError::Rejected(Rejection::NothingToDecide { .. })), "{twice}");
+    assert!(
+        matches!(twice, EngineError::Rejected(CommandRejection::NothingToDecide { .. })),
+        "{twice}"
+    );
     let mut adopted = second.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(stage.world.effects()[&0], 1);
@@ -236,7 +242,7 @@ async fn a_call_in_doubt_is_put_before_a_person_and_others_go_on() {
     assert_eq!(events.iter().filter(|recorded| is_answer(&recorded.event)).count(), 1);
 
     let refused = stage.answer(&second, id, Verdict::Approve).await.unwrap_err();
-    assert!(matches!(refused, EngineError::Rejected(Rejection::DoubtNeedsChoice { .. })));
+    assert!(matches!(refused, EngineError::Rejected(CommandRejection::DoubtNeedsChoice { .. })));
     stage.answer(&second, id, Verdict::SkipWith { result: "written".into() }).await.unwrap();
     let mut adopted = second.adopt(id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use polity_engine::decide::Rejection;
+use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, Runtime, load, orphans};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
@@ -107,7 +107,7 @@ async fn a_second_answer_is_refused() {
     };
     let refused = runtime.answer(id, again).await;
     assert!(
-        matches!(refused, Err(EngineError::Rejected(Rejection::NothingToDecide { .. }))),
+        matches!(refused, Err(EngineError::Rejected(CommandRejection::NothingToDecide { .. }))),
         "{refused:?}"
     );
     assert_eq!(end(&scene.go_on(&runtime, id).await), "bob(ann(x))");
@@ -194,12 +194,15 @@ async fn overdue(default: &str, edges: &str) -> (Scene, Task) {
     let (runtime, id) = asked(&scene).await;
     tokio::time::sleep(Duration::from_secs(61)).await;
     let late = scene.say(&runtime, id, Verdict::Approve, None, json!({})).await;
-    assert!(matches!(late, Err(EngineError::Rejected(Rejection::TooLate { .. }))), "{late:?}");
+    assert!(
+        matches!(late, Err(EngineError::Rejected(CommandRejection::TooLate { .. }))),
+        "{late:?}"
+    );
     match runtime.adopt(id).await {
         Ok(mut handle) => {
             scene.wait(&mut handle).await;
         }
-        Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
+        Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
         Err(error) => panic!("{error}"),
     }
     let task = scene.stage.task(id);
@@ -234,7 +237,7 @@ async fn before_its_deadline_a_question_is_no_orphan_and_after_it_is() {
     assert_eq!(counting.whole_reads(), 0);
     let early = runtime.adopt(id).await;
     assert!(
-        matches!(early, Err(EngineError::Rejected(Rejection::AwaitingHuman { .. }))),
+        matches!(early, Err(EngineError::Rejected(CommandRejection::AwaitingHuman { .. }))),
         "{early:?}"
     );
 }

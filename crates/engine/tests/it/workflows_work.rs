@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use polity_definition::Limits;
-use polity_engine::decide::Rejection;
+use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::EngineError;
 use polity_model::budget::Budget;
 use polity_model::machine::task::TaskStatus;
@@ -140,7 +140,7 @@ async fn a_chain_of_workflows_that_is_too_long_is_refused_at_once() {
     let scene = Scene::new(&[OUTER, MIDDLE, INNER])
         .limited(|limits| Limits { sub_agent_depth: NonZeroU32::new(2).unwrap(), ..limits });
     let refused = scene.runtime(1).create(scene.order("x")).await;
-    let Err(EngineError::Rejected(Rejection::TooDeep { chain, limit })) = refused else {
+    let Err(EngineError::Rejected(CommandRejection::TooDeep { chain, limit })) = refused else {
         panic!("{refused:?}")
     };
     let chain: Vec<_> = chain.iter().map(ToString::to_string).collect();

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::{
     STEP_MESSAGE_CHARACTERS_MAX, StepRecord, StepStatus, ToolCallRecord, TraceLog, shorten,
 };
-use crate::event::{Event, ExecutionChange, Recorded, ToolChange};
+use crate::event::{Event, ExecutionChange, RecordedEvent, ToolChange};
 use crate::ids::{TaskId, ToolCallId};
 use crate::message::{Message, Role, ToolCall};
 use crate::name::Name;
@@ -42,7 +42,7 @@ pub struct TraceTeller {
 
 impl TraceTeller {
     /// Begins with a task's creation; nothing comes out of any other event.
-    pub fn begin(task_id: TaskId, first: &Recorded) -> Option<Self> {
+    pub fn begin(task_id: TaskId, first: &RecordedEvent) -> Option<Self> {
         let Event::TaskCreated(created) = &first.event else { return None };
         let trace = TraceLog {
             task_id,
@@ -95,7 +95,7 @@ impl TraceTeller {
     }
 
     /// Goes on with the task's next event.
-    pub fn tell(&mut self, recorded: &Recorded) {
+    pub fn tell(&mut self, recorded: &RecordedEvent) {
         use StepStatus::{Error, Info, Warning};
         let at = recorded.at;
         self.trace.updated_at = at;

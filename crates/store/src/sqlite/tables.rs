@@ -365,7 +365,10 @@ pub(super) fn keep_private(
 }
 
 /// What must not be seen in the journal of a task.
-pub(super) fn private(connection: &Connection, task: TaskId) -> rusqlite::Result<Option<String>> {
+pub(super) fn sealed_input(
+    connection: &Connection,
+    task: TaskId,
+) -> rusqlite::Result<Option<String>> {
     connection
         .prepare_cached(
             "SELECT text FROM private \

@@ -41,13 +41,20 @@ struct Request {
     at: Timestamp,
     events: Vec<(Event, String)>,
     definitions: Vec<PinnedDefinition>,
-    private: Option<String>,
+    sealed_input: Option<String>,
 }
 
 impl Request {
     fn of(commit: Commit) -> Result<Self, CommitError> {
-        let Commit { stream, expected_sequence, owner_epoch, at, events, definitions, private } =
-            commit;
+        let Commit {
+            stream,
+            expected_sequence,
+            owner_epoch,
+            at,
+            events,
+            definitions,
+            sealed_input,
+        } = commit;
         if events.is_empty() {
             return Err(CommitError::Illegal { reason: "a commit needs an event".into() });
         }
@@ -66,7 +73,7 @@ impl Request {
             at,
             events: events.into_iter().map(encoded).collect::<Result<_, _>>()?,
             definitions,
-            private,
+            sealed_input,
         })
     }
 }
@@ -397,7 +404,7 @@ fn append(
             tables::keep_definition(connection, definition)?;
         }
     }
-    if let Some(text) = &request.private {
+    if let Some(text) = &request.sealed_input {
         tables::keep_private(connection, begins, text)?;
     }
     let execution = changes.executions.pop().or(head.execution);

@@ -50,14 +50,14 @@ pub fn executions_are_found_by_pool_and_agent(store: &Shared) {
 
 /// What must not be seen in the journal is there until its task ends.
 pub fn what_is_private_goes_with_the_end_of_its_task(store: &Shared) {
-    let private = Some("s3cret".to_owned());
+    let sealed_input = Some("s3cret".to_owned());
     let events = vec![created("a"), claimed(instance_id(1), 1)];
-    let first = Commit { private, ..commit(task_id(1), 0, Some(1), events) };
+    let first = Commit { sealed_input, ..commit(task_id(1), 0, Some(1), events) };
     store.commit(first).wait().unwrap();
-    assert_eq!(store.private(task_id(1)).unwrap().as_deref(), Some("s3cret"));
-    assert_eq!(store.private(task_id(2)).unwrap(), None);
+    assert_eq!(store.sealed_input(task_id(1)).unwrap().as_deref(), Some("s3cret"));
+    assert_eq!(store.sealed_input(task_id(2)).unwrap(), None);
     store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskCancelled])).wait().unwrap();
-    assert_eq!(store.private(task_id(1)).unwrap(), None);
+    assert_eq!(store.sealed_input(task_id(1)).unwrap(), None);
 }
 
 /// What still worked for a task on another server is ended there when the task has ended.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polity_engine::commands::AnswerReview;
-use polity_engine::decide::Rejection;
+use polity_engine::decide::CommandRejection;
 use polity_engine::driver::RunOverrides;
 use polity_engine::runtime::{EngineError, Owners, top_of};
 use polity_model::ids::TaskId;
@@ -145,7 +145,7 @@ async fn go_on(
         }
         // The next question follows on the answer at once, or the answer has ended the part.
         Err(EngineError::Rejected(
-            Rejection::AwaitingHuman { .. } | Rejection::Finished { .. },
+            CommandRejection::AwaitingHuman { .. } | CommandRejection::Finished { .. },
         )) => {
             let task = workshop.task(app, whole)?;
             let exit = present(app, &task)?;
@@ -154,13 +154,13 @@ async fn go_on(
         }
         // Someone who adopts whatever is left was faster, and goes on with it. Or what a rejection
         // leads to may need what is not there.
-        Err(EngineError::Rejected(Rejection::OwnerAlive { .. }) | EngineError::NotReady(_))
-            if app.json() =>
-        {
+        Err(
+            EngineError::Rejected(CommandRejection::OwnerAlive { .. }) | EngineError::NotReady(_),
+        ) if app.json() => {
             print_json(&workshop.task(app, whole)?)?;
             Ok(Exit::Done)
         }
-        Err(EngineError::Rejected(Rejection::OwnerAlive { .. })) => {
+        Err(EngineError::Rejected(CommandRejection::OwnerAlive { .. })) => {
             say!("recorded; another process goes on with the task: `polity task watch {carrier}`")?;
             Ok(Exit::Done)
         }

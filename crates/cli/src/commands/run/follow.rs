@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use polity_engine::clock::{Clock, SystemClock};
-use polity_engine::decide::Rejection;
+use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, Live, TaskHandle};
-use polity_model::event::{Recorded, StreamId};
+use polity_model::event::{RecordedEvent, StreamId};
 use polity_model::ids::TaskId;
 use polity_model::task::Task;
 use polity_store::Store;
@@ -50,7 +50,7 @@ pub(crate) async fn follow(
                 note!("cancelling; once more to quit and leave it interrupted");
                 match workshop.runtime.cancel(id).await {
                     // It ended before it could be cancelled: its outcome comes next.
-                    Ok(_) | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
+                    Ok(_) | Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -114,7 +114,7 @@ impl<'a> Views<'a> {
         Ok(())
     }
 
-    fn see(&mut self, recorded: &Recorded) -> Result<(), CliError> {
+    fn see(&mut self, recorded: &RecordedEvent) -> Result<(), CliError> {
         let StreamId::Task(task) = recorded.stream else { return Ok(()) };
         let seen = match self.nested.get(&task) {
             Some((_, view)) => Some(view.seen()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use polity_engine::clock::SystemClock;
-use polity_engine::decide::Rejection;
+use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, Steering, cancel as steer_cancel, top_of};
 use polity_model::machine::task::TaskStatus::Cancelled;
 use polity_store::Store;
@@ -29,7 +29,8 @@ pub(crate) fn cancel(app: &App, args: &TaskArgs) -> CliResult {
     let ask = || block_on(async { Ok(steer_cancel(&steering, id).await) });
     match ask()? {
         // Others may have asked for the same, and been faster.
-        Ok(_) | Err(EngineError::Rejected(Rejection::Finished { status: Cancelled, .. })) => {}
+        Ok(_)
+        | Err(EngineError::Rejected(CommandRejection::Finished { status: Cancelled, .. })) => {}
         Err(error) => return Err(error.into()),
     }
     let began = Instant::now();
@@ -42,7 +43,7 @@ pub(crate) fn cancel(app: &App, args: &TaskArgs) -> CliResult {
         if app.is_interrupted(&row) {
             match ask()? {
                 // It has ended since it was looked at, which the next look tells.
-                Ok(_) | Err(EngineError::Rejected(Rejection::Finished { .. })) => {}
+                Ok(_) | Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -1,6 +1,6 @@
 //! `polity task diff`: where two tasks part.
 
-use polity_engine::comparison::{Comparison, Run};
+use polity_engine::comparison::{ComparedRun, RunComparison};
 use polity_model::task::ForkedFrom;
 use polity_model::trace::shorten;
 use serde::Serialize;
@@ -33,14 +33,14 @@ struct Answer<'a> {
     a: Side<'a>,
     b: Side<'a>,
     #[serde(flatten)]
-    comparison: &'a Comparison,
+    comparison: &'a RunComparison,
 }
 
 pub(crate) fn diff(app: &App, args: &DiffArgs) -> CliResult {
     let store = app.reader()?;
     let (a, b) = (app.task_row(&store, &args.a)?, app.task_row(&store, &args.b)?);
-    let (a, b) = (Run::of(&store, a.id)?, Run::of(&store, b.id)?);
-    let comparison = Comparison::of(&a, &b);
+    let (a, b) = (ComparedRun::of(&store, a.id)?, ComparedRun::of(&store, b.id)?);
+    let comparison = RunComparison::of(&a, &b);
     if app.json() {
         print_json(&Answer { a: side(&a), b: side(&b), comparison: &comparison })?;
     } else {
@@ -49,7 +49,7 @@ pub(crate) fn diff(app: &App, args: &DiffArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-fn side(run: &Run) -> Side<'_> {
+fn side(run: &ComparedRun) -> Side<'_> {
     let task = &run.task;
     Side {
         task_id: task.id.to_string(),

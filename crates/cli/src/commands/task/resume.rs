@@ -1,7 +1,7 @@
 //! `polity task resume`: goes on with what a process left when it ended.
 
 use polity_engine::clock::{Clock, SystemClock};
-use polity_engine::decide::Rejection;
+use polity_engine::decide::CommandRejection;
 use polity_engine::driver::RunOverrides;
 use polity_engine::runtime::{EngineError, orphans};
 use polity_model::ids::TaskId;
@@ -48,7 +48,7 @@ async fn go_on(app: &App, workshop: &Workshop, tape: &Tape, row: &TaskRow) -> Cl
     let task = match workshop.runtime.adopt(row.id).await {
         Ok(handle) => follow(app, workshop, handle, live).await?,
         // No one decided in time, and that has just ended it.
-        Err(EngineError::Rejected(Rejection::Finished { .. })) if !row.status.is_final() => {
+        Err(EngineError::Rejected(CommandRejection::Finished { .. })) if !row.status.is_final() => {
             workshop.task(app, row.id)?
         }
         Err(error) => return Err(error.into()),
@@ -161,10 +161,11 @@ async fn resume_all(app: &App, workshop: &Workshop) -> Result<Vec<Fate>, CliErro
             // No one decided in time, and that has ended it or led to the next question.
             Ok(())
             | Err(EngineError::Rejected(
-                Rejection::Finished { .. } | Rejection::AwaitingHuman { .. },
+                CommandRejection::Finished { .. } | CommandRejection::AwaitingHuman { .. },
             )) => Fate::WentOn(task),
             Err(
-                EngineError::TakenOver(_) | EngineError::Rejected(Rejection::OwnerAlive { .. }),
+                EngineError::TakenOver(_)
+                | EngineError::Rejected(CommandRejection::OwnerAlive { .. }),
             ) => Fate::Elsewhere,
             // One that could not be finished here is told of, and the others go on.
             Err(error) => {

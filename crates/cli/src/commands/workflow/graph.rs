@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polity_definition::WorkflowDefinition;
 use polity_diagram::{GraphFormat, NodeMark, NodeMarks, draw_workflow};
-use polity_engine::closure::Assignee;
+use polity_engine::pinned::Assignee;
 use polity_engine::runtime::Beginning;
 use polity_engine::state::TaskState;
 use polity_model::machine::task::TaskStatus;

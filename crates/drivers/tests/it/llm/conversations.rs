@@ -141,11 +141,10 @@ async fn every_provider_is_told_what_the_answer_must_look_like() {
     for provider in ["openai", "openai_compatible", "ollama", "anthropic", "gemini"] {
         let server = ModelServer::with([]);
         let mut caller = Caller::at(provider, &server.url());
-        let mut agent: Value =
-            serde_json::from_str(&caller.closure.agent.canonical_json()).unwrap();
+        let mut agent: Value = serde_json::from_str(&caller.pinned.agent.canonical_json()).unwrap();
         agent["output_schema"] = json!({"type": "object", "required": ["name"]});
         let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-        caller.closure.agent = Arc::new(agent);
+        caller.pinned.agent = Arc::new(agent);
         caller.hello().await.unwrap();
         let body = server.requests().remove(0).body;
         let instruction = match provider {

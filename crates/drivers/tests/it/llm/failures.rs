@@ -185,7 +185,7 @@ async fn without_a_key_nothing_is_sent() {
     for wire in Wire::ALL {
         let mut caller = Caller::new(wire, &server);
         caller.models = LanguageModels::new(Environment::empty());
-        let not_ready = caller.models.ready(&caller.closure).unwrap_err();
+        let not_ready = caller.models.ready(&caller.pinned).unwrap_err();
         let failure = caller.failure().await;
         assert_eq!(failure.failure.category, STAYS);
         let expected = format!("{}; {}", not_ready.message, not_ready.hint);
@@ -208,7 +208,7 @@ async fn a_proxy_is_asked_for_others_and_not_for_this_machine() {
     caller.models = LanguageModels::new(environment);
     assert_eq!(caller.hello().await.unwrap().content, "done");
     // A name that no one can resolve: only the proxy, which is not there, could have been asked.
-    caller.closure = agent("openai", "http://model.invalid/v1");
+    caller.pinned = agent("openai", "http://model.invalid/v1");
     let failure = caller.failure().await;
     assert!(failure.failure.message.contains("refused"), "{failure:?}");
 }

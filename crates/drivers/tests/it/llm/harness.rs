@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use polity_definition::AgentDefinition;
 use polity_drivers::Environment;
 use polity_drivers::llm::LanguageModels;
-use polity_engine::closure::Closure;
 use polity_engine::driver::{
     History, ModelFailure, ModelReply, ModelRequest, Models, Place, Progress, Tool, Toolbox,
 };
+use polity_engine::pinned::PinnedAgent;
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
 use polity_testkit::model_server::{ModelServer, Wire};
@@ -33,13 +33,13 @@ pub(crate) fn provider(wire: Wire) -> &'static str {
 }
 
 /// An agent of that provider at that address.
-pub(crate) fn agent(provider: &str, url: &str) -> Closure {
+pub(crate) fn agent(provider: &str, url: &str) -> PinnedAgent {
     let agent = json!({"kind": "llm", "name": "greeter", "role": "greets",
         "system_prompt": "Greet everyone.", "temperature": 0.5,
         "llm_config": {"provider": provider, "model": "m-1", "endpoint": url,
             "price": {"input_per_million_usd": 1, "output_per_million_usd": 2}}});
     let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-    Closure::alone(Arc::new(agent), None)
+    PinnedAgent::alone(Arc::new(agent), None)
 }
 
 /// Tools with these names.
@@ -66,7 +66,7 @@ impl Progress for Pieces {
 /// Models, and everything about their calls that stays the same in a test.
 pub(crate) struct Caller {
     pub(crate) models: LanguageModels,
-    pub(crate) closure: Closure,
+    pub(crate) pinned: PinnedAgent,
     pub(crate) toolbox: Toolbox,
     pub(crate) pieces: Pieces,
 }
@@ -81,7 +81,7 @@ impl Caller {
     pub(crate) fn at(provider: &str, url: &str) -> Self {
         Self {
             models: LanguageModels::new(environment()),
-            closure: agent(provider, url),
+            pinned: agent(provider, url),
             toolbox: toolbox(&["files/read", "files/write.all"]),
             pieces: Pieces::default(),
         }
@@ -89,7 +89,7 @@ impl Caller {
 
     pub(crate) async fn call(&self, messages: &[Message]) -> Result<ModelReply, ModelFailure> {
         let request = ModelRequest {
-            closure: &self.closure,
+            pinned: &self.pinned,
             history: History::whole(messages),
             toolbox: &self.toolbox,
             marks: &[],

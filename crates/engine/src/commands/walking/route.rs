@@ -4,7 +4,7 @@ use polity_definition::scope::EvaluationError;
 use polity_definition::{PlanEdge, PlanTarget};
 use polity_model::failure::ErrorCode;
 
-use crate::state::{After, Progress, Walk};
+use crate::state::{After, Progress, WorkflowRun};
 
 /// The routing key of a person who decided against it.
 const REJECT: &str = "reject";
@@ -63,7 +63,7 @@ impl NoWay {
 /// The links that are taken when a node ends. Every edge whose condition holds is taken; a mapping
 /// takes one of its links. `walk` is as it was just before, `progress` is how far it has come since.
 pub(in crate::commands) fn route(
-    walk: &Walk,
+    walk: &WorkflowRun,
     progress: &Progress,
     after: &After<'_>,
 ) -> Result<Vec<usize>, NoWay> {

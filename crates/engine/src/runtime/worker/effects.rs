@@ -13,10 +13,9 @@ use polity_model::tool::ToolPattern;
 use tokio::time::error::Elapsed;
 
 use super::{Interrupted, Worker, interruption};
-use crate::closure::{Assignee, Closure};
 use crate::commands::{
-    FailureCause, RecordAnswer, RecordFailure, RecordToolFailure, RecordToolReply, RetryExecution,
-    RetryTool, charged,
+    FailureCause, RecordModelFailure, RecordModelReply, RecordToolFailure, RecordToolReply,
+    RetryExecution, RetryTool, charged,
 };
 use crate::decide::Command;
 use crate::driver::{
@@ -24,6 +23,7 @@ use crate::driver::{
     ToolRequest, Toolbox, ToolsUnavailable,
 };
 use crate::entropy::Entropy;
+use crate::pinned::{Assignee, PinnedAgent};
 use crate::retry;
 use crate::runtime::load;
 use crate::runtime::session::{self, SessionOrder};
@@ -42,15 +42,14 @@ impl Worker {
             shared, assignee, session, state, signals, toolbox, sub_agents, allowance, ..
         } = self;
         // Only the decisions of an agent ask for a model.
-        let Assignee::Agent(closure) = assignee else { return Err(Interrupted::Abandoned) };
-        let closure = &*closure;
-        let limit = closure
+        let Assignee::Agent(pinned) = assignee else { return Err(Interrupted::Abandoned) };
+        let pinned = &*pinned;
+        let limit = pinned
             .llm()
             .map_or(Duration::MAX, |llm| Duration::from_secs(llm.llm_config.timeout_seconds.get()));
         let mut began = shared.parts.clock.now();
         let call = async {
-            match tools_of(shared, tools_named(closure), Place { session, turn: state.turn() })
-                .await
+            match tools_of(shared, tools_named(pinned), Place { session, turn: state.turn() }).await
             {
                 Ok(listed) => *toolbox = with_sub_agents(listed, sub_agents),
                 // The model goes on with what it had: a server that is gone shows when it is
@@ -68,7 +67,7 @@ impl Worker {
             // Servers that had to be started first are not the model's doing.
             began = shared.parts.clock.now();
             let request = ModelRequest {
-                closure,
+                pinned,
                 history: state.history(),
                 toolbox,
                 marks: state.marks(),
@@ -77,7 +76,7 @@ impl Worker {
             };
             let call = shared.parts.models.call(request);
             let answer = tokio::time::timeout(limit, call).await;
-            if let (Ok(Ok(reply)), Some(llm), Some(permit)) = (&answer, closure.llm(), permit) {
+            if let (Ok(Ok(reply)), Some(llm), Some(permit)) = (&answer, pinned.llm(), permit) {
                 permit.settle(charged(reply.usage, llm));
             }
             Ok(answer)
@@ -104,7 +103,7 @@ impl Worker {
         let Self { shared, assignee, session, state, signals, .. } = self;
         let place = Place { session, turn: state.turn() };
         let patterns = match assignee {
-            Assignee::Agent(closure) => tools_named(closure).to_vec(),
+            Assignee::Agent(pinned) => tools_named(pinned).to_vec(),
             Assignee::Workflow(flow) => flow.tools(),
         };
         let listed = tokio::select! {
@@ -205,9 +204,9 @@ impl Worker {
         let agent = call.tool.as_ref()?.sub_agent()?;
         let order = self.state.task().order();
         let (assignee, session) = match &self.assignee {
-            Assignee::Agent(closure) => {
+            Assignee::Agent(pinned) => {
                 let place = format!("{}.{}", self.state.turn(), index + 1);
-                (Assignee::Agent(closure.sub_agent(&agent)?), place)
+                (Assignee::Agent(pinned.sub_agent(&agent)?), place)
             }
             Assignee::Workflow(flow) => {
                 let walk = self.state.walk()?;
@@ -259,8 +258,8 @@ fn with_sub_agents(listed: Arc<Toolbox>, sub_agents: &[Arc<Tool>]) -> Arc<Toolbo
 }
 
 /// The tools that an agent may use.
-fn tools_named(closure: &Closure) -> &[ToolPattern] {
-    closure.llm().map_or(&[], |llm| &llm.tools)
+fn tools_named(pinned: &PinnedAgent) -> &[ToolPattern] {
+    pinned.llm().map_or(&[], |llm| &llm.tools)
 }
 
 /// What there is of these tools. A server that cannot be reached takes its own away, and no others.
@@ -355,7 +354,7 @@ fn model_outcome(
 ) -> Command {
     let (failure, cause) = match answer {
         Ok(Ok(Ok(reply))) => {
-            return Command::RecordAnswer(RecordAnswer { reply, duration_ms });
+            return Command::RecordModelReply(RecordModelReply { reply, duration_ms });
         }
         Ok(Ok(Err(failure))) => (failure, FailureCause::Model),
         Ok(Err(_)) => {
@@ -375,7 +374,7 @@ fn model_outcome(
             (ModelFailure::new(failure), FailureCause::Budget)
         }
     };
-    Command::RecordFailure(RecordFailure { failure, cause, duration_ms })
+    Command::RecordModelFailure(RecordModelFailure { failure, cause, duration_ms })
 }
 
 fn tool_outcome(

@@ -16,15 +16,15 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::{Interrupted, Worker, interruption};
-use crate::budget::{Allowance, Permit};
-use crate::closure::Assignee;
-use crate::commands::{BeginRun, PlaceWait, RecordFoundRun, RecordProcess, RecordRun};
+use crate::budget::{BudgetAllowance, CallPermit};
+use crate::commands::{BeginRun, RecordProcess, RecordRecoveredRun, RecordRun, SlotWait};
 use crate::decide::Command;
 use crate::driver::{
     LostRun, PlaceTaken, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
 };
-use crate::private::Private;
+use crate::pinned::Assignee;
 use crate::runtime::{EngineError, Shared, load};
+use crate::sealed_input::SealedInput;
 
 /// How often to look whether another process has made room.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -52,8 +52,8 @@ impl Drop for Running {
 impl Worker {
     /// The agent that does the task, if it is a program.
     pub(super) fn program(&self) -> Option<Arc<AgentDefinition>> {
-        let Assignee::Agent(closure) = &self.assignee else { return None };
-        closure.agent.program().map(|_| Arc::clone(&closure.agent))
+        let Assignee::Agent(pinned) = &self.assignee else { return None };
+        pinned.agent.program().map(|_| Arc::clone(&pinned.agent))
     }
 
     /// Finds out of which pool the program takes a place, and takes one if no one is before it.
@@ -111,19 +111,19 @@ impl Worker {
                 match self.take_place(cli) {
                     Ok(Some(place)) => {
                         self.place.held = Some(place);
-                        return Ok(Ok(begin(PlaceWait::Place)));
+                        return Ok(Ok(begin(SlotWait::Place)));
                     }
                     Ok(None) => {}
-                    Err(message) => return Ok(Ok(begin(PlaceWait::Broken { message }))),
+                    Err(message) => return Ok(Ok(begin(SlotWait::Broken { message }))),
                 }
             }
             // Whoever was let in is not sent away because others who came before were taken up.
             let waiting = before.saturating_sub(free);
             if !std::mem::replace(&mut is_admitted, true) && waiting >= cli.queue_limit as usize {
-                return Ok(Ok(begin(PlaceWait::Full { waiting })));
+                return Ok(Ok(begin(SlotWait::Full { waiting })));
             }
             if began.elapsed() >= limit {
-                return Ok(Ok(begin(PlaceWait::TooLong)));
+                return Ok(Ok(begin(SlotWait::TooLong)));
             }
             if self.state.cancel_requested() {
                 return Ok(Err(Interrupted::Cancelled));
@@ -166,18 +166,19 @@ impl Worker {
     }
 
     /// What the task was given, with its secrets.
-    async fn private(&self) -> Result<Private, EngineError> {
+    async fn sealed_input(&self) -> Result<SealedInput, EngineError> {
         let order = self.state.task().order();
-        let seen = || Private {
+        let seen = || SealedInput {
             description: order.description.clone(),
             parameters: order.parameters.clone(),
-            ..Private::default()
+            ..SealedInput::default()
         };
         if !order.has_private {
             return Ok(seen());
         }
         let id = order.id;
-        let text = load::blocking(&self.shared.parts.store, move |store| store.private(id)).await?;
+        let text =
+            load::blocking(&self.shared.parts.store, move |store| store.sealed_input(id)).await?;
         let lost = || EngineError::Broken {
             task: id,
             reason: "what it was given has secrets in it, and is not there any more".to_owned(),
@@ -195,8 +196,8 @@ impl Worker {
             return Ok(Err(Interrupted::Abandoned));
         };
         let (execution_id, attempt) = (execution.id, execution.retry_count);
-        let private = self.private().await?;
-        let overrides = private.overrides(self.working_directory());
+        let sealed_input = self.sealed_input().await?;
+        let overrides = sealed_input.overrides(self.working_directory());
         let place = match self.place.held.clone() {
             Some(place) => place,
             None => match self.take_place_again(&agent, &overrides).await {
@@ -221,8 +222,8 @@ impl Worker {
                 session: &session,
                 execution_id,
                 attempt,
-                input: &private.description,
-                parameters: &private.parameters,
+                input: &sealed_input.description,
+                parameters: &sealed_input.parameters,
                 overrides: &overrides,
                 place: &place,
                 stop: &stopped,
@@ -267,8 +268,8 @@ impl Worker {
     /// Leave to run the program, where a budget asks for it; or what becomes of the task without.
     async fn permitted<'a>(
         &mut self,
-        allowance: &'a Allowance,
-    ) -> Result<Option<Permit<'a>>, Awaited> {
+        allowance: &'a BudgetAllowance,
+    ) -> Result<Option<CallPermit<'a>>, Awaited> {
         if !allowance.is_limited() {
             return Ok(None);
         }
@@ -318,18 +319,18 @@ impl Worker {
             return Ok(Err(Interrupted::Abandoned));
         };
         let (execution_id, attempt) = (execution.id, execution.retry_count);
-        let private = self.private().await?;
+        let sealed_input = self.sealed_input().await?;
         let run = LostRun {
             agent: &agent,
             session: &self.session,
             execution_id,
             attempt,
-            input: &private.description,
-            parameters: &private.parameters,
-            overrides: &private.overrides(self.working_directory()),
+            input: &sealed_input.description,
+            parameters: &sealed_input.parameters,
+            overrides: &sealed_input.overrides(self.working_directory()),
         };
         let outcome = self.shared.parts.programs.found(run).await;
-        Ok(Ok(Command::RecordFoundRun(RecordFoundRun { outcome })))
+        Ok(Ok(Command::RecordRecoveredRun(RecordRecoveredRun { outcome })))
     }
 
     /// What was written down about runs, so that they could be found after a crash, is needed no
@@ -355,7 +356,7 @@ async fn started(told: &mut watch::Receiver<Option<u32>>) -> Option<u32> {
     process
 }
 
-fn begin(wait: PlaceWait) -> Command {
+fn begin(wait: SlotWait) -> Command {
     Command::BeginRun(BeginRun { wait })
 }
 

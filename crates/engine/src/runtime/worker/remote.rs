@@ -12,11 +12,11 @@ use polity_model::usage::Usage;
 
 use super::effects::{LiveText, elapsed_ms};
 use super::{Interrupted, Worker, interruption};
-use crate::budget::{Allowance, Permit};
-use crate::closure::Assignee;
-use crate::commands::{RecordAccepted, RecordRemote};
+use crate::budget::{BudgetAllowance, CallPermit};
+use crate::commands::{RecordRemoteAcceptance, RecordRemoteOutcome};
 use crate::decide::Command;
 use crate::driver::{Place, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Sent};
+use crate::pinned::Assignee;
 use crate::runtime::EngineError;
 use crate::runtime::remote::CANCEL_WAIT;
 use crate::state::TaskState;
@@ -26,8 +26,8 @@ type Awaited = Result<Command, Interrupted>;
 impl Worker {
     /// The agent that does the task, if it is on another server.
     fn remote_agent(&self) -> Option<Arc<AgentDefinition>> {
-        let Assignee::Agent(closure) = &self.assignee else { return None };
-        closure.agent.remote().map(|_| Arc::clone(&closure.agent))
+        let Assignee::Agent(pinned) = &self.assignee else { return None };
+        pinned.agent.remote().map(|_| Arc::clone(&pinned.agent))
     }
 
     fn remote_limit(&self) -> Duration {
@@ -81,18 +81,26 @@ impl Worker {
             Err((interrupted, sent)) => {
                 if let Ok(Ok(Sent::Accepted(task))) = sent {
                     self.catch_up().await?;
-                    self.step(&Command::RecordAccepted(RecordAccepted { task })).await?;
+                    self.step(&Command::RecordRemoteAcceptance(RecordRemoteAcceptance { task }))
+                        .await?;
                 }
                 return Ok(Err(interrupted));
             }
         };
         Ok(Ok(match sent {
-            Ok(Sent::Accepted(task)) => Command::RecordAccepted(RecordAccepted { task }),
+            Ok(Sent::Accepted(task)) => {
+                Command::RecordRemoteAcceptance(RecordRemoteAcceptance { task })
+            }
             Ok(Sent::Over(outcome)) => {
                 self.allowance.spend(outcome.usage);
-                Command::RecordRemote(RecordRemote { outcome: Some(outcome), duration_ms })
+                Command::RecordRemoteOutcome(RecordRemoteOutcome {
+                    outcome: Some(outcome),
+                    duration_ms,
+                })
             }
-            Err(_) => Command::RecordRemote(RecordRemote { outcome: None, duration_ms }),
+            Err(_) => {
+                Command::RecordRemoteOutcome(RecordRemoteOutcome { outcome: None, duration_ms })
+            }
         }))
     }
 
@@ -124,7 +132,7 @@ impl Worker {
         if let Some(outcome) = &outcome {
             self.allowance.spend(outcome.usage);
         }
-        Ok(Command::RecordRemote(RecordRemote { outcome, duration_ms }))
+        Ok(Command::RecordRemoteOutcome(RecordRemoteOutcome { outcome, duration_ms }))
     }
 
     /// Asks the server to end what no one waits for any more.
@@ -142,7 +150,7 @@ fn messages_sent(state: &TaskState) -> u32 {
 }
 
 /// Leave to spend, where a budget asks for it; or why nothing may be spent any more.
-async fn permit(allowance: &Allowance) -> Result<Option<Permit<'_>>, String> {
+async fn permit(allowance: &BudgetAllowance) -> Result<Option<CallPermit<'_>>, String> {
     if allowance.is_limited() { allowance.permit().await.map(Some) } else { Ok(None) }
 }
 

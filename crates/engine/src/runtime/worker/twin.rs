@@ -9,7 +9,7 @@ use polity_store::{Store, StoreError, TaskFilter};
 use tokio::time::Instant;
 
 use super::{Interrupted, Worker, interruption};
-use crate::commands::{RecordTwin, Twins};
+use crate::commands::{DuplicateTasks, RecordDuplicate};
 use crate::decide::Command;
 use crate::runtime::{EngineError, load};
 
@@ -44,12 +44,12 @@ impl Worker {
         ) else {
             return Ok(());
         };
-        let since = Twins::since(cli, self.state.task().order().created_at);
+        let since = DuplicateTasks::since(cli, self.state.task().order().created_at);
         let (request, created_since) = (Some(request), Some(since));
         let filter = TaskFilter { request, created_since, ..TaskFilter::default() };
         let store = &self.shared.parts.store;
         let rows = load::blocking(store, move |store| store.task_rows(&filter)).await?;
-        let twins = Twins { rows: &rows, with_pending: !self.place.ignores_pending };
+        let twins = DuplicateTasks { rows: &rows, with_pending: !self.place.ignores_pending };
         let owners = &self.shared.parts.owners;
         self.place.twin = twins.of(self.state.id(), cli, |owner| owners.is_alive(owner));
         Ok(())
@@ -112,5 +112,5 @@ impl Worker {
 }
 
 fn record(result: Option<String>) -> Command {
-    Command::RecordTwin(RecordTwin { result })
+    Command::RecordDuplicate(RecordDuplicate { result })
 }

@@ -10,7 +10,7 @@ use polity_model::message::{Conversation, Message};
 use polity_model::state::State;
 use serde_json::{Map, Value};
 
-use super::Walk;
+use super::WorkflowRun;
 
 /// What a node that ends adds to the State, before that is durable.
 pub(crate) struct After<'a> {
@@ -26,7 +26,7 @@ pub(crate) struct After<'a> {
     pub(crate) at: Timestamp,
 }
 
-impl Walk {
+impl WorkflowRun {
     /// The node whose output is the newest message on the ways that led to a node; none if it is the
     /// input.
     pub(super) fn last_before(&self, node: usize) -> Option<usize> {

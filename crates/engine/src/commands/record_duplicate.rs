@@ -14,22 +14,22 @@ use polity_store::TaskRow;
 
 use super::programs::{begin_or_wait, program};
 use super::{cancel_with, out_of_place};
-use crate::decide::{Decision, DecisionContext, Rejection};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
 use crate::state::TaskState;
 
 /// The twin of a task is over, or is not waited for any more.
 #[derive(Debug, Clone)]
-pub struct RecordTwin {
+pub struct RecordDuplicate {
     /// What came of it, if anything did.
     pub result: Option<String>,
 }
 
-impl RecordTwin {
+impl RecordDuplicate {
     pub(crate) fn decide(
         &self,
         state: &TaskState,
         ctx: &mut DecisionContext,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Decision, CommandRejection> {
         let (Some(cli), Some(_), TaskStatus::Running) =
             (program(state), state.task().shared_with(), state.status())
         else {
@@ -52,7 +52,7 @@ impl RecordTwin {
 }
 
 /// Those that are looked at for a twin.
-pub(crate) struct Twins<'a> {
+pub(crate) struct DuplicateTasks<'a> {
     /// The tasks that were given the same, the newest first. The task itself is among them.
     pub(crate) rows: &'a [TaskRow],
     /// Whether one counts that has not begun, or that waits for one of which nothing comes.
@@ -65,7 +65,7 @@ fn window(cli: &CliAgent) -> Option<SignedDuration> {
     Some(SignedDuration::try_from(window).unwrap_or(SignedDuration::MAX))
 }
 
-impl Twins<'_> {
+impl DuplicateTasks<'_> {
     /// Since when tasks must have been created to matter to one that was created then: those that it
     /// could share a run with, and those that these wait for.
     pub(crate) fn since(cli: &CliAgent, created_at: Timestamp) -> Timestamp {
@@ -118,5 +118,5 @@ impl Twins<'_> {
 }
 
 #[cfg(test)]
-#[path = "record_twin_tests.rs"]
+#[path = "record_duplicate_tests.rs"]
 mod tests;

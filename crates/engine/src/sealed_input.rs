@@ -1,4 +1,4 @@
-//! What a task was given and must not be seen: the store keeps it beside the journal until the task
+//! The raw input of a task with its secrets. The store keeps it outside the journal until the task
 //! ends.
 
 use std::collections::BTreeMap;
@@ -8,19 +8,19 @@ use serde_json::{Map, Value};
 
 use crate::driver::RunOverrides;
 
-/// What a task was given, with its secrets. It is never shown.
+/// The unmasked input of a task. It is never shown.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Private {
+pub(crate) struct SealedInput {
     /// The input.
     pub(crate) description: String,
-    /// Named values that came with it.
+    /// Named values.
     pub(crate) parameters: Map<String, Value>,
-    /// Variables for the program.
+    /// Environment variables for the CLI agent.
     pub(crate) envs: BTreeMap<String, String>,
 }
 
-impl Private {
-    /// What is not in the agent's file.
+impl SealedInput {
+    /// The run overrides, with the unmasked environment variables.
     pub(crate) fn overrides(&self, working_directory: Option<&String>) -> RunOverrides {
         RunOverrides { working_directory: working_directory.cloned(), envs: self.envs.clone() }
     }

@@ -47,7 +47,7 @@ fn twin(others: Vec<TaskRow>, with_pending: bool) -> Option<TaskId> {
     let state = program_queued();
     let mut cli = program(&state).unwrap().clone();
     cli.deduplicate_seconds = std::num::NonZeroU64::new(60);
-    let twins = Twins { rows: &rows, with_pending };
+    let twins = DuplicateTasks { rows: &rows, with_pending };
     twins.of(id(100), &cli, |owner| owner == instance(1))
 }
 
@@ -87,7 +87,7 @@ fn the_oldest_within_the_time_is_shared_and_no_one_shares_what_is_shared() {
 #[test]
 fn what_came_of_the_twin_is_the_result() {
     let state = with(program_queued(), vec![Event::RunShared { with: id(9) }]);
-    let told = RecordTwin { result: Some("done".into()) };
+    let told = RecordDuplicate { result: Some("done".into()) };
     let decision = told.decide(&state, &mut ctx()).unwrap();
     let task = with(state.clone(), decision.events).snapshot();
     assert_eq!((task.result.as_deref(), task.shared_with), (Some("done"), Some(id(9))));
@@ -95,13 +95,13 @@ fn what_came_of_the_twin_is_the_result() {
     let decision = told.decide(&state, &mut ctx()).unwrap();
     assert_eq!(labels(&decision), ["task_cancelled"]);
     let refused = told.decide(&program_running(), &mut ctx());
-    assert!(matches!(refused, Err(Rejection::OutOfPlace { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(CommandRejection::OutOfPlace { .. })), "{refused:?}");
 }
 
 #[test]
 fn where_nothing_came_of_it_another_is_shared_or_the_program_is_run() {
     let state = with(program_queued(), vec![Event::RunShared { with: id(9) }]);
-    let told = RecordTwin { result: None };
+    let told = RecordDuplicate { result: None };
     let decision = told.decide(&state, &mut ctx()).unwrap();
-    assert_eq!(decision.effects, [Effect::WaitForPlace]);
+    assert_eq!(decision.effects, [Effect::WaitForSlot]);
 }

@@ -1,4 +1,4 @@
-//! Everyone who may come to work for a task.
+//! All definitions that may take part in a task.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use polity_model::event::{Pin, PinKind};
 use polity_model::name::Name;
 use polity_store::Store;
 
-use super::flow::needs;
-use super::{ClosureError, Missing, script_of, sub_agents_of};
+use super::workflow::needs;
+use super::{MissingDefinition, PinnedError, script_of, sub_agents_of};
 
-/// Agents that may hand work to one another, with the rules of their models, and workflows.
+/// The agents, scripts and workflows that may take part in a task, by name.
 #[derive(Debug, Default)]
-pub struct Cast {
+pub struct TaskParticipants {
     pub(super) agents: BTreeMap<Name, Arc<AgentDefinition>>,
     pub(super) scripts: BTreeMap<Name, Arc<ScriptDefinition>>,
     pub(super) workflows: BTreeMap<Name, Arc<WorkflowDefinition>>,
 }
 
-impl Cast {
-    /// Adds an agent and all that it needs.
+impl TaskParticipants {
+    /// Adds an agent and every definition it needs.
     pub(super) fn add_agent(
         &mut self,
         home: &Home,
         agent: Arc<AgentDefinition>,
-    ) -> Result<(), Missing> {
+    ) -> Result<(), MissingDefinition> {
         let mut waiting = vec![agent];
         while let Some(next) = waiting.pop() {
             if self.agents.contains_key(&next.name) {
@@ -46,12 +46,12 @@ impl Cast {
         Ok(())
     }
 
-    /// Adds a workflow and all that its nodes need.
+    /// Adds a workflow and every definition its nodes need.
     pub(super) fn add_workflow(
         &mut self,
         home: &Home,
         workflow: Arc<WorkflowDefinition>,
-    ) -> Result<(), Missing> {
+    ) -> Result<(), MissingDefinition> {
         let mut waiting = vec![workflow];
         while let Some(next) = waiting.pop() {
             if self.workflows.contains_key(&next.name) {
@@ -74,14 +74,14 @@ impl Cast {
         Ok(())
     }
 
-    /// What a task pinned, from the store.
-    pub(super) fn load(store: &dyn Store, pins: &[Pin]) -> Result<Self, ClosureError> {
-        let mut cast = Self::default();
+    /// Loads the definitions that a task pinned.
+    pub(super) fn load(store: &dyn Store, pins: &[Pin]) -> Result<Self, PinnedError> {
+        let mut participants = Self::default();
         for pin in pins {
             let json = store
                 .definition(&pin.digest)?
-                .ok_or_else(|| ClosureError::Lost { kind: pin.kind, name: pin.name.clone() })?;
-            let unreadable = |problems: Vec<Problem>| ClosureError::Unreadable {
+                .ok_or_else(|| PinnedError::Lost { kind: pin.kind, name: pin.name.clone() })?;
+            let unreadable = |problems: Vec<Problem>| PinnedError::Unreadable {
                 name: pin.name.clone(),
                 problem: problems.first().map(ToString::to_string).unwrap_or_default(),
             };
@@ -89,23 +89,23 @@ impl Cast {
             match pin.kind {
                 PinKind::Agent => {
                     let agent = AgentDefinition::from_canonical(&json).map_err(unreadable)?;
-                    cast.agents.insert(name, Arc::new(agent));
+                    participants.agents.insert(name, Arc::new(agent));
                 }
                 PinKind::Workflow => {
                     let workflow = WorkflowDefinition::from_canonical(&json).map_err(unreadable)?;
-                    cast.workflows.insert(name, Arc::new(workflow));
+                    participants.workflows.insert(name, Arc::new(workflow));
                 }
                 PinKind::Script => {
                     let script =
                         ScriptDefinition::from_canonical(&pin.name, &json).map_err(unreadable)?;
-                    cast.scripts.insert(name, Arc::new(script));
+                    participants.scripts.insert(name, Arc::new(script));
                 }
             }
         }
-        Ok(cast)
+        Ok(participants)
     }
 }
 
-fn missing(kind: PinKind, name: &Name, needed_by: &Name) -> Missing {
-    Missing { kind, name: name.clone(), needed_by: needed_by.clone() }
+fn missing(kind: PinKind, name: &Name, needed_by: &Name) -> MissingDefinition {
+    MissingDefinition { kind, name: name.clone(), needed_by: needed_by.clone() }
 }

@@ -1,4 +1,4 @@
-//! A workflow with everything that its nodes need.
+//! A pinned workflow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -9,28 +9,28 @@ use polity_definition::{
 use polity_model::name::Name;
 use polity_model::tool::{ToolName, ToolPattern};
 
-use super::{Assignee, Cast, Closure, Missing, Pinned};
+use super::{Assignee, MissingDefinition, PinSet, PinnedAgent, TaskParticipants};
 
-/// A workflow with everything that its nodes need.
+/// A workflow with every definition its nodes need.
 #[derive(Debug, Clone)]
-pub struct FlowClosure {
+pub struct PinnedWorkflow {
     /// The workflow.
     pub workflow: Arc<WorkflowDefinition>,
-    /// The workflow, ready to be walked.
+    /// The workflow, compiled for execution.
     pub plan: Arc<Plan>,
-    /// The agents and workflows of its nodes, and what they need.
-    cast: Arc<Cast>,
-    pub(super) pinned: Arc<OnceLock<Pinned>>,
+    /// The agents and workflows of its nodes, with their definitions.
+    participants: Arc<TaskParticipants>,
+    pub(super) pin_set: Arc<OnceLock<PinSet>>,
 }
 
-/// What the nodes of a workflow name.
+/// The names that the nodes of a workflow refer to.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
     pub(super) agents: BTreeSet<Name>,
     pub(super) workflows: BTreeSet<Name>,
 }
 
-/// The agents and workflows that the nodes of a workflow name.
+/// Collects the agents and workflows that the nodes of a workflow refer to.
 pub(super) fn needs(workflow: &WorkflowDefinition) -> Needs {
     let mut needs = Needs::default();
     for node in workflow.expanded().nodes {
@@ -51,34 +51,44 @@ pub(super) fn needs(workflow: &WorkflowDefinition) -> Needs {
     needs
 }
 
-impl FlowClosure {
-    /// What this workflow needs, from the home as it is now.
-    pub fn of(home: &Home, workflow: Arc<WorkflowDefinition>) -> Result<Option<Self>, Missing> {
-        let mut cast = Cast::default();
-        cast.add_workflow(home, Arc::clone(&workflow))?;
-        Ok(Self::within(workflow, &Arc::new(cast)))
+impl PinnedWorkflow {
+    /// Collects the definitions of a workflow from the home.
+    pub fn of(
+        home: &Home,
+        workflow: Arc<WorkflowDefinition>,
+    ) -> Result<Option<Self>, MissingDefinition> {
+        let mut participants = TaskParticipants::default();
+        participants.add_workflow(home, Arc::clone(&workflow))?;
+        Ok(Self::within(workflow, &Arc::new(participants)))
     }
 
-    pub(super) fn within(workflow: Arc<WorkflowDefinition>, cast: &Arc<Cast>) -> Option<Self> {
+    pub(super) fn within(
+        workflow: Arc<WorkflowDefinition>,
+        participants: &Arc<TaskParticipants>,
+    ) -> Option<Self> {
         let plan = Arc::new(workflow.plan()?);
-        Some(Self { workflow, plan, cast: Arc::clone(cast), pinned: Arc::default() })
+        Some(Self {
+            workflow,
+            plan,
+            participants: Arc::clone(participants),
+            pin_set: Arc::default(),
+        })
     }
 
-    /// Who does the work of a node, with everything that is needed for it, if an agent or another
-    /// workflow does.
+    /// Returns the agent or workflow that performs a node, if any.
     pub fn assignee_of(&self, node: &WorkflowNode) -> Option<Assignee> {
         match &node.kind {
             NodeKind::Agent { agent, sub_agents, .. } => {
-                let agent = self.cast.agents.get(agent)?;
+                let agent = self.participants.agents.get(agent)?;
                 let agent = match as_node_says(agent, sub_agents, node.max_retries) {
                     Some(changed) => Arc::new(changed),
                     None => Arc::clone(agent),
                 };
-                Some(Assignee::Agent(Closure::within(agent, &self.cast)))
+                Some(Assignee::Agent(PinnedAgent::within(agent, &self.participants)))
             }
             NodeKind::Workflow { workflow, .. } => {
-                let workflow = self.cast.workflows.get(workflow)?;
-                Self::within(Arc::clone(workflow), &self.cast).map(Assignee::Workflow)
+                let workflow = self.participants.workflows.get(workflow)?;
+                Self::within(Arc::clone(workflow), &self.participants).map(Assignee::Workflow)
             }
             NodeKind::Tool { .. }
             | NodeKind::Condition { .. }
@@ -91,7 +101,7 @@ impl FlowClosure {
         self.plan.nodes().iter().filter_map(|node| self.assignee_of(&node.node))
     }
 
-    /// The workflow and all that its nodes run, each once.
+    /// The workflow and its sub-workflows, each once.
     pub(super) fn workflows(&self) -> Vec<Arc<WorkflowDefinition>> {
         let mut met = BTreeSet::new();
         let mut found = Vec::new();
@@ -108,14 +118,15 @@ impl FlowClosure {
         found
     }
 
-    /// Every agent that may come to work for the workflow, each once, as its own file has it.
-    pub(super) fn everyone(&self) -> Vec<Closure> {
-        let mut found: BTreeMap<Name, Closure> = BTreeMap::new();
+    /// Every agent that may work for the workflow, each once, without node overrides.
+    pub(super) fn everyone(&self) -> Vec<PinnedAgent> {
+        let mut found: BTreeMap<Name, PinnedAgent> = BTreeMap::new();
         for workflow in self.workflows() {
             for name in needs(&workflow).agents {
-                let Some(agent) = self.cast.agents.get(&name) else { continue };
-                for closure in Closure::within(Arc::clone(agent), &self.cast).everyone() {
-                    found.entry(closure.agent.name.clone()).or_insert(closure);
+                let Some(agent) = self.participants.agents.get(&name) else { continue };
+                for pinned in PinnedAgent::within(Arc::clone(agent), &self.participants).everyone()
+                {
+                    found.entry(pinned.agent.name.clone()).or_insert(pinned);
                 }
             }
         }
@@ -128,14 +139,14 @@ impl FlowClosure {
         nodes.filter_map(|node| tool_of(&node.node)).map(ToolPattern::exactly).collect()
     }
 
-    /// The tools that its nodes call, and those of the workflows that it runs.
+    /// The tools that its nodes and its sub-workflows call.
     pub fn all_tools(&self) -> Vec<ToolPattern> {
         let workflows = self.workflows();
         let nodes = workflows.iter().flat_map(|workflow| workflow.expanded().nodes.to_vec());
         nodes.filter_map(|node| tool_of(&node).map(ToolPattern::exactly)).collect()
     }
 
-    /// Whether a node hands work to an agent or to another workflow.
+    /// True if a node delegates to an agent or another workflow.
     pub fn has_parts(&self) -> bool {
         self.assignees().next().is_some()
     }
@@ -158,7 +169,7 @@ fn tool_of(node: &WorkflowNode) -> Option<&ToolName> {
     }
 }
 
-/// The agent with what its node says otherwise, if it says anything.
+/// The agent with the overrides of its node, if there are any.
 fn as_node_says(
     agent: &AgentDefinition,
     sub_agents: &[Name],

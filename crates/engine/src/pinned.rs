@@ -1,12 +1,11 @@
-//! Everything a task may need of its definitions, frozen when the task is created.
+//! The definitions of a task, pinned when it is created.
 //!
-//! A task goes on with what it began with, whatever becomes of the files. The canonical form of
-//! each definition is in the store by its digest, and the task names the digests. What an agent
-//! needs includes the agents that it hands work to, and theirs in turn; what a workflow needs, the
-//! agents and workflows of its nodes.
+//! A task keeps the definitions it was created with, even if their files change. The store holds
+//! the canonical form of each definition by digest, and the task lists the digests. An agent pins
+//! its sub-agents and theirs; a workflow pins the agents and workflows of its nodes.
 
-mod cast;
-mod flow;
+mod participants;
+mod workflow;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -17,50 +16,50 @@ use polity_model::event::{Pin, PinKind};
 use polity_model::name::Name;
 use polity_store::{PinnedDefinition, Store, StoreError};
 
-pub use cast::Cast;
-pub use flow::FlowClosure;
+pub use participants::TaskParticipants;
+pub use workflow::PinnedWorkflow;
 
-/// An agent with everything it needs.
+/// An agent with every definition it needs.
 #[derive(Debug, Clone)]
-pub struct Closure {
-    /// The agent that was asked for.
+pub struct PinnedAgent {
+    /// The agent.
     pub agent: Arc<AgentDefinition>,
-    /// The rules of its model, if that is a scripted one.
+    /// The script of its model, if the model is scripted.
     pub script: Option<Arc<ScriptDefinition>>,
-    /// The agents that it may hand work to, and those that they may, with what they need.
-    pub cast: Arc<Cast>,
-    pinned: Arc<OnceLock<Pinned>>,
+    /// Its sub-agents, directly or through others, with their definitions.
+    pub participants: Arc<TaskParticipants>,
+    pin_set: Arc<OnceLock<PinSet>>,
 }
 
-/// What a task names, and what the store keeps.
+/// The pins of a task and the definitions they refer to.
 #[derive(Debug)]
-pub struct Pinned {
-    /// What the task names.
+pub struct PinSet {
+    /// The pins listed in the task.
     pub pins: Vec<Pin>,
-    /// What the store keeps.
+    /// The definitions kept by the store.
     pub definitions: Vec<PinnedDefinition>,
 }
 
-/// A task's definitions cannot be put together.
+/// A failure to load the pinned definitions of a task.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum ClosureError {
-    /// The store does not have what the task pinned.
+pub enum PinnedError {
+    /// The store does not have a pinned definition.
     #[error("the definition of {kind:?} {name} that the task pinned is not in the store")]
     Lost {
-        /// What it was.
+        /// The kind of definition.
         kind: PinKind,
         /// Its name.
         name: Name,
     },
-    /// What is in the store cannot be read.
+    /// A stored definition cannot be decoded.
     #[error("the pinned definition of {name} cannot be read: {problem}")]
     Unreadable {
         /// Its name.
         name: Name,
-        /// The first thing that is wrong with it.
+        /// The first problem.
         problem: String,
     },
-    /// The agent or workflow is not among the pinned definitions.
+    /// The agent or workflow is not pinned.
     #[error("the task did not pin {0}")]
     NoAssignee(Name),
     /// The workflow has no nodes.
@@ -71,19 +70,19 @@ pub enum ClosureError {
     Store(#[from] StoreError),
 }
 
-/// Who does a task, with everything that is needed for it.
+/// The agent or workflow of a task, with every definition it needs.
 #[derive(Debug, Clone)]
 pub enum Assignee {
     /// An agent.
-    Agent(Closure),
+    Agent(PinnedAgent),
     /// A workflow.
-    Workflow(FlowClosure),
+    Workflow(PinnedWorkflow),
 }
 
-/// Something that an agent or a workflow needs is not there, or not valid.
+/// A definition that an agent or workflow needs is missing or invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
-    /// What it is.
+pub struct MissingDefinition {
+    /// The kind of definition.
     pub kind: PinKind,
     /// Its name.
     pub name: Name,
@@ -91,78 +90,81 @@ pub struct Missing {
     pub needed_by: Name,
 }
 
-impl From<Closure> for Assignee {
-    fn from(closure: Closure) -> Self {
-        Self::Agent(closure)
+impl From<PinnedAgent> for Assignee {
+    fn from(pinned: PinnedAgent) -> Self {
+        Self::Agent(pinned)
     }
 }
 
-impl From<FlowClosure> for Assignee {
-    fn from(flow: FlowClosure) -> Self {
+impl From<PinnedWorkflow> for Assignee {
+    fn from(flow: PinnedWorkflow) -> Self {
         Self::Workflow(flow)
     }
 }
 
 impl Assignee {
-    /// What a task pinned, from the store.
-    pub fn load(store: &dyn Store, name: &Name, pins: &[Pin]) -> Result<Self, ClosureError> {
-        let cast = Arc::new(Cast::load(store, pins)?);
-        Self::within(name, &cast)?.ok_or_else(|| ClosureError::NoAssignee(name.clone()))
+    /// Loads the definitions that a task pinned.
+    pub fn load(store: &dyn Store, name: &Name, pins: &[Pin]) -> Result<Self, PinnedError> {
+        let participants = Arc::new(TaskParticipants::load(store, pins)?);
+        Self::within(name, &participants)?.ok_or_else(|| PinnedError::NoAssignee(name.clone()))
     }
 
-    /// The agent or workflow of that name.
-    pub(crate) fn within(name: &Name, cast: &Arc<Cast>) -> Result<Option<Self>, ClosureError> {
-        if let Some(agent) = cast.agents.get(name) {
-            return Ok(Some(Self::Agent(Closure::within(Arc::clone(agent), cast))));
+    /// Looks up an agent or workflow among the participants.
+    pub(crate) fn within(
+        name: &Name,
+        participants: &Arc<TaskParticipants>,
+    ) -> Result<Option<Self>, PinnedError> {
+        if let Some(agent) = participants.agents.get(name) {
+            return Ok(Some(Self::Agent(PinnedAgent::within(Arc::clone(agent), participants))));
         }
-        let Some(workflow) = cast.workflows.get(name) else { return Ok(None) };
-        let flow = FlowClosure::within(Arc::clone(workflow), cast);
-        let flow = flow.ok_or_else(|| ClosureError::NothingToDo(name.clone()))?;
+        let Some(workflow) = participants.workflows.get(name) else { return Ok(None) };
+        let flow = PinnedWorkflow::within(Arc::clone(workflow), participants);
+        let flow = flow.ok_or_else(|| PinnedError::NothingToDo(name.clone()))?;
         Ok(Some(Self::Workflow(flow)))
     }
 
     /// The name of the agent or workflow.
     pub fn name(&self) -> &Name {
         match self {
-            Self::Agent(closure) => &closure.agent.name,
+            Self::Agent(pinned) => &pinned.agent.name,
             Self::Workflow(flow) => &flow.workflow.name,
         }
     }
 
-    /// The agent, if one does the task.
+    /// The agent, if the assignee is one.
     pub fn agent(&self) -> Option<&AgentDefinition> {
         match self {
-            Self::Agent(closure) => Some(&closure.agent),
+            Self::Agent(pinned) => Some(&pinned.agent),
             Self::Workflow(_) => None,
         }
     }
 
-    /// The agent's model, if it is an agent that has one.
+    /// The model configuration, if the assignee is an LLM agent.
     pub fn llm(&self) -> Option<&LlmAgent> {
         match self {
-            Self::Agent(closure) => closure.llm(),
+            Self::Agent(pinned) => pinned.llm(),
             Self::Workflow(_) => None,
         }
     }
 
-    /// Every agent that may come to work for the task, each once.
-    pub fn everyone(&self) -> Vec<Closure> {
+    /// Every agent that may work for the task, each once.
+    pub fn everyone(&self) -> Vec<PinnedAgent> {
         match self {
-            Self::Agent(closure) => closure.everyone(),
+            Self::Agent(pinned) => pinned.everyone(),
             Self::Workflow(flow) => flow.everyone(),
         }
     }
 
-    /// What a task names of it, and what the store keeps. It is worked out once.
-    pub fn pinned(&self) -> &Pinned {
-        let pinned = match self {
-            Self::Agent(closure) => &closure.pinned,
-            Self::Workflow(flow) => &flow.pinned,
+    /// The pins and definitions, computed once.
+    pub fn pin_set(&self) -> &PinSet {
+        let pin_set = match self {
+            Self::Agent(pinned) => &pinned.pin_set,
+            Self::Workflow(flow) => &flow.pin_set,
         };
-        pinned.get_or_init(|| self.pin())
+        pin_set.get_or_init(|| self.pin())
     }
 
-    fn pin(&self) -> Pinned {
+    fn pin(&self) -> PinSet {
         let mut pins = Vec::new();
         let mut definitions = Vec::new();
         let mut add = |kind, name: &Name, json: String| {
@@ -177,46 +179,48 @@ impl Assignee {
             }
         }
         let mut scripts = BTreeSet::new();
-        for closure in self.everyone() {
-            let agent = &*closure.agent;
+        for pinned in self.everyone() {
+            let agent = &*pinned.agent;
             add(PinKind::Agent, &agent.name, agent.canonical_json());
-            if let Some(script) =
-                closure.script.filter(|script| scripts.insert(script.name.clone()))
+            if let Some(script) = pinned.script.filter(|script| scripts.insert(script.name.clone()))
             {
                 add(PinKind::Script, &script.name, script.canonical_json());
             }
         }
-        Pinned { pins, definitions }
+        PinSet { pins, definitions }
     }
 
-    /// The longest way on which work may be handed on. Definitions refuse circles, so there is one.
+    /// The longest chain of sub-agents. Definitions forbid cycles, so it is finite.
     pub fn longest_chain(&self) -> Vec<Name> {
         match self {
-            Self::Agent(closure) => closure.longest_chain(),
+            Self::Agent(pinned) => pinned.longest_chain(),
             Self::Workflow(flow) => flow.longest_chain(),
         }
     }
 }
 
-impl Closure {
-    /// What this agent needs, from the home as it is now.
-    pub fn of(home: &Home, agent: Arc<AgentDefinition>) -> Result<Self, Missing> {
-        let mut cast = Cast::default();
-        cast.add_agent(home, Arc::clone(&agent))?;
-        Ok(Self::within(agent, &Arc::new(cast)))
+impl PinnedAgent {
+    /// Collects the definitions of an agent from the home.
+    pub fn of(home: &Home, agent: Arc<AgentDefinition>) -> Result<Self, MissingDefinition> {
+        let mut participants = TaskParticipants::default();
+        participants.add_agent(home, Arc::clone(&agent))?;
+        Ok(Self::within(agent, &Arc::new(participants)))
     }
 
-    /// An agent that hands work to no one.
+    /// An agent without sub-agents.
     pub fn alone(agent: Arc<AgentDefinition>, script: Option<Arc<ScriptDefinition>>) -> Self {
-        Self { agent, script, cast: Arc::default(), pinned: Arc::default() }
+        Self { agent, script, participants: Arc::default(), pin_set: Arc::default() }
     }
 
-    pub(crate) fn within(agent: Arc<AgentDefinition>, cast: &Arc<Cast>) -> Self {
-        let script = script_of(&agent).and_then(|name| cast.scripts.get(name)).cloned();
-        Self { agent, script, cast: Arc::clone(cast), pinned: Arc::default() }
+    pub(crate) fn within(
+        agent: Arc<AgentDefinition>,
+        participants: &Arc<TaskParticipants>,
+    ) -> Self {
+        let script = script_of(&agent).and_then(|name| participants.scripts.get(name)).cloned();
+        Self { agent, script, participants: Arc::clone(participants), pin_set: Arc::default() }
     }
 
-    /// The agent's model, if it has one.
+    /// The agent's model configuration, if it is an LLM agent.
     pub fn llm(&self) -> Option<&LlmAgent> {
         match &self.agent.kind {
             AgentKind::Llm(llm) => Some(llm),
@@ -224,19 +228,19 @@ impl Closure {
         }
     }
 
-    /// One of the agents that this one may hand work to, with everything that one needs.
+    /// Returns one of its own sub-agents with every definition that one needs.
     pub fn sub_agent(&self, name: &Name) -> Option<Self> {
         let is_named = sub_agents_of(&self.agent).contains(name);
-        let agent = self.cast.agents.get(name).filter(|_| is_named)?;
-        Some(Self::within(Arc::clone(agent), &self.cast))
+        let agent = self.participants.agents.get(name).filter(|_| is_named)?;
+        Some(Self::within(Arc::clone(agent), &self.participants))
     }
 
-    /// The agents that this one may hand work to, in the order of its file.
+    /// Its own sub-agents, in file order.
     pub fn sub_agents(&self) -> impl Iterator<Item = Self> + '_ {
         sub_agents_of(&self.agent).iter().filter_map(|name| self.sub_agent(name))
     }
 
-    /// The agent and all that work may be handed on to, each once, itself first.
+    /// The agent and all its sub-agents, directly or through others, each once, itself first.
     pub fn everyone(&self) -> Vec<Self> {
         let mut met = BTreeSet::new();
         let mut found = Vec::new();
@@ -250,8 +254,7 @@ impl Closure {
         found
     }
 
-    /// The longest way on which work may be handed on, from this agent to the last. Definitions
-    /// refuse circles, so there is one.
+    /// The longest chain of sub-agents from this agent. Definitions forbid cycles, so it is finite.
     pub fn longest_chain(&self) -> Vec<Name> {
         self.chain_from(&self.agent, &mut BTreeMap::new())
     }
@@ -264,11 +267,11 @@ impl Closure {
         if let Some(chain) = known.get(&agent.name) {
             return chain.clone();
         }
-        // Met again before it is known, as it only could be on a circle, it ends the chain.
+        // Guards against a cycle: an agent that is still being visited ends the chain.
         known.insert(agent.name.clone(), vec![agent.name.clone()]);
         let below = sub_agents_of(agent)
             .iter()
-            .filter_map(|name| self.cast.agents.get(name))
+            .filter_map(|name| self.participants.agents.get(name))
             .map(|agent| self.chain_from(agent, known))
             .max_by_key(Vec::len)
             .unwrap_or_default();
