@@ -8,7 +8,7 @@ use polity_model::message::Message;
 use polity_testkit::runtime::boss;
 use serde_json::json;
 
-use crate::cast::{Say, Stage, TaskParticipants, part};
+use crate::cast::{Cast, Say, Stage, part};
 
 fn tokens(max: u64) -> Option<Budget> {
     serde_json::from_value(json!({ "max_tokens": max })).unwrap()
@@ -20,9 +20,8 @@ async fn a_budget_holds_for_a_task_and_its_sub_agents_and_is_overshot_by_no_more
     for (max, spent) in [(1, 10), (10, 10), (11, 20), (45, 50), (50, 50), (95, 100)] {
         let stage = Stage::new();
         let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-        let participants =
-            TaskParticipants::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
-        let runtime = stage.process(1, &participants);
+        let cast = Cast::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
+        let runtime = stage.process(1, &cast);
         let create = CreateTask { budget: tokens(max), ..CreateTask::new(boss(), "a") };
         let mut handle = runtime.create(create).await.unwrap();
         handle.wait().await.unwrap();
@@ -41,8 +40,8 @@ async fn sub_agents_that_use_far_more_than_their_parent_do_not_break_the_limit_t
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
     let lines = [("boss", vec![Say::Ask(helpers)]), ("helper", vec![])];
     // Each call uses 200 tokens, and the limit allows six.
-    let participants = TaskParticipants::weighing(20, lines);
-    let runtime = stage.process(1, &participants);
+    let cast = Cast::weighing(20, lines);
+    let runtime = stage.process(1, &cast);
     let create = CreateTask { budget: tokens(1150), ..CreateTask::new(boss(), "a") };
     let mut handle = runtime.create(create).await.unwrap();
     handle.wait().await.unwrap();
@@ -54,13 +53,12 @@ async fn sub_agents_that_use_far_more_than_their_parent_do_not_break_the_limit_t
 async fn under_a_budget_models_are_called_one_by_one() {
     let stage = Stage::new();
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let participants =
-        TaskParticipants::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
-    let runtime = stage.process(1, &participants);
+    let cast = Cast::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
+    let runtime = stage.process(1, &cast);
     let create = CreateTask { budget: tokens(1_000_000), ..CreateTask::new(boss(), "a") };
     let mut handle = runtime.create(create).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(participants.at_once_most(), 1);
+    assert_eq!(cast.at_once_most(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +66,7 @@ async fn a_cost_budget_goes_on_counting_after_a_crash() {
     let stage = Stage::new();
     let budget: Option<Budget> = serde_json::from_value(json!({"max_cost_usd": 0.0025})).unwrap();
     let lines = |helper| {
-        TaskParticipants::new([
+        Cast::new([
             ("boss", vec![Say::Ask(vec![part("agent/helper", "x")]), Say::Text("over")]),
             ("helper", vec![Say::Ask(vec![("time/now", json!({"n": 1}))]), helper]),
         ])

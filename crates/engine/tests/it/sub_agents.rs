@@ -18,22 +18,22 @@ use polity_testkit::runtime::boss;
 use polity_testkit::tools::{ActingTools, ToolAct};
 use serde_json::json;
 
-use crate::cast::{Say, Stage, TaskParticipants, give, part};
+use crate::cast::{Cast, Say, Stage, give, part};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_leaks_either_way() {
     let stage = Stage::new();
-    let participants = TaskParticipants::new([
+    let cast = Cast::new([
         ("boss", vec![Say::Ask(vec![part("agent/deputy", "CANARY-DOWN")]), Say::Text("over")]),
         ("deputy", vec![Say::Ask(vec![part("agent/helper", "deeper")]), Say::Text("SUMMARY")]),
         ("helper", vec![Say::Text("CANARY-BELOW")]),
     ]);
-    let runtime = stage.process(1, &participants);
+    let runtime = stage.process(1, &cast);
     let mut create = CreateTask::new(boss(), "CANARY-ABOVE");
     create.parameters.insert("secret".to_owned(), "CANARY-PARAMETER".into());
     let mut handle = runtime.create(create).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
-    let shown = participants.shown();
+    let shown = cast.shown();
     let sessions: Vec<&str> = shown.keys().map(String::as_str).collect();
     assert_eq!(sessions, ["boss", "boss/1.1/deputy", "boss/1.1/deputy/1.1/helper"]);
     assert_eq!(shown["boss"], ["CANARY-ABOVE", "", "SUMMARY"]);
@@ -49,14 +49,13 @@ async fn nothing_leaks_either_way() {
 async fn sub_agents_of_one_turn_work_side_by_side_and_need_no_place_of_their_own() {
     let stage = Stage::new();
     let helpers = (0..8).map(|number| part("agent/helper", &number.to_string())).collect();
-    let participants =
-        TaskParticipants::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
+    let cast = Cast::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
     let one = |limits| Limits { concurrent_tasks: NonZeroU32::MIN, ..limits };
-    let runtime = stage.limited(1, &participants, one);
+    let runtime = stage.limited(1, &cast, one);
     let mut first = give(&runtime, "a").await;
     let mut second = give(&runtime, "b").await;
     assert_eq!(first.wait().await.unwrap(), TaskStatus::Completed);
-    assert_eq!(participants.at_once_most(), 8);
+    assert_eq!(cast.at_once_most(), 8);
     assert_eq!(second.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!((stage.parts(first.id).len(), stage.parts(second.id).len()), (8, 8));
 }
@@ -65,10 +64,9 @@ async fn sub_agents_of_one_turn_work_side_by_side_and_need_no_place_of_their_own
 async fn more_sub_agents_than_the_limit_allows_are_not_called_and_the_model_is_told() {
     let stage = Stage::new();
     let helpers = (0..4).map(|number| part("agent/helper", &number.to_string())).collect();
-    let participants =
-        TaskParticipants::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
+    let cast = Cast::new([("boss", vec![Say::Ask(helpers)]), ("helper", vec![])]);
     let two = NonZeroU32::new(2).unwrap();
-    let runtime = stage.limited(1, &participants, |limits| Limits {
+    let runtime = stage.limited(1, &cast, |limits| Limits {
         sub_agent_fan_out: NonZeroU32::new(2).unwrap(),
         ..limits
     });
@@ -84,15 +82,13 @@ async fn more_sub_agents_than_the_limit_allows_are_not_called_and_the_model_is_t
 async fn no_more_sub_agents_work_for_a_task_than_allowed_at_any_depth() {
     let stage = Stage::new();
     let two = || Say::Ask(vec![part("agent/deputy", "x")]);
-    let participants = TaskParticipants::new([
+    let cast = Cast::new([
         ("boss", vec![two(), two(), Say::Text("over")]),
         ("deputy", vec![Say::Ask(vec![part("agent/helper", "y")])]),
         ("helper", vec![]),
     ]);
-    let runtime = stage.limited(1, &participants, |limits| Limits {
-        sub_agents: NonZeroU32::new(3).unwrap(),
-        ..limits
-    });
+    let runtime = stage
+        .limited(1, &cast, |limits| Limits { sub_agents: NonZeroU32::new(3).unwrap(), ..limits });
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(stage.store.tree(handle.id).unwrap().tasks, 4);
@@ -105,9 +101,9 @@ async fn no_more_sub_agents_work_for_a_task_than_allowed_at_any_depth() {
 #[tokio::test(start_paused = true)]
 async fn a_chain_that_is_too_long_is_refused_before_anything_is_spent() {
     let stage = Stage::new();
-    let participants = TaskParticipants::new([]);
-    let runtime = stage
-        .limited(1, &participants, |limits| Limits { sub_agent_depth: NonZeroU32::MIN, ..limits });
+    let cast = Cast::new([]);
+    let runtime =
+        stage.limited(1, &cast, |limits| Limits { sub_agent_depth: NonZeroU32::MIN, ..limits });
     let refused = runtime.create(CreateTask::new(boss(), "a")).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
@@ -120,11 +116,11 @@ async fn a_chain_that_is_too_long_is_refused_before_anything_is_spent() {
 #[tokio::test(start_paused = true)]
 async fn a_parent_learns_why_a_sub_agent_failed_and_goes_another_way() {
     let stage = Stage::new();
-    let participants = TaskParticipants::new([
+    let cast = Cast::new([
         ("boss", vec![Say::Ask(vec![part("agent/helper", "x")]), Say::Text("by myself, then")]),
         ("helper", vec![Say::Fail]),
     ]);
-    let runtime = stage.process(1, &participants);
+    let runtime = stage.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     let told = "error: helper failed (model_rejected): no such model";
@@ -134,12 +130,12 @@ async fn a_parent_learns_why_a_sub_agent_failed_and_goes_another_way() {
 #[tokio::test(start_paused = true)]
 async fn cancelling_a_parent_cancels_its_sub_agents_to_the_last() {
     let stage = Stage::new();
-    let participants = TaskParticipants::new([
+    let cast = Cast::new([
         ("boss", vec![Say::Ask(vec![part("agent/deputy", "x"), part("agent/helper", "y")])]),
         ("deputy", vec![Say::Ask(vec![part("agent/helper", "z")])]),
         ("helper", vec![Say::Hang]),
     ]);
-    let runtime = stage.process(1, &participants);
+    let runtime = stage.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
     let all = |stage: &Stage| stage.store.task_rows(&TaskFilter::default()).unwrap();
     stage.until("all are at work", |stage| all(stage).len() == 4).await;
@@ -152,11 +148,11 @@ async fn cancelling_a_parent_cancels_its_sub_agents_to_the_last() {
 #[tokio::test(start_paused = true)]
 async fn a_sub_agent_that_someone_cancels_is_an_answer_to_its_parent() {
     let stage = Stage::new();
-    let participants = TaskParticipants::new([
+    let cast = Cast::new([
         ("boss", vec![Say::Ask(vec![part("agent/helper", "x")])]),
         ("helper", vec![Say::Hang]),
     ]);
-    let runtime = stage.process(1, &participants);
+    let runtime = stage.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
     stage.until("it is at work", |stage| cast_at_work(stage, handle.id)).await;
     runtime.cancel(stage.parts(handle.id)[0].id).await.unwrap();
@@ -174,7 +170,7 @@ async fn a_crash_resumes_parent_and_sub_agents_where_they_were() {
     let lines = || [("boss", vec![Say::Ask(vec![part("agent/deputy", "x")])])];
     let stuck =
         [("deputy", vec![Say::Ask(vec![part("agent/helper", "y")])]), ("helper", vec![Say::Hang])];
-    let runtime = stage.process(1, &TaskParticipants::new(lines().into_iter().chain(stuck)));
+    let runtime = stage.process(1, &Cast::new(lines().into_iter().chain(stuck)));
     let id = give(&runtime, "a").await.id;
     let all = |stage: &Stage| stage.store.task_rows(&TaskFilter::default()).unwrap();
     stage.until("all are at work", |stage| all(stage).len() == 3).await;
@@ -182,9 +178,8 @@ async fn a_crash_resumes_parent_and_sub_agents_where_they_were() {
     // One of them is resumed, and the others go on with it.
     let left = orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
-    let participants =
-        TaskParticipants::new(lines().into_iter().chain([("deputy", vec![]), ("helper", vec![])]));
-    let runtime = stage.process(2, &participants);
+    let cast = Cast::new(lines().into_iter().chain([("deputy", vec![]), ("helper", vec![])]));
+    let runtime = stage.process(2, &cast);
     let mut handle = runtime.adopt(id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(all(&stage).len(), 3, "no sub-agent was opened twice");
@@ -196,15 +191,15 @@ async fn a_crash_resumes_parent_and_sub_agents_where_they_were() {
 #[tokio::test(start_paused = true)]
 async fn a_sub_agent_whose_parent_has_ended_ends_with_it() {
     let stage = Stage::new();
-    let participants = TaskParticipants::new([
+    let cast = Cast::new([
         ("boss", vec![Say::Ask(vec![part("agent/helper", "x")])]),
         ("helper", vec![Say::Hang]),
     ]);
-    let runtime = stage.process(1, &participants);
+    let runtime = stage.process(1, &cast);
     let handle = give(&runtime, "a").await;
     stage.until("it is at work", |stage| cast_at_work(stage, handle.id)).await;
     stage.kill(1, runtime);
-    let runtime = stage.process(2, &participants);
+    let runtime = stage.process(2, &cast);
     // Whoever ends the parent from outside ends what it has handed out.
     runtime.cancel(handle.id).await.unwrap();
     assert_eq!(stage.task(stage.parts(handle.id)[0].id).status, TaskStatus::Cancelled);
@@ -214,12 +209,12 @@ async fn a_sub_agent_whose_parent_has_ended_ends_with_it() {
 async fn a_parent_waits_with_its_sub_agent_for_a_person_and_holds_nothing() {
     let stage = Stage::new();
     let delete = ("files/delete", json!({"n": 1}));
-    let participants = TaskParticipants::new([
+    let cast = Cast::new([
         ("boss", vec![Say::Ask(vec![part("agent/deputy", "x")]), Say::Text("all done")]),
         ("deputy", vec![Say::Ask(vec![part("agent/helper", "y")])]),
         ("helper", vec![Say::Ask(vec![delete])]),
     ]);
-    let runtime = stage.process(1, &participants);
+    let runtime = stage.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     let rows = stage.store.task_rows(&TaskFilter::default()).unwrap();
@@ -228,7 +223,7 @@ async fn a_parent_waits_with_its_sub_agent_for_a_person_and_holds_nothing() {
     }
     assert_eq!(orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap(), []);
     stage.kill(1, runtime);
-    let runtime = stage.process(2, &participants);
+    let runtime = stage.process(2, &cast);
     // Without an answer, resuming it only finds that it waits.
     let mut handle = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
@@ -248,12 +243,12 @@ async fn while_one_sub_agent_waits_for_a_person_the_others_work_on() {
     let stage = Stage::new();
     let delete = ("files/delete", json!({"n": 1}));
     let boss = Say::Ask(vec![part("agent/helper", "x"), part("agent/deputy", "y")]);
-    let participants = TaskParticipants::new([
+    let cast = Cast::new([
         ("boss", vec![boss, Say::Text("both done")]),
         ("deputy", vec![Say::Hang]),
         ("helper", vec![Say::Ask(vec![delete])]),
     ]);
-    let runtime = stage.process(1, &participants);
+    let runtime = stage.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
     let id = handle.id;
     let named = |stage: &Stage, agent: &str| {
@@ -278,12 +273,12 @@ async fn an_answer_far_below_reaches_a_parent_that_is_busy_with_others() {
     let stage = Stage::new();
     let delete = ("files/delete", json!({"n": 1}));
     let parts = Say::Ask(vec![part("agent/deputy", "x"), part("agent/helper", "hang")]);
-    let participants = TaskParticipants::new([
+    let cast = Cast::new([
         ("boss", vec![parts]),
         ("deputy", vec![Say::Ask(vec![part("agent/helper", "delete")]), Say::Text("deleted")]),
         ("helper", vec![Say::Ask(vec![delete])]),
     ]);
-    let runtime = stage.process(1, &participants);
+    let runtime = stage.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
     let id = handle.id;
     let waiting = |stage: &Stage| -> Vec<TaskRow> {
@@ -316,12 +311,12 @@ async fn an_answer_two_steps_below_is_noticed_while_the_top_is_at_work() {
     let delete = ("files/delete", json!({"n": 1}));
     // The boss has something else to wait for: a tool that does not answer in time.
     let hangs = ("files/write", json!({"n": 2}));
-    let participants = TaskParticipants::new([
+    let cast = Cast::new([
         ("boss", vec![Say::Ask(vec![part("agent/deputy", "x"), hangs])]),
         ("deputy", vec![Say::Ask(vec![part("agent/helper", "delete")]), Say::Text("deleted")]),
         ("helper", vec![Say::Ask(vec![delete])]),
     ]);
-    let parts = stage.parts_of_process(1, &participants);
+    let parts = stage.parts_of_process(1, &cast);
     let tools = ActingTools::new(&Arc::default(), [ToolAct::Hang], Duration::from_millis(5));
     let runtime = Runtime::start(Parts { tools: Arc::new(tools), ..parts }).unwrap();
     let mut handle = give(&runtime, "a").await;
@@ -347,11 +342,11 @@ async fn an_answer_at_any_moment_around_the_pause_is_acted_upon() {
     for ms in (4_800..5_300).step_by(20) {
         let stage = Stage::new();
         let (delete, hangs) = (("files/delete", json!({"n": 1})), ("files/write", json!({"n": 2})));
-        let participants = TaskParticipants::new([
+        let cast = Cast::new([
             ("boss", vec![Say::Ask(vec![part("agent/helper", "x"), hangs])]),
             ("helper", vec![Say::Ask(vec![delete])]),
         ]);
-        let parts = stage.parts_of_process(1, &participants);
+        let parts = stage.parts_of_process(1, &cast);
         let tools = ActingTools::new(&Arc::default(), [ToolAct::Hang], Duration::from_millis(5));
         let runtime = Runtime::start(Parts { tools: Arc::new(tools), ..parts }).unwrap();
         let mut handle = give(&runtime, "a").await;
@@ -372,11 +367,11 @@ async fn an_answer_at_any_moment_around_the_pause_is_acted_upon() {
 async fn a_sub_agent_that_waits_for_a_person_is_ended_with_its_parent_even_after_a_crash() {
     let stage = Stage::new();
     let delete = ("files/delete", json!({"n": 1}));
-    let participants = TaskParticipants::new([
+    let cast = Cast::new([
         ("boss", vec![Say::Ask(vec![part("agent/helper", "x")])]),
         ("helper", vec![Say::Ask(vec![delete])]),
     ]);
-    let runtime = stage.process(1, &participants);
+    let runtime = stage.process(1, &cast);
     let mut handle = give(&runtime, "a").await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     // The parent is ended, and the process dies before it has ended the sub-agent.
@@ -395,7 +390,7 @@ async fn a_sub_agent_that_waits_for_a_person_is_ended_with_its_parent_even_after
     let helper = stage.parts(handle.id)[0].id;
     let left = orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [helper]);
-    let refused = stage.process(2, &participants).adopt(helper).await.unwrap_err();
+    let refused = stage.process(2, &cast).adopt(helper).await.unwrap_err();
     assert!(refused.to_string().contains("is already cancelled"), "{refused}");
     assert_eq!(stage.task(helper).status, TaskStatus::Cancelled);
 }

@@ -9,7 +9,7 @@ use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 use serde_json::{Value, json};
 
-use crate::cast::{Say, Stage, TaskParticipants};
+use crate::cast::{Cast, Say, Stage};
 use crate::scene::{Scene, end, told};
 
 fn updates(value: Value) -> StateUpdates {
@@ -162,8 +162,8 @@ async fn an_agents_task_can_be_forked_too() {
     let stage = Stage::new();
     let lines =
         [("greeter", vec![Say::Ask(vec![("files/delete", json!({"n": 1}))]), Say::Text("over")])];
-    let participants = TaskParticipants::new(lines);
-    let runtime = stage.process(1, &participants);
+    let cast = Cast::new(lines);
+    let runtime = stage.process(1, &cast);
     let order = CreateTask::new(polity_testkit::runtime::pinned(), "x");
     let mut handle = runtime.create(order).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
