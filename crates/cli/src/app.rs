@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use polity_definition::{Durability as DurabilitySetting, Home, is_servers, is_settings};
+use polity_definition::{DurabilitySetting, Home, is_servers, is_settings};
 use polity_drivers::Environment;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::llm::LanguageModels;

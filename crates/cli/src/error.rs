@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use polity_definition::Problem;
+use polity_definition::DefinitionProblem;
 use polity_engine::decide::CommandRejection;
 use polity_engine::driver::ToolsUnavailable;
 use polity_engine::runtime::{EngineError, ForkError};
@@ -25,7 +25,7 @@ pub(crate) struct CliError {
     hint: Option<String>,
     exit: Exit,
     /// Problems of definitions, each told on its own line.
-    problems: Vec<Problem>,
+    problems: Vec<DefinitionProblem>,
 }
 
 /// The answer of a command.
@@ -78,7 +78,7 @@ impl CliError {
     }
 
     /// The problems of definitions that it tells.
-    pub(crate) fn problems(&self) -> &[Problem] {
+    pub(crate) fn problems(&self) -> &[DefinitionProblem] {
         &self.problems
     }
 
@@ -93,7 +93,7 @@ impl CliError {
     }
 
     /// Definitions are wrong.
-    pub(crate) fn invalid(message: impl Display, problems: Vec<Problem>) -> Self {
+    pub(crate) fn invalid(message: impl Display, problems: Vec<DefinitionProblem>) -> Self {
         let hint = "mend the files; `polity check` looks at the whole home".to_owned();
         Self { hint: Some(hint), problems, ..Self::new("invalid_definition", Exit::Usage, message) }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polity_definition::OnReview;
 use polity_drivers::notify::{NotTold, Notice, NotifyOptions, tell};
 use polity_engine::runtime::{Live, Runtime};
-use polity_model::event::{Event, Sequence, StreamId};
+use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::ids::{CheckpointId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::review::Review;
@@ -157,7 +157,7 @@ impl Listener {
 
     /// The newest review of a task, if it was opened in the name of this process.
     fn opened_here(&self, task: TaskId) -> Result<Option<CheckpointId>, StoreError> {
-        let events = self.teller.store.events(&StreamId::Task(task), Sequence::default())?;
+        let events = self.teller.store.events(&StreamId::Task(task), StreamSequence::default())?;
         let mut owner = None;
         let mut opened = None;
         for recorded in &events {

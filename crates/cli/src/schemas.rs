@@ -2,14 +2,14 @@
 
 use std::str::FromStr;
 
-use polity_definition::{Kind, UnknownKind, schema};
+use polity_definition::{DefinitionKind, UnknownDefinitionKind, schema};
 use serde_json::Value;
 
 /// A kind of definition file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SchemaKind {
     /// One that tasks are made of.
-    Task(Kind),
+    Task(DefinitionKind),
     /// `charts/NAME.yaml`
     Chart,
     /// `scenarios/NAME.yaml`
@@ -19,7 +19,7 @@ pub(crate) enum SchemaKind {
 impl SchemaKind {
     /// Every kind.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        Kind::ALL.into_iter().map(Self::Task).chain([Self::Chart, Self::Scenario])
+        DefinitionKind::ALL.into_iter().map(Self::Task).chain([Self::Chart, Self::Scenario])
     }
 
     /// The kind in one word.
@@ -42,9 +42,9 @@ impl SchemaKind {
 }
 
 impl FromStr for SchemaKind {
-    type Err = UnknownKind;
+    type Err = UnknownDefinitionKind;
 
-    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+    fn from_str(text: &str) -> Result<Self, UnknownDefinitionKind> {
         match Self::all().find(|kind| kind.as_str() == text) {
             Some(kind) => Ok(kind),
             None => text.parse().map(Self::Task),

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use polity_definition::{Complaint, Document, Problem, SourceFile, nearest};
+use polity_definition::{
+    DefinitionProblem, DocumentProblem, ExternalDocument, SourceFile, nearest,
+};
 use polity_model::name::Name;
 use polity_simulator::scenario::{Scenario, ScenarioError, ScenarioFile};
 use polity_statechart::{Chart, ChartErrors};
@@ -24,7 +26,7 @@ pub(crate) struct Simulations {
     /// The valid scenarios.
     pub(crate) scenarios: BTreeMap<Name, ReadScenario>,
     /// All problems of all files, by file and place.
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Vec<DefinitionProblem>,
     broken_charts: BTreeSet<Name>,
     /// Each with the name of its chart, if it has one.
     broken_scenarios: BTreeMap<Name, Option<String>>,
@@ -49,17 +51,17 @@ impl Simulations {
     /// Reads what stands in the folders of charts and scenarios.
     pub(crate) fn read(files: &[SourceFile]) -> Self {
         let mut read = Self::default();
-        for document in Document::read_all(CHARTS, files) {
+        for document in ExternalDocument::read_all(CHARTS, files) {
             read.add_chart(document);
         }
-        for document in Document::read_all(SCENARIOS, files) {
+        for document in ExternalDocument::read_all(SCENARIOS, files) {
             read.add_scenario(document);
         }
         read.problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
         read
     }
 
-    fn add_chart(&mut self, document: Document<Value>) {
+    fn add_chart(&mut self, document: ExternalDocument<Value>) {
         let name = document.name.clone();
         match (chart_of(document), name) {
             (Ok(chart), Some(name)) => {
@@ -73,7 +75,7 @@ impl Simulations {
         }
     }
 
-    fn add_scenario(&mut self, mut document: Document<ScenarioFile>) {
+    fn add_scenario(&mut self, mut document: ExternalDocument<ScenarioFile>) {
         let name = document.name.clone();
         let chart = document.content.as_ref().and_then(|file| file.chart.clone());
         let scenario = document.content.take().and_then(|file| {
@@ -97,12 +99,12 @@ impl Simulations {
     fn chart_for(
         &self,
         file: &ScenarioFile,
-        document: &mut Document<ScenarioFile>,
+        document: &mut ExternalDocument<ScenarioFile>,
     ) -> Option<ReadChart> {
         let place = "chart".to_owned();
         let Some(name) = file.chart.as_deref() else {
             let message = "missing field \"chart\"".to_owned();
-            document.complain(Complaint { place, message, allowed: None, suggestion: None });
+            document.complain(DocumentProblem { place, message, allowed: None, suggestion: None });
             return None;
         };
         if let Some(chart) = self.charts.get(name) {
@@ -111,7 +113,7 @@ impl Simulations {
         if !self.broken_charts.contains(name) {
             let names = || self.charts.keys().chain(&self.broken_charts).map(Name::as_str);
             let allowed: Vec<&str> = names().collect();
-            document.complain(Complaint {
+            document.complain(DocumentProblem {
                 place,
                 message: format!("chart: there is no chart \"{name}\" in {CHARTS}/"),
                 allowed: (!allowed.is_empty()).then(|| allowed.join(", ")),
@@ -144,8 +146,8 @@ impl Simulations {
     }
 
     /// What is wrong with the file of a name.
-    fn problems_of(&self, folder: &str, name: &str) -> Vec<Problem> {
-        let is_its = |problem: &&Problem| {
+    fn problems_of(&self, folder: &str, name: &str) -> Vec<DefinitionProblem> {
+        let is_its = |problem: &&DefinitionProblem| {
             problem.file.strip_prefix(folder).is_some_and(|file| {
                 file.trim_start_matches('/').rsplit_once('.').is_some_and(|(s, _)| s == name)
             })
@@ -158,7 +160,7 @@ impl Simulations {
 fn missing<'a>(
     (what, folder): (&str, &str),
     name: &str,
-    broken: Option<Vec<Problem>>,
+    broken: Option<Vec<DefinitionProblem>>,
     known: impl Iterator<Item = &'a Name>,
 ) -> CliError {
     if let Some(problems) = broken {
@@ -172,12 +174,14 @@ fn missing<'a>(
 }
 
 /// The chart of a document, or all that is wrong with it.
-pub(crate) fn chart_of(mut document: Document<Value>) -> Result<ReadChart, Vec<Problem>> {
+pub(crate) fn chart_of(
+    mut document: ExternalDocument<Value>,
+) -> Result<ReadChart, Vec<DefinitionProblem>> {
     let chart = document.content.take().and_then(|content| match Chart::from_document(&content) {
         Ok(chart) => Some(ReadChart { chart: Arc::new(chart), document: content }),
         Err(ChartErrors(errors)) => {
             for error in errors {
-                document.complain(Complaint {
+                document.complain(DocumentProblem {
                     place: error.location,
                     message: error.message,
                     allowed: error.allowed,
@@ -194,7 +198,7 @@ pub(crate) fn chart_of(mut document: Document<Value>) -> Result<ReadChart, Vec<P
 pub(crate) fn scenario_of(
     file: ScenarioFile,
     chart: ReadChart,
-    document: &mut Document<ScenarioFile>,
+    document: &mut ExternalDocument<ScenarioFile>,
 ) -> Option<ReadScenario> {
     match Scenario::new(&file, Arc::clone(&chart.chart)) {
         Ok(scenario) => Some(ReadScenario { scenario, file, chart }),
@@ -208,10 +212,10 @@ pub(crate) fn scenario_of(
 }
 
 /// What is wrong with a scenario, as the document is told.
-pub(crate) fn complaint(error: ScenarioError) -> Complaint {
+pub(crate) fn complaint(error: ScenarioError) -> DocumentProblem {
     let ScenarioError { place, message, found, allowed, limit: _ } = error;
     let near = |found: &String| nearest(found, allowed.iter().map(String::as_str));
     let suggestion = found.as_ref().and_then(near).map(str::to_owned);
     let allowed = (!allowed.is_empty()).then(|| allowed.join(", "));
-    Complaint { place, message, allowed, suggestion }
+    DocumentProblem { place, message, allowed, suggestion }
 }

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use polity_definition::{Home, Lookup};
+use polity_definition::{Home, NameLookup};
 use polity_drivers::Secrets;
 use polity_drivers::cassette::{
     Cassette, CassetteError, PlayedPrograms, PlayedRemotes, Player, RecordedPrograms,
@@ -298,7 +298,7 @@ fn shown_input(
     given: Given<'_>,
 ) -> String {
     let input = secrets.removed_from(given.input);
-    let Lookup::Agent(agent) = home.find(given.agent) else { return input };
+    let NameLookup::Agent(agent) = home.find(given.agent) else { return input };
     if agent.program().is_none() {
         return input;
     }

@@ -24,13 +24,13 @@ pub use self::a2a::{
 };
 pub use self::cli::{
     AccessType, AgentMode, AgentType, CliAgent, ErrorRule, ErrorStream, InputPattern,
-    OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, Workspace,
+    OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, WorkspaceMode,
 };
-pub use self::cli_glob::{Glob, GlobsHere};
+pub use self::cli_glob::{GlobMatcher, PathGlob};
 pub use self::cli_parser::{JsonPick, JsonScalar, OutputFormat, OutputParser};
 pub use self::cli_preset::CliPreset;
-pub use self::cli_template::{CliTemplate, Placeholder};
-pub use self::llm::{LlmAgent, LlmConfig, Price, Provider};
+pub use self::cli_template::{CliPlaceholder, CliTemplate};
+pub use self::llm::{LlmAgent, LlmConfig, LlmProvider, TokenPrice};
 pub use self::output_schema::OutputSchema;
 pub use self::remote::RemoteAgent;
 
@@ -39,9 +39,9 @@ pub(crate) use self::llm::LlmAgentFile;
 pub(crate) use self::remote::RemoteAgentFile;
 
 use super::canonical;
-use super::checker::Checker;
-use super::path::Path;
-use super::problem::Problem;
+use super::checker::FileChecker;
+use super::path::FieldPath;
+use super::problem::DefinitionProblem;
 use super::value::Text;
 
 /// An agent: a language model with tools, a command-line program, or an agent on another server.
@@ -125,8 +125,8 @@ impl AgentFile {
         }
     }
 
-    pub(crate) fn check(self, checker: &mut Checker) -> Option<AgentDefinition> {
-        let root = Path::root();
+    pub(crate) fn check(self, checker: &mut FileChecker) -> Option<AgentDefinition> {
+        let root = FieldPath::root();
         let name = checker.require(&root.field("name"), self.name().cloned());
         let (kind, a2a) = match self {
             Self::Llm(file) => {
@@ -184,7 +184,7 @@ impl AgentDefinition {
     }
 
     /// Reads a definition back from its canonical JSON.
-    pub fn from_canonical(json: &str) -> Result<Self, Vec<Problem>> {
+    pub fn from_canonical(json: &str) -> Result<Self, Vec<DefinitionProblem>> {
         super::from_text(json, AgentFile::check)
     }
 

@@ -4,22 +4,22 @@ use std::fmt::Display;
 
 use polity_model::name::Name;
 
-use super::path::{Path, Segment};
-use super::problem::{Finding, Place, Problem};
-use super::source::{Node, NodeKind};
+use super::path::{FieldPath, PathSegment};
+use super::problem::{DefinitionProblem, FindingText, SourcePosition};
+use super::source::{SourceNode, SourceNodeKind};
 
 /// One file while its rules are checked.
 #[derive(Debug)]
-pub(crate) struct Checker {
+pub(crate) struct FileChecker {
     file: String,
-    tree: Node,
-    problems: Vec<Problem>,
-    references: Vec<(Path, Reference)>,
+    tree: SourceNode,
+    problems: Vec<DefinitionProblem>,
+    references: Vec<(FieldPath, NameReference)>,
 }
 
 /// Something that a file names and that another file must define.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Reference {
+pub(crate) enum NameReference {
     Agent(Name),
     Workflow(Name),
     AgentOrWorkflow(Name),
@@ -28,36 +28,36 @@ pub(crate) enum Reference {
     Server(String),
 }
 
-impl Checker {
+impl FileChecker {
     /// Starts with what parsing and decoding found. Values that were wrong are pruned from `tree`.
-    pub(crate) fn new(file: &str, tree: Node, problems: Vec<Problem>) -> Self {
+    pub(crate) fn new(file: &str, tree: SourceNode, problems: Vec<DefinitionProblem>) -> Self {
         Self { file: file.to_owned(), tree, problems, references: Vec::new() }
     }
 
     /// Everything that was found.
-    pub(crate) fn into_problems(self) -> Vec<Problem> {
+    pub(crate) fn into_problems(self) -> Vec<DefinitionProblem> {
         self.problems
     }
 
     /// Remembers that the value at `path` names something of another file. Whether that is there
     /// is known once all files are read.
-    pub(crate) fn refer(&mut self, path: Path, reference: Reference) {
+    pub(crate) fn refer(&mut self, path: FieldPath, reference: NameReference) {
         self.references.push((path, reference));
     }
 
     /// What the file names, and where.
-    pub(crate) fn take_references(&mut self) -> Vec<(Path, Reference)> {
+    pub(crate) fn take_references(&mut self) -> Vec<(FieldPath, NameReference)> {
         std::mem::take(&mut self.references)
     }
 
     /// Records a problem of the value at `path`, or of what would hold it if it is not there.
-    pub(crate) fn report(&mut self, path: &Path, finding: Finding) {
+    pub(crate) fn report(&mut self, path: &FieldPath, finding: FindingText) {
         let problem = self.problem(path, finding);
         self.problems.push(problem);
     }
 
     /// The same without recording it: for what is no fault of the file alone.
-    pub(crate) fn problem(&self, path: &Path, mut finding: Finding) -> Problem {
+    pub(crate) fn problem(&self, path: &FieldPath, mut finding: FindingText) -> DefinitionProblem {
         let place = self.place(path);
         // Rules count only the items that could be read; the reader of the file counts all.
         let counted = path.to_string();
@@ -68,10 +68,10 @@ impl Checker {
     }
 
     /// Records a problem of a mapping's entry as a whole, which is shown at its key.
-    pub(crate) fn report_key(&mut self, path: &Path, finding: Finding) {
+    pub(crate) fn report_key(&mut self, path: &FieldPath, finding: FindingText) {
         let mut place = self.place(path);
         if let Some((last, container)) = path.0.split_last()
-            && let Some(container) = self.node(&Path(container.to_vec()))
+            && let Some(container) = self.node(&FieldPath(container.to_vec()))
             && let Some(entry) = step(container, last)
         {
             (place.line, place.column) = entry.key_place;
@@ -85,9 +85,9 @@ impl Checker {
     }
 
     /// Asks for a field that must be there. A field that is there but was wrong has been reported.
-    pub(crate) fn require<T>(&mut self, path: &Path, value: Option<T>) -> Option<T> {
+    pub(crate) fn require<T>(&mut self, path: &FieldPath, value: Option<T>) -> Option<T> {
         if value.is_none() && !self.is_there(path) {
-            self.report(path, Finding::new(format!("missing field \"{path}\"")));
+            self.report(path, FindingText::new(format!("missing field \"{path}\"")));
         }
         value
     }
@@ -95,50 +95,50 @@ impl Checker {
     /// Asks for a field that must be there, and says when it must.
     pub(crate) fn require_when<T>(
         &mut self,
-        path: &Path,
+        path: &FieldPath,
         value: Option<T>,
         when: &str,
     ) -> Option<T> {
         if value.is_none() && !self.is_there(path) {
             let message = format!("missing field \"{path}\", which is needed {when}");
-            self.report(path, Finding::new(message));
+            self.report(path, FindingText::new(message));
         }
         value
     }
 
     /// Refuses a field that has no meaning here.
-    pub(crate) fn refuse_unless(&mut self, allowed: bool, path: &Path, when: &str) {
+    pub(crate) fn refuse_unless(&mut self, allowed: bool, path: &FieldPath, when: &str) {
         if !allowed && self.is_there(path) {
             let message = format!("\"{path}\" has a meaning only {when}");
-            self.report(path, Finding::new(message));
+            self.report(path, FindingText::new(message));
         }
     }
 
     /// Reports every item of a list that stands there a second time.
-    pub(crate) fn refuse_repeats<T: PartialEq + Display>(&mut self, path: &Path, items: &[T]) {
+    pub(crate) fn refuse_repeats<T: PartialEq + Display>(&mut self, path: &FieldPath, items: &[T]) {
         for (index, item) in items.iter().enumerate() {
             if items[..index].contains(item) {
                 let message = format!("{path}: \"{item}\" stands there twice");
-                self.report(&path.index(index), Finding::new(message).found(item.to_string()));
+                self.report(&path.index(index), FindingText::new(message).found(item.to_string()));
             }
         }
     }
 
     /// Whether the file says something at `path`, be it right or wrong.
-    pub(crate) fn is_there(&self, path: &Path) -> bool {
+    pub(crate) fn is_there(&self, path: &FieldPath) -> bool {
         let mut node = &self.tree;
         for segment in &path.0 {
             match step(node, segment) {
                 Some(next) => node = next.node,
                 // Whatever is inside a wrong value is there as far as anyone can tell.
-                None => return node.kind == NodeKind::Pruned,
+                None => return node.kind == SourceNodeKind::Pruned,
             }
         }
-        node.kind != NodeKind::Null
+        node.kind != SourceNodeKind::Null
     }
 
     /// Whether the value at `path`, or one around it, was found to be wrong already.
-    pub(crate) fn is_pruned(&self, path: &Path) -> bool {
+    pub(crate) fn is_pruned(&self, path: &FieldPath) -> bool {
         let mut node = &self.tree;
         for segment in &path.0 {
             match step(node, segment) {
@@ -146,61 +146,61 @@ impl Checker {
                 None => break,
             }
         }
-        node.kind == NodeKind::Pruned
+        node.kind == SourceNodeKind::Pruned
     }
 
     /// Whether the file has an empty list or mapping at `path`, not even with wrong entries.
-    pub(crate) fn is_empty(&self, path: &Path) -> bool {
+    pub(crate) fn is_empty(&self, path: &FieldPath) -> bool {
         match self.node(path).map(|node| &node.kind) {
-            Some(NodeKind::Sequence(items)) => items.is_empty(),
-            Some(NodeKind::Mapping(entries)) => entries.is_empty(),
+            Some(SourceNodeKind::Sequence(items)) => items.is_empty(),
+            Some(SourceNodeKind::Mapping(entries)) => entries.is_empty(),
             Some(
-                NodeKind::Null
-                | NodeKind::Bool(_)
-                | NodeKind::Integer(_)
-                | NodeKind::Float(_)
-                | NodeKind::Text(_)
-                | NodeKind::Pruned,
+                SourceNodeKind::Null
+                | SourceNodeKind::Bool(_)
+                | SourceNodeKind::Integer(_)
+                | SourceNodeKind::Float(_)
+                | SourceNodeKind::Text(_)
+                | SourceNodeKind::Pruned,
             )
             | None => false,
         }
     }
 
     /// Whether some item of the list at `path` could not be read.
-    pub(crate) fn has_wrong_items(&self, path: &Path) -> bool {
+    pub(crate) fn has_wrong_items(&self, path: &FieldPath) -> bool {
         match self.node(path).map(|node| &node.kind) {
-            Some(NodeKind::Sequence(items)) => {
-                items.iter().any(|item| item.kind == NodeKind::Pruned)
+            Some(SourceNodeKind::Sequence(items)) => {
+                items.iter().any(|item| item.kind == SourceNodeKind::Pruned)
             }
-            Some(NodeKind::Pruned) => true,
+            Some(SourceNodeKind::Pruned) => true,
             Some(
-                NodeKind::Null
-                | NodeKind::Bool(_)
-                | NodeKind::Integer(_)
-                | NodeKind::Float(_)
-                | NodeKind::Text(_)
-                | NodeKind::Mapping(_),
+                SourceNodeKind::Null
+                | SourceNodeKind::Bool(_)
+                | SourceNodeKind::Integer(_)
+                | SourceNodeKind::Float(_)
+                | SourceNodeKind::Text(_)
+                | SourceNodeKind::Mapping(_),
             )
             | None => false,
         }
     }
 
     /// The text at `path`, if there is one and it is not wrong.
-    pub(crate) fn text(&self, path: &Path) -> Option<&str> {
+    pub(crate) fn text(&self, path: &FieldPath) -> Option<&str> {
         match &self.node(path)?.kind {
-            NodeKind::Text(text) => Some(text),
-            NodeKind::Null
-            | NodeKind::Bool(_)
-            | NodeKind::Integer(_)
-            | NodeKind::Float(_)
-            | NodeKind::Sequence(_)
-            | NodeKind::Mapping(_)
-            | NodeKind::Pruned => None,
+            SourceNodeKind::Text(text) => Some(text),
+            SourceNodeKind::Null
+            | SourceNodeKind::Bool(_)
+            | SourceNodeKind::Integer(_)
+            | SourceNodeKind::Float(_)
+            | SourceNodeKind::Sequence(_)
+            | SourceNodeKind::Mapping(_)
+            | SourceNodeKind::Pruned => None,
         }
     }
 
     /// The way to an entry of the mapping, or to an item of the list, that stands at `path`.
-    pub(crate) fn step_into(&self, path: &Path, step: &str) -> Path {
+    pub(crate) fn step_into(&self, path: &FieldPath, step: &str) -> FieldPath {
         match step.parse() {
             Ok(index) if self.is_list(path) => path.index(index),
             Ok(_) | Err(_) => path.field(step),
@@ -208,16 +208,16 @@ impl Checker {
     }
 
     /// Whether a list stands at `path`.
-    pub(crate) fn is_list(&self, path: &Path) -> bool {
-        self.node(path).is_some_and(|node| matches!(node.kind, NodeKind::Sequence(_)))
+    pub(crate) fn is_list(&self, path: &FieldPath) -> bool {
+        self.node(path).is_some_and(|node| matches!(node.kind, SourceNodeKind::Sequence(_)))
     }
 
-    fn node(&self, path: &Path) -> Option<&Node> {
+    fn node(&self, path: &FieldPath) -> Option<&SourceNode> {
         path.0.iter().try_fold(&self.tree, |node, segment| Some(step(node, segment)?.node))
     }
 
     /// Where the value at `path` stands, or the closest thing around it.
-    pub(crate) fn place(&self, path: &Path) -> Place {
+    pub(crate) fn place(&self, path: &FieldPath) -> SourcePosition {
         let mut node = &self.tree;
         let (mut line, mut column) = (node.line, node.column);
         let mut shown = path.clone();
@@ -226,46 +226,46 @@ impl Checker {
             shown.0[depth] = next.as_written;
             node = next.node;
             // A value that is left out has no place of its own.
-            let left_out = node.kind == NodeKind::Null;
+            let left_out = node.kind == SourceNodeKind::Null;
             (line, column) = if left_out { next.key_place } else { (node.line, node.column) };
         }
-        Place { line, column, field: shown.to_string() }
+        SourcePosition { line, column, field: shown.to_string() }
     }
 }
 
 /// One step into the tree.
-struct Step<'t> {
+struct TreeStep<'t> {
     /// The step as written. The checks count only the items of a list that could be read; this
     /// counts all of them.
-    as_written: Segment,
+    as_written: PathSegment,
     /// Where the key stands; the node itself for an item of a list.
     key_place: (u32, u32),
-    node: &'t Node,
+    node: &'t SourceNode,
 }
 
-fn step<'t>(node: &'t Node, segment: &Segment) -> Option<Step<'t>> {
+fn step<'t>(node: &'t SourceNode, segment: &PathSegment) -> Option<TreeStep<'t>> {
     match (&node.kind, segment) {
-        (NodeKind::Mapping(_), Segment::Field(name)) => {
+        (SourceNodeKind::Mapping(_), PathSegment::Field(name)) => {
             let (key, node) = node.entry(name)?;
-            Some(Step { as_written: segment.clone(), key_place: (key.line, key.column), node })
+            Some(TreeStep { as_written: segment.clone(), key_place: (key.line, key.column), node })
         }
-        (NodeKind::Sequence(items), Segment::Index(index)) => {
+        (SourceNodeKind::Sequence(items), PathSegment::Index(index)) => {
             let mut readable =
-                items.iter().enumerate().filter(|(_, item)| item.kind != NodeKind::Pruned);
+                items.iter().enumerate().filter(|(_, item)| item.kind != SourceNodeKind::Pruned);
             let (index, node) = readable.nth(*index)?;
             let key_place = (node.line, node.column);
-            Some(Step { as_written: Segment::Index(index), key_place, node })
+            Some(TreeStep { as_written: PathSegment::Index(index), key_place, node })
         }
         (
-            NodeKind::Null
-            | NodeKind::Bool(_)
-            | NodeKind::Integer(_)
-            | NodeKind::Float(_)
-            | NodeKind::Text(_)
-            | NodeKind::Sequence(_)
-            | NodeKind::Mapping(_)
-            | NodeKind::Pruned,
-            Segment::Field(_) | Segment::Index(_),
+            SourceNodeKind::Null
+            | SourceNodeKind::Bool(_)
+            | SourceNodeKind::Integer(_)
+            | SourceNodeKind::Float(_)
+            | SourceNodeKind::Text(_)
+            | SourceNodeKind::Sequence(_)
+            | SourceNodeKind::Mapping(_)
+            | SourceNodeKind::Pruned,
+            PathSegment::Field(_) | PathSegment::Index(_),
         ) => None,
     }
 }

@@ -12,10 +12,10 @@ use polity_model::value::excerpt;
 use serde::de::DeserializeOwned;
 
 use self::deserializer::NodeDeserializer;
-use self::error::{DecodeError, Fault};
-use super::path::{Path, Segment};
-use super::problem::{Finding, Place, Problem};
-use super::source::{Node, NodeKind};
+use self::error::{DecodeError, DecodeFault};
+use super::path::{FieldPath, PathSegment};
+use super::problem::{DefinitionProblem, FindingText, SourcePosition};
+use super::source::{SourceNode, SourceNodeKind};
 use super::suggest;
 
 /// The most problems that are listed for one file; a file with more is not a definition.
@@ -25,8 +25,8 @@ pub const PROBLEMS_PER_FILE_MAX: usize = 50;
 /// wrong is pruned from the tree.
 pub(crate) fn decode<T: DeserializeOwned>(
     file: &str,
-    tree: &mut Node,
-    problems: &mut Vec<Problem>,
+    tree: &mut SourceNode,
+    problems: &mut Vec<DefinitionProblem>,
 ) -> Option<T> {
     loop {
         let error = match T::deserialize(NodeDeserializer::new(tree)) {
@@ -36,7 +36,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
         problems.extend(problem_of(file, tree, &error));
         if problems.len() >= PROBLEMS_PER_FILE_MAX {
             let more = format!("only the first {PROBLEMS_PER_FILE_MAX} problems are listed");
-            problems.push(Finding::new(more).at(file, &Place::start()));
+            problems.push(FindingText::new(more).at(file, &SourcePosition::start()));
             return None;
         }
         let path = error.path();
@@ -47,24 +47,24 @@ pub(crate) fn decode<T: DeserializeOwned>(
 }
 
 /// Takes a value out of the tree. False when there is no such value, or it is gone already.
-fn prune(tree: &mut Node, path: &Path) -> bool {
+fn prune(tree: &mut SourceNode, path: &FieldPath) -> bool {
     let mut node = tree;
     for segment in &path.0 {
         let next = match (&mut node.kind, segment) {
-            (NodeKind::Mapping(entries), Segment::Field(name)) => {
+            (SourceNodeKind::Mapping(entries), PathSegment::Field(name)) => {
                 entries.iter_mut().find(|(key, _)| key.text == *name).map(|(_, node)| node)
             }
-            (NodeKind::Sequence(items), Segment::Index(index)) => items.get_mut(*index),
+            (SourceNodeKind::Sequence(items), PathSegment::Index(index)) => items.get_mut(*index),
             (
-                NodeKind::Null
-                | NodeKind::Bool(_)
-                | NodeKind::Integer(_)
-                | NodeKind::Float(_)
-                | NodeKind::Text(_)
-                | NodeKind::Sequence(_)
-                | NodeKind::Mapping(_)
-                | NodeKind::Pruned,
-                Segment::Field(_) | Segment::Index(_),
+                SourceNodeKind::Null
+                | SourceNodeKind::Bool(_)
+                | SourceNodeKind::Integer(_)
+                | SourceNodeKind::Float(_)
+                | SourceNodeKind::Text(_)
+                | SourceNodeKind::Sequence(_)
+                | SourceNodeKind::Mapping(_)
+                | SourceNodeKind::Pruned,
+                PathSegment::Field(_) | PathSegment::Index(_),
             ) => None,
         };
         match next {
@@ -72,37 +72,37 @@ fn prune(tree: &mut Node, path: &Path) -> bool {
             None => return false,
         }
     }
-    let was_there = node.kind != NodeKind::Pruned;
-    node.kind = NodeKind::Pruned;
+    let was_there = node.kind != SourceNodeKind::Pruned;
+    node.kind = SourceNodeKind::Pruned;
     was_there
 }
 
 /// Tells an error to the reader of the file; nothing when it only follows from an earlier one.
-fn problem_of(file: &str, tree: &Node, error: &DecodeError) -> Option<Problem> {
+fn problem_of(file: &str, tree: &SourceNode, error: &DecodeError) -> Option<DefinitionProblem> {
     let path = error.path();
     let (place, node) = locate(tree, &path, error.at_key)?;
     let field = &place.field;
     let subject = if field.is_empty() { "the file" } else { field };
     let finding = match &error.fault {
-        Fault::UnknownField { name, allowed, tag } => {
+        DecodeFault::UnknownField { name, allowed, tag } => {
             let allowed: Vec<_> = tag.iter().chain(*allowed).copied().collect();
             unknown_field(&path, name, &allowed)
         }
-        Fault::UnknownValue { found, allowed } => {
-            Finding::new(format!("{subject}: unknown value \"{}\"", excerpt(found)))
+        DecodeFault::UnknownValue { found, allowed } => {
+            FindingText::new(format!("{subject}: unknown value \"{}\"", excerpt(found)))
                 .one_of(found, *allowed)
         }
-        Fault::MissingTag { tag, allowed } => {
-            Finding::new(format!("missing field \"{}\"", path.field(tag)))
+        DecodeFault::MissingTag { tag, allowed } => {
+            FindingText::new(format!("missing field \"{}\"", path.field(tag)))
                 .allowed(allowed.join(", "))
         }
-        Fault::MissingField(name) => {
+        DecodeFault::MissingField(name) => {
             if node.entry(name).is_some() {
                 return None;
             }
-            Finding::new(format!("missing field \"{}\"", path.field(name)))
+            FindingText::new(format!("missing field \"{}\"", path.field(name)))
         }
-        Fault::WrongType { expected } => {
+        DecodeFault::WrongType { expected } => {
             let in_words = node.in_words();
             let expected = error::in_words(expected);
             let hint = if expected == "a text" && is_unquoted_scalar(node) {
@@ -110,53 +110,60 @@ fn problem_of(file: &str, tree: &Node, error: &DecodeError) -> Option<Problem> {
             } else {
                 ""
             };
-            Finding::new(format!("{subject} must be {expected}, found {in_words}{hint}"))
+            FindingText::new(format!("{subject} must be {expected}, found {in_words}{hint}"))
                 .found(node.shown())
         }
-        Fault::Rule(message) => {
+        DecodeFault::Rule(message) => {
             let (message, suggestion) = suggest::split(message);
             // `temperature must be from 0 to 2` is a sentence already.
             let separator = if message.starts_with("must ") { " " } else { ": " };
-            let mut finding = Finding::new(format!("{subject}{separator}{message}"));
+            let mut finding = FindingText::new(format!("{subject}{separator}{message}"));
             finding.suggestion = suggestion.map(str::to_owned);
             let shown = node.shown();
             // A type whose message leaves the value out has a reason: it may be a secret.
             if message.contains(&shown) { finding.found(shown) } else { finding }
         }
-        Fault::Consequence => return None,
+        DecodeFault::Consequence => return None,
     };
     Some(finding.at(file, &place))
 }
 
-fn is_unquoted_scalar(node: &Node) -> bool {
-    matches!(node.kind, NodeKind::Bool(_) | NodeKind::Integer(_) | NodeKind::Float(_))
+fn is_unquoted_scalar(node: &SourceNode) -> bool {
+    matches!(
+        node.kind,
+        SourceNodeKind::Bool(_) | SourceNodeKind::Integer(_) | SourceNodeKind::Float(_)
+    )
 }
 
-fn unknown_field(path: &Path, name: &str, allowed: &[&str]) -> Finding {
-    let container = Path(path.0[..path.0.len().saturating_sub(1)].to_vec()).to_string();
+fn unknown_field(path: &FieldPath, name: &str, allowed: &[&str]) -> FindingText {
+    let container = FieldPath(path.0[..path.0.len().saturating_sub(1)].to_vec()).to_string();
     let inside = if container.is_empty() { String::new() } else { format!(" in {container}") };
     let in_environment = format!("{name}_env");
     if allowed.contains(&in_environment.as_str()) {
         // What was found is a secret, so it is not repeated.
-        return Finding::new(format!(
+        return FindingText::new(format!(
             "\"{name}\"{inside} may not be written in a file: put the secret into an environment \
              variable and its name into \"{in_environment}\""
         ));
     }
-    Finding::new(format!("unknown field \"{}\"{inside}", excerpt(name)))
+    FindingText::new(format!("unknown field \"{}\"{inside}", excerpt(name)))
         .one_of(name, allowed.iter().filter(|allowed| !allowed.is_empty()))
 }
 
 /// Finds a value by the path that decoding took, which counts pruned items too.
-fn locate<'t>(tree: &'t Node, path: &Path, at_key: bool) -> Option<(Place, &'t Node)> {
+fn locate<'t>(
+    tree: &'t SourceNode,
+    path: &FieldPath,
+    at_key: bool,
+) -> Option<(SourcePosition, &'t SourceNode)> {
     let mut node = tree;
     let (mut line, mut column) = (tree.line, tree.column);
     for (depth, segment) in path.0.iter().enumerate() {
         match (&node.kind, segment) {
-            (NodeKind::Mapping(_), Segment::Field(name)) => {
+            (SourceNodeKind::Mapping(_), PathSegment::Field(name)) => {
                 let (key, value) = node.entry(name)?;
                 let key_is_meant = at_key && depth + 1 == path.0.len();
-                let null = value.kind == NodeKind::Null;
+                let null = value.kind == SourceNodeKind::Null;
                 (line, column) = if key_is_meant || null {
                     (key.line, key.column)
                 } else {
@@ -164,22 +171,22 @@ fn locate<'t>(tree: &'t Node, path: &Path, at_key: bool) -> Option<(Place, &'t N
                 };
                 node = value;
             }
-            (NodeKind::Sequence(items), Segment::Index(index)) => {
+            (SourceNodeKind::Sequence(items), PathSegment::Index(index)) => {
                 node = items.get(*index)?;
                 (line, column) = (node.line, node.column);
             }
             (
-                NodeKind::Null
-                | NodeKind::Bool(_)
-                | NodeKind::Integer(_)
-                | NodeKind::Float(_)
-                | NodeKind::Text(_)
-                | NodeKind::Sequence(_)
-                | NodeKind::Mapping(_)
-                | NodeKind::Pruned,
-                Segment::Field(_) | Segment::Index(_),
+                SourceNodeKind::Null
+                | SourceNodeKind::Bool(_)
+                | SourceNodeKind::Integer(_)
+                | SourceNodeKind::Float(_)
+                | SourceNodeKind::Text(_)
+                | SourceNodeKind::Sequence(_)
+                | SourceNodeKind::Mapping(_)
+                | SourceNodeKind::Pruned,
+                PathSegment::Field(_) | PathSegment::Index(_),
             ) => return None,
         }
     }
-    Some((Place { line, column, field: path.to_string() }, node))
+    Some((SourcePosition { line, column, field: path.to_string() }, node))
 }

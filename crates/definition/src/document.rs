@@ -9,28 +9,28 @@ use std::collections::BTreeMap;
 use polity_model::name::Name;
 use serde::de::DeserializeOwned;
 
-use super::checker::Checker;
+use super::checker::FileChecker;
 use super::home::{SourceFile, definition_in, refuse_other_name};
-use super::path::{Path, Segment};
-use super::problem::{Finding, Problem};
-use super::{Empty, read};
+use super::path::{FieldPath, PathSegment};
+use super::problem::{DefinitionProblem, FindingText};
+use super::{EmptyFile, read};
 
 /// One file, decoded as far as it could be.
 #[derive(Debug)]
-pub struct Document<F> {
+pub struct ExternalDocument<F> {
     /// The file, relative to the home folder.
     pub path: String,
     /// The name that the file's name gives, if that is one.
     pub name: Option<Name>,
     /// What the file says; absent when nothing could be made of it.
     pub content: Option<F>,
-    checker: Checker,
+    checker: FileChecker,
     contested: bool,
 }
 
 /// What another crate has to say about a value of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complaint {
+pub struct DocumentProblem {
     /// The way to the value, such as `transitions[3].target`; empty for the whole file.
     pub place: String,
     /// What is wrong.
@@ -41,7 +41,7 @@ pub struct Complaint {
     pub suggestion: Option<String>,
 }
 
-impl<F: DeserializeOwned> Document<F> {
+impl<F: DeserializeOwned> ExternalDocument<F> {
     /// Reads the files that stand in a folder of the home; others are passed over. A file's name
     /// must be the name inside, and no two files may claim one.
     pub fn read_all(folder: &str, files: &[SourceFile]) -> Vec<Self> {
@@ -62,8 +62,8 @@ impl<F: DeserializeOwned> Document<F> {
         if refuse_other_name(&file.path, stem, &mut document.checker).is_none()
             && let Err(invalid) = stem.parse::<Name>()
         {
-            let finding = Finding::new(format!("the file name: {invalid}")).found(stem);
-            document.checker.report(&Path::root(), finding);
+            let finding = FindingText::new(format!("the file name: {invalid}")).found(stem);
+            document.checker.report(&FieldPath::root(), finding);
         }
         document
     }
@@ -75,22 +75,22 @@ impl<F: DeserializeOwned> Document<F> {
     }
 
     fn decode(path: &str, text: Result<&str, &str>) -> Self {
-        let (content, checker) = read(path, text, Empty::Refused, |file: F, _| Some(file));
+        let (content, checker) = read(path, text, EmptyFile::Refused, |file: F, _| Some(file));
         Self { path: path.to_owned(), name: None, content, checker, contested: false }
     }
 }
 
-impl<F> Document<F> {
+impl<F> ExternalDocument<F> {
     /// Adds a complaint, at the value that it is about or what is closest around it. One about a
     /// value that could not even be read only follows from what was told already, and is dropped.
-    pub fn complain(&mut self, complaint: Complaint) {
-        let Complaint { place, message, allowed, suggestion } = complaint;
+    pub fn complain(&mut self, complaint: DocumentProblem) {
+        let DocumentProblem { place, message, allowed, suggestion } = complaint;
         let path = parse(&place);
         if self.checker.is_pruned(&path) {
             return;
         }
         let found = self.checker.text(&path).map(str::to_owned);
-        self.checker.report(&path, Finding { message, found, allowed, suggestion });
+        self.checker.report(&path, FindingText { message, found, allowed, suggestion });
     }
 
     /// Whether nothing is wrong with the file.
@@ -99,13 +99,13 @@ impl<F> Document<F> {
     }
 
     /// Everything that is wrong with the file.
-    pub fn into_problems(self) -> Vec<Problem> {
+    pub fn into_problems(self) -> Vec<DefinitionProblem> {
         self.checker.into_problems()
     }
 }
 
 /// Two files may not claim one name: nobody could say which is meant, so neither counts.
-fn refuse_shared_names<F>(documents: &mut [Document<F>]) {
+fn refuse_shared_names<F>(documents: &mut [ExternalDocument<F>]) {
     let mut first: BTreeMap<Name, usize> = BTreeMap::new();
     for place in 0..documents.len() {
         let Some(name) = documents[place].name.clone() else { continue };
@@ -113,9 +113,9 @@ fn refuse_shared_names<F>(documents: &mut [Document<F>]) {
             documents[other].contested = true;
             let message =
                 format!("the name \"{name}\" is already taken by {}", documents[other].path);
-            let finding = Finding::new(message).found(name.as_str());
+            let finding = FindingText::new(message).found(name.as_str());
             documents[place].contested = true;
-            documents[place].checker.report(&Path::root().field("name"), finding);
+            documents[place].checker.report(&FieldPath::root().field("name"), finding);
         } else {
             first.insert(name, place);
         }
@@ -123,21 +123,21 @@ fn refuse_shared_names<F>(documents: &mut [Document<F>]) {
 }
 
 /// The path that a text such as `transitions[3].target` stands for.
-fn parse(place: &str) -> Path {
+fn parse(place: &str) -> FieldPath {
     let mut segments = Vec::new();
     for part in place.split('.').filter(|part| !part.is_empty()) {
         let mut pieces = part.split('[');
         if let Some(field) = pieces.next().filter(|field| !field.is_empty()) {
-            segments.push(Segment::Field(field.to_owned()));
+            segments.push(PathSegment::Field(field.to_owned()));
         }
         for piece in pieces {
             segments.push(match piece.trim_end_matches(']').parse() {
-                Ok(index) => Segment::Index(index),
-                Err(_) => Segment::Field(piece.trim_end_matches(']').to_owned()),
+                Ok(index) => PathSegment::Index(index),
+                Err(_) => PathSegment::Field(piece.trim_end_matches(']').to_owned()),
             });
         }
     }
-    Path(segments)
+    FieldPath(segments)
 }
 
 #[cfg(test)]
@@ -148,15 +148,15 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct File {
+    struct WalkFile {
         #[expect(dead_code, reason = "only that it can be read matters")]
         name: Option<String>,
-        steps: Option<Vec<Step>>,
+        steps: Option<Vec<WalkStep>>,
     }
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Step {
+    struct WalkStep {
         to: String,
     }
 
@@ -168,8 +168,8 @@ mod tests {
         files.iter().map(file).collect()
     }
 
-    fn complaint(place: &str) -> Complaint {
-        Complaint {
+    fn complaint(place: &str) -> DocumentProblem {
+        DocumentProblem {
             place: place.to_owned(),
             message: format!("{place} is wrong"),
             allowed: Some("better".to_owned()),
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_complaint_is_shown_where_the_value_stands() {
         let sources = files(&[("walks/a.yaml", "name: a\nsteps:\n  - to: b\n  - {to: c}\n")]);
-        let mut read = Document::<File>::read_all("walks", &sources);
+        let mut read = ExternalDocument::<WalkFile>::read_all("walks", &sources);
         let document = &mut read[0];
         assert!(document.is_clean());
         assert_eq!(document.content.as_ref().unwrap().steps.as_ref().unwrap()[1].to, "c");
@@ -202,7 +202,7 @@ mod tests {
     fn an_item_that_cannot_be_read_does_not_move_the_others() {
         let sources =
             files(&[("walks/a.yaml", "name: a\nsteps:\n  - {ot: b}\n  - {to: c}\n  - {to: d}\n")]);
-        let mut read = Document::<File>::read_all("walks", &sources);
+        let mut read = ExternalDocument::<WalkFile>::read_all("walks", &sources);
         read[0].complain(complaint("steps[1].to"));
         let problems = read.remove(0).into_problems();
         let told = problems.last().unwrap();
@@ -221,11 +221,11 @@ mod tests {
             ("runs/e.yaml", "name: e\n"),
             ("walks/.f.yaml", "name: f\n"),
         ]);
-        let read = Document::<File>::read_all("walks", &sources);
+        let read = ExternalDocument::<WalkFile>::read_all("walks", &sources);
         assert_eq!(read.iter().filter(|document| document.is_clean()).count(), 0);
         let problems: Vec<String> = read
             .into_iter()
-            .flat_map(Document::into_problems)
+            .flat_map(ExternalDocument::into_problems)
             .map(|problem| format!("{}: {}", problem.file, problem.message))
             .collect();
         assert_eq!(problems.len(), 3, "{problems:#?}");

@@ -18,21 +18,21 @@ use cel::{Context, Env, ExecutionError};
 use serde::{Deserialize, Serialize};
 
 use super::value::{TEMPLATE_BYTES_MAX, check_template, compiled_text};
-use crate::scope::{EvaluationError, Field, Reading, Scope, accepts, steps};
+use crate::scope::{EvaluationError, EvaluationScope, ScopeField, ScopeReads, accepts, steps};
 
 /// A condition over the State of a workflow: a CEL expression that is known to be well formed.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Expression(Arc<Compiled>);
+pub struct ConditionExpression(Arc<CompiledExpression>);
 
-struct Compiled {
+struct CompiledExpression {
     text: Box<str>,
     program: IdedExpr,
-    reading: Reading,
+    reading: ScopeReads,
 }
 
 compiled_text!(
-    Expression,
+    ConditionExpression,
     { "type": "string", "pattern": "\\S", "maxLength": TEMPLATE_BYTES_MAX }
 );
 
@@ -46,17 +46,17 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     Arc::new(environment)
 });
 
-type Arguments<'b, 'v> = Vec<CowVal<'b, 'v>>;
+type CelArguments<'b, 'v> = Vec<CowVal<'b, 'v>>;
 
 #[expect(clippy::needless_pass_by_value, reason = "the form that cel asks for")]
-fn steps_of<'b, 'v>(arguments: Arguments<'b, 'v>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+fn steps_of<'b, 'v>(arguments: CelArguments<'b, 'v>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let steps = steps(text_of(&arguments)?).into_iter();
     let steps = steps.map(|step| Box::new(CelString::from(step)) as Box<dyn Val>);
     Ok(CowVal::owned(CelList::from(steps.collect::<Vec<_>>())))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the form that cel asks for")]
-fn accepts_of<'b, 'v>(arguments: Arguments<'b, 'v>) -> Result<CowVal<'b, 'v>, ExecutionError> {
+fn accepts_of<'b, 'v>(arguments: CelArguments<'b, 'v>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     Ok(CowVal::owned(CelBool::from(accepts(text_of(&arguments)?))))
 }
 
@@ -66,17 +66,20 @@ fn text_of<'a>(arguments: &'a [CowVal<'_, '_>]) -> Result<&'a str, ExecutionErro
     text.map(CelString::inner).ok_or_else(ExecutionError::missing_argument_or_target)
 }
 
-fn compile(text: &str) -> Result<Compiled, String> {
+fn compile(text: &str) -> Result<CompiledExpression, String> {
     check_template(text)?;
     guard::check(text)?;
     let program = Parser::new().parse(text).map_err(|errors| reader::syntax(text, &errors))?;
     let reading = reader::read(&program, &ENVIRONMENT)?;
-    Ok(Compiled { text: text.into(), program, reading })
+    Ok(CompiledExpression { text: text.into(), program, reading })
 }
 
-impl Expression {
+impl ConditionExpression {
     /// The value of the expression.
-    pub fn evaluate(&self, scope: &Scope<'_>) -> Result<serde_json::Value, EvaluationError> {
+    pub fn evaluate(
+        &self,
+        scope: &EvaluationScope<'_>,
+    ) -> Result<serde_json::Value, EvaluationError> {
         let view = scope.view(&self.0.reading);
         let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
         for (name, value) in &view {
@@ -89,7 +92,7 @@ impl Expression {
     }
 
     /// Whether the expression is true. Any value but true and false is an error.
-    pub fn holds(&self, scope: &Scope<'_>) -> Result<bool, EvaluationError> {
+    pub fn holds(&self, scope: &EvaluationScope<'_>) -> Result<bool, EvaluationError> {
         match self.evaluate(scope)? {
             serde_json::Value::Bool(holds) => Ok(holds),
             other => {
@@ -107,7 +110,7 @@ impl Expression {
 
     /// Whether the expression reads a field of the State, such as `routing_key`.
     pub fn mentions(&self, field: &str) -> bool {
-        Field::named(field).is_some_and(|field| self.0.reading.fields.contains(&field))
+        ScopeField::named(field).is_some_and(|field| self.0.reading.fields.contains(&field))
     }
 
     /// The nodes whose outputs the expression reads, as far as it names them.

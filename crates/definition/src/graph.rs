@@ -4,37 +4,37 @@
 /// that is still being walked from. Each circle starts with the node it returns to.
 pub(crate) fn cycles(successors: &[Vec<usize>]) -> Vec<Vec<usize>> {
     #[derive(Clone, Copy, PartialEq)]
-    enum Mark {
+    enum VisitMark {
         New,
         Walking,
         Done,
     }
-    let mut marks = vec![Mark::New; successors.len()];
+    let mut marks = vec![VisitMark::New; successors.len()];
     let mut found = Vec::new();
     for start in 0..successors.len() {
-        if marks[start] != Mark::New {
+        if marks[start] != VisitMark::New {
             continue;
         }
         // The walk is kept by hand, so that a long chain in a file cannot exhaust the stack.
         let mut walk: Vec<(usize, usize)> = vec![(start, 0)];
-        marks[start] = Mark::Walking;
+        marks[start] = VisitMark::Walking;
         while let Some((node, next)) = walk.last_mut() {
             let Some(&successor) = successors[*node].get(*next) else {
-                marks[*node] = Mark::Done;
+                marks[*node] = VisitMark::Done;
                 walk.pop();
                 continue;
             };
             *next += 1;
             match marks[successor] {
-                Mark::New => {
-                    marks[successor] = Mark::Walking;
+                VisitMark::New => {
+                    marks[successor] = VisitMark::Walking;
                     walk.push((successor, 0));
                 }
-                Mark::Walking => {
+                VisitMark::Walking => {
                     let on_circle = walk.iter().map(|(node, _)| *node);
                     found.push(on_circle.skip_while(|node| *node != successor).collect());
                 }
-                Mark::Done => {}
+                VisitMark::Done => {}
             }
         }
     }

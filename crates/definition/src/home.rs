@@ -10,17 +10,17 @@ use std::sync::Arc;
 use polity_model::name::Name;
 
 use super::agent::{AgentDefinition, AgentFile};
-use super::checker::Checker;
+use super::checker::FileChecker;
 use super::mcp_server::{McpServerDefinition, McpServersFile, ServersRead};
-use super::path::Path;
-use super::problem::{Finding, Problem};
+use super::path::FieldPath;
+use super::problem::{DefinitionProblem, FindingText};
 use super::retention::{RetentionPolicy, RetentionPolicyFile};
 use super::schedule::{ScheduleDefinition, ScheduleFile};
-use super::schema::Kind;
+use super::schema::DefinitionKind;
 use super::script::{ScriptDefinition, ScriptFile};
-use super::settings::{Settings, SettingsFile};
+use super::settings::{HomeSettings, SettingsFile};
 use super::workflow::{WorkflowDefinition, WorkflowFile};
-use super::{Empty, read, suggest};
+use super::{EmptyFile, read, suggest};
 
 /// How files of definitions may end.
 pub const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
@@ -60,7 +60,7 @@ pub struct SourceFile {
 #[derive(Debug, Clone, Default)]
 pub struct Home {
     /// The settings, or the defaults if `polity.yaml` is missing or wrong.
-    pub settings: Settings,
+    pub settings: HomeSettings,
     /// The valid agents.
     pub agents: BTreeMap<Name, Arc<AgentDefinition>>,
     /// The valid workflows.
@@ -74,7 +74,7 @@ pub struct Home {
     /// The valid scripts.
     pub scripts: BTreeMap<Name, Arc<ScriptDefinition>>,
     /// All problems of all files, by file and place.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<DefinitionProblem>,
     /// The files that claim the name of an agent or workflow but are not valid.
     broken: BTreeMap<Name, BTreeSet<String>>,
     /// The files of scripts that are not valid.
@@ -83,13 +83,13 @@ pub struct Home {
 
 /// What a name stands for.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Lookup {
+pub enum NameLookup {
     /// An agent.
     Agent(Arc<AgentDefinition>),
     /// A workflow.
     Workflow(Arc<WorkflowDefinition>),
     /// A file that is there but has these problems.
-    Broken(Vec<Problem>),
+    Broken(Vec<DefinitionProblem>),
     /// Nothing.
     Unknown {
         /// The name that was probably meant.
@@ -99,20 +99,20 @@ pub enum Lookup {
 
 /// What one file holds, as far as it could be read.
 #[expect(clippy::large_enum_variant, reason = "there is one for each file, for a moment")]
-enum Content {
+enum FileContent {
     Agent(Option<AgentDefinition>),
     Workflow(Option<WorkflowDefinition>),
     Schedule(Option<ScheduleDefinition>),
     Script(Option<ScriptDefinition>),
     McpServers(Option<ServersRead>),
-    Settings(Option<Settings>),
+    Settings(Option<HomeSettings>),
     RetentionPolicy(Option<RetentionPolicy>),
 }
 
 /// One file while the home is being read.
-struct Entry {
+struct FileEntry {
     path: String,
-    kind: Kind,
+    kind: DefinitionKind,
     /// The name its file name gives, if that is a valid name.
     name: Option<Name>,
     /// The name written inside, if it differs.
@@ -120,16 +120,16 @@ struct Entry {
     /// Whether it does not count because another file claims the same name.
     contested: bool,
     /// What is more than the home's limits allow. The definition is valid all the same.
-    beyond_limits: Vec<Problem>,
-    checker: Checker,
-    content: Content,
+    beyond_limits: Vec<DefinitionProblem>,
+    checker: FileChecker,
+    content: FileContent,
 }
 
 impl Home {
     /// Reads all definitions. Files that are no definitions are passed over.
     pub fn parse(mut files: Vec<SourceFile>) -> Self {
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut entries: Vec<Entry> = files.iter().filter_map(Entry::read).collect();
+        let mut entries: Vec<FileEntry> = files.iter().filter_map(FileEntry::read).collect();
         refuse_shared_names(&mut entries);
         references::check(&mut entries);
         depth::check(&mut entries);
@@ -144,23 +144,23 @@ impl Home {
     /// Looks up the agent or workflow of a name.
     ///
     /// A file that claims the name of another one, wrongly, does not take that one away.
-    pub fn find(&self, name: &str) -> Lookup {
+    pub fn find(&self, name: &str) -> NameLookup {
         if let Some(agent) = self.agents.get(name) {
-            return Lookup::Agent(Arc::clone(agent));
+            return NameLookup::Agent(Arc::clone(agent));
         }
         if let Some(workflow) = self.workflows.get(name) {
-            return Lookup::Workflow(Arc::clone(workflow));
+            return NameLookup::Workflow(Arc::clone(workflow));
         }
         if let Some(files) = self.broken.get(name) {
-            return Lookup::Broken(self.problems_of(files));
+            return NameLookup::Broken(self.problems_of(files));
         }
         let names = self.agents.keys().chain(self.workflows.keys()).chain(self.broken.keys());
         let nearest = suggest::nearest(name, names.map(Name::as_str));
-        Lookup::Unknown { suggestion: nearest.and_then(|name| name.parse().ok()) }
+        NameLookup::Unknown { suggestion: nearest.and_then(|name| name.parse().ok()) }
     }
 
     /// The script that a valid agent names, or why it cannot be used.
-    pub fn script(&self, name: &Name) -> Result<Arc<ScriptDefinition>, Vec<Problem>> {
+    pub fn script(&self, name: &Name) -> Result<Arc<ScriptDefinition>, Vec<DefinitionProblem>> {
         match self.scripts.get(name) {
             Some(script) => Ok(Arc::clone(script)),
             None => Err(self
@@ -171,113 +171,123 @@ impl Home {
         }
     }
 
-    fn problems_of(&self, files: &BTreeSet<String>) -> Vec<Problem> {
+    fn problems_of(&self, files: &BTreeSet<String>) -> Vec<DefinitionProblem> {
         self.problems.iter().filter(|problem| files.contains(&problem.file)).cloned().collect()
     }
 
-    fn add(&mut self, entry: Entry) {
-        let Entry { path, kind: _, name, other_name, contested, beyond_limits, checker, content } =
-            entry;
+    fn add(&mut self, entry: FileEntry) {
+        let FileEntry {
+            path,
+            kind: _,
+            name,
+            other_name,
+            contested,
+            beyond_limits,
+            checker,
+            content,
+        } = entry;
         let clean = checker.is_clean() && !contested;
         self.problems.extend(checker.into_problems().into_iter().chain(beyond_limits));
         match content {
-            Content::Agent(Some(agent)) if clean => {
+            FileContent::Agent(Some(agent)) if clean => {
                 self.agents.insert(agent.name.clone(), Arc::new(agent));
             }
-            Content::Workflow(Some(workflow)) if clean => {
+            FileContent::Workflow(Some(workflow)) if clean => {
                 self.workflows.insert(workflow.name.clone(), Arc::new(workflow));
             }
-            Content::Schedule(Some(schedule)) if clean => {
+            FileContent::Schedule(Some(schedule)) if clean => {
                 self.schedules.insert(schedule.name.clone(), Arc::new(schedule));
             }
-            Content::Script(Some(script)) if clean => {
+            FileContent::Script(Some(script)) if clean => {
                 self.scripts.insert(script.name.clone(), Arc::new(script));
             }
-            Content::Settings(Some(settings)) if clean => self.settings = settings,
-            Content::RetentionPolicy(Some(policy)) if clean => self.retention_policy = policy,
+            FileContent::Settings(Some(settings)) if clean => self.settings = settings,
+            FileContent::RetentionPolicy(Some(policy)) if clean => self.retention_policy = policy,
             // One wrong server does not take the others' tools away.
-            Content::McpServers(Some(servers)) if !contested => {
+            FileContent::McpServers(Some(servers)) if !contested => {
                 let named = |server: McpServerDefinition| (server.name.clone(), Arc::new(server));
                 self.mcp_servers.extend(servers.valid.into_iter().map(named));
             }
-            Content::Agent(_) | Content::Workflow(_) => {
+            FileContent::Agent(_) | FileContent::Workflow(_) => {
                 for name in name.into_iter().chain(other_name) {
                     self.broken.entry(name).or_default().insert(path.clone());
                 }
             }
-            Content::Script(_) => {
+            FileContent::Script(_) => {
                 if let Some(name) = name {
                     self.broken_scripts.entry(name).or_default().insert(path);
                 }
             }
-            Content::Schedule(_)
-            | Content::Settings(_)
-            | Content::RetentionPolicy(_)
-            | Content::McpServers(_) => {}
+            FileContent::Schedule(_)
+            | FileContent::Settings(_)
+            | FileContent::RetentionPolicy(_)
+            | FileContent::McpServers(_) => {}
         }
     }
 }
 
-impl Entry {
+impl FileEntry {
     /// Reads a file if its path says that it is a definition.
     fn read(file: &SourceFile) -> Option<Self> {
         let (kind, stem) = classify(&file.path)?;
         let (path, text) = (&file.path, file.text.as_deref().map_err(String::as_str));
         let name = stem.parse::<Name>();
-        let refused = Empty::Refused;
+        let refused = EmptyFile::Refused;
         let (content, mut checker) = match kind {
-            Kind::Agent => {
+            DefinitionKind::Agent => {
                 let (agent, checker) = read(path, text, refused, AgentFile::check);
-                (Content::Agent(agent), checker)
+                (FileContent::Agent(agent), checker)
             }
-            Kind::Workflow => {
+            DefinitionKind::Workflow => {
                 let (workflow, checker) = read(path, text, refused, WorkflowFile::check);
-                (Content::Workflow(workflow), checker)
+                (FileContent::Workflow(workflow), checker)
             }
-            Kind::Schedule => {
+            DefinitionKind::Schedule => {
                 let (schedule, checker) = read(path, text, refused, ScheduleFile::check);
-                (Content::Schedule(schedule), checker)
+                (FileContent::Schedule(schedule), checker)
             }
-            Kind::Script => {
+            DefinitionKind::Script => {
                 let (script, checker) = read(path, text, refused, |script: ScriptFile, checker| {
                     name.as_ref().ok().and_then(|name| script.check(name, checker))
                 });
-                (Content::Script(script), checker)
+                (FileContent::Script(script), checker)
             }
-            Kind::McpServers => {
+            DefinitionKind::McpServers => {
                 let (servers, checker) =
-                    read(path, text, Empty::Allowed, |servers: McpServersFile, checker| {
+                    read(path, text, EmptyFile::Allowed, |servers: McpServersFile, checker| {
                         Some(servers.check(checker))
                     });
-                (Content::McpServers(servers), checker)
+                (FileContent::McpServers(servers), checker)
             }
-            Kind::Settings => {
+            DefinitionKind::Settings => {
                 let (settings, checker) =
-                    read(path, text, Empty::Allowed, |settings: SettingsFile, checker| {
+                    read(path, text, EmptyFile::Allowed, |settings: SettingsFile, checker| {
                         Some(settings.check(checker))
                     });
-                (Content::Settings(settings), checker)
+                (FileContent::Settings(settings), checker)
             }
-            Kind::RetentionPolicy => {
+            DefinitionKind::RetentionPolicy => {
                 let (policy, checker) =
-                    read(path, text, Empty::Allowed, |policy: RetentionPolicyFile, _| {
+                    read(path, text, EmptyFile::Allowed, |policy: RetentionPolicyFile, _| {
                         Some(policy.into_valid())
                     });
-                (Content::RetentionPolicy(policy), checker)
+                (FileContent::RetentionPolicy(policy), checker)
             }
         };
         let mut other_name = None;
         match kind {
-            Kind::Agent | Kind::Workflow | Kind::Schedule => {
+            DefinitionKind::Agent | DefinitionKind::Workflow | DefinitionKind::Schedule => {
                 other_name = refuse_other_name(path, stem, &mut checker);
             }
-            Kind::Script => {
+            DefinitionKind::Script => {
                 if let Err(invalid) = &name {
-                    let finding = Finding::new(format!("the file name: {invalid}")).found(stem);
-                    checker.report(&Path::root(), finding);
+                    let finding = FindingText::new(format!("the file name: {invalid}")).found(stem);
+                    checker.report(&FieldPath::root(), finding);
                 }
             }
-            Kind::McpServers | Kind::Settings | Kind::RetentionPolicy => {}
+            DefinitionKind::McpServers
+            | DefinitionKind::Settings
+            | DefinitionKind::RetentionPolicy => {}
         }
         Some(Self {
             path: path.clone(),
@@ -293,8 +303,8 @@ impl Entry {
 }
 
 /// A definition is found by its file, so the name inside must be the same.
-pub(super) fn refuse_other_name(path: &str, stem: &str, checker: &mut Checker) -> Option<Name> {
-    let field = Path::root().field("name");
+pub(super) fn refuse_other_name(path: &str, stem: &str, checker: &mut FileChecker) -> Option<Name> {
+    let field = FieldPath::root().field("name");
     let written: Name = checker.text(&field)?.parse().ok()?;
     if written.as_str() == stem {
         return None;
@@ -302,24 +312,24 @@ pub(super) fn refuse_other_name(path: &str, stem: &str, checker: &mut Checker) -
     let message = format!(
         "the name is \"{written}\", but the file is {path}: name and file must be the same"
     );
-    checker.report(&field, Finding::new(message).found(written.as_str()).allowed(stem));
+    checker.report(&field, FindingText::new(message).found(written.as_str()).allowed(stem));
     Some(written)
 }
 
 /// What a file is by its path, and its name without the extension.
-fn classify(path: &str) -> Option<(Kind, &str)> {
+fn classify(path: &str) -> Option<(DefinitionKind, &str)> {
     if is_settings(path) {
-        return Some((Kind::Settings, SETTINGS_STEM));
+        return Some((DefinitionKind::Settings, SETTINGS_STEM));
     }
     let (folder, _) = path.split_once('/')?;
     let stem = definition_in(folder, path)?;
     match (folder, stem) {
-        ("agents", _) => Some((Kind::Agent, stem)),
-        ("workflows", _) => Some((Kind::Workflow, stem)),
-        ("schedules", _) => Some((Kind::Schedule, stem)),
-        ("scripts", _) => Some((Kind::Script, stem)),
-        ("config", "mcp_servers") => Some((Kind::McpServers, stem)),
-        ("config", "retention_policy") => Some((Kind::RetentionPolicy, stem)),
+        ("agents", _) => Some((DefinitionKind::Agent, stem)),
+        ("workflows", _) => Some((DefinitionKind::Workflow, stem)),
+        ("schedules", _) => Some((DefinitionKind::Schedule, stem)),
+        ("scripts", _) => Some((DefinitionKind::Script, stem)),
+        ("config", "mcp_servers") => Some((DefinitionKind::McpServers, stem)),
+        ("config", "retention_policy") => Some((DefinitionKind::RetentionPolicy, stem)),
         _ => None,
     }
 }
@@ -337,13 +347,13 @@ pub(super) fn definition_in<'a>(folder: &str, path: &'a str) -> Option<&'a str> 
 
 /// Two files may not claim one name. Of two of the same kind nobody could say which is meant, so
 /// neither counts; an agent keeps its name when a workflow claims it, for all who use the agent.
-fn refuse_shared_names(entries: &mut [Entry]) {
-    let mut first: BTreeMap<(Namespace, Name), usize> = BTreeMap::new();
+fn refuse_shared_names(entries: &mut [FileEntry]) {
+    let mut first: BTreeMap<(DefinitionNamespace, Name), usize> = BTreeMap::new();
     for place in 0..entries.len() {
         let entry = &entries[place];
         let kind = entry.kind;
         let Some(name) = entry.name.clone() else { continue };
-        match first.entry((Namespace::of(kind), name)) {
+        match first.entry((DefinitionNamespace::of(kind), name)) {
             MapEntry::Vacant(vacant) => {
                 vacant.insert(place);
             }
@@ -357,9 +367,9 @@ fn refuse_shared_names(entries: &mut [Entry]) {
                     let both = format!("; {}s and {kind}s share their names", other.kind);
                     message.extend([both.as_str(), ": rename one of the two"]);
                 }
-                let finding = Finding::new(message).found(name.as_str());
+                let finding = FindingText::new(message).found(name.as_str());
                 entries[place].contested = true;
-                entries[place].checker.report(&Path::root().field("name"), finding);
+                entries[place].checker.report(&FieldPath::root().field("name"), finding);
             }
         }
     }
@@ -367,20 +377,22 @@ fn refuse_shared_names(entries: &mut [Entry]) {
 
 /// Where a name must be the only one of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Namespace {
+enum DefinitionNamespace {
     AgentsAndWorkflows,
     Schedules,
     Scripts,
     Configuration,
 }
 
-impl Namespace {
-    fn of(kind: Kind) -> Self {
+impl DefinitionNamespace {
+    fn of(kind: DefinitionKind) -> Self {
         match kind {
-            Kind::Agent | Kind::Workflow => Self::AgentsAndWorkflows,
-            Kind::Schedule => Self::Schedules,
-            Kind::Script => Self::Scripts,
-            Kind::McpServers | Kind::RetentionPolicy | Kind::Settings => Self::Configuration,
+            DefinitionKind::Agent | DefinitionKind::Workflow => Self::AgentsAndWorkflows,
+            DefinitionKind::Schedule => Self::Schedules,
+            DefinitionKind::Script => Self::Scripts,
+            DefinitionKind::McpServers
+            | DefinitionKind::RetentionPolicy
+            | DefinitionKind::Settings => Self::Configuration,
         }
     }
 }

@@ -17,6 +17,7 @@ mod document;
 mod expression;
 pub mod graph;
 mod home;
+pub mod json_schema;
 mod mcp_server;
 mod ordered;
 mod path;
@@ -27,7 +28,6 @@ mod schema;
 pub mod scope;
 mod script;
 mod settings;
-pub mod shape;
 mod source;
 mod suggest;
 mod template;
@@ -44,27 +44,31 @@ use serde::de::DeserializeOwned;
 pub use self::agent::{
     A2aCapabilities, A2aDefinition, A2aTransport, AccessType, AgentDefinition, AgentIdentity,
     AgentKind, AgentMode, AgentType, AuthenticationDefinition, AuthenticationType, CliAgent,
-    CliPreset, CliTemplate, ErrorRule, ErrorStream, Glob, GlobsHere, InputPattern, JsonPick,
-    JsonScalar, LlmAgent, LlmConfig, OutputFormat, OutputParser, OutputPattern, OutputSchema,
-    PermissionPolicy, Placeholder, Price, Provider, RateLimit, RemoteAgent, ResourceLimits,
-    StopSignal, Workspace,
+    CliPlaceholder, CliPreset, CliTemplate, ErrorRule, ErrorStream, GlobMatcher, InputPattern,
+    JsonPick, JsonScalar, LlmAgent, LlmConfig, LlmProvider, OutputFormat, OutputParser,
+    OutputPattern, OutputSchema, PathGlob, PermissionPolicy, RateLimit, RemoteAgent,
+    ResourceLimits, StopSignal, TokenPrice, WorkspaceMode,
 };
 pub use self::command_line::CommandLine;
 pub use self::decode::PROBLEMS_PER_FILE_MAX;
-pub use self::document::{Complaint, Document};
-pub use self::expression::Expression;
+pub use self::document::{DocumentProblem, ExternalDocument};
+pub use self::expression::ConditionExpression;
 pub use self::home::{
-    EXTENSIONS, Home, Lookup, SourceFile, is_retention_policy, is_servers, is_settings,
+    EXTENSIONS, Home, NameLookup, SourceFile, is_retention_policy, is_servers, is_settings,
 };
 pub use self::mcp_server::{McpServerDefinition, McpTransport, ToolSettings};
-pub use self::problem::Problem;
+pub use self::problem::DefinitionProblem;
 pub use self::retention::{RetentionPolicy, RetentionRule, RetentionStatus};
-pub use self::schedule::{CatchUp, CronExpression, Overlap, ScheduleDefinition, ScheduleTarget};
-pub use self::schema::{Kind, UnknownKind, schema};
+pub use self::schedule::{
+    CatchUpPolicy, CronExpression, OverlapPolicy, ScheduleDefinition, ScheduleTarget,
+};
+pub use self::schema::{DefinitionKind, UnknownDefinitionKind, schema};
 pub use self::script::{
     ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule, ScriptToolCall,
 };
-pub use self::settings::{Durability, Limits, OnReview, Redaction, ServerSettings, Settings};
+pub use self::settings::{
+    DurabilitySetting, HomeSettings, Limits, OnReview, RedactionSettings, ServerSettings,
+};
 pub use self::source::DEFINITION_BYTES_MAX;
 pub(crate) use self::suggest::did_you_mean;
 pub use self::suggest::nearest;
@@ -73,21 +77,21 @@ pub use self::value::{
     EnvName, HttpUrl, JsonPointer, Pattern, TEMPLATE_BYTES_MAX, Text, UrlTemplate,
 };
 pub use self::workflow::{
-    ArgumentTemplates, Edge, EdgeTarget, Expanded, Join, Link, NodeKind, PLAN_STEPS_MAX, Plan,
-    PlanEdge, PlanNode, PlanTarget, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowDefinition,
-    WorkflowNode, WorkflowPattern,
+    ArgumentTemplates, EdgeTarget, ExpandedGraph, JoinMode, PLAN_STEPS_MAX, PlanEdge, PlanLink,
+    PlanNode, PlanTarget, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowDefinition,
+    WorkflowEdge, WorkflowNode, WorkflowNodeKind, WorkflowPattern, WorkflowPlan,
 };
 
-use self::checker::Checker;
-use self::problem::{Finding, Place};
-use self::source::{Node, NodeKind as SourceKind};
+use self::checker::FileChecker;
+use self::problem::{FindingText, SourcePosition};
+use self::source::{SourceNode, SourceNodeKind};
 
 /// What problems of a pinned definition are reported against: it is no file of the home.
 const PINNED_FILE: &str = "(pinned definition)";
 
 /// Whether a file may be empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Empty {
+enum EmptyFile {
     /// It then says nothing, and the defaults hold.
     Allowed,
     /// It must say something.
@@ -98,14 +102,15 @@ enum Empty {
 fn read<F: DeserializeOwned, T>(
     file: &str,
     text: Result<&str, &str>,
-    empty: Empty,
-    check: impl FnOnce(F, &mut Checker) -> Option<T>,
-) -> (Option<T>, Checker) {
-    let refuse =
-        |finding: Finding| (None, unreadable(file, vec![finding.at(file, &Place::start())]));
+    empty: EmptyFile,
+    check: impl FnOnce(F, &mut FileChecker) -> Option<T>,
+) -> (Option<T>, FileChecker) {
+    let refuse = |finding: FindingText| {
+        (None, unreadable(file, vec![finding.at(file, &SourcePosition::start())]))
+    };
     match text {
-        Err(reason) => refuse(Finding::new(reason)),
-        Ok(text) if text.len() > DEFINITION_BYTES_MAX => refuse(Finding::new(format!(
+        Err(reason) => refuse(FindingText::new(reason)),
+        Ok(text) if text.len() > DEFINITION_BYTES_MAX => refuse(FindingText::new(format!(
             "the file has more than {DEFINITION_BYTES_MAX} bytes, the most a definition may have"
         ))),
         Ok(text) => read_text(file, text, empty, check),
@@ -115,31 +120,36 @@ fn read<F: DeserializeOwned, T>(
 fn read_text<F: DeserializeOwned, T>(
     file: &str,
     text: &str,
-    empty: Empty,
-    check: impl FnOnce(F, &mut Checker) -> Option<T>,
-) -> (Option<T>, Checker) {
-    let source::Parsed { tree, mut problems } = source::parse(file, text);
+    empty: EmptyFile,
+    check: impl FnOnce(F, &mut FileChecker) -> Option<T>,
+) -> (Option<T>, FileChecker) {
+    let source::ParsedSource { tree, mut problems } = source::parse(file, text);
     let Some(mut tree) = tree else {
         return (None, unreadable(file, problems));
     };
-    if tree.kind == SourceKind::Null {
+    if tree.kind == SourceNodeKind::Null {
         match empty {
-            Empty::Allowed => tree.kind = SourceKind::Mapping(Vec::new()),
-            Empty::Refused => {
-                problems.push(Finding::new("the file is empty").at(file, &Place::start()));
+            EmptyFile::Allowed => tree.kind = SourceNodeKind::Mapping(Vec::new()),
+            EmptyFile::Refused => {
+                problems
+                    .push(FindingText::new("the file is empty").at(file, &SourcePosition::start()));
                 return (None, unreadable(file, problems));
             }
         }
     }
     let decoded = decode::decode::<F>(file, &mut tree, &mut problems);
-    let mut checker = Checker::new(file, tree, problems);
+    let mut checker = FileChecker::new(file, tree, problems);
     let value = decoded.and_then(|decoded| check(decoded, &mut checker));
     (value, checker)
 }
 
 /// A file that nothing can be said about but why it cannot be read.
-fn unreadable(file: &str, problems: Vec<Problem>) -> Checker {
-    Checker::new(file, Node { kind: SourceKind::Pruned, line: 1, column: 1 }, problems)
+fn unreadable(file: &str, problems: Vec<DefinitionProblem>) -> FileChecker {
+    FileChecker::new(
+        file,
+        SourceNode { kind: SourceNodeKind::Pruned, line: 1, column: 1 },
+        problems,
+    )
 }
 
 /// Reads a definition that stands alone, such as one that a task has pinned.
@@ -147,9 +157,9 @@ fn unreadable(file: &str, problems: Vec<Problem>) -> Checker {
 /// Its size is not limited: it was, when its file was read, and canonical JSON may be longer.
 fn from_text<F: DeserializeOwned, T>(
     text: &str,
-    check: impl FnOnce(F, &mut Checker) -> Option<T>,
-) -> Result<T, Vec<Problem>> {
-    let (value, checker) = read_text(PINNED_FILE, text, Empty::Refused, check);
+    check: impl FnOnce(F, &mut FileChecker) -> Option<T>,
+) -> Result<T, Vec<DefinitionProblem>> {
+    let (value, checker) = read_text(PINNED_FILE, text, EmptyFile::Refused, check);
     match value {
         Some(value) if checker.is_clean() => Ok(value),
         Some(_) | None => Err(checker.into_problems()),

@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::canonical;
-use super::checker::{Checker, Reference};
+use super::checker::{FileChecker, NameReference};
 use super::nonzero_u64;
-use super::ordered::Ordered;
-use super::path::Path;
-use super::problem::{Finding, Problem};
+use super::ordered::OrderedMap;
+use super::path::FieldPath;
+use super::problem::{DefinitionProblem, FindingText};
 use super::value::{EnvName, HttpUrl, Text};
 
 const TOOL_TIMEOUT_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);
@@ -42,7 +42,7 @@ struct McpServerFile {
     #[schemars(required)]
     config: Option<McpConfigFile>,
     /// What is known about single tools.
-    #[schemars(with = "Option<Ordered<Text, ToolSettingsFile>>")]
+    #[schemars(with = "Option<OrderedMap<Text, ToolSettingsFile>>")]
     tools: Option<BTreeMap<Text, ToolSettingsFile>>,
 }
 
@@ -68,7 +68,7 @@ struct McpConfigFile {
     args: Option<Vec<String>>,
     /// Environment variables of the program, which inherits only a few such as PATH and HOME. A
     /// value may name another variable as `${NAME}`.
-    #[schemars(with = "Option<Ordered<EnvName, String>>")]
+    #[schemars(with = "Option<OrderedMap<EnvName, String>>")]
     env: Option<BTreeMap<EnvName, String>>,
     /// The server's address, for `sse` and `streamable_http`.
     url: Option<HttpUrl>,
@@ -152,8 +152,8 @@ pub(crate) struct ServersRead {
 }
 
 impl McpServersFile {
-    pub(crate) fn check(self, checker: &mut Checker) -> ServersRead {
-        let path = Path::root().field("servers");
+    pub(crate) fn check(self, checker: &mut FileChecker) -> ServersRead {
+        let path = FieldPath::root().field("servers");
         let mut valid = Vec::new();
         let mut names: Vec<Name> = Vec::new();
         for (index, file) in self.servers.unwrap_or_default().into_iter().enumerate() {
@@ -161,14 +161,14 @@ impl McpServersFile {
             if let Some(name) = &file.name {
                 if names.contains(name) {
                     let message = format!("two servers have the name \"{name}\"");
-                    let finding = Finding::new(message).found(name.as_str());
+                    let finding = FindingText::new(message).found(name.as_str());
                     checker.report(&place.field("name"), finding);
                 }
                 if name.as_str() == SUB_AGENT_SERVER {
                     let message = format!(
                         "the name \"{name}\" stands for sub-agents, and no server can have it"
                     );
-                    let finding = Finding::new(message).found(name.as_str());
+                    let finding = FindingText::new(message).found(name.as_str());
                     checker.report(&place.field("name"), finding);
                 }
                 names.push(name.clone());
@@ -180,7 +180,7 @@ impl McpServersFile {
 }
 
 impl McpServerFile {
-    fn check(self, path: &Path, checker: &mut Checker) -> Option<McpServerDefinition> {
+    fn check(self, path: &FieldPath, checker: &mut FileChecker) -> Option<McpServerDefinition> {
         let name = checker.require(&path.field("name"), self.name);
         let transport = checker.require(&path.field("transport"), self.transport);
         let config_path = path.field("config");
@@ -190,12 +190,12 @@ impl McpServerFile {
             if !is_tool_part(tool.as_str()) {
                 let place = path.field("tools").field(tool.as_str());
                 let message = format!("\"{tool}\" is not the name of a tool within its server");
-                checker.report(&place, Finding::new(message).found(tool.as_str()));
+                checker.report(&place, FindingText::new(message).found(tool.as_str()));
             }
             let settings = settings.into_valid();
             let fallbacks = path.field("tools").field(tool.as_str()).field("fallback_tools");
             for (index, fallback) in settings.fallback_tools.iter().enumerate() {
-                let server = Reference::Server(fallback.server().to_owned());
+                let server = NameReference::Server(fallback.server().to_owned());
                 checker.refer(fallbacks.index(index), server);
             }
             tools.insert(tool, settings);
@@ -209,8 +209,8 @@ impl McpConfigFile {
     fn check(
         self,
         transport: TransportFile,
-        path: &Path,
-        checker: &mut Checker,
+        path: &FieldPath,
+        checker: &mut FileChecker,
     ) -> Option<McpTransport> {
         let is_stdio = transport == TransportFile::Stdio;
         for field in ["command", "args", "env"] {
@@ -261,8 +261,10 @@ impl McpServerDefinition {
     }
 
     /// Reads a definition back from its canonical JSON.
-    pub fn from_canonical(json: &str) -> Result<Self, Vec<Problem>> {
-        super::from_text(json, |file: McpServerFile, checker| file.check(&Path::root(), checker))
+    pub fn from_canonical(json: &str) -> Result<Self, Vec<DefinitionProblem>> {
+        super::from_text(json, |file: McpServerFile, checker| {
+            file.check(&FieldPath::root(), checker)
+        })
     }
 
     fn to_file(&self) -> McpServerFile {

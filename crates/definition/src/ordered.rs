@@ -10,15 +10,15 @@ use serde::ser::{Serialize, Serializer};
 
 /// The entries of a mapping in file order. Keys are unique because the parser refuses repeats.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ordered<K, V>(pub(crate) Vec<(K, V)>);
+pub(crate) struct OrderedMap<K, V>(pub(crate) Vec<(K, V)>);
 
-impl<K: Serialize, V: Serialize> Serialize for Ordered<K, V> {
+impl<K: Serialize, V: Serialize> Serialize for OrderedMap<K, V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
     }
 }
 
-impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for Ordered<K, V> {
+impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for OrderedMap<K, V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(OrderedVisitor(PhantomData))
     }
@@ -27,7 +27,7 @@ impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Deserialize<'de> for Ordered
 struct OrderedVisitor<K, V>(PhantomData<(K, V)>);
 
 impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Visitor<'de> for OrderedVisitor<K, V> {
-    type Value = Ordered<K, V>;
+    type Value = OrderedMap<K, V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map")
@@ -38,11 +38,11 @@ impl<'de, K: Deserialize<'de>, V: Deserialize<'de>> Visitor<'de> for OrderedVisi
         while let Some(entry) = map.next_entry()? {
             entries.push(entry);
         }
-        Ok(Ordered(entries))
+        Ok(OrderedMap(entries))
     }
 }
 
-impl<K: JsonSchema, V: JsonSchema> JsonSchema for Ordered<K, V> {
+impl<K: JsonSchema, V: JsonSchema> JsonSchema for OrderedMap<K, V> {
     fn inline_schema() -> bool {
         true
     }

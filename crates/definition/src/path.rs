@@ -2,32 +2,32 @@
 
 use std::fmt;
 
-/// One step of a [`Path`].
+/// One step of a [`FieldPath`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Segment {
+pub(crate) enum PathSegment {
     Field(String),
     Index(usize),
 }
 
 /// The way to a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Path(pub(crate) Vec<Segment>);
+pub(crate) struct FieldPath(pub(crate) Vec<PathSegment>);
 
-impl Path {
+impl FieldPath {
     /// The whole file.
     pub(crate) fn root() -> Self {
         Self::default()
     }
 
     pub(crate) fn field(&self, name: &str) -> Self {
-        self.then(Segment::Field(name.to_owned()))
+        self.then(PathSegment::Field(name.to_owned()))
     }
 
     pub(crate) fn index(&self, index: usize) -> Self {
-        self.then(Segment::Index(index))
+        self.then(PathSegment::Index(index))
     }
 
-    fn then(&self, segment: Segment) -> Self {
+    fn then(&self, segment: PathSegment) -> Self {
         let mut segments = Vec::with_capacity(self.0.len() + 1);
         segments.extend_from_slice(&self.0);
         segments.push(segment);
@@ -35,13 +35,13 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, segment) in self.0.iter().enumerate() {
             match segment {
-                Segment::Field(name) if place == 0 => f.write_str(name)?,
-                Segment::Field(name) => write!(f, ".{name}")?,
-                Segment::Index(index) => write!(f, "[{index}]")?,
+                PathSegment::Field(name) if place == 0 => f.write_str(name)?,
+                PathSegment::Field(name) => write!(f, ".{name}")?,
+                PathSegment::Index(index) => write!(f, "[{index}]")?,
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use super::suggest::did_you_mean;
 
 /// One thing that is wrong in one definition file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct DefinitionProblem {
     /// The file, relative to the home folder.
     pub file: String,
     /// The line, from 1.
@@ -27,7 +27,7 @@ pub struct Problem {
     pub suggestion: Option<String>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for DefinitionProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)?;
         match (&self.suggestion, &self.allowed) {
@@ -38,16 +38,16 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What a rule has to say; becomes a [`Problem`] once it is known where.
+/// What a rule has to say; becomes a [`DefinitionProblem`] once it is known where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub(crate) struct FindingText {
     pub(crate) message: String,
     pub(crate) found: Option<String>,
     pub(crate) allowed: Option<String>,
     pub(crate) suggestion: Option<String>,
 }
 
-impl Finding {
+impl FindingText {
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), found: None, allowed: None, suggestion: None }
     }
@@ -79,8 +79,8 @@ impl Finding {
         self
     }
 
-    pub(crate) fn at(self, file: &str, place: &Place) -> Problem {
-        Problem {
+    pub(crate) fn at(self, file: &str, place: &SourcePosition) -> DefinitionProblem {
+        DefinitionProblem {
             file: file.to_owned(),
             line: place.line,
             column: place.column,
@@ -95,13 +95,13 @@ impl Finding {
 
 /// Where something stands in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SourcePosition {
     pub(crate) line: u32,
     pub(crate) column: u32,
     pub(crate) field: String,
 }
 
-impl Place {
+impl SourcePosition {
     /// The first character: where a problem of the whole file is shown.
     pub(crate) const fn start() -> Self {
         Self { line: 1, column: 1, field: String::new() }

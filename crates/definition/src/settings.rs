@@ -10,10 +10,10 @@ use regex::Regex;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::checker::{Checker, Reference};
+use super::checker::{FileChecker, NameReference};
 use super::command_line::CommandLine;
-use super::path::Path;
-use super::problem::Finding;
+use super::path::FieldPath;
+use super::problem::FindingText;
 use super::value::{HttpUrl, Text, UrlTemplate, regex_reason};
 use super::{nonzero_u32, nonzero_u64};
 
@@ -49,14 +49,15 @@ pub(crate) struct SettingsFile {
 #[serde(deny_unknown_fields)]
 struct StoreFile {
     /// `full` survives the loss of power; `relaxed` survives a crash of the program and is faster.
-    #[schemars(extend("default" = Durability::Full))]
-    durability: Option<Durability>,
+    #[schemars(extend("default" = DurabilitySetting::Full))]
+    durability: Option<DurabilitySetting>,
 }
 
 /// What a commit survives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Durability {
+#[schemars(rename = "Durability")]
+pub enum DurabilitySetting {
     /// The loss of power.
     #[default]
     Full,
@@ -191,15 +192,15 @@ pub struct OnReview {
 
 /// The settings of a home, valid and with their defaults.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct HomeSettings {
     /// What a commit survives.
-    pub durability: Durability,
+    pub durability: DurabilitySetting,
     /// The way in from the network.
     pub server: ServerSettings,
     /// The most of everything.
     pub limits: Limits,
     /// What is masked besides known secrets.
-    pub redaction: Redaction,
+    pub redaction: RedactionSettings,
     /// What to do when a task starts to wait for a person.
     pub on_review: OnReview,
 }
@@ -242,14 +243,14 @@ pub struct Limits {
 
 /// What is masked besides known secrets.
 #[derive(Debug, Clone, Default)]
-pub struct Redaction {
+pub struct RedactionSettings {
     /// Whether e-mail addresses are masked.
     pub emails: bool,
     /// Whatever these match is masked.
     pub patterns: Vec<Regex>,
 }
 
-impl PartialEq for Redaction {
+impl PartialEq for RedactionSettings {
     fn eq(&self, other: &Self) -> bool {
         let texts = |redaction: &Self| -> Vec<String> {
             redaction.patterns.iter().map(|regex| regex.as_str().to_owned()).collect()
@@ -258,20 +259,20 @@ impl PartialEq for Redaction {
     }
 }
 
-impl Default for Settings {
+impl Default for HomeSettings {
     fn default() -> Self {
         SettingsFile::default().with_patterns(Vec::new())
     }
 }
 
 impl SettingsFile {
-    pub(crate) fn check(mut self, checker: &mut Checker) -> Settings {
+    pub(crate) fn check(mut self, checker: &mut FileChecker) -> HomeSettings {
         if let Some(name) = self.server.as_ref().and_then(|server| server.default_agent.clone()) {
-            let path = Path::root().field("server").field("default_agent");
-            checker.refer(path, Reference::AgentOrWorkflow(name));
+            let path = FieldPath::root().field("server").field("default_agent");
+            checker.refer(path, NameReference::AgentOrWorkflow(name));
         }
         let written = self.redaction.as_mut().and_then(|redaction| redaction.patterns.take());
-        let path = Path::root().field("redaction").field("patterns");
+        let path = FieldPath::root().field("redaction").field("patterns");
         let mut patterns = Vec::new();
         for (index, text) in written.unwrap_or_default().iter().enumerate() {
             match Regex::new(text) {
@@ -280,18 +281,18 @@ impl SettingsFile {
                     let place = path.index(index);
                     let reason = regex_reason(&error);
                     let message = format!("{place}: not a regular expression: {reason}");
-                    checker.report(&place, Finding::new(message).found(text));
+                    checker.report(&place, FindingText::new(message).found(text));
                 }
             }
         }
         self.with_patterns(patterns)
     }
 
-    fn with_patterns(self, patterns: Vec<Regex>) -> Settings {
+    fn with_patterns(self, patterns: Vec<Regex>) -> HomeSettings {
         let server = self.server.unwrap_or_default();
         let limits = self.limits.unwrap_or_default();
         let redaction = self.redaction.unwrap_or_default();
-        Settings {
+        HomeSettings {
             durability: self.store.and_then(|store| store.durability).unwrap_or_default(),
             server: ServerSettings {
                 listen: server.listen.unwrap_or(ListenAddress::DEFAULT).0,
@@ -310,7 +311,7 @@ impl SettingsFile {
                 sub_agent_fan_out: limits.sub_agent_fan_out.unwrap_or(SUB_AGENT_FAN_OUT_DEFAULT),
                 remote_seconds: limits.remote_seconds.unwrap_or(REMOTE_SECONDS_DEFAULT),
             },
-            redaction: Redaction { emails: redaction.emails.unwrap_or(false), patterns },
+            redaction: RedactionSettings { emails: redaction.emails.unwrap_or(false), patterns },
             on_review: self.notify.and_then(|notify| notify.on_review).unwrap_or_default(),
         }
     }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::value::ValueTemplate;
 use super::value::{TEMPLATE_BYTES_MAX, check_template, compiled_text};
-use crate::scope::{EvaluationError, Reading, Scope, accepts, steps};
+use crate::scope::{EvaluationError, EvaluationScope, ScopeReads, accepts, steps};
 
 /// The most instructions that one template may take, so that a loop has an end.
 const FUEL: u64 = 1_000_000;
@@ -32,12 +32,12 @@ const NAME: &str = "template";
 /// A template over the State of a workflow that is known to be well formed.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Template(Arc<Compiled>);
+pub struct Template(Arc<CompiledTemplate>);
 
-struct Compiled {
+struct CompiledTemplate {
     text: Box<str>,
     environment: Environment<'static>,
-    reading: Reading,
+    reading: ScopeReads,
 }
 
 compiled_text!(
@@ -59,7 +59,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-fn compile(text: &str) -> Result<Compiled, String> {
+fn compile(text: &str) -> Result<CompiledTemplate, String> {
     check_template(text)?;
     let mut environment = ENVIRONMENT.clone();
     environment
@@ -71,13 +71,13 @@ fn compile(text: &str) -> Result<Compiled, String> {
         .unwrap_or_default();
     let reading = reader::read(text, &names)?;
     filters::check(text, &environment)?;
-    Ok(Compiled { text: text.into(), environment, reading })
+    Ok(CompiledTemplate { text: text.into(), environment, reading })
 }
 
 impl Template {
     /// The text that the template gives.
-    pub fn render(&self, scope: &Scope<'_>) -> Result<String, EvaluationError> {
-        let mut rendered = Limited(Vec::new());
+    pub fn render(&self, scope: &EvaluationScope<'_>) -> Result<String, EvaluationError> {
+        let mut rendered = LimitedWriter(Vec::new());
         self.0
             .environment
             .get_template(NAME)
@@ -89,7 +89,7 @@ impl Template {
         Ok(String::from_utf8_lossy(&rendered.0).into_owned())
     }
 
-    pub(crate) fn reading(&self) -> &Reading {
+    pub(crate) fn reading(&self) -> &ScopeReads {
         &self.0.reading
     }
 
@@ -101,16 +101,16 @@ impl Template {
 
 /// What a template sees. A field without a value is not there, so that `is defined` and `default`
 /// can tell, and reading it is an error.
-fn view(scope: &Scope<'_>, reading: &Reading) -> Value {
+fn view(scope: &EvaluationScope<'_>, reading: &ScopeReads) -> Value {
     let mut view = scope.view(reading);
     view.retain(|_, value| !value.is_null());
     Value::from(Serde(view))
 }
 
 /// Takes a text up to the most that a template may give.
-struct Limited(Vec<u8>);
+struct LimitedWriter(Vec<u8>);
 
-impl io::Write for Limited {
+impl io::Write for LimitedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > RENDERED_BYTES_MAX {
             return Err(io::Error::other("too long"));

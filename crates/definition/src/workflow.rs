@@ -22,11 +22,11 @@ use serde::{Deserialize, Serialize};
 pub use self::arguments::ArgumentTemplates;
 pub(crate) use self::file::WorkflowFile;
 use self::patterns::PatternGraph;
-pub use self::patterns::{Expanded, PLAN_STEPS_MAX, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX};
-pub use self::plan::{Link, Plan, PlanEdge, PlanNode, PlanTarget};
+pub use self::patterns::{ExpandedGraph, PLAN_STEPS_MAX, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX};
+pub use self::plan::{PlanEdge, PlanLink, PlanNode, PlanTarget, WorkflowPlan};
 use super::canonical;
-use super::expression::Expression;
-use super::problem::Problem;
+use super::expression::ConditionExpression;
+use super::problem::DefinitionProblem;
 use super::template::Template;
 use super::value::Text;
 
@@ -45,7 +45,7 @@ pub struct WorkflowDefinition {
     /// patterns say what happens.
     pub nodes: Vec<WorkflowNode>,
     /// The edges, in file order.
-    pub edges: Vec<Edge>,
+    pub edges: Vec<WorkflowEdge>,
     /// The node that runs first; there when nodes are.
     pub entry_point: Option<Name>,
     /// Nodes that wait for a person before they run.
@@ -76,7 +76,7 @@ pub struct WorkflowNode {
     /// The name that edges use.
     pub name: Name,
     /// What the step does.
-    pub kind: NodeKind,
+    pub kind: WorkflowNodeKind,
     /// The parts of the State that it reads; all of them if none is named.
     pub inputs: Vec<Text>,
     /// The parts of the State that it writes.
@@ -91,7 +91,7 @@ pub struct WorkflowNode {
 
 /// What a step does.
 #[derive(Debug, Clone, PartialEq)]
-pub enum NodeKind {
+pub enum WorkflowNodeKind {
     /// Runs an agent.
     Agent {
         /// The agent.
@@ -111,7 +111,7 @@ pub enum NodeKind {
     /// Evaluates an expression, whose value becomes the routing key.
     Condition {
         /// The expression.
-        expression: Expression,
+        expression: ConditionExpression,
     },
     /// Asks a person, whose answer becomes the routing key.
     Human {
@@ -127,7 +127,7 @@ pub enum NodeKind {
         /// The nodes.
         branches: Vec<Name>,
         /// When it is done.
-        join: Join,
+        join: JoinMode,
     },
     /// Runs another workflow.
     Workflow {
@@ -141,7 +141,8 @@ pub enum NodeKind {
 /// When a parallel node is done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Join {
+#[schemars(rename = "Join")]
+pub enum JoinMode {
     /// When all branches succeeded.
     #[default]
     All,
@@ -153,13 +154,13 @@ pub enum Join {
 
 /// A way from one node to the next.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Edge {
+pub struct WorkflowEdge {
     /// The node it starts from.
     pub from: Name,
     /// Where it leads.
     pub to: EdgeTarget,
     /// When it is taken; always unless given.
-    pub condition: Option<Expression>,
+    pub condition: Option<ConditionExpression>,
     /// How often it may be taken in one task. An edge that closes a circle must say.
     pub max_loops: Option<NonZeroU32>,
 }
@@ -211,12 +212,12 @@ impl WorkflowDefinition {
     }
 
     /// The workflow, ready to be walked; none where it has no nodes.
-    pub fn plan(&self) -> Option<Plan> {
-        let Expanded { nodes, edges, entry_point } = self.expanded();
+    pub fn plan(&self) -> Option<WorkflowPlan> {
+        let ExpandedGraph { nodes, edges, entry_point } = self.expanded();
         if nodes.is_empty() {
             return None;
         }
-        Some(Plan::new(nodes, edges, entry_point, &self.checkpoints, self.max_iterations))
+        Some(WorkflowPlan::new(nodes, edges, entry_point, &self.checkpoints, self.max_iterations))
     }
 
     /// The definition as canonical JSON: with its defaults, in one spelling.
@@ -233,7 +234,7 @@ impl WorkflowDefinition {
     }
 
     /// Reads a definition back from its canonical JSON.
-    pub fn from_canonical(json: &str) -> Result<Self, Vec<Problem>> {
+    pub fn from_canonical(json: &str) -> Result<Self, Vec<DefinitionProblem>> {
         super::from_text(json, WorkflowFile::check)
     }
 }

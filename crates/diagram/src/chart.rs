@@ -2,30 +2,30 @@
 
 use polity_statechart::{Chart, StateNode, Transition};
 
-use super::{DrawnArrow, DrawnState, StatePicture};
+use super::{ChartDiagram, ChartDiagramArrow, ChartDiagramState};
 
 /// The chart as states and arrows. Transitions with the same ends share an arrow.
-pub fn chart_diagram(chart: &Chart) -> StatePicture {
+pub fn chart_diagram(chart: &Chart) -> ChartDiagram {
     let tree = chart.tree();
-    let states = tree.iter().map(|node| DrawnState {
+    let states = tree.iter().map(|node| ChartDiagramState {
         name: node.name.clone(),
         notes: state_actions(node),
         parent: node.parent,
         initial: node.initial,
         history: node.history,
     });
-    let mut arrows: Vec<DrawnArrow> = Vec::new();
+    let mut arrows: Vec<ChartDiagramArrow> = Vec::new();
     for transition in chart.transitions() {
         let (to, label) = (transition.target, parts(chart, transition));
         for &from in &transition.sources {
             match arrows.iter_mut().find(|arrow| arrow.from == from && arrow.to == to) {
                 Some(arrow) => arrow.labels.push(label.clone()),
-                None => arrows.push(DrawnArrow { from, to, labels: vec![label.clone()] }),
+                None => arrows.push(ChartDiagramArrow { from, to, labels: vec![label.clone()] }),
             }
         }
     }
     let initial = tree.iter().position(|node| node.state == Some(chart.initial()));
-    StatePicture {
+    ChartDiagram {
         name: chart.name().to_owned(),
         states: states.collect(),
         arrows,

@@ -2,17 +2,17 @@
 
 use std::fmt::Write;
 
-use super::layout::frames::{Nest, around};
+use super::layout::frames::{FrameMember, around};
 use super::text::shorten;
 use super::{
-    CHECKPOINT_LINE, Colours, EDGE_LINE, EdgeKind, NodeMark, Picture, PictureEdge, PictureNode,
-    Shape,
+    CHECKPOINT_LINE, DiagramEdge, DiagramGraph, DiagramNode, EDGE_LINE, EdgeKind, NodeColours,
+    NodeMark, NodeShape,
 };
 
 /// The most characters of a line.
 const CHARACTERS_MAX: usize = 48;
 
-pub(super) fn write(picture: &Picture<'_>) -> String {
+pub(super) fn write(picture: &DiagramGraph<'_>) -> String {
     let mut text = format!("digraph \"{}\" {{\n", picture.name);
     let mut line = |content: &str| {
         // Writing to a String cannot fail.
@@ -20,7 +20,7 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
     };
     let title = format!("{} {}", picture.what, picture.name);
     // Arrows may end at a frame.
-    let has_frames = picture.nodes.iter().any(|node| node.shape == Shape::Frame);
+    let has_frames = picture.nodes.iter().any(|node| node.shape == NodeShape::Frame);
     let compound = if has_frames { ", compound=true" } else { "" };
     line(&format!(
         "graph [rankdir=TB{compound}, label=\"{title}\", labelloc=t, fontname=\"Helvetica\", \
@@ -46,7 +46,7 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
         line("subgraph cluster_legend {");
         line(&format!("    label=legend; color=\"{EDGE_LINE}\"; fontcolor=\"{EDGE_LINE}\""));
         for mark in NodeMark::ALL {
-            let Colours { fill, line: border, text } = mark.colours();
+            let NodeColours { fill, line: border, text } = mark.colours();
             let label = mark.label();
             line(&format!(
                 "    \"({label})\" [label={label}, shape=box, style=filled, fillcolor=\"{fill}\", \
@@ -60,15 +60,15 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
 }
 
 /// The nodes inside of a frame. A frame is a cluster of Graphviz.
-fn node_lines(picture: &Picture<'_>, parent: Option<usize>) -> Vec<String> {
+fn node_lines(picture: &DiagramGraph<'_>, parent: Option<usize>) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, node) in picture.nodes.iter().enumerate() {
         if node.parent != parent {
             continue;
         }
-        if node.shape == Shape::Frame {
+        if node.shape == NodeShape::Frame {
             let label = escaped_lines(std::iter::once(node.name).chain(notes(node)));
-            let Colours { fill, line, text } = node.colours();
+            let NodeColours { fill, line, text } = node.colours();
             lines.push(format!("subgraph cluster_{number} {{"));
             lines.push(format!(
                 "    graph [label=\"{label}\", labeljust=l, style=\"filled,rounded\", \
@@ -84,36 +84,40 @@ fn node_lines(picture: &Picture<'_>, parent: Option<usize>) -> Vec<String> {
     lines
 }
 
-fn notes<'a>(node: &'a PictureNode<'_>) -> impl Iterator<Item = &'a str> {
+fn notes<'a>(node: &'a DiagramNode<'_>) -> impl Iterator<Item = &'a str> {
     node.notes.iter().map(String::as_str)
 }
 
-fn node_line(node: &PictureNode<'_>) -> String {
+fn node_line(node: &DiagramNode<'_>) -> String {
     let shape = match node.shape {
-        Shape::Agent | Shape::State | Shape::Frame => "shape=box, style=\"filled,rounded\"",
-        Shape::Tool | Shape::Parallel => "shape=box, style=filled",
-        Shape::Condition => "shape=diamond, style=filled",
-        Shape::Human => "shape=box, style=filled, peripheries=2",
-        Shape::Workflow => "shape=component, style=filled",
-        Shape::Initial => "shape=point, width=0.15",
-        Shape::History => "shape=circle, style=filled, margin=0, width=0.3",
+        NodeShape::Agent | NodeShape::State | NodeShape::Frame => {
+            "shape=box, style=\"filled,rounded\""
+        }
+        NodeShape::Tool | NodeShape::Parallel => "shape=box, style=filled",
+        NodeShape::Condition => "shape=diamond, style=filled",
+        NodeShape::Human => "shape=box, style=filled, peripheries=2",
+        NodeShape::Workflow => "shape=component, style=filled",
+        NodeShape::Initial => "shape=point, width=0.15",
+        NodeShape::History => "shape=circle, style=filled, margin=0, width=0.3",
     };
     let kind = node.kind();
     let mut lines = match node.shape {
-        Shape::State | Shape::Frame => std::iter::once(node.name).chain(notes(node)).collect(),
-        Shape::Initial => Vec::new(),
-        Shape::History => vec!["H"],
-        Shape::Agent
-        | Shape::Tool
-        | Shape::Condition
-        | Shape::Human
-        | Shape::Parallel
-        | Shape::Workflow => vec![node.name, &kind, &node.uses],
+        NodeShape::State | NodeShape::Frame => {
+            std::iter::once(node.name).chain(notes(node)).collect()
+        }
+        NodeShape::Initial => Vec::new(),
+        NodeShape::History => vec!["H"],
+        NodeShape::Agent
+        | NodeShape::Tool
+        | NodeShape::Condition
+        | NodeShape::Human
+        | NodeShape::Parallel
+        | NodeShape::Workflow => vec![node.name, &kind, &node.uses],
     };
     if node.is_checkpoint {
         lines.push("checkpoint");
     }
-    let Colours { fill, line, text } = node.colours();
+    let NodeColours { fill, line, text } = node.colours();
     let border = if node.is_checkpoint { CHECKPOINT_LINE } else { line };
     let width = if node.is_checkpoint { ", penwidth=2" } else { "" };
     format!(
@@ -124,7 +128,7 @@ fn node_line(node: &PictureNode<'_>) -> String {
     )
 }
 
-fn edge_line(picture: &Picture<'_>, edge: &PictureEdge) -> String {
+fn edge_line(picture: &DiagramGraph<'_>, edge: &DiagramEdge) -> String {
     let mut attributes = Vec::new();
     if !edge.labels.is_empty() {
         // The padding keeps labels off the lines that they belong to.
@@ -132,14 +136,17 @@ fn edge_line(picture: &Picture<'_>, edge: &PictureEdge) -> String {
         attributes.push(format!("label=\" {labels} \""));
     }
     match edge.kind {
-        EdgeKind::Way => {}
+        EdgeKind::Forward => {}
         EdgeKind::Branch => attributes.push("style=bold".to_owned()),
         EdgeKind::Back => attributes.push("style=dashed".to_owned()),
     }
-    let nests: Vec<Nest> =
-        picture.nodes.iter().map(|node| Nest { parent: node.parent, header: None }).collect();
+    let nests: Vec<FrameMember> = picture
+        .nodes
+        .iter()
+        .map(|node| FrameMember { parent: node.parent, header: None })
+        .collect();
     let is_inside = |node: usize, frame: usize| around(&nests, node).any(|outer| outer == frame);
-    let is_frame = |node: usize| picture.nodes[node].shape == Shape::Frame;
+    let is_frame = |node: usize| picture.nodes[node].shape == NodeShape::Frame;
     // Graphviz cuts an arrow off at a frame only if it comes from outside.
     if is_frame(edge.from) && !is_inside(edge.to, edge.from) {
         attributes.push(format!("ltail=cluster_{}", edge.from));
@@ -156,9 +163,10 @@ fn edge_line(picture: &Picture<'_>, edge: &PictureEdge) -> String {
 }
 
 /// The node that an arrow ends at. Graphviz knows no arrows to frames, so that it is the mark inside.
-fn end<'a>(picture: &Picture<'a>, node: usize) -> &'a str {
-    let mark = |inside: &&PictureNode<'_>| {
-        inside.parent == Some(node) && matches!(inside.shape, Shape::Initial | Shape::History)
+fn end<'a>(picture: &DiagramGraph<'a>, node: usize) -> &'a str {
+    let mark = |inside: &&DiagramNode<'_>| {
+        inside.parent == Some(node)
+            && matches!(inside.shape, NodeShape::Initial | NodeShape::History)
     };
     picture.nodes.iter().find(mark).unwrap_or(&picture.nodes[node]).name
 }

@@ -9,8 +9,8 @@ mod order;
 mod place;
 pub(super) mod ranks;
 
-use self::order::{Neighbours, order};
-use self::place::{Extent, Link, place};
+use self::order::{LayerNeighbours, order};
+use self::place::{ItemExtent, LayerLink, place};
 use super::text::number;
 
 /// The least distance between nodes, and between anything else.
@@ -27,22 +27,22 @@ const SPACE_PER_SIDEWAYS: f64 = 0.12;
 
 /// A node to find a place for.
 #[derive(Clone, Copy)]
-pub(super) struct Body {
+pub(super) struct NodeBox {
     pub(super) width: f64,
     pub(super) height: f64,
-    pub(super) outline: Outline,
+    pub(super) outline: NodeOutline,
     /// Room to keep free on its right, for edges that lead to itself.
     pub(super) beside: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outline {
+pub(super) enum NodeOutline {
     Box,
     Diamond,
 }
 
 /// An edge to find a way for.
-pub(super) struct Way {
+pub(super) struct LayoutEdge {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) leads_back: bool,
@@ -55,18 +55,18 @@ pub(super) struct Way {
 }
 
 /// Where everything stands. Nothing has a coordinate below 0.
-pub(super) struct Layout {
+pub(super) struct GraphLayout {
     /// The nodes, in their order.
-    pub(super) nodes: Vec<Area>,
+    pub(super) nodes: Vec<LayoutRect>,
     /// The edges, in their order; none for one that leads from a node to itself.
-    pub(super) routes: Vec<Option<Route>>,
+    pub(super) routes: Vec<Option<EdgeRoute>>,
     pub(super) width: f64,
     pub(super) height: f64,
 }
 
 /// A rectangle, by its middle.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Area {
+pub(super) struct LayoutRect {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) width: f64,
@@ -76,51 +76,55 @@ pub(super) struct Area {
 /// The way of an edge. Between two points it goes straight if one is above the other, and else in a
 /// curve that begins and ends upright.
 #[derive(Clone)]
-pub(super) struct Route {
+pub(super) struct EdgeRoute {
     pub(super) points: Vec<(f64, f64)>,
-    pub(super) label: Option<Area>,
+    pub(super) label: Option<LayoutRect>,
 }
 
 /// Something in a layer: a node, or the bend of an edge.
-struct Item {
+struct LayerItem {
     layer: usize,
     height: f64,
-    extent: Extent,
+    extent: ItemExtent,
 }
 
 /// Finds a place for everything. Each pair of `wishes` is a node and one that had better stand
 /// below it.
-pub(super) fn lay_out(bodies: &[Body], ways: &[Way], wishes: &[(usize, usize)]) -> Layout {
+pub(super) fn lay_out(
+    bodies: &[NodeBox],
+    ways: &[LayoutEdge],
+    wishes: &[(usize, usize)],
+) -> GraphLayout {
     let downwards: Vec<(usize, usize)> = ways
         .iter()
         .filter(|way| way.from != way.to)
         .map(|way| if way.leads_back { (way.to, way.from) } else { (way.from, way.to) })
         .collect();
     let ranks = ranks::ranks(bodies.len(), &downwards, wishes);
-    let mut items: Vec<Item> =
+    let mut items: Vec<LayerItem> =
         bodies.iter().zip(&ranks).map(|(body, rank)| body.item(2 * rank)).collect();
     let chains: Vec<Vec<usize>> = ways.iter().map(|way| chain(way, &mut items)).collect();
     let layers = ordered(&items, &chains);
     let mut links = links(bodies, &layers, &items, &chains);
     keep_ends(ways, &chains, &mut links);
-    let extents: Vec<Extent> = items.iter().map(|item| item.extent).collect();
+    let extents: Vec<ItemExtent> = items.iter().map(|item| item.extent).collect();
     let middles = place(&layers, &extents, &links);
-    Sheet::new(&items, &layers, &links, &middles).drawn(bodies, ways, &chains, &links)
+    LayerSheet::new(&items, &layers, &links, &middles).drawn(bodies, ways, &chains, &links)
 }
 
-impl Body {
-    fn item(&self, layer: usize) -> Item {
+impl NodeBox {
+    fn item(&self, layer: usize) -> LayerItem {
         let half = self.width / 2.0;
-        let extent = Extent { left: half, right: half + self.beside, apart: APART_NODES };
-        Item { layer, height: self.height + 2.0 * UPRIGHT, extent }
+        let extent = ItemExtent { left: half, right: half + self.beside, apart: APART_NODES };
+        LayerItem { layer, height: self.height + 2.0 * UPRIGHT, extent }
     }
 
     /// How far above and below its middle the outline is, so far from the middle to the side.
     pub(super) fn half_height_at(&self, offset: f64) -> f64 {
         let half = self.height / 2.0;
         match self.outline {
-            Outline::Box => half,
-            Outline::Diamond => half * (1.0 - offset.abs() / (self.width / 2.0)),
+            NodeOutline::Box => half,
+            NodeOutline::Diamond => half * (1.0 - offset.abs() / (self.width / 2.0)),
         }
     }
 
@@ -128,8 +132,8 @@ impl Body {
     fn end(&self, place: usize, count: usize) -> f64 {
         let usable = self.width
             * match self.outline {
-                Outline::Box => 0.7,
-                Outline::Diamond => 0.4,
+                NodeOutline::Box => 0.7,
+                NodeOutline::Diamond => 0.4,
             };
         let between = (usable / number(count)).min(BETWEEN_ENDS_MAX);
         between * (number(place) - number(count - 1) / 2.0)
@@ -137,7 +141,7 @@ impl Body {
 }
 
 /// The items of an edge from top to bottom: a node, its bends, a node. Bends are added.
-fn chain(way: &Way, items: &mut Vec<Item>) -> Vec<usize> {
+fn chain(way: &LayoutEdge, items: &mut Vec<LayerItem>) -> Vec<usize> {
     if way.from == way.to {
         return Vec::new();
     }
@@ -148,22 +152,24 @@ fn chain(way: &Way, items: &mut Vec<Item>) -> Vec<usize> {
     let mut chain = vec![upper];
     for layer in between {
         let (width, height) = way.label.filter(|_| layer == labelled).unwrap_or((0.0, 0.0));
-        let extent = Extent { left: width / 2.0, right: width / 2.0, apart: APART_BENDS };
+        let extent = ItemExtent { left: width / 2.0, right: width / 2.0, apart: APART_BENDS };
         chain.push(items.len());
-        items.push(Item { layer, height, extent });
+        items.push(LayerItem { layer, height, extent });
     }
     chain.push(lower);
     chain
 }
 
-fn ordered(items: &[Item], chains: &[Vec<usize>]) -> Vec<Vec<usize>> {
+fn ordered(items: &[LayerItem], chains: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let count = items.iter().map(|item| item.layer + 1).max().unwrap_or(0);
     let mut layers = vec![Vec::new(); count];
     for (number, item) in items.iter().enumerate() {
         layers[item.layer].push(number);
     }
-    let mut neighbours =
-        Neighbours { above: vec![Vec::new(); items.len()], below: vec![Vec::new(); items.len()] };
+    let mut neighbours = LayerNeighbours {
+        above: vec![Vec::new(); items.len()],
+        below: vec![Vec::new(); items.len()],
+    };
     for pair in chains.iter().flat_map(|chain| chain.windows(2)) {
         neighbours.below[pair[0]].push(pair[1]);
         neighbours.above[pair[1]].push(pair[0]);
@@ -175,12 +181,12 @@ fn ordered(items: &[Item], chains: &[Vec<usize>]) -> Vec<Vec<usize>> {
 /// The pieces of all edges, chain by chain. Their ends at a node are spread along its side, in the
 /// order in which they leave.
 fn links(
-    bodies: &[Body],
+    bodies: &[NodeBox],
     layers: &[Vec<usize>],
-    items: &[Item],
+    items: &[LayerItem],
     chains: &[Vec<usize>],
-) -> Vec<Link> {
-    let mut links: Vec<Link> = chains
+) -> Vec<LayerLink> {
+    let mut links: Vec<LayerLink> = chains
         .iter()
         .flat_map(|chain| chain.windows(2))
         .map(|pair| {
@@ -188,7 +194,7 @@ fn links(
             let is_between_bends = upper >= bodies.len() && lower >= bodies.len();
             // A long edge with a kink catches the eye more than a node that is off the middle.
             let weight = if is_between_bends { 16.0 } else { 1.0 };
-            Link { upper, lower, upper_offset: 0.0, lower_offset: 0.0, weight }
+            LayerLink { upper, lower, upper_offset: 0.0, lower_offset: 0.0, weight }
         })
         .collect();
     let mut place_of = vec![0; items.len()];
@@ -222,7 +228,7 @@ fn links(
 }
 
 /// Moves the ends of edges to where they have to be.
-fn keep_ends(ways: &[Way], chains: &[Vec<usize>], links: &mut [Link]) {
+fn keep_ends(ways: &[LayoutEdge], chains: &[Vec<usize>], links: &mut [LayerLink]) {
     let mut rest = links;
     for (way, chain) in ways.iter().zip(chains) {
         let (own, after) = rest.split_at_mut(chain.len().saturating_sub(1));
@@ -239,16 +245,21 @@ fn keep_ends(ways: &[Way], chains: &[Vec<usize>], links: &mut [Link]) {
 }
 
 /// The coordinates of items and layers.
-struct Sheet<'a> {
-    items: &'a [Item],
+struct LayerSheet<'a> {
+    items: &'a [LayerItem],
     middles: Vec<f64>,
     /// The upper and the lower side of each layer.
     sides: Vec<(f64, f64)>,
     width: f64,
 }
 
-impl<'a> Sheet<'a> {
-    fn new(items: &'a [Item], layers: &[Vec<usize>], links: &[Link], middles: &[f64]) -> Self {
+impl<'a> LayerSheet<'a> {
+    fn new(
+        items: &'a [LayerItem],
+        layers: &[Vec<usize>],
+        links: &[LayerLink],
+        middles: &[f64],
+    ) -> Self {
         let lefts = items.iter().zip(middles).map(|(item, middle)| middle - item.extent.left);
         let left = lefts.fold(f64::INFINITY, f64::min);
         // Whole numbers make short files, and differ from no machine to another.
@@ -273,19 +284,19 @@ impl<'a> Sheet<'a> {
         Self { items, middles, sides, width }
     }
 
-    fn area(&self, item: usize, width: f64, height: f64) -> Area {
+    fn area(&self, item: usize, width: f64, height: f64) -> LayoutRect {
         let (top, bottom) = self.sides[self.items[item].layer];
-        Area { x: self.middles[item], y: f64::midpoint(top, bottom).round(), width, height }
+        LayoutRect { x: self.middles[item], y: f64::midpoint(top, bottom).round(), width, height }
     }
 
     fn drawn(
         &self,
-        bodies: &[Body],
-        ways: &[Way],
+        bodies: &[NodeBox],
+        ways: &[LayoutEdge],
         chains: &[Vec<usize>],
-        links: &[Link],
-    ) -> Layout {
-        let nodes: Vec<Area> = bodies
+        links: &[LayerLink],
+    ) -> GraphLayout {
+        let nodes: Vec<LayoutRect> = bodies
             .iter()
             .enumerate()
             .map(|(number, body)| self.area(number, body.width, body.height))
@@ -293,25 +304,26 @@ impl<'a> Sheet<'a> {
         let mut links = links.iter();
         let mut routes = Vec::with_capacity(ways.len());
         for (way, chain) in ways.iter().zip(chains) {
-            let pieces: Vec<&Link> = links.by_ref().take(chain.len().saturating_sub(1)).collect();
+            let pieces: Vec<&LayerLink> =
+                links.by_ref().take(chain.len().saturating_sub(1)).collect();
             let bends = chain.get(1..chain.len().saturating_sub(1)).unwrap_or_default();
             let label = way.label.and_then(|(width, height)| {
                 let bend = if way.leads_back { bends.last() } else { bends.first() };
                 bend.map(|bend| self.area(*bend, width, height))
             });
             let points = self.points(bodies, &nodes, &pieces, way.leads_back);
-            routes.push(points.map(|points| Route { points, label }));
+            routes.push(points.map(|points| EdgeRoute { points, label }));
         }
         let height = self.sides.last().map_or(0.0, |(_, bottom)| *bottom);
-        Layout { nodes, routes, width: self.width, height }
+        GraphLayout { nodes, routes, width: self.width, height }
     }
 
     /// The points of an edge, in the direction in which it leads.
     fn points(
         &self,
-        bodies: &[Body],
-        nodes: &[Area],
-        pieces: &[&Link],
+        bodies: &[NodeBox],
+        nodes: &[LayoutRect],
+        pieces: &[&LayerLink],
         leads_back: bool,
     ) -> Option<Vec<(f64, f64)>> {
         let (first, last) = (pieces.first()?, pieces.last()?);

@@ -19,14 +19,17 @@ mod tests;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use polity_definition::{Edge, EdgeTarget, Join, NodeKind, Plan, WorkflowDefinition, WorkflowNode};
+use polity_definition::{
+    EdgeTarget, JoinMode, WorkflowDefinition, WorkflowEdge, WorkflowNode, WorkflowNodeKind,
+    WorkflowPlan,
+};
 use polity_model::machine::node::NodeState;
 use polity_model::name::Name;
 
 pub use self::chart::{chart_diagram, state_actions};
 pub use self::chart_mermaid::chart_to_mermaid;
 pub use self::machine::machine_to_mermaid;
-pub use self::states::{DrawnArrow, DrawnState, StatePicture};
+pub use self::states::{ChartDiagram, ChartDiagramArrow, ChartDiagramState};
 
 use self::layout::ranks;
 use self::text::one_line;
@@ -96,7 +99,7 @@ impl NodeMark {
         }
     }
 
-    fn colours(self) -> Colours {
+    fn colours(self) -> NodeColours {
         let (fill, line, text) = match self {
             Self::Done => ("#d3f3dd", "#1a7f37", DARK_TEXT),
             Self::Running => ("#d6e9ff", "#0969da", DARK_TEXT),
@@ -104,7 +107,7 @@ impl NodeMark {
             Self::Failed => ("#ffdfdc", "#cf222e", DARK_TEXT),
             Self::Skipped => ("#ffffff", "#d1d9e0", "#6e7781"),
         };
-        Colours { fill, line, text }
+        NodeColours { fill, line, text }
     }
 }
 
@@ -119,27 +122,27 @@ const CHECKPOINT_LINE: &str = "#8250df";
 /// Every surface with text on it has a colour of its own, so that pictures can be read on light and
 /// on dark pages.
 #[derive(Clone, Copy)]
-struct Colours {
+struct NodeColours {
     fill: &'static str,
     line: &'static str,
     text: &'static str,
 }
 
 /// What is to be seen, in whatever format.
-struct Picture<'a> {
+struct DiagramGraph<'a> {
     /// `Workflow` or `Chart`.
     what: &'static str,
     name: &'a str,
-    nodes: Vec<PictureNode<'a>>,
-    edges: Vec<PictureEdge>,
+    nodes: Vec<DiagramNode<'a>>,
+    edges: Vec<DiagramEdge>,
     /// The node that runs first, unless an edge of a start leads there.
     entry: Option<usize>,
     is_marked: bool,
 }
 
-struct PictureNode<'a> {
+struct DiagramNode<'a> {
     name: &'a str,
-    shape: Shape,
+    shape: NodeShape,
     /// The agent, tool, workflow, expression, question or join, on one line and in full.
     uses: String,
     /// What happens in a state, line by line.
@@ -152,7 +155,7 @@ struct PictureNode<'a> {
 
 /// A node's type, which decides its shape.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum NodeShape {
     Agent,
     Tool,
     Condition,
@@ -169,7 +172,7 @@ enum Shape {
 }
 
 /// One arrow. An edge that maps routing keys to nodes has an arrow for each key.
-struct PictureEdge {
+struct DiagramEdge {
     from: usize,
     to: usize,
     kind: EdgeKind,
@@ -180,14 +183,14 @@ struct PictureEdge {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EdgeKind {
     /// Leads on.
-    Way,
+    Forward,
     /// Leads from a parallel node to one of its branches.
     Branch,
     /// Leads back to a node that ran before.
     Back,
 }
 
-impl Shape {
+impl NodeShape {
     fn label(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -203,25 +206,29 @@ impl Shape {
     }
 }
 
-impl PictureNode<'_> {
-    fn colours(&self) -> Colours {
+impl DiagramNode<'_> {
+    fn colours(&self) -> NodeColours {
         match (self.mark, self.shape) {
             (Some(mark), _) => mark.colours(),
-            (None, Shape::Frame) => Colours { fill: "#ffffff", line: "#59636e", text: DARK_TEXT },
-            (None, Shape::Initial) => Colours { fill: EDGE_LINE, line: EDGE_LINE, text: DARK_TEXT },
-            (None, Shape::Parallel) => {
-                Colours { fill: "#424a53", line: EDGE_LINE, text: "#ffffff" }
+            (None, NodeShape::Frame) => {
+                NodeColours { fill: "#ffffff", line: "#59636e", text: DARK_TEXT }
+            }
+            (None, NodeShape::Initial) => {
+                NodeColours { fill: EDGE_LINE, line: EDGE_LINE, text: DARK_TEXT }
+            }
+            (None, NodeShape::Parallel) => {
+                NodeColours { fill: "#424a53", line: EDGE_LINE, text: "#ffffff" }
             }
             (
                 None,
-                Shape::Agent
-                | Shape::Tool
-                | Shape::Condition
-                | Shape::Human
-                | Shape::Workflow
-                | Shape::State
-                | Shape::History,
-            ) => Colours { fill: "#f6f8fa", line: "#59636e", text: DARK_TEXT },
+                NodeShape::Agent
+                | NodeShape::Tool
+                | NodeShape::Condition
+                | NodeShape::Human
+                | NodeShape::Workflow
+                | NodeShape::State
+                | NodeShape::History,
+            ) => NodeColours { fill: "#f6f8fa", line: "#59636e", text: DARK_TEXT },
         }
     }
 
@@ -248,7 +255,7 @@ pub fn draw_workflow(
     }
 }
 
-fn workflow_picture<'a>(workflow: &'a WorkflowDefinition, marks: &NodeMarks) -> Picture<'a> {
+fn workflow_picture<'a>(workflow: &'a WorkflowDefinition, marks: &NodeMarks) -> DiagramGraph<'a> {
     let graph = workflow.expanded();
     let numbers: BTreeMap<&Name, usize> =
         graph.nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
@@ -261,12 +268,12 @@ fn workflow_picture<'a>(workflow: &'a WorkflowDefinition, marks: &NodeMarks) -> 
     let mut limits = Vec::new();
     let mut add = |from: &Name, to: &Name, kind: EdgeKind, labels: Vec<String>, limit| {
         if let (Some(&from), Some(&to)) = (numbers.get(from), numbers.get(to)) {
-            edges.push(PictureEdge { from, to, kind, labels });
+            edges.push(DiagramEdge { from, to, kind, labels });
             limits.push(limit);
         }
     };
     for node in graph.nodes {
-        if let NodeKind::Parallel { branches, .. } = &node.kind {
+        if let WorkflowNodeKind::Parallel { branches, .. } = &node.kind {
             for branch in branches {
                 add(&node.name, branch, EdgeKind::Branch, Vec::new(), None);
             }
@@ -274,7 +281,7 @@ fn workflow_picture<'a>(workflow: &'a WorkflowDefinition, marks: &NodeMarks) -> 
     }
     for edge in graph.edges {
         let mut way = |to: &Name, key: Option<&str>| {
-            add(&edge.from, to, EdgeKind::Way, edge_labels(edge, key), edge.max_loops);
+            add(&edge.from, to, EdgeKind::Forward, edge_labels(edge, key), edge.max_loops);
         };
         match &edge.to {
             EdgeTarget::Node(to) => way(to, None),
@@ -288,11 +295,13 @@ fn workflow_picture<'a>(workflow: &'a WorkflowDefinition, marks: &NodeMarks) -> 
             }
         }
     }
-    for link in workflow.plan().iter().flat_map(Plan::links).filter(|link| link.edge.is_none()) {
+    for link in
+        workflow.plan().iter().flat_map(WorkflowPlan::links).filter(|link| link.edge.is_none())
+    {
         let (from, to) = (&graph.nodes[link.from], &graph.nodes[link.to]);
         let read = from.outputs.iter().filter(|output| to.inputs.contains(output));
         let labels = read.map(|name| one_line(name.as_str())).collect();
-        add(&from.name, &to.name, EdgeKind::Way, labels, None);
+        add(&from.name, &to.name, EdgeKind::Forward, labels, None);
     }
     let ends: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let leading_back = ranks::leading_back(nodes.len(), entry, &ends);
@@ -304,7 +313,7 @@ fn workflow_picture<'a>(workflow: &'a WorkflowDefinition, marks: &NodeMarks) -> 
         }
     }
     let is_marked = nodes.iter().any(|node| node.mark.is_some());
-    Picture {
+    DiagramGraph {
         what: "Workflow",
         name: workflow.name.as_str(),
         nodes,
@@ -318,16 +327,20 @@ fn picture_node<'a>(
     workflow: &WorkflowDefinition,
     node: &'a WorkflowNode,
     marks: &NodeMarks,
-) -> PictureNode<'a> {
+) -> DiagramNode<'a> {
     let (shape, uses) = match &node.kind {
-        NodeKind::Agent { agent, .. } => (Shape::Agent, agent.to_string()),
-        NodeKind::Tool { tool, .. } => (Shape::Tool, one_line(tool.as_str())),
-        NodeKind::Condition { expression } => (Shape::Condition, one_line(expression.as_str())),
-        NodeKind::Human { question, .. } => (Shape::Human, one_line(question.as_str())),
-        NodeKind::Parallel { join, .. } => (Shape::Parallel, join_in_words(*join).to_owned()),
-        NodeKind::Workflow { workflow, .. } => (Shape::Workflow, workflow.to_string()),
+        WorkflowNodeKind::Agent { agent, .. } => (NodeShape::Agent, agent.to_string()),
+        WorkflowNodeKind::Tool { tool, .. } => (NodeShape::Tool, one_line(tool.as_str())),
+        WorkflowNodeKind::Condition { expression } => {
+            (NodeShape::Condition, one_line(expression.as_str()))
+        }
+        WorkflowNodeKind::Human { question, .. } => (NodeShape::Human, one_line(question.as_str())),
+        WorkflowNodeKind::Parallel { join, .. } => {
+            (NodeShape::Parallel, join_in_words(*join).to_owned())
+        }
+        WorkflowNodeKind::Workflow { workflow, .. } => (NodeShape::Workflow, workflow.to_string()),
     };
-    PictureNode {
+    DiagramNode {
         name: node.name.as_str(),
         shape,
         uses,
@@ -339,7 +352,7 @@ fn picture_node<'a>(
 }
 
 /// What is written on the arrow: the routing key, the condition.
-fn edge_labels(edge: &Edge, key: Option<&str>) -> Vec<String> {
+fn edge_labels(edge: &WorkflowEdge, key: Option<&str>) -> Vec<String> {
     let key = key.map(|key| match one_line(key) {
         // A key may be empty, and a label that cannot be seen says nothing.
         blank if blank.is_empty() => "\"\"".to_owned(),
@@ -356,10 +369,10 @@ fn limit_in_words(limit: NonZeroU32) -> String {
     }
 }
 
-fn join_in_words(join: Join) -> &'static str {
+fn join_in_words(join: JoinMode) -> &'static str {
     match join {
-        Join::All => "waits for all",
-        Join::Any => "waits for one success",
-        Join::First => "waits for the first",
+        JoinMode::All => "waits for all",
+        JoinMode::Any => "waits for one success",
+        JoinMode::First => "waits for the first",
     }
 }

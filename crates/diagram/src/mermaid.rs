@@ -4,13 +4,14 @@ use std::fmt::Write;
 
 use super::text::shorten;
 use super::{
-    CHECKPOINT_LINE, Colours, EdgeKind, NodeMark, Picture, PictureEdge, PictureNode, Shape,
+    CHECKPOINT_LINE, DiagramEdge, DiagramGraph, DiagramNode, EdgeKind, NodeColours, NodeMark,
+    NodeShape,
 };
 
 /// The most characters of a line.
 const CHARACTERS_MAX: usize = 48;
 
-pub(super) fn write(picture: &Picture<'_>) -> String {
+pub(super) fn write(picture: &DiagramGraph<'_>) -> String {
     let mut text = format!("---\ntitle: {} {}\n---\nflowchart TD\n", picture.what, picture.name);
     let mut line = |content: &str| {
         // Writing to a String cannot fail.
@@ -27,21 +28,21 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
         line(&edge_line(picture, edge));
     }
     for node in &picture.nodes {
-        let Colours { fill, line: stroke, text } = node.colours();
+        let NodeColours { fill, line: stroke, text } = node.colours();
         let border = match (node.is_checkpoint, node.shape) {
             (true, _) => format!("stroke:{CHECKPOINT_LINE},stroke-width:3px"),
-            (false, Shape::Human) => format!("stroke:{stroke},stroke-width:3px"),
+            (false, NodeShape::Human) => format!("stroke:{stroke},stroke-width:3px"),
             (
                 false,
-                Shape::Agent
-                | Shape::Tool
-                | Shape::Condition
-                | Shape::Parallel
-                | Shape::Workflow
-                | Shape::State
-                | Shape::Frame
-                | Shape::Initial
-                | Shape::History,
+                NodeShape::Agent
+                | NodeShape::Tool
+                | NodeShape::Condition
+                | NodeShape::Parallel
+                | NodeShape::Workflow
+                | NodeShape::State
+                | NodeShape::Frame
+                | NodeShape::Initial
+                | NodeShape::History,
             ) => format!("stroke:{stroke}"),
         };
         line(&format!("style {} fill:{fill},{border},color:{text}", id(node)));
@@ -53,7 +54,7 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
         }
         line("end");
         for mark in NodeMark::ALL {
-            let Colours { fill, line: stroke, text } = mark.colours();
+            let NodeColours { fill, line: stroke, text } = mark.colours();
             let label = mark.label();
             line(&format!("style legend_{label} fill:{fill},stroke:{stroke},color:{text}"));
         }
@@ -62,17 +63,21 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
 }
 
 /// A node's name may be a word of Mermaid's, such as `end`, so that it cannot stand alone.
-fn id(node: &PictureNode<'_>) -> String {
+fn id(node: &DiagramNode<'_>) -> String {
     format!("n_{}", node.name)
 }
 
-fn node_line(node: &PictureNode<'_>) -> String {
+fn node_line(node: &DiagramNode<'_>) -> String {
     let (open, close) = match node.shape {
-        Shape::Agent | Shape::State | Shape::Frame | Shape::Initial | Shape::History => ("(", ")"),
-        Shape::Tool | Shape::Parallel => ("[", "]"),
-        Shape::Condition => ("{", "}"),
-        Shape::Human => ("{{", "}}"),
-        Shape::Workflow => ("[[", "]]"),
+        NodeShape::Agent
+        | NodeShape::State
+        | NodeShape::Frame
+        | NodeShape::Initial
+        | NodeShape::History => ("(", ")"),
+        NodeShape::Tool | NodeShape::Parallel => ("[", "]"),
+        NodeShape::Condition => ("{", "}"),
+        NodeShape::Human => ("{{", "}}"),
+        NodeShape::Workflow => ("[[", "]]"),
     };
     let kind = node.kind();
     let mut lines = vec![node.name, &kind, &node.uses];
@@ -82,10 +87,10 @@ fn node_line(node: &PictureNode<'_>) -> String {
     format!("{}{open}\"{}\"{close}", id(node), escaped_lines(lines))
 }
 
-fn edge_line(picture: &Picture<'_>, edge: &PictureEdge) -> String {
+fn edge_line(picture: &DiagramGraph<'_>, edge: &DiagramEdge) -> String {
     let (from, to) = (id(&picture.nodes[edge.from]), id(&picture.nodes[edge.to]));
     let arrow = match edge.kind {
-        EdgeKind::Way => "-->",
+        EdgeKind::Forward => "-->",
         EdgeKind::Branch => "==>",
         EdgeKind::Back => "-.->",
     };

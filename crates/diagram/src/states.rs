@@ -1,30 +1,30 @@
 //! States and what leads from one to another, drawn like a workflow. States with others inside are
 //! frames around them.
 
-use super::layout::frames::{Nest, around};
+use super::layout::frames::{FrameMember, around};
 use super::layout::ranks;
 use super::text::{one_line, wrapped};
-use super::{EdgeKind, Picture, PictureEdge, PictureNode, Shape, dot, svg};
+use super::{DiagramEdge, DiagramGraph, DiagramNode, EdgeKind, NodeShape, dot, svg};
 
 /// The most characters of a line that is written on an arrow or in a state.
 const LINE_MAX: usize = 36;
 
 /// A chart to draw.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StatePicture {
+pub struct ChartDiagram {
     /// The chart's name.
     pub name: String,
     /// The states.
-    pub states: Vec<DrawnState>,
+    pub states: Vec<ChartDiagramState>,
     /// What leads from one to another.
-    pub arrows: Vec<DrawnArrow>,
+    pub arrows: Vec<ChartDiagramArrow>,
     /// The state that is the first, by its place.
     pub initial: usize,
 }
 
 /// A state to draw.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DrawnState {
+pub struct ChartDiagramState {
     /// Its name.
     pub name: String,
     /// What else is worth knowing, such as what happens when it is entered.
@@ -39,7 +39,7 @@ pub struct DrawnState {
 
 /// An arrow to draw.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DrawnArrow {
+pub struct ChartDiagramArrow {
     /// Where it begins, by the state's place.
     pub from: usize,
     /// Where it ends.
@@ -49,7 +49,7 @@ pub struct DrawnArrow {
     pub labels: Vec<Vec<String>>,
 }
 
-impl StatePicture {
+impl ChartDiagram {
     /// The chart as an SVG picture.
     pub fn to_svg(&self) -> String {
         svg::write(&self.picture(&self.names()))
@@ -63,8 +63,9 @@ impl StatePicture {
     /// The names of the states, of the start and of the marks in frames. Names of states may hold
     /// what the formats do not take in a name.
     fn names(&self) -> Vec<String> {
-        let plain =
-            |state: &DrawnState| one_line(&state.name).replace(['"', '\\', '<', '>', '&'], "_");
+        let plain = |state: &ChartDiagramState| {
+            one_line(&state.name).replace(['"', '\\', '<', '>', '&'], "_")
+        };
         let names: Vec<String> = self.states.iter().map(plain).collect();
         let marks = self.begins().map(|(state, _)| format!("(first in {})", names[state]));
         names.iter().cloned().chain(["(start)".to_owned()]).chain(marks).collect()
@@ -76,10 +77,10 @@ impl StatePicture {
         states.filter_map(|(number, state)| Some((number, state.initial?)))
     }
 
-    fn picture<'a>(&'a self, names: &'a [String]) -> Picture<'a> {
+    fn picture<'a>(&'a self, names: &'a [String]) -> DiagramGraph<'a> {
         let start = self.states.len();
         let mut names = names.iter();
-        let mut node = |shape: Shape, notes: &[String], parent: Option<usize>| PictureNode {
+        let mut node = |shape: NodeShape, notes: &[String], parent: Option<usize>| DiagramNode {
             name: names.next().map_or("", String::as_str),
             shape,
             uses: String::new(),
@@ -92,14 +93,16 @@ impl StatePicture {
             .states
             .iter()
             .map(|state| {
-                let shape = if state.initial.is_some() { Shape::Frame } else { Shape::State };
+                let shape =
+                    if state.initial.is_some() { NodeShape::Frame } else { NodeShape::State };
                 node(shape, &state.notes, state.parent)
             })
             .collect();
-        nodes.push(node(Shape::Initial, &[], None));
+        nodes.push(node(NodeShape::Initial, &[], None));
         let mut ends = vec![(start, self.initial)];
         for (state, initial) in self.begins() {
-            let shape = if self.states[state].history { Shape::History } else { Shape::Initial };
+            let shape =
+                if self.states[state].history { NodeShape::History } else { NodeShape::Initial };
             ends.push((nodes.len(), initial));
             nodes.push(node(shape, &[], Some(state)));
         }
@@ -109,10 +112,10 @@ impl StatePicture {
         let leading_back = leading_back(&nodes, &ends);
         let edges = ends.into_iter().zip(labels).zip(leading_back);
         let edges = edges.map(|(((from, to), labels), leads_back)| {
-            let kind = if leads_back { EdgeKind::Back } else { EdgeKind::Way };
-            PictureEdge { from, to, kind, labels }
+            let kind = if leads_back { EdgeKind::Back } else { EdgeKind::Forward };
+            DiagramEdge { from, to, kind, labels }
         });
-        Picture {
+        DiagramGraph {
             what: "Chart",
             name: &self.name,
             edges: edges.collect(),
@@ -124,7 +127,7 @@ impl StatePicture {
 }
 
 /// What is written on an arrow. A transition that is too long for a line has one for each part.
-fn lines(arrow: &DrawnArrow) -> Vec<String> {
+fn lines(arrow: &ChartDiagramArrow) -> Vec<String> {
     let transition = |parts: &Vec<String>| {
         let whole = one_line(&parts.join(" "));
         if whole.chars().count() <= LINE_MAX {
@@ -137,9 +140,9 @@ fn lines(arrow: &DrawnArrow) -> Vec<String> {
 
 /// Says of each edge whether it leads back, as seen where its ends, or the frames around them, are
 /// side by side.
-fn leading_back(nodes: &[PictureNode<'_>], edges: &[(usize, usize)]) -> Vec<bool> {
-    let nests: Vec<Nest> =
-        nodes.iter().map(|node| Nest { parent: node.parent, header: None }).collect();
+fn leading_back(nodes: &[DiagramNode<'_>], edges: &[(usize, usize)]) -> Vec<bool> {
+    let nests: Vec<FrameMember> =
+        nodes.iter().map(|node| FrameMember { parent: node.parent, header: None }).collect();
     let mut levels = std::collections::BTreeMap::<Option<usize>, Vec<(usize, usize, usize)>>::new();
     for (edge, (from, to)) in edges.iter().enumerate() {
         let (from, to): (Vec<usize>, Vec<usize>) =
@@ -155,8 +158,8 @@ fn leading_back(nodes: &[PictureNode<'_>], edges: &[(usize, usize)]) -> Vec<bool
     }
     let mut back = vec![false; edges.len()];
     for (parent, members) in levels {
-        let first = |node: &PictureNode<'_>| {
-            node.parent == parent && matches!(node.shape, Shape::Initial | Shape::History)
+        let first = |node: &DiagramNode<'_>| {
+            node.parent == parent && matches!(node.shape, NodeShape::Initial | NodeShape::History)
         };
         let entry = nodes.iter().position(first).unwrap_or(0);
         let ends: Vec<_> = members.iter().map(|(_, from, to)| (*from, *to)).collect();

@@ -1,17 +1,17 @@
 use super::*;
 
-fn state(name: &str, notes: &[&str]) -> DrawnState {
+fn state(name: &str, notes: &[&str]) -> ChartDiagramState {
     let notes = notes.iter().map(|note| (*note).to_owned()).collect();
-    DrawnState { name: name.into(), notes, ..DrawnState::default() }
+    ChartDiagramState { name: name.into(), notes, ..ChartDiagramState::default() }
 }
 
-fn arrow(from: usize, to: usize, parts: &[&str]) -> DrawnArrow {
+fn arrow(from: usize, to: usize, parts: &[&str]) -> ChartDiagramArrow {
     let parts = parts.iter().map(|part| (*part).to_owned()).collect();
-    DrawnArrow { from, to, labels: vec![parts] }
+    ChartDiagramArrow { from, to, labels: vec![parts] }
 }
 
-fn lamp() -> StatePicture {
-    StatePicture {
+fn lamp() -> ChartDiagram {
+    ChartDiagram {
         name: "lamp".to_owned(),
         states: vec![state("off", &[]), state("on \"bright\"", &["has a bulb"])],
         arrows: vec![
@@ -24,15 +24,16 @@ fn lamp() -> StatePicture {
 }
 
 /// A state with two inside, one of which has two inside again.
-fn reader() -> StatePicture {
-    let inside = |name: &str, parent| DrawnState { parent: Some(parent), ..state(name, &[]) };
-    let engaging = DrawnState {
+fn reader() -> ChartDiagram {
+    let inside =
+        |name: &str, parent| ChartDiagramState { parent: Some(parent), ..state(name, &[]) };
+    let engaging = ChartDiagramState {
         initial: Some(2),
         history: true,
         ..state("engaging", &["entry / add world.engaged = 1"])
     };
-    let reply = DrawnState { initial: Some(4), ..inside("reply", 1) };
-    StatePicture {
+    let reply = ChartDiagramState { initial: Some(4), ..inside("reply", 1) };
+    ChartDiagram {
         name: "reader".to_owned(),
         states: vec![
             state("idle", &[]),

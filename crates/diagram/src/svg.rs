@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
-use super::layout::frames::{Nest, lay_out_frames};
-use super::layout::{Area, Body, Layout, Outline, Route, Way};
+use super::layout::frames::{FrameMember, lay_out_frames};
+use super::layout::{EdgeRoute, GraphLayout, LayoutEdge, LayoutRect, NodeBox, NodeOutline};
 use super::text::{number, shorten, width};
 use super::{
-    CHECKPOINT_LINE, Colours, DARK_TEXT, EDGE_LINE, EdgeKind, NodeMark, Picture, PictureEdge,
-    PictureNode, Shape,
+    CHECKPOINT_LINE, DARK_TEXT, DiagramEdge, DiagramGraph, DiagramNode, EDGE_LINE, EdgeKind,
+    NodeColours, NodeMark, NodeShape,
 };
 
 const MARGIN: f64 = 24.0;
@@ -31,12 +31,13 @@ const USES_MAX: usize = 36;
 const USES_IN_DIAMOND_MAX: usize = 24;
 const LABEL_MAX: usize = 36;
 
-pub(super) fn write(picture: &Picture<'_>) -> String {
-    let mut bodies: Vec<Body> = (0..picture.nodes.len()).map(|node| body(picture, node)).collect();
-    let ways: Vec<Way> = picture.edges.iter().map(way).collect();
-    let nests: Vec<Nest> = picture.nodes.iter().map(nest).collect();
+pub(super) fn write(picture: &DiagramGraph<'_>) -> String {
+    let mut bodies: Vec<NodeBox> =
+        (0..picture.nodes.len()).map(|node| body(picture, node)).collect();
+    let ways: Vec<LayoutEdge> = picture.edges.iter().map(way).collect();
+    let nests: Vec<FrameMember> = picture.nodes.iter().map(nest).collect();
     let layout = lay_out_frames(&mut bodies, &nests, &ways, &picture.wishes());
-    let mut canvas = Canvas::new(picture, &layout);
+    let mut canvas = SvgCanvas::new(picture, &layout);
     canvas.frames(picture, &layout, None);
     for (edge, route) in picture.edges.iter().zip(&layout.routes) {
         if let Some(route) = route {
@@ -64,36 +65,36 @@ pub(super) fn write(picture: &Picture<'_>) -> String {
     canvas.text
 }
 
-impl Picture<'_> {
+impl DiagramGraph<'_> {
     /// What comes after a parallel node had better stand below its branches.
     fn wishes(&self) -> Vec<(usize, usize)> {
         let branches = self.edges.iter().filter(|edge| edge.kind == EdgeKind::Branch);
         let after = |parallel: usize| {
-            let from = move |edge: &&PictureEdge| edge.from == parallel;
-            self.edges.iter().filter(from).filter(|edge| edge.kind == EdgeKind::Way)
+            let from = move |edge: &&DiagramEdge| edge.from == parallel;
+            self.edges.iter().filter(from).filter(|edge| edge.kind == EdgeKind::Forward)
         };
         branches.flat_map(|edge| after(edge.from).map(|next| (edge.to, next.to))).collect()
     }
 }
 
 /// The lines in a node with their size and the distance of their base from its middle.
-fn lines(node: &PictureNode<'_>) -> Vec<(String, f64, f64)> {
+fn lines(node: &DiagramNode<'_>) -> Vec<(String, f64, f64)> {
     let name = shorten(node.name, NAME_MAX);
     let uses_max = match node.shape {
-        Shape::Condition => USES_IN_DIAMOND_MAX,
-        Shape::Agent
-        | Shape::Tool
-        | Shape::Human
-        | Shape::Parallel
-        | Shape::Workflow
-        | Shape::State
-        | Shape::Frame
-        | Shape::Initial
-        | Shape::History => USES_MAX,
+        NodeShape::Condition => USES_IN_DIAMOND_MAX,
+        NodeShape::Agent
+        | NodeShape::Tool
+        | NodeShape::Human
+        | NodeShape::Parallel
+        | NodeShape::Workflow
+        | NodeShape::State
+        | NodeShape::Frame
+        | NodeShape::Initial
+        | NodeShape::History => USES_MAX,
     };
     let uses = shorten(&node.uses, uses_max);
     match node.shape {
-        Shape::State | Shape::Frame => {
+        NodeShape::State | NodeShape::Frame => {
             let above = number(node.notes.len()) * LABEL_LINE / 2.0;
             let mut lines = vec![(name, NAME_SIZE, 5.0 - above)];
             for (index, note) in node.notes.iter().enumerate() {
@@ -101,57 +102,61 @@ fn lines(node: &PictureNode<'_>) -> Vec<(String, f64, f64)> {
             }
             lines
         }
-        Shape::Initial => Vec::new(),
-        Shape::History => vec![("H".to_owned(), TEXT_SIZE, 4.0)],
-        Shape::Parallel => {
+        NodeShape::Initial => Vec::new(),
+        NodeShape::History => vec![("H".to_owned(), TEXT_SIZE, 4.0)],
+        NodeShape::Parallel => {
             let about = format!("{}, {uses}", node.kind());
             vec![(name, NAME_SIZE, -2.0), (about, SMALL_SIZE, 13.0)]
         }
-        Shape::Agent | Shape::Tool | Shape::Condition | Shape::Human | Shape::Workflow => {
+        NodeShape::Agent
+        | NodeShape::Tool
+        | NodeShape::Condition
+        | NodeShape::Human
+        | NodeShape::Workflow => {
             vec![(node.kind(), SMALL_SIZE, -15.0), (name, NAME_SIZE, 4.0), (uses, TEXT_SIZE, 21.0)]
         }
     }
 }
 
-fn body(picture: &Picture<'_>, number: usize) -> Body {
+fn body(picture: &DiagramGraph<'_>, number: usize) -> NodeBox {
     let node = &picture.nodes[number];
     let lines = lines(node);
     let widths = lines.iter().map(|(text, size, _)| width(text, *size));
     let widest = widths.fold(0.0, f64::max);
     let (width, height, outline) = match node.shape {
-        Shape::Agent | Shape::Tool | Shape::Human | Shape::Workflow => {
-            (widest + 36.0, 68.0, Outline::Box)
+        NodeShape::Agent | NodeShape::Tool | NodeShape::Human | NodeShape::Workflow => {
+            (widest + 36.0, 68.0, NodeOutline::Box)
         }
         // A frame becomes as large as what is inside.
-        Shape::State | Shape::Frame => {
-            (widest + 36.0, 44.0 + self::number(node.notes.len()) * LABEL_LINE, Outline::Box)
+        NodeShape::State | NodeShape::Frame => {
+            (widest + 36.0, 44.0 + self::number(node.notes.len()) * LABEL_LINE, NodeOutline::Box)
         }
-        Shape::Initial => (12.0, 12.0, Outline::Box),
-        Shape::History => (22.0, 22.0, Outline::Box),
-        Shape::Parallel => (widest.max(150.0) + 48.0, 44.0, Outline::Box),
-        Shape::Condition => {
+        NodeShape::Initial => (12.0, 12.0, NodeOutline::Box),
+        NodeShape::History => (22.0, 22.0, NodeOutline::Box),
+        NodeShape::Parallel => (widest.max(150.0) + 48.0, 44.0, NodeOutline::Box),
+        NodeShape::Condition => {
             // A diamond is less wide where a line is farther from its middle.
             let half_height = 58.0;
             let needed = lines.iter().map(|(text, size, base)| {
                 let farthest = (base - size * 0.8).abs().max((base + size * 0.2).abs());
                 self::width(text, *size) / (1.0 - farthest / half_height)
             });
-            (needed.fold(0.0, f64::max) + 12.0, 2.0 * half_height, Outline::Diamond)
+            (needed.fold(0.0, f64::max) + 12.0, 2.0 * half_height, NodeOutline::Diamond)
         }
     };
     let loops = picture.edges.iter().filter(|edge| edge.from == number && edge.to == number);
     let beside = loops.map(|edge| 34.0 + label_size(edge).map_or(0.0, |(width, _)| width));
     // The mark of a checkpoint is in a corner, clear of the arrow that comes from above.
     let width_min = match node.shape {
-        Shape::Initial | Shape::History => 0.0,
-        Shape::Agent
-        | Shape::Tool
-        | Shape::Condition
-        | Shape::Human
-        | Shape::Parallel
-        | Shape::Workflow
-        | Shape::State
-        | Shape::Frame => {
+        NodeShape::Initial | NodeShape::History => 0.0,
+        NodeShape::Agent
+        | NodeShape::Tool
+        | NodeShape::Condition
+        | NodeShape::Human
+        | NodeShape::Parallel
+        | NodeShape::Workflow
+        | NodeShape::State
+        | NodeShape::Frame => {
             if node.is_checkpoint {
                 150.0
             } else {
@@ -159,7 +164,7 @@ fn body(picture: &Picture<'_>, number: usize) -> Body {
             }
         }
     };
-    Body {
+    NodeBox {
         // Half of an even number is a whole one.
         width: (f64::max(width, width_min) / 2.0).ceil() * 2.0,
         height,
@@ -168,8 +173,8 @@ fn body(picture: &Picture<'_>, number: usize) -> Body {
     }
 }
 
-fn way(edge: &PictureEdge) -> Way {
-    Way {
+fn way(edge: &DiagramEdge) -> LayoutEdge {
+    LayoutEdge {
         from: edge.from,
         to: edge.to,
         leads_back: edge.kind == EdgeKind::Back,
@@ -180,28 +185,28 @@ fn way(edge: &PictureEdge) -> Way {
 }
 
 /// Where a node is, and the room that a frame has for what is written in it.
-fn nest(node: &PictureNode<'_>) -> Nest {
-    let header = (node.shape == Shape::Frame).then(|| {
+fn nest(node: &DiagramNode<'_>) -> FrameMember {
+    let header = (node.shape == NodeShape::Frame).then(|| {
         let widths = lines(node).into_iter().map(|(text, size, _)| width(&text, size));
         let height = FRAME_HEAD + number(node.notes.len()) * LABEL_LINE;
         (widths.fold(0.0, f64::max).ceil(), height)
     });
-    Nest { parent: node.parent, header }
+    FrameMember { parent: node.parent, header }
 }
 
-fn label_size(edge: &PictureEdge) -> Option<(f64, f64)> {
+fn label_size(edge: &DiagramEdge) -> Option<(f64, f64)> {
     let widths = edge.labels.iter().map(|line| width(&shorten(line, LABEL_MAX), SMALL_SIZE));
     let widest = widths.fold(0.0, f64::max);
     let height = number(edge.labels.len()) * LABEL_LINE + 4.0;
     (!edge.labels.is_empty()).then(|| ((widest / 2.0).ceil() * 2.0 + 14.0, height))
 }
 
-struct Canvas {
+struct SvgCanvas {
     text: String,
 }
 
-impl Canvas {
-    fn new(picture: &Picture<'_>, layout: &Layout) -> Self {
+impl SvgCanvas {
+    fn new(picture: &DiagramGraph<'_>, layout: &GraphLayout) -> Self {
         let title = format!("{} {}", picture.what, picture.name);
         let legend = if picture.is_marked { LEGEND_HEIGHT } else { 0.0 };
         let title_width =
@@ -232,9 +237,9 @@ impl Canvas {
         let _ = writeln!(self.text, "{content}");
     }
 
-    fn edge(&mut self, edge: &PictureEdge, route: &Route) {
+    fn edge(&mut self, edge: &DiagramEdge, route: &EdgeRoute) {
         let (dashes, stroke) = match edge.kind {
-            EdgeKind::Way => ("", 1.5),
+            EdgeKind::Forward => ("", 1.5),
             EdgeKind::Branch => ("", 2.5),
             EdgeKind::Back => (" stroke-dasharray=\"6 4\"", 1.5),
         };
@@ -272,7 +277,7 @@ impl Canvas {
     }
 
     /// A dot with an arrow to the node that runs first. Nothing else leads there from above.
-    fn start(&mut self, entry: &Area, half_height: f64) {
+    fn start(&mut self, entry: &LayoutRect, half_height: f64) {
         let (x, tip) = (entry.x, entry.y - half_height);
         let (dot, base) = (tip - 26.0, tip - ARROW);
         self.line(format_args!(
@@ -286,13 +291,13 @@ impl Canvas {
     }
 
     /// Edges from a node to itself, one around the other at its right side.
-    fn loops(&mut self, picture: &Picture<'_>, node: usize, area: Area, body: &Body) {
+    fn loops(&mut self, picture: &DiagramGraph<'_>, node: usize, area: LayoutRect, body: &NodeBox) {
         let loops = picture.edges.iter().filter(|edge| edge.from == node && edge.to == node);
         for (index, edge) in loops.enumerate() {
             let reach = 10.0 + 5.0 * number(index).min(3.0);
             let inset = match body.outline {
-                Outline::Box => 0.0,
-                Outline::Diamond => (area.width * reach / area.height).round(),
+                NodeOutline::Box => 0.0,
+                NodeOutline::Diamond => (area.width * reach / area.height).round(),
             };
             let right = area.x + area.width / 2.0;
             let side = right - inset;
@@ -309,12 +314,12 @@ impl Canvas {
             ));
             if let Some((width, height)) = label_size(edge) {
                 let y = area.y + (number(index) * (height + 2.0));
-                self.label(edge, Area { x: right + 28.0 + width / 2.0, y, width, height });
+                self.label(edge, LayoutRect { x: right + 28.0 + width / 2.0, y, width, height });
             }
         }
     }
 
-    fn label(&mut self, edge: &PictureEdge, area: Area) {
+    fn label(&mut self, edge: &DiagramEdge, area: LayoutRect) {
         let (left, top) = (area.x - area.width / 2.0, area.y - area.height / 2.0);
         let (width, height, x) = (area.width, area.height, area.x);
         self.line(format_args!(
@@ -334,14 +339,14 @@ impl Canvas {
     }
 
     /// Frames, those outside before those inside. Edges are drawn above them.
-    fn frames(&mut self, picture: &Picture<'_>, layout: &Layout, parent: Option<usize>) {
+    fn frames(&mut self, picture: &DiagramGraph<'_>, layout: &GraphLayout, parent: Option<usize>) {
         for (number, node) in picture.nodes.iter().enumerate() {
-            if node.shape != Shape::Frame || node.parent != parent {
+            if node.shape != NodeShape::Frame || node.parent != parent {
                 continue;
             }
-            let Area { x, y, width, height } = layout.nodes[number];
+            let LayoutRect { x, y, width, height } = layout.nodes[number];
             let (left, top) = (x - width / 2.0, y - height / 2.0);
-            let Colours { fill, line, .. } = node.colours();
+            let NodeColours { fill, line, .. } = node.colours();
             self.line(format_args!(
                 "<rect class=\"frame\" x=\"{left}\" y=\"{top}\" width=\"{width}\" \
                  height=\"{height}\" rx=\"16\" fill=\"{fill}\" stroke=\"{line}\" \
@@ -352,9 +357,9 @@ impl Canvas {
     }
 
     /// What is written in a frame: above all edges, in its upper left corner.
-    fn frame_head(&mut self, node: &PictureNode<'_>, area: Area) {
+    fn frame_head(&mut self, node: &DiagramNode<'_>, area: LayoutRect) {
         let (left, top) = (area.x - area.width / 2.0 + 14.0, area.y - area.height / 2.0);
-        let Colours { fill, text, .. } = node.colours();
+        let NodeColours { fill, text, .. } = node.colours();
         let lines = lines(node);
         let widths = lines.iter().map(|(text, size, _)| width(text, *size));
         let (wide, x) = (widths.fold(0.0, f64::max).ceil() + 8.0, left + 4.0);
@@ -374,13 +379,13 @@ impl Canvas {
         self.line(format_args!("</g>"));
     }
 
-    fn node(&mut self, node: &PictureNode<'_>, area: Area) {
-        if node.shape == Shape::Frame {
+    fn node(&mut self, node: &DiagramNode<'_>, area: LayoutRect) {
+        if node.shape == NodeShape::Frame {
             self.frame_head(node, area);
             return;
         }
         let about = if node.notes.is_empty() { node.uses.clone() } else { node.notes.join(" ") };
-        let Colours { fill, line, text } = node.colours();
+        let NodeColours { fill, line, text } = node.colours();
         let checkpoint = if node.is_checkpoint { ", a checkpoint" } else { "" };
         self.line(format_args!(
             "<g class=\"node\"><title>{} ({}{checkpoint}): {}</title>",
@@ -414,8 +419,8 @@ impl Canvas {
         self.line(format_args!("</g>"));
     }
 
-    fn outline(&mut self, shape: Shape, area: Area) {
-        let Area { x, y, width, height } = area;
+    fn outline(&mut self, shape: NodeShape, area: LayoutRect) {
+        let LayoutRect { x, y, width, height } = area;
         let (left, top) = (x - width / 2.0, y - height / 2.0);
         let (right, bottom) = (left + width, top + height);
         let rect = |inset: f64, radius: f64| {
@@ -428,14 +433,14 @@ impl Canvas {
             )
         };
         let drawn = match shape {
-            Shape::Agent | Shape::State | Shape::Frame => rect(0.0, 16.0),
-            Shape::Initial | Shape::History => rect(0.0, height / 2.0),
-            Shape::Tool | Shape::Parallel => rect(0.0, 2.0),
-            Shape::Human => rect(0.0, 6.0) + &rect(4.0, 3.0),
-            Shape::Condition => {
+            NodeShape::Agent | NodeShape::State | NodeShape::Frame => rect(0.0, 16.0),
+            NodeShape::Initial | NodeShape::History => rect(0.0, height / 2.0),
+            NodeShape::Tool | NodeShape::Parallel => rect(0.0, 2.0),
+            NodeShape::Human => rect(0.0, 6.0) + &rect(4.0, 3.0),
+            NodeShape::Condition => {
                 format!("<path d=\"M{x} {top}L{right} {y}L{x} {bottom}L{left} {y}Z\"/>")
             }
-            Shape::Workflow => {
+            NodeShape::Workflow => {
                 let (inner_left, inner_right) = (left + 8.0, right - 8.0);
                 rect(0.0, 2.0)
                     + &format!(
@@ -450,7 +455,7 @@ impl Canvas {
         let top = below + LEGEND_HEIGHT - 28.0;
         self.line(format_args!("<g class=\"legend\">"));
         for (index, mark) in NodeMark::ALL.into_iter().enumerate() {
-            let Colours { fill, line, text } = mark.colours();
+            let NodeColours { fill, line, text } = mark.colours();
             let left = MARGIN + number(index) * 100.0;
             let (x, y, label) = (left + 45.0, top + 16.0, mark.label());
             self.line(format_args!(
@@ -464,13 +469,13 @@ impl Canvas {
 }
 
 /// The picture for those who cannot see it.
-fn in_words(picture: &Picture<'_>) -> String {
+fn in_words(picture: &DiagramGraph<'_>) -> String {
     let name = |node: usize| picture.nodes[node].name;
     let begins = picture.entry.map(|entry| format!("Begins with {}.", name(entry)));
     let mut words = begins.unwrap_or_default();
     for edge in &picture.edges {
         let verb = match edge.kind {
-            EdgeKind::Way => "leads to",
+            EdgeKind::Forward => "leads to",
             EdgeKind::Branch => "runs",
             EdgeKind::Back => "leads back to",
         };

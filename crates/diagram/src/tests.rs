@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use proptest::prelude::*;
 
-use super::layout::{Area, Body, Outline, Way, lay_out, ranks};
+use super::layout::{LayoutEdge, LayoutRect, NodeBox, NodeOutline, lay_out, ranks};
 use super::text::{one_line, shorten};
 use super::{GraphFormat, NodeMark, NodeMarks, WorkflowDefinition, draw_workflow};
 
@@ -124,12 +124,12 @@ fn random_workflow(count: usize, extra: &[(usize, usize)]) -> (String, usize) {
     (text, count - 1 + extra.len())
 }
 
-fn overlap(a: &Area, b: &Area) -> bool {
+fn overlap(a: &LayoutRect, b: &LayoutRect) -> bool {
     (a.x - b.x).abs() * 2.0 < a.width + b.width && (a.y - b.y).abs() * 2.0 < a.height + b.height
 }
 
 /// Whether a point is inside an area, and not on its border.
-fn holds(area: &Area, (x, y): (f64, f64)) -> bool {
+fn holds(area: &LayoutRect, (x, y): (f64, f64)) -> bool {
     (x - area.x).abs() * 2.0 < area.width - 1.0 && (y - area.y).abs() * 2.0 < area.height - 1.0
 }
 
@@ -173,27 +173,27 @@ proptest! {
             tree.chain(extra.iter().map(|(a, b, label)| (a % count, b % count, *label))).collect();
         let pairs: Vec<_> = ends.iter().map(|(from, to, _)| (*from, *to)).collect();
         let back = ranks::leading_back(count, 0, &pairs);
-        let bodies: Vec<Body> = sizes
+        let bodies: Vec<NodeBox> = sizes
             .iter()
-            .map(|&(width, height, is_diamond)| Body {
+            .map(|&(width, height, is_diamond)| NodeBox {
                 width: f64::from(width * 2),
                 height: f64::from(height),
-                outline: if is_diamond { Outline::Diamond } else { Outline::Box },
+                outline: if is_diamond { NodeOutline::Diamond } else { NodeOutline::Box },
                 beside: 0.0,
             })
             .collect();
-        let ways: Vec<Way> = ends
+        let ways: Vec<LayoutEdge> = ends
             .iter()
             .zip(back)
             .map(|(&(from, to, has_label), leads_back)| {
                 let label = has_label.then_some((80.0, 18.0));
-                Way { from, to, leads_back, label, from_at: None, to_at: None }
+                LayoutEdge { from, to, leads_back, label, from_at: None, to_at: None }
             })
             .collect();
         let layout = lay_out(&bodies, &ways, &[]);
         let routes: Vec<_> = layout.routes.iter().flatten().collect();
         let labels = routes.iter().filter_map(|route| route.label);
-        let areas: Vec<Area> = layout.nodes.iter().copied().chain(labels).collect();
+        let areas: Vec<LayoutRect> = layout.nodes.iter().copied().chain(labels).collect();
         for (index, area) in areas.iter().enumerate() {
             prop_assert!(area.x * 2.0 >= area.width && area.y * 2.0 >= area.height);
             for other in &areas[index + 1..] {

@@ -31,9 +31,9 @@ mod test_agents;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-use polity_definition::{AgentDefinition, CliAgent, Redaction};
+use polity_definition::{AgentDefinition, CliAgent, RedactionSettings};
 use polity_engine::driver::{NotReady, RunOverrides, RunRequest};
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use serde_json::{Map, Value};
 
 pub use self::workspace::artifacts::ArtifactLimits;
@@ -62,7 +62,7 @@ pub struct CliOptions {
     /// The launcher for agent processes.
     pub launcher: ProcessLauncher,
     /// Redaction patterns from the settings, in addition to known secrets.
-    pub redaction: Redaction,
+    pub redaction: RedactionSettings,
     /// The maximum output stored per run, in bytes.
     pub output_bytes: NonZeroU64,
     /// Limits on the files stored per run.
@@ -87,7 +87,7 @@ impl CliDriver {
         Self { options, masks, places, requests }
     }
 
-    fn prepare<'a>(&self, request: &RunRequest<'a>) -> Result<PreparedRun<'a>, Failure> {
+    fn prepare<'a>(&self, request: &RunRequest<'a>) -> Result<PreparedRun<'a>, AttemptFailure> {
         let (execution_id, attempt) = (request.execution_id, request.attempt);
         let paths = RunFiles::new(&self.options.data, execution_id, attempt);
         let agent = program_of(request.agent).map_err(|error| permanent(&error))?;
@@ -163,7 +163,7 @@ fn program_of(agent: &AgentDefinition) -> Result<&CliAgent, NotReady> {
     })
 }
 
-fn permanent(not_ready: &NotReady) -> Failure {
+fn permanent(not_ready: &NotReady) -> AttemptFailure {
     let message = format!("{}; {}", not_ready.message, not_ready.hint);
     verdict::failure(ErrorCategory::Permanent, &message)
 }

@@ -17,10 +17,10 @@ mod target;
 mod turns;
 mod wire;
 
-use polity_definition::{LlmAgent, Price, ScriptDefinition};
+use polity_definition::{LlmAgent, ScriptDefinition, TokenPrice};
 use polity_engine::driver::{BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady};
 use polity_engine::pinned::PinnedAgent;
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 
 use crate::environment::Environment;
 use crate::keys;
@@ -73,8 +73,8 @@ impl Models for LanguageModels {
         }
     }
 
-    fn price(&self, pinned: &PinnedAgent) -> Option<Price> {
-        pinned.llm().map_or(Some(Price::FREE), |llm| price::of(&llm.llm_config))
+    fn price(&self, pinned: &PinnedAgent) -> Option<TokenPrice> {
+        pinned.llm().map_or(Some(TokenPrice::FREE), |llm| price::of(&llm.llm_config))
     }
 
     fn call<'a>(
@@ -111,6 +111,6 @@ pub(crate) fn keys_of(llm: &LlmAgent, environment: &Environment) -> Vec<String> 
 }
 
 fn refused(message: String) -> ModelFailure {
-    let failure = Failure { category: ErrorCategory::Permanent, message };
+    let failure = AttemptFailure { category: ErrorCategory::Permanent, message };
     ModelFailure::new(failure)
 }

@@ -23,7 +23,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use polity_definition::Redaction;
+use polity_definition::RedactionSettings;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -67,7 +67,7 @@ impl SecretMask {
     /// patterns.
     pub fn new<'v>(
         values: impl IntoIterator<Item = &'v str>,
-        redaction: &Redaction,
+        redaction: &RedactionSettings,
     ) -> Result<Self, MaskError> {
         let parts = MaskMatchers {
             triggers: TriggerFinder::new()?,

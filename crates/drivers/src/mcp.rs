@@ -32,7 +32,7 @@ use polity_engine::driver::{
     BoxFuture, NotReady, Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
     ToolsUnavailable,
 };
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::tool::ToolPattern;
 
 use server::Server;
@@ -122,7 +122,7 @@ impl McpTools {
         futures_util::future::join_all(self.servers.values().map(|server| server.shutdown())).await;
     }
 
-    fn server(&self, name: &str) -> Result<&Arc<Server>, Failure> {
+    fn server(&self, name: &str) -> Result<&Arc<Server>, AttemptFailure> {
         self.servers.get(name).ok_or_else(|| {
             let near = nearest(name, self.servers.keys().map(String::as_str))
                 .map(|near| format!("; did you mean \"{near}\"?"))
@@ -186,10 +186,10 @@ pub(crate) fn secrets_of(server: &McpServerDefinition, environment: &Environment
     }
 }
 
-fn permanent(message: String) -> Failure {
-    Failure { category: ErrorCategory::Permanent, message }
+fn permanent(message: String) -> AttemptFailure {
+    AttemptFailure { category: ErrorCategory::Permanent, message }
 }
 
-fn transient(message: String) -> Failure {
-    Failure { category: ErrorCategory::Transient, message }
+fn transient(message: String) -> AttemptFailure {
+    AttemptFailure { category: ErrorCategory::Transient, message }
 }

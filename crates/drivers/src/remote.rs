@@ -21,7 +21,7 @@ use polity_engine::driver::{
     BoxFuture, NotReady, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork, Remotes,
     Sent,
 };
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
 use reqwest::Url;
@@ -53,13 +53,13 @@ pub struct A2aRemotes {
 
 /// Why there is no way to an agent. Nothing has been sent to it.
 struct NoContact {
-    failure: Failure,
+    failure: AttemptFailure,
     retry_after: Option<Duration>,
 }
 
 impl NoContact {
     fn permanent(message: String) -> Self {
-        let failure = Failure { category: ErrorCategory::Permanent, message };
+        let failure = AttemptFailure { category: ErrorCategory::Permanent, message };
         Self { failure, retry_after: None }
     }
 
@@ -103,7 +103,7 @@ impl A2aRemotes {
             let fault = without(&credentials, fault);
             let category =
                 if fault.may_pass() { ErrorCategory::Transient } else { ErrorCategory::Permanent };
-            let Failure { category, message } =
+            let AttemptFailure { category, message } =
                 fault.failure(category, credentials.variable.as_deref());
             let message = match fault {
                 Fault::Status { status: 404, .. } => format!(
@@ -117,7 +117,7 @@ impl A2aRemotes {
                 | Fault::Unreadable(_)
                 | Fault::TooLarge(_) => format!("the card at {shown}: {message}"),
             };
-            let failure = Failure { category, message };
+            let failure = AttemptFailure { category, message };
             NoContact { failure, retry_after: fault.retry_after() }
         })?;
         let card: Card = serde_json::from_slice(&body).map_err(|error| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polity_definition::{AgentDefinition, AgentKind, McpServerDefinition};
 use polity_engine::driver::{RunOverrides, ToolReply};
-use polity_model::failure::Failure;
+use polity_model::failure::AttemptFailure;
 use serde_json::{Map, Value};
 
 use crate::environment::Environment;
@@ -101,8 +101,8 @@ impl Secrets {
     }
 
     /// The failure without the secrets.
-    pub(crate) fn removed_from_failure(&self, failure: &Failure) -> Failure {
-        Failure { category: failure.category, message: self.removed_from(&failure.message) }
+    pub(crate) fn removed_from_failure(&self, failure: &AttemptFailure) -> AttemptFailure {
+        AttemptFailure { category: failure.category, message: self.removed_from(&failure.message) }
     }
 
     /// What is left of a text of which `strip` takes a secret without some of its bytes, as few as

@@ -5,7 +5,7 @@
 
 use polity_model::checkpoint::Checkpoint;
 use polity_model::event::Event;
-use polity_model::review::{HumanFeedback, Verdict};
+use polity_model::review::{HumanFeedback, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use serde_json::{Map, Value, json};
 
@@ -50,15 +50,15 @@ pub fn checkpoints(beginning: Beginning) -> Result<Vec<Checkpoint>, CorruptJourn
 }
 
 /// The updates that a person made with a verdict.
-fn updates(verdict: &Verdict, state_updates: &StateUpdates) -> Map<String, Value> {
+fn updates(verdict: &ReviewVerdict, state_updates: &StateUpdates) -> Map<String, Value> {
     if !state_updates.is_empty() {
         return state_updates.as_map().clone();
     }
     let (name, value) = match verdict {
-        Verdict::Approve | Verdict::Reject | Verdict::Retry => return Map::new(),
-        Verdict::Modify { arguments } if arguments.is_empty() => return Map::new(),
-        Verdict::Modify { arguments } => ("arguments", json!(arguments)),
-        Verdict::SkipWith { result } => ("result", json!(result)),
+        ReviewVerdict::Approve | ReviewVerdict::Reject | ReviewVerdict::Retry => return Map::new(),
+        ReviewVerdict::Modify { arguments } if arguments.is_empty() => return Map::new(),
+        ReviewVerdict::Modify { arguments } => ("arguments", json!(arguments)),
+        ReviewVerdict::SkipWith { result } => ("result", json!(result)),
     };
     Map::from_iter([(name.to_owned(), value)])
 }

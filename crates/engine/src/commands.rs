@@ -64,7 +64,7 @@ pub use toggle_agent::ToggleAgent;
 pub use walking::AdvanceWorkflow;
 
 use polity_model::event::{Event, ExecutionChange, ResultRef};
-use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::{ExecutionId, ToolCallId};
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::machine::execution::ExecutionState;
@@ -106,7 +106,7 @@ fn end_execution(state: &TaskState, how: ExecutionChange) -> Vec<Event> {
                 | ExecutionChange::CleanUp
                 | ExecutionChange::Finish => {
                     let message = "ended before it had begun".to_owned();
-                    let failure = Failure { category: ErrorCategory::SystemError, message };
+                    let failure = AttemptFailure { category: ErrorCategory::SystemError, message };
                     ExecutionChange::Fail { failure, retry_at: None }
                 }
             };
@@ -151,7 +151,7 @@ fn cancel_with(state: &TaskState, mut events: Vec<Event>) -> Decision {
 
 /// Ends a task with an error of its agent, and with what there is of a result.
 fn fail(state: &TaskState, events: &mut Vec<Event>, code: ErrorCode, error: String) {
-    let failure = Failure { category: ErrorCategory::AgentError, message: error.clone() };
+    let failure = AttemptFailure { category: ErrorCategory::AgentError, message: error.clone() };
     events.extend(end_execution(state, ExecutionChange::Fail { failure, retry_at: None }));
     events.push(Event::TaskFailed { code, error, partial_result: Some(ResultRef::LastAnswer) });
 }

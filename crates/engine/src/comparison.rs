@@ -5,7 +5,7 @@ mod run;
 use std::collections::BTreeMap;
 
 use polity_model::digest::Digest;
-use polity_model::event::{Pin, PinKind};
+use polity_model::event::{DefinitionPin, PinKind};
 use polity_model::name::Name;
 use polity_model::task::ForkedFrom;
 use serde::Serialize;
@@ -110,7 +110,7 @@ fn steps(a: &[RunStep], b: &[RunStep]) -> Vec<StepDifference> {
 /// What each of two tasks pinned of one definition.
 type PinnedPair<'a> = (Option<&'a Digest>, Option<&'a Digest>);
 
-fn definitions(a: &[Pin], b: &[Pin]) -> Vec<RunDifference> {
+fn definitions(a: &[DefinitionPin], b: &[DefinitionPin]) -> Vec<RunDifference> {
     let mut pins: BTreeMap<(PinKind, &Name), PinnedPair<'_>> = BTreeMap::new();
     for pin in a {
         pins.entry((pin.kind, &pin.name)).or_default().0 = Some(&pin.digest);

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use polity_definition::{AgentDefinition, AgentKind, Home, LlmAgent, ScriptDefinition};
 use polity_model::digest::Digest;
-use polity_model::event::{Pin, PinKind};
+use polity_model::event::{DefinitionPin, PinKind};
 use polity_model::name::Name;
 use polity_store::{PinnedDefinition, Store, StoreError};
 
@@ -35,7 +35,7 @@ pub struct PinnedAgent {
 #[derive(Debug)]
 pub struct PinSet {
     /// The pins listed in the task.
-    pub pins: Vec<Pin>,
+    pub pins: Vec<DefinitionPin>,
     /// The definitions kept by the store.
     pub definitions: Vec<PinnedDefinition>,
 }
@@ -104,7 +104,11 @@ impl From<PinnedWorkflow> for Assignee {
 
 impl Assignee {
     /// Loads the definitions that a task pinned.
-    pub fn load(store: &dyn Store, name: &Name, pins: &[Pin]) -> Result<Self, PinnedError> {
+    pub fn load(
+        store: &dyn Store,
+        name: &Name,
+        pins: &[DefinitionPin],
+    ) -> Result<Self, PinnedError> {
         let participants = Arc::new(TaskParticipants::load(store, pins)?);
         Self::within(name, &participants)?.ok_or_else(|| PinnedError::NoAssignee(name.clone()))
     }
@@ -169,7 +173,7 @@ impl Assignee {
         let mut definitions = Vec::new();
         let mut add = |kind, name: &Name, json: String| {
             let digest = Digest::of(json.as_bytes());
-            pins.push(Pin { kind, name: name.clone(), digest });
+            pins.push(DefinitionPin { kind, name: name.clone(), digest });
             definitions.push(PinnedDefinition { digest, json: json.into() });
         };
         if let Self::Workflow(flow) = self {

@@ -1,5 +1,5 @@
 use polity_definition::{Home, SourceFile};
-use polity_model::event::{Epoch, Position};
+use polity_model::event::{JournalPosition, OwnerEpoch};
 use polity_model::usage::Usage;
 
 use super::*;
@@ -21,7 +21,7 @@ fn row(number: u8) -> TaskRow {
         status: TaskStatus::Completed,
         assigned_agent: "greeter".parse().unwrap(),
         owner: None,
-        epoch: Epoch(1),
+        epoch: OwnerEpoch(1),
         created_at: at(0),
         started_at: Some(at(0)),
         completed_at: Some(at(0)),
@@ -32,7 +32,7 @@ fn row(number: u8) -> TaskRow {
         usage: Usage::default(),
         message_count: 1,
         checkpoint_count: 0,
-        created_position: Position(u64::from(number)),
+        created_position: JournalPosition(u64::from(number)),
         answer_position: None,
         result_position: None,
         failure_position: None,

@@ -25,10 +25,10 @@ mod worker;
 use std::sync::{Arc, RwLock};
 
 use polity_definition::Limits;
-use polity_model::event::{Event, RecordedEvent, Sequence, StreamId};
+use polity_model::event::{Event, RecordedEvent, StreamId, StreamSequence};
 use polity_model::ids::{CheckpointId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_store::{Commit, CommitError, Store, StoreError};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -257,7 +257,7 @@ impl Runtime {
         // Arguments that a person gives are held against the tool's schema at once, where the tool
         // can be asked for it.
         let toolbox = match (&answer.verdict, loaded.assignee.llm()) {
-            (Verdict::Modify { .. }, Some(llm)) => {
+            (ReviewVerdict::Modify { .. }, Some(llm)) => {
                 let listed = parts.tools.toolbox(&llm.tools, Place::OUTSIDE).await;
                 let listed = listed.unwrap_or_else(|error| {
                     tracing::warn!(%id, %error, "the new arguments are checked when they are used");
@@ -265,10 +265,14 @@ impl Runtime {
                 });
                 Arc::new(listed.joined(&sub_agent_tools(&loaded.assignee)))
             }
-            (Verdict::Modify { .. }, None)
-            | (Verdict::Approve | Verdict::Reject | Verdict::Retry | Verdict::SkipWith { .. }, _) => {
-                Arc::default()
-            }
+            (ReviewVerdict::Modify { .. }, None)
+            | (
+                ReviewVerdict::Approve
+                | ReviewVerdict::Reject
+                | ReviewVerdict::Retry
+                | ReviewVerdict::SkipWith { .. },
+                _,
+            ) => Arc::default(),
         };
         for _ in 0..CONFLICTS_MAX {
             let mut ctx = self.shared.decision_context(&toolbox, BudgetStatus::default());
@@ -470,7 +474,7 @@ impl Shared {
         let NewTask { id, events, definitions } = new;
         let commit = Commit {
             stream: StreamId::Task(id),
-            expected_sequence: Sequence::default(),
+            expected_sequence: StreamSequence::default(),
             owner_epoch: None,
             at: ctx.now,
             events,

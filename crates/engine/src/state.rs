@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use polity_model::event::{
-    Epoch, Event, ExecutionChange, Pin, Position, RecordedEvent, ResultRef, Sequence, StreamId,
-    ToolChange,
+    DefinitionPin, Event, ExecutionChange, JournalPosition, OwnerEpoch, RecordedEvent, ResultRef,
+    StreamId, StreamSequence, ToolChange,
 };
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, ToolCallId};
@@ -21,7 +21,7 @@ use polity_model::machine::task::TaskTransition;
 use polity_model::machine::{IllegalTransition, Machine};
 use polity_model::message::Message;
 use polity_model::remote::RemoteTask;
-use polity_model::review::{ReviewAction, ReviewSubject, Verdict};
+use polity_model::review::{ReviewAction, ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_model::task::{TaskEnd, TaskExecution, TaskOrder};
 use polity_model::usage::Usage;
@@ -55,12 +55,12 @@ pub struct OpenReview {
 /// The state of one task, changed only by [`apply`](Self::apply).
 #[derive(Debug, Clone)]
 pub struct TaskState {
-    sequence: Sequence,
+    sequence: StreamSequence,
     task: TaskExecution,
     work: Work,
-    pins: Vec<Pin>,
+    pins: Vec<DefinitionPin>,
     owner: Option<InstanceId>,
-    epoch: Epoch,
+    epoch: OwnerEpoch,
     execution: Option<AgentExecution>,
     doing: LoopState,
     /// When the next try is, while the loop waits for it.
@@ -117,7 +117,7 @@ impl TaskState {
         let mut state = self.clone();
         for event in events {
             state.apply(RecordedEvent {
-                position: Position::default(),
+                position: JournalPosition::default(),
                 stream: state.stream(),
                 sequence: state.sequence.plus(1),
                 at,
@@ -156,7 +156,7 @@ impl TaskState {
             work,
             pins,
             owner: None,
-            epoch: Epoch::default(),
+            epoch: OwnerEpoch::default(),
             execution: None,
             doing: LoopState::INITIAL,
             retry_at: None,
@@ -371,7 +371,7 @@ impl TaskState {
 
     fn review_answered(
         &mut self,
-        verdict: Verdict,
+        verdict: ReviewVerdict,
         message: Option<String>,
         updates: &StateUpdates,
         at: Timestamp,
@@ -390,7 +390,7 @@ impl TaskState {
         let walk = self.walk_mut()?;
         walk.tell(verdict.action(), message, updates, at)?;
         if let ReviewSubject::Checkpoint { node } = review.subject
-            && verdict != Verdict::Reject
+            && verdict != ReviewVerdict::Reject
         {
             walk.allow(&node)?;
         }

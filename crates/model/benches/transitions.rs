@@ -15,12 +15,12 @@ use polity_model::task::{TaskExecution, TaskOrder};
 use polity_model::usage::Usage;
 use serde_json::{Map, Value, json};
 
-struct Counting;
+struct AllocationCounter;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY: every call is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for AllocationCounter {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `alloc`.
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: AllocationCounter = AllocationCounter;
 
 fn task() -> TaskExecution {
     TaskExecution::new(Arc::new(TaskOrder {

@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 
 use crate::budget::Budget;
 use crate::digest::Digest;
-use crate::failure::{ErrorCode, Failure};
+use crate::failure::{AttemptFailure, ErrorCode};
 use crate::ids::{CheckpointId, ExecutionId, InstanceId, SessionId, TaskId, ToolCallId};
 use crate::message::{Message, ToolCall};
 use crate::name::Name;
 use crate::remote::RemoteTask;
 use crate::review::ReviewAction;
-use crate::review::{ReviewSubject, Verdict};
+use crate::review::{ReviewSubject, ReviewVerdict};
 use crate::run::RunReport;
 use crate::state::StateUpdates;
 use crate::tool::ToolName;
@@ -39,9 +39,9 @@ pub enum StreamId {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Position(pub u64);
+pub struct JournalPosition(pub u64);
 
-impl Position {
+impl JournalPosition {
     /// The position `count` events later.
     pub fn plus(self, count: usize) -> Self {
         Self(self.0 + count as u64)
@@ -53,9 +53,9 @@ impl Position {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Sequence(pub u64);
+pub struct StreamSequence(pub u64);
 
-impl Sequence {
+impl StreamSequence {
     /// The sequence `count` events later.
     pub fn plus(self, count: usize) -> Self {
         Self(self.0 + count as u64)
@@ -67,9 +67,9 @@ impl Sequence {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Epoch(pub u64);
+pub struct OwnerEpoch(pub u64);
 
-impl Epoch {
+impl OwnerEpoch {
     /// The epoch of the next owner.
     pub fn next(self) -> Self {
         Self(self.0 + 1)
@@ -80,11 +80,11 @@ impl Epoch {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedEvent {
     /// Its place among all events.
-    pub position: Position,
+    pub position: JournalPosition,
     /// The stream it belongs to.
     pub stream: StreamId,
     /// Its place in that stream.
-    pub sequence: Sequence,
+    pub sequence: StreamSequence,
     /// When it happened.
     pub at: Timestamp,
     /// What happened.
@@ -102,7 +102,7 @@ pub enum Event {
         /// The process.
         instance: InstanceId,
         /// How often the task has changed hands, this time included.
-        epoch: Epoch,
+        epoch: OwnerEpoch,
     },
     /// The owner let go of the task without having ended it: anyone may go on with it.
     TaskReleased,
@@ -169,7 +169,7 @@ pub enum Event {
     /// The call to the model failed.
     ModelFailed {
         /// Why.
-        failure: Failure,
+        failure: AttemptFailure,
         /// Whether the agent's tools could not be listed, so that the model was not even called.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         of_tools: bool,
@@ -220,7 +220,7 @@ pub enum Event {
     /// A person has decided.
     ReviewAnswered {
         /// What was decided.
-        verdict: Verdict,
+        verdict: ReviewVerdict,
         /// What the person said about it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
@@ -317,7 +317,7 @@ pub enum ExecutionChange {
     /// Its start or its work failed.
     Fail {
         /// Why.
-        failure: Failure,
+        failure: AttemptFailure,
         /// When it will be tried again, if it will.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_at: Option<Timestamp>,
@@ -361,7 +361,7 @@ pub enum ToolChange {
     /// An attempt failed, and another follows.
     Fail {
         /// Why.
-        failure: Failure,
+        failure: AttemptFailure,
         /// How long the attempt took.
         duration_ms: u64,
         /// When the next attempt is made.
@@ -445,7 +445,7 @@ pub struct TaskCreated {
     /// The agent that does it.
     pub assigned_agent: Name,
     /// Every definition that the task may need, as it was when the task was created.
-    pub pins: Vec<Pin>,
+    pub pins: Vec<DefinitionPin>,
     /// Named values that come with the input.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub parameters: Map<String, Value>,
@@ -482,7 +482,7 @@ pub struct ForkPoint {
     /// The other task.
     pub task_id: TaskId,
     /// The last of its events that the fork shares.
-    pub sequence: Sequence,
+    pub sequence: StreamSequence,
     /// The checkpoint that this is, counted from 0.
     pub checkpoint: u32,
 }
@@ -501,7 +501,7 @@ pub enum PinKind {
 
 /// A definition that a task holds on to, whatever becomes of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pin {
+pub struct DefinitionPin {
     /// What it is.
     pub kind: PinKind,
     /// Its name.
@@ -522,7 +522,7 @@ pub enum ResultRef {
 
 impl Event {
     /// The epoch that begins with this event, if one does.
-    pub fn opens_epoch(&self) -> Option<Epoch> {
+    pub fn opens_epoch(&self) -> Option<OwnerEpoch> {
         match self {
             Self::TaskClaimed { epoch, .. } => Some(*epoch),
             Self::TaskCreated(_)

@@ -1,6 +1,7 @@
 use super::*;
 use crate::run::{
-    Artifact, Artifacts, Exit, KeptOutput, KeptWorkspace, LeftOut, ResourceUsage, RunReport,
+    OmittedFile, OutputFiles, ProcessExit, ResourceUsage, RunArtifact, RunArtifacts, RunReport,
+    SavedWorkspace,
 };
 
 use crate::failure::ErrorCategory;
@@ -15,7 +16,7 @@ fn created() -> Event {
     Event::TaskCreated(TaskCreated {
         description: "Ada".into(),
         assigned_agent: "greeter".parse().unwrap(),
-        pins: vec![Pin {
+        pins: vec![DefinitionPin {
             kind: PinKind::Agent,
             name: "greeter".parse().unwrap(),
             digest: Digest::of(b"{}"),
@@ -27,7 +28,7 @@ fn created() -> Event {
         budget: serde_json::from_str(r#"{"max_cost_usd": 0.5, "max_tokens": 100}"#).unwrap(),
         forked_from: Some(ForkPoint {
             task_id: TaskId::from_random_bytes([6; 16]),
-            sequence: Sequence(8),
+            sequence: StreamSequence(8),
             checkpoint: 2,
         }),
         working_directory: Some("/work".into()),
@@ -41,13 +42,17 @@ fn one_of_each() -> Vec<Event> {
     let execution_id = ExecutionId::from_random_bytes([2; 16]);
     let change = |change| Event::ExecutionChanged { execution_id, change };
     let timestamp = Timestamp::from_second(1_767_225_600).unwrap();
-    let failure = Failure { category: ErrorCategory::Transient, message: "overloaded".into() };
+    let failure =
+        AttemptFailure { category: ErrorCategory::Transient, message: "overloaded".into() };
     let call_id = ToolCallId::from_random_bytes([5; 16]);
     let tool_changed = |change| Event::ToolChanged { call_id, change };
     let tool: ToolName = serde_json::from_value("files/read".into()).unwrap();
     vec![
         created(),
-        Event::TaskClaimed { instance: InstanceId::from_random_bytes([3; 16]), epoch: Epoch(1) },
+        Event::TaskClaimed {
+            instance: InstanceId::from_random_bytes([3; 16]),
+            epoch: OwnerEpoch(1),
+        },
         Event::TaskReleased,
         Event::TaskStarted,
         Event::TaskPaused,
@@ -121,7 +126,7 @@ fn one_of_each() -> Vec<Event> {
             default_action: Some(ReviewAction::Reject),
         },
         Event::ReviewAnswered {
-            verdict: Verdict::SkipWith { result: "done".into() },
+            verdict: ReviewVerdict::SkipWith { result: "done".into() },
             message: Some("I did it.".into()),
             by: "ada".into(),
             state_updates: StateUpdates::default(),
@@ -129,12 +134,12 @@ fn one_of_each() -> Vec<Event> {
     ]
 }
 
-fn artifacts() -> Artifacts {
+fn artifacts() -> RunArtifacts {
     let (path, sha256) = ("a.md".to_owned(), Digest::of(b"a"));
-    Artifacts {
+    RunArtifacts {
         folder: "output/1/artifacts".into(),
-        files: vec![Artifact { path, bytes: 1, sha256, masked: true }],
-        left_out: vec![LeftOut { path: "b".into(), reason: "too long".into() }],
+        files: vec![RunArtifact { path, bytes: 1, sha256, masked: true }],
+        left_out: vec![OmittedFile { path: "b".into(), reason: "too long".into() }],
         left_out_count: 1,
     }
 }
@@ -145,10 +150,10 @@ fn rare_ones() -> Vec<Event> {
     let change = ExecutionChange::Report {
         report: Box::new(RunReport {
             process_id: Some(7),
-            exit: Some(Exit::Signal(9)),
+            exit: Some(ProcessExit::Signal(9)),
             duration_ms: 5,
             resource_usage: ResourceUsage { cpu_time_ms: 3, ..ResourceUsage::default() },
-            output: KeptOutput {
+            output: OutputFiles {
                 folder: "output/1/0".into(),
                 stdout_bytes: 4,
                 stderr_bytes: 2,
@@ -157,7 +162,7 @@ fn rare_ones() -> Vec<Event> {
             session_id: Some("s1".into()),
             last_words: "no".into(),
             artifacts: artifacts(),
-            workspace: Some(KeptWorkspace {
+            workspace: Some(SavedWorkspace {
                 folder: "workspaces/1".into(),
                 branch: Some("polity/1".into()),
                 changed_files: 2,
@@ -213,7 +218,7 @@ fn of_workflows() -> Vec<Event> {
         changed(NodeChange::Fail { code, error: "no such file".into() }),
         changed(NodeChange::Drop),
         Event::ReviewAnswered {
-            verdict: Verdict::Modify { arguments: Map::new() },
+            verdict: ReviewVerdict::Modify { arguments: Map::new() },
             message: None,
             by: "ada".into(),
             state_updates: StateUpdates::new(updates.clone()).unwrap(),

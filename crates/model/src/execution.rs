@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::event::ExecutionChange;
-use crate::failure::{ErrorCategory, Failure};
+use crate::failure::{AttemptFailure, ErrorCategory};
 use crate::ids::{ExecutionId, TaskId};
 use crate::machine::execution::{ExecutionState, ExecutionTransition};
 use crate::machine::{IllegalTransition, Machine};
@@ -16,7 +16,7 @@ use crate::run::RunReport;
 
 /// One change of an execution's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StateTransition {
+pub struct ExecutionStateChange {
     /// The state it left.
     pub from: ExecutionState,
     /// The state it entered.
@@ -46,13 +46,13 @@ pub struct AgentExecution {
     /// When `state` changed last.
     pub last_state_change: Option<Timestamp>,
     /// The newest failure.
-    pub failure: Option<Failure>,
+    pub failure: Option<AttemptFailure>,
     /// How many times it was tried again.
     pub retry_count: u32,
     /// How many times it may be tried again.
     pub max_retries: u32,
     /// Every change of state, oldest first.
-    pub state_transitions: Vec<StateTransition>,
+    pub state_transitions: Vec<ExecutionStateChange>,
     /// The pool of which it takes up a place, where it is a program's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
@@ -67,12 +67,12 @@ pub struct AgentExecution {
     pub remote: Option<RemoteTask>,
     /// What each run of the program, or each message to another server, came to, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub runs: Vec<Run>,
+    pub runs: Vec<ExecutionRun>,
 }
 
 /// One run of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct ExecutionRun {
     /// What it came to.
     #[serde(flatten)]
     pub report: RunReport,
@@ -80,7 +80,7 @@ pub struct Run {
     pub ended_at: Timestamp,
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<Failure>,
+    pub failure: Option<AttemptFailure>,
 }
 
 /// Why an execution is not tried again.
@@ -129,7 +129,7 @@ impl AgentExecution {
         at: Timestamp,
     ) -> Result<(), IllegalTransition<ExecutionState>> {
         let to = self.state.transition(on)?;
-        self.state_transitions.push(StateTransition { from: self.state, to, timestamp: at });
+        self.state_transitions.push(ExecutionStateChange { from: self.state, to, timestamp: at });
         match to {
             ExecutionState::Starting => {
                 self.start_time.get_or_insert(at);
@@ -150,7 +150,7 @@ impl AgentExecution {
     /// Ends the attempt with a failure.
     pub fn fail(
         &mut self,
-        failure: Failure,
+        failure: AttemptFailure,
         at: Timestamp,
     ) -> Result<(), IllegalTransition<ExecutionState>> {
         self.advance(ExecutionTransition::Fail, at)?;
@@ -196,7 +196,7 @@ impl AgentExecution {
             }
             ExecutionChange::Report { report, .. } => {
                 self.process_id = report.process_id.or(self.process_id);
-                self.runs.push(Run {
+                self.runs.push(ExecutionRun {
                     report: RunReport::clone(report),
                     ended_at: at,
                     failure: None,
@@ -261,7 +261,7 @@ mod tests {
         );
         execution.advance(ExecutionTransition::Start, at(1)).unwrap();
         execution.advance(ExecutionTransition::Run, at(2)).unwrap();
-        execution.fail(Failure { category, message: "no".into() }, at(3)).unwrap();
+        execution.fail(AttemptFailure { category, message: "no".into() }, at(3)).unwrap();
         execution
     }
 
@@ -272,7 +272,7 @@ mod tests {
         execution.retry(at(4)).unwrap();
         assert_eq!(execution.state, ExecutionState::Starting);
         assert_eq!((execution.start_time, execution.end_time), (Some(at(1)), None));
-        let again = Failure { category: ErrorCategory::Transient, message: "no".into() };
+        let again = AttemptFailure { category: ErrorCategory::Transient, message: "no".into() };
         execution.fail(again, at(5)).unwrap();
         assert_eq!(execution.retry(at(6)), Err(RetryRefused::NoneLeft(1)));
         execution.advance(ExecutionTransition::CleanUp, at(7)).unwrap();

@@ -117,14 +117,14 @@ impl fmt::Display for ErrorCode {
 
 /// One failed attempt of an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
+pub struct AttemptFailure {
     /// What kind of error it was.
     pub category: ErrorCategory,
     /// What happened, for people.
     pub message: String,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for AttemptFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.message, self.category)
     }

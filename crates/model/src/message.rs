@@ -52,7 +52,7 @@ pub enum Message {
 /// Who said a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum MessageRole {
     /// A person, or another agent.
     User,
     /// The model.
@@ -63,7 +63,7 @@ pub enum Role {
     System,
 }
 
-impl Role {
+impl MessageRole {
     /// The role's name as JSON has it.
     pub fn label(self) -> &'static str {
         match self {
@@ -103,12 +103,12 @@ impl ToolCall {
 
 impl Message {
     /// Who said it.
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> MessageRole {
         match self {
-            Self::User { .. } => Role::User,
-            Self::Assistant { .. } => Role::Assistant,
-            Self::Tool { .. } => Role::Tool,
-            Self::System { .. } => Role::System,
+            Self::User { .. } => MessageRole::User,
+            Self::Assistant { .. } => MessageRole::Assistant,
+            Self::Tool { .. } => MessageRole::Tool,
+            Self::System { .. } => MessageRole::System,
         }
     }
 
@@ -154,11 +154,11 @@ impl Message {
 /// Messages in order. The type offers no way to change or remove one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Conversation {
+pub struct MessageHistory {
     messages: Vec<Message>,
 }
 
-impl Conversation {
+impl MessageHistory {
     /// Adds a message at the end.
     pub fn push(&mut self, message: Message) {
         self.messages.push(message);
@@ -190,13 +190,13 @@ impl Conversation {
             .iter()
             .skip(first)
             .rev()
-            .filter(|message| message.role() == Role::Assistant)
+            .filter(|message| message.role() == MessageRole::Assistant)
             .map(Message::content)
             .find(|content| !content.is_empty())
     }
 }
 
-impl Extend<Message> for Conversation {
+impl Extend<Message> for MessageHistory {
     fn extend<I: IntoIterator<Item = Message>>(&mut self, messages: I) {
         self.messages.extend(messages);
     }
@@ -210,7 +210,7 @@ mod tests {
     fn messages_have_the_same_form_in_every_file() {
         let timestamp: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
         let id = ToolCallId::from_random_bytes([7; 16]);
-        let mut conversation = Conversation::default();
+        let mut conversation = MessageHistory::default();
         conversation.push(Message::User { content: "weather?".into(), timestamp });
         conversation.push(Message::Assistant {
             content: String::new(),
@@ -239,7 +239,7 @@ mod tests {
                 r#"{"role":"tool","tool_call_id":"07070707-0707-4707-8707-070707070707","content":"sunny","timestamp":"2026-01-02T03:04:05Z"}]"#
             )
         );
-        assert_eq!(serde_json::from_str::<Conversation>(&text).unwrap(), conversation);
+        assert_eq!(serde_json::from_str::<MessageHistory>(&text).unwrap(), conversation);
         assert_eq!(conversation.last_answer_since(0), None);
     }
 }

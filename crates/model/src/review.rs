@@ -96,7 +96,7 @@ impl ReviewSubject {
 /// What a person decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
-pub enum Verdict {
+pub enum ReviewVerdict {
     /// It may go on as it is.
     Approve,
     /// It may not.
@@ -116,7 +116,7 @@ pub enum Verdict {
     },
 }
 
-impl Verdict {
+impl ReviewVerdict {
     /// The action as the seed's words have it: approve, reject or modify.
     pub fn action(&self) -> &'static str {
         match self {
@@ -127,7 +127,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for ReviewVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Approve => "approved",
@@ -143,7 +143,7 @@ impl fmt::Display for Verdict {
 /// What an answer would lead to, where that is known before it is given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outlook {
+pub enum ReviewPreview {
     /// To these nodes; nothing follows where there is none.
     LeadsTo(Vec<Name>),
     /// To the end of the task, and why.
@@ -154,12 +154,12 @@ pub enum Outlook {
 
 /// An answer that can be given, and what it would lead to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Answer {
+pub struct ReviewAnswer {
     /// What is answered.
     pub action: ReviewAction,
     /// What follows.
     #[serde(flatten)]
-    pub outlook: Outlook,
+    pub outlook: ReviewPreview,
 }
 
 /// A decision that a task waits for, as it is shown.
@@ -185,7 +185,7 @@ pub struct Review {
     pub expired: bool,
     /// The answers that can be given whose consequences are known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<Answer>,
+    pub answers: Vec<ReviewAnswer>,
     /// What it is about.
     #[serde(flatten)]
     pub subject: ReviewSubject,

@@ -11,14 +11,14 @@ use crate::remote::RemoteReport;
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Exit {
+pub enum ProcessExit {
     /// By itself, with this code.
     Code(i32),
     /// By a signal, with this number.
     Signal(i32),
 }
 
-impl fmt::Display for Exit {
+impl fmt::Display for ProcessExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "exit code {code}"),
@@ -47,7 +47,7 @@ pub struct ResourceUsage {
 
 /// What a program wrote, and where it is kept. It is kept without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptOutput {
+pub struct OutputFiles {
     /// The folder below `data/` that has the files `stdout` and `stderr`.
     pub folder: String,
     /// How much it wrote to stdout, in bytes.
@@ -61,20 +61,20 @@ pub struct KeptOutput {
 
 /// Files that are kept of the folder in which a program ran. They are kept without secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Artifacts {
+pub struct RunArtifacts {
     /// The folder below `data/` that has them.
     pub folder: String,
     /// Those that are kept, by their paths in the folder in which the program ran.
-    pub files: Vec<Artifact>,
+    pub files: Vec<RunArtifact>,
     /// Some of those that are not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedFile>,
     /// How many are not.
     #[serde(default)]
     pub left_out_count: u64,
 }
 
-impl Artifacts {
+impl RunArtifacts {
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.left_out_count == 0
@@ -83,7 +83,7 @@ impl Artifacts {
 
 /// A file that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Artifact {
+pub struct RunArtifact {
     /// Its path.
     pub path: String,
     /// How long it is as it is kept.
@@ -97,7 +97,7 @@ pub struct Artifact {
 
 /// A file that is not kept although a pattern means it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOut {
+pub struct OmittedFile {
     /// Its path.
     pub path: String,
     /// Why it is not kept.
@@ -106,7 +106,7 @@ pub struct LeftOut {
 
 /// The folder of its own in which a program ran, as it was left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptWorkspace {
+pub struct SavedWorkspace {
     /// The folder below `data/`.
     pub folder: String,
     /// The branch that has the changes, where it is a worktree.
@@ -119,7 +119,7 @@ pub struct KeptWorkspace {
     pub problem: Option<String>,
 }
 
-impl fmt::Display for KeptWorkspace {
+impl fmt::Display for SavedWorkspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { folder, branch, changed_files, problem } = self;
         let files = if *changed_files == 1 { "file" } else { "files" };
@@ -139,7 +139,7 @@ pub struct RunReport {
     pub process_id: Option<u32>,
     /// How it ended, if it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit: Option<Exit>,
+    pub exit: Option<ProcessExit>,
     /// How long it took.
     pub duration_ms: u64,
     /// What it used.
@@ -147,7 +147,7 @@ pub struct RunReport {
     pub resource_usage: ResourceUsage,
     /// What it wrote.
     #[serde(default)]
-    pub output: KeptOutput,
+    pub output: OutputFiles,
     /// The program's own name for its conversation, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
@@ -155,11 +155,11 @@ pub struct RunReport {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_words: String,
     /// Files that are kept of it.
-    #[serde(default, skip_serializing_if = "Artifacts::is_empty")]
-    pub artifacts: Artifacts,
+    #[serde(default, skip_serializing_if = "RunArtifacts::is_empty")]
+    pub artifacts: RunArtifacts,
     /// The folder of its own in which it ran, where that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace: Option<KeptWorkspace>,
+    pub workspace: Option<SavedWorkspace>,
     /// What became of it on another server, where that does the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteReport>,
@@ -179,7 +179,7 @@ impl fmt::Display for RunReport {
         write!(f, "{exit} after {:.1} s", seconds(self.duration_ms))?;
         write!(f, ", {:.1} s of CPU, {} MB", seconds(used.cpu_time_ms), used.peak_memory_mb)?;
         if !self.artifacts.is_empty() {
-            let Artifacts { files, left_out_count, .. } = &self.artifacts;
+            let RunArtifacts { files, left_out_count, .. } = &self.artifacts;
             let kept = if files.len() == 1 { "artifact" } else { "artifacts" };
             write!(f, "; {} {kept} kept, {left_out_count} not", files.len())?;
         }

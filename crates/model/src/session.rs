@@ -63,7 +63,7 @@ impl From<TaskStatus> for SessionStatus {
 }
 
 /// The argument of a call that says what a sub-agent is to do.
-pub const DESCRIPTION: &str = "task_description";
+pub const TASK_DESCRIPTION_ARGUMENT: &str = "task_description";
 
 /// The task of the sub-agent that a tool call opens. A call that is made again after a crash finds
 /// the task that it opened before, because both have one id.

@@ -4,14 +4,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::message::{Conversation, Message};
+use crate::message::{Message, MessageHistory};
 use crate::name::Name;
 
 /// What a task knows at one moment: its conversation and a few fields that steer it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// The conversation so far. It only grows.
-    pub messages: Conversation,
+    pub messages: MessageHistory,
     /// What is to happen next, if that has been decided.
     pub next_action: Option<String>,
     /// The agent at work.
@@ -67,14 +67,14 @@ pub enum InvalidUpdate {
 /// A message as someone outside may give it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct GivenMessage {
-    role: GivenRole,
+struct MessageInput {
+    role: MessageInputRole,
     content: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum GivenRole {
+enum MessageInputRole {
     User,
     System,
 }
@@ -179,12 +179,12 @@ fn messages(value: &Value, at: Timestamp) -> Result<Vec<Message>, InvalidUpdate>
     let one = |value: &Value| match value {
         Value::String(text) => Ok(Message::User { content: text.clone(), timestamp: at }),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            let given = GivenMessage::deserialize(value);
+            let given = MessageInput::deserialize(value);
             let given = given.map_err(|error| InvalidUpdate::Message(error.to_string()))?;
             let (content, timestamp) = (given.content, at);
             Ok(match given.role {
-                GivenRole::User => Message::User { content, timestamp },
-                GivenRole::System => Message::System { content, timestamp },
+                MessageInputRole::User => Message::User { content, timestamp },
+                MessageInputRole::System => Message::System { content, timestamp },
             })
         }
     };

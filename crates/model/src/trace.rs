@@ -3,7 +3,7 @@
 //! A trace is never stored. It is folded from the task's own events, so it is complete to the last
 //! one that reached the disk, and reading it costs time in proportion to that task alone.
 
-mod teller;
+mod builder;
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::name::Name;
 use crate::session::SessionStatus;
 use crate::usage::UsageReport;
 
-pub use teller::TraceTeller;
+pub use builder::TraceBuilder;
 
 /// The execution history of one task.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -119,11 +119,11 @@ impl TraceLog {
     /// task's creation.
     pub fn from_events(task_id: TaskId, events: &[RecordedEvent]) -> Option<Self> {
         let (first, rest) = events.split_first()?;
-        let mut teller = TraceTeller::begin(task_id, first)?;
+        let mut builder = TraceBuilder::begin(task_id, first)?;
         for recorded in rest {
-            teller.tell(recorded);
+            builder.apply(recorded);
         }
-        Some(teller.finish())
+        Some(builder.finish())
     }
 }
 

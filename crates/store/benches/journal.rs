@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use polity_model::event::{Event, ExecutionChange, Sequence, StreamId};
+use polity_model::event::{Event, ExecutionChange, StreamId, StreamSequence};
 use polity_model::trace::TraceLog;
 use polity_store::{Access, Durability, SqliteStore, Store};
 use polity_testkit::bench::{Bare, figure};
@@ -156,7 +156,7 @@ fn trace_time(store: &dyn Store, number: u64) -> Duration {
     let mut times: Vec<Duration> = (0..201)
         .map(|_| {
             let began = Instant::now();
-            let events = store.events(&StreamId::Task(id), Sequence(0)).unwrap();
+            let events = store.events(&StreamId::Task(id), StreamSequence(0)).unwrap();
             let trace = TraceLog::from_events(id, &events).unwrap();
             assert_eq!(trace.steps.len(), 4);
             began.elapsed()

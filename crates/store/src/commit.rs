@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use jiff::Timestamp;
 use polity_model::digest::Digest;
-use polity_model::event::{Epoch, Event, Position, Sequence, StreamId};
+use polity_model::event::{Event, JournalPosition, OwnerEpoch, StreamId, StreamSequence};
 use tokio::sync::oneshot;
 
 use crate::StoreError;
@@ -18,9 +18,9 @@ pub struct Commit {
     /// The stream.
     pub stream: StreamId,
     /// The sequence of the stream's newest event, as the caller knows it; 0 for a new stream.
-    pub expected_sequence: Sequence,
+    pub expected_sequence: StreamSequence,
     /// The epoch in which the caller owns the stream, if it acts as its owner.
-    pub owner_epoch: Option<Epoch>,
+    pub owner_epoch: Option<OwnerEpoch>,
     /// When the events happened.
     pub at: Timestamp,
     /// The events, at least one.
@@ -44,9 +44,9 @@ pub struct PinnedDefinition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
     /// The position of its first event; the others follow without a gap.
-    pub first_position: Position,
+    pub first_position: JournalPosition,
     /// The sequence of its last event.
-    pub last_sequence: Sequence,
+    pub last_sequence: StreamSequence,
 }
 
 /// Why a commit was refused. Nothing of it was written.
@@ -56,17 +56,17 @@ pub enum CommitError {
     #[error("the stream is at {actual:?}, not at {expected:?}: someone else has changed it")]
     Conflict {
         /// What the caller expected.
-        expected: Sequence,
+        expected: StreamSequence,
         /// What is there.
-        actual: Sequence,
+        actual: StreamSequence,
     },
     /// The task belongs to someone else by now.
     #[error("the task changed hands: this process owned it in {expected:?}, now it is {actual:?}")]
     Fenced {
         /// The caller's epoch.
-        expected: Epoch,
+        expected: OwnerEpoch,
         /// The epoch that is there.
-        actual: Epoch,
+        actual: OwnerEpoch,
     },
     /// The events cannot follow on what is there, whatever the sequence.
     #[error("the events cannot follow on the stream: {reason}")]

@@ -1,7 +1,7 @@
 //! Taking in tasks that happened in another store.
 
 use jiff::Timestamp;
-use polity_model::event::{Event, Position, Sequence, StreamId};
+use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, TaskId};
 
@@ -35,7 +35,7 @@ pub enum ImportError {
         /// The task.
         task: TaskId,
         /// The event.
-        sequence: Sequence,
+        sequence: StreamSequence,
         /// Why not.
         reason: String,
     },
@@ -48,14 +48,14 @@ impl Import {
     /// Why a fork is not taken in whose origin is not there.
     pub(crate) fn orphaned(&self, origin: TaskId) -> ImportError {
         let Refused(reason) = TaskRow::orphaned(origin);
-        ImportError::Illegal { task: self.task, sequence: Sequence(1), reason }
+        ImportError::Illegal { task: self.task, sequence: StreamSequence(1), reason }
     }
 
     /// Follows the events from the first on. `is_taken` says whether another task has an execution
     /// of this id.
     pub(crate) fn changes(
         &self,
-        first_position: Position,
+        first_position: JournalPosition,
         mut is_taken: impl FnMut(ExecutionId) -> Result<bool, StoreError>,
     ) -> Result<Changes, ImportError> {
         let stream = StreamId::Task(self.task);
@@ -74,14 +74,18 @@ impl Import {
                 (_, Some(error)) => return Err(error.into()),
                 (Ok(()), None) => {}
                 (Err(Refused(reason)), None) => {
-                    let (task, sequence) = (self.task, Sequence(index as u64 + 1));
+                    let (task, sequence) = (self.task, StreamSequence(index as u64 + 1));
                     return Err(ImportError::Illegal { task, sequence, reason });
                 }
             }
         }
         if changes.row.is_none() {
             let reason = "a task begins with its creation".to_owned();
-            return Err(ImportError::Illegal { task: self.task, sequence: Sequence(1), reason });
+            return Err(ImportError::Illegal {
+                task: self.task,
+                sequence: StreamSequence(1),
+                reason,
+            });
         }
         // What was spent elsewhere counts there.
         changes.spent.clear();

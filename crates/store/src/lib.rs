@@ -23,7 +23,7 @@ pub use sqlite::{Access, Durability, SqliteStore, restore};
 
 use jiff::Timestamp;
 use polity_model::digest::Digest;
-use polity_model::event::{Position, RecordedEvent, Sequence, StreamId};
+use polity_model::event::{JournalPosition, RecordedEvent, StreamId, StreamSequence};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
@@ -36,11 +36,11 @@ use polity_model::usage::Usage;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// Its place among all events.
-    pub position: Position,
+    pub position: JournalPosition,
     /// The stream it belongs to.
     pub stream: StreamId,
     /// Its place in that stream.
-    pub sequence: Sequence,
+    pub sequence: StreamSequence,
 }
 
 /// Which tasks to list. Newest first.
@@ -133,7 +133,11 @@ pub trait Store: Send + Sync {
     fn remove(&self, units: Vec<Vec<TaskId>>) -> Result<Vec<Removal>, StoreError>;
 
     /// The events of one stream after a sequence, oldest first.
-    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<RecordedEvent>, StoreError>;
+    fn events(
+        &self,
+        stream: &StreamId,
+        after: StreamSequence,
+    ) -> Result<Vec<RecordedEvent>, StoreError>;
 
     /// The newest events of one stream, newest first, at most `limit` of them.
     fn newest_events(
@@ -143,10 +147,10 @@ pub trait Store: Send + Sync {
     ) -> Result<Vec<RecordedEvent>, StoreError>;
 
     /// What was committed after a position, by any process, oldest first.
-    fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError>;
+    fn headers_after(&self, after: JournalPosition, limit: u32) -> Result<Vec<Header>, StoreError>;
 
     /// The position of the newest event of all, also when that was removed.
-    fn last_position(&self) -> Result<Position, StoreError>;
+    fn last_position(&self) -> Result<JournalPosition, StoreError>;
 
     /// One task's row.
     fn task_row(&self, id: TaskId) -> Result<Option<TaskRow>, StoreError>;

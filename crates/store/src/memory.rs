@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use polity_model::digest::Digest;
-use polity_model::event::{Position, RecordedEvent, Sequence, StreamId};
+use polity_model::event::{JournalPosition, RecordedEvent, StreamId, StreamSequence};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::message::Message;
@@ -30,12 +30,12 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Tables {
     /// The events by position.
-    journal: BTreeMap<Position, RecordedEvent>,
+    journal: BTreeMap<JournalPosition, RecordedEvent>,
     /// The newest position that was ever given to an event.
-    last: Position,
-    streams: BTreeMap<StreamId, Vec<Position>>,
+    last: JournalPosition,
+    streams: BTreeMap<StreamId, Vec<JournalPosition>>,
     tasks: BTreeMap<TaskId, TaskRow>,
-    messages: BTreeMap<TaskId, BTreeMap<u32, Position>>,
+    messages: BTreeMap<TaskId, BTreeMap<u32, JournalPosition>>,
     checkpoints: BTreeMap<TaskId, Vec<CheckpointRow>>,
     executions: BTreeMap<ExecutionId, AgentExecution>,
     /// The oldest first.
@@ -74,7 +74,7 @@ impl Tables {
         if events.is_empty() {
             return Err(CommitError::Illegal { reason: "a commit needs an event".into() });
         }
-        let actual = Sequence(self.streams.get(&stream).map_or(0, |all| all.len() as u64));
+        let actual = StreamSequence(self.streams.get(&stream).map_or(0, |all| all.len() as u64));
         if actual != expected_sequence {
             return Err(CommitError::Conflict { expected: expected_sequence, actual });
         }
@@ -148,7 +148,7 @@ impl Tables {
         for (import, first, changes) in checked {
             let stream = StreamId::Task(import.task);
             let recorded = import.events.into_iter().enumerate().map(|(index, (at, event))| {
-                let (position, sequence) = (first.plus(index), Sequence(index as u64 + 1));
+                let (position, sequence) = (first.plus(index), StreamSequence(index as u64 + 1));
                 RecordedEvent { position, stream: stream.clone(), sequence, at, event }
             });
             let recorded: Vec<_> = recorded.collect();
@@ -232,7 +232,7 @@ impl Tables {
         sum
     }
 
-    fn at(&self, position: Position) -> Option<&RecordedEvent> {
+    fn at(&self, position: JournalPosition) -> Option<&RecordedEvent> {
         self.journal.get(&position)
     }
 }
@@ -251,7 +251,11 @@ impl Store for MemoryStore {
         Ok(units.iter().map(|unit| tables.remove(unit)).collect())
     }
 
-    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<RecordedEvent>, StoreError> {
+    fn events(
+        &self,
+        stream: &StreamId,
+        after: StreamSequence,
+    ) -> Result<Vec<RecordedEvent>, StoreError> {
         let tables = self.tables();
         let positions = tables.streams.get(stream).map(Vec::as_slice).unwrap_or_default();
         let skip = usize::try_from(after.0).unwrap_or(usize::MAX);
@@ -269,8 +273,8 @@ impl Store for MemoryStore {
         Ok(newest.filter_map(|p| tables.at(*p)).cloned().collect())
     }
 
-    fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError> {
-        let header = |(_, e): (&Position, &RecordedEvent)| Header {
+    fn headers_after(&self, after: JournalPosition, limit: u32) -> Result<Vec<Header>, StoreError> {
+        let header = |(_, e): (&JournalPosition, &RecordedEvent)| Header {
             position: e.position,
             stream: e.stream.clone(),
             sequence: e.sequence,
@@ -279,7 +283,7 @@ impl Store for MemoryStore {
         Ok(self.tables().journal.range(newer).take(limit as usize).map(header).collect())
     }
 
-    fn last_position(&self) -> Result<Position, StoreError> {
+    fn last_position(&self) -> Result<JournalPosition, StoreError> {
         Ok(self.tables().last)
     }
 
@@ -323,7 +327,7 @@ impl Store for MemoryStore {
 
     fn task(&self, row: &TaskRow) -> Result<Task, StoreError> {
         let tables = self.tables();
-        let event = |position: Option<Position>| Some(tables.at(position?)?.event.clone());
+        let event = |position: Option<JournalPosition>| Some(tables.at(position?)?.event.clone());
         event(Some(row.created_position))
             .and_then(|created| {
                 let (result, failure) = (event(row.result_position), event(row.failure_position));

@@ -8,15 +8,15 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use polity_model::digest::Digest;
 use polity_model::event::{
-    Epoch, Event, ExecutionChange, NodeChange, NodeOutput, Position, ResultRef, StreamId,
-    TaskCreated, ToolChange,
+    Event, ExecutionChange, JournalPosition, NodeChange, NodeOutput, OwnerEpoch, ResultRef,
+    StreamId, TaskCreated, ToolChange,
 };
 use polity_model::execution::AgentExecution;
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
 use polity_model::machine::Machine;
 use polity_model::machine::task::{TaskStatus, TaskTransition};
-use polity_model::message::{Message, Role};
+use polity_model::message::{Message, MessageRole};
 use polity_model::name::Name;
 use polity_model::task::{ForkedFrom, Task};
 use polity_model::usage::Usage;
@@ -33,7 +33,7 @@ pub struct TaskRow {
     /// The process that it belongs to. None where no one is at work on it, or should be.
     pub owner: Option<InstanceId>,
     /// How often it has changed hands.
-    pub epoch: Epoch,
+    pub epoch: OwnerEpoch,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it began to run.
@@ -55,13 +55,13 @@ pub struct TaskRow {
     /// How many checkpoints it has.
     pub checkpoint_count: u32,
     /// Where its creation stands in the journal.
-    pub created_position: Position,
+    pub created_position: JournalPosition,
     /// Where the newest answer of the model stands.
-    pub answer_position: Option<Position>,
+    pub answer_position: Option<JournalPosition>,
     /// Where its result stands.
-    pub result_position: Option<Position>,
+    pub result_position: Option<JournalPosition>,
     /// Where its failure stands.
-    pub failure_position: Option<Position>,
+    pub failure_position: Option<JournalPosition>,
     /// The task that it is a fork of.
     pub forked_from: Option<TaskId>,
     /// Until when the person that it waits for has time.
@@ -78,9 +78,9 @@ pub struct MessageRow {
     /// Its place in the conversation, from 0.
     pub ordinal: u32,
     /// The event that holds it.
-    pub position: Position,
+    pub position: JournalPosition,
     /// Who said it.
-    pub role: Role,
+    pub role: MessageRole,
 }
 
 /// Where a checkpoint stands.
@@ -91,7 +91,7 @@ pub struct CheckpointRow {
     /// The checkpoint.
     pub checkpoint_id: CheckpointId,
     /// The event that took it.
-    pub position: Position,
+    pub position: JournalPosition,
     /// The node, or the agent's name.
     pub node: String,
     /// How many messages there were.
@@ -126,7 +126,7 @@ pub(crate) struct Changes {
     /// What each model call used.
     pub(crate) spent: Vec<Usage>,
     /// Where the newest answer to a tool call stands.
-    answered: Option<Position>,
+    answered: Option<JournalPosition>,
     /// The definitions that the task holds on to.
     pub(crate) pinned: Vec<Digest>,
 }
@@ -151,7 +151,7 @@ impl Changes {
     pub(crate) fn apply(
         &mut self,
         stream: &StreamId,
-        position: Position,
+        position: JournalPosition,
         at: Timestamp,
         event: &Event,
         load: impl FnOnce(ExecutionId) -> Result<Option<AgentExecution>, Refused>,
@@ -162,7 +162,7 @@ impl Changes {
                 return Err(Refused("the task exists already".into()));
             }
             self.row = Some(TaskRow::new(task_id, created, position, at));
-            self.message(position, Role::User);
+            self.message(position, MessageRole::User);
             self.pinned.extend(created.pins.iter().map(|pin| pin.digest));
             return Ok(());
         }
@@ -272,13 +272,13 @@ impl Changes {
     }
 
     /// Answers of calls that were made at once come in any order, and say where they belong.
-    fn tool_call(&mut self, position: Position, change: &ToolChange) {
+    fn tool_call(&mut self, position: JournalPosition, change: &ToolChange) {
         match (change, &mut self.row) {
             (ToolChange::Answer { ordinal, .. }, Some(row)) => {
                 let ordinal = ordinal.unwrap_or(row.message_count);
                 row.message_count = row.message_count.max(ordinal.saturating_add(1));
                 self.answered = Some(position);
-                self.messages.push(MessageRow { ordinal, position, role: Role::Tool });
+                self.messages.push(MessageRow { ordinal, position, role: MessageRole::Tool });
             }
             (
                 ToolChange::Answer { .. }
@@ -293,7 +293,7 @@ impl Changes {
     }
 
     /// What came out of a node is the newest answer of a workflow.
-    fn node(&mut self, position: Position, change: &NodeChange) {
+    fn node(&mut self, position: JournalPosition, change: &NodeChange) {
         let answered = match change {
             NodeChange::Finish { output: NodeOutput::Answer, .. } => self.answered,
             NodeChange::Finish { output: NodeOutput::Text(_), .. } => Some(position),
@@ -305,14 +305,14 @@ impl Changes {
     }
 
     /// What an agent says that is no model is its newest answer too.
-    fn said(&mut self, position: Position, role: Role) {
-        if let (Role::Assistant, Some(row)) = (role, &mut self.row) {
+    fn said(&mut self, position: JournalPosition, role: MessageRole) {
+        if let (MessageRole::Assistant, Some(row)) = (role, &mut self.row) {
             row.answer_position = Some(position);
         }
         self.message(position, role);
     }
 
-    fn message(&mut self, position: Position, role: Role) {
+    fn message(&mut self, position: JournalPosition, role: MessageRole) {
         if let Some(row) = &mut self.row {
             self.messages.push(MessageRow { ordinal: row.message_count, position, role });
             row.message_count += 1;
@@ -368,13 +368,13 @@ fn outside_tasks(stream: &StreamId, event: &Event) -> Result<(), Refused> {
 }
 
 impl TaskRow {
-    fn new(id: TaskId, created: &TaskCreated, position: Position, at: Timestamp) -> Self {
+    fn new(id: TaskId, created: &TaskCreated, position: JournalPosition, at: Timestamp) -> Self {
         Self {
             id,
             status: TaskStatus::INITIAL,
             assigned_agent: created.assigned_agent.clone(),
             owner: None,
-            epoch: Epoch::default(),
+            epoch: OwnerEpoch::default(),
             created_at: at,
             started_at: None,
             completed_at: None,
@@ -424,7 +424,7 @@ impl TaskRow {
     }
 
     /// Where a result stands that the event at `position` refers to.
-    fn place(&self, result: &ResultRef, position: Position) -> Option<Position> {
+    fn place(&self, result: &ResultRef, position: JournalPosition) -> Option<JournalPosition> {
         match result {
             ResultRef::LastAnswer => self.answer_position,
             ResultRef::Text(_) => Some(position),

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use polity_model::digest::Digest;
-use polity_model::event::{Event, Position, RecordedEvent, Sequence, StreamId};
+use polity_model::event::{Event, JournalPosition, RecordedEvent, StreamId, StreamSequence};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::message::Message;
@@ -142,9 +142,9 @@ impl SqliteStore {
 /// An event of a stream, from its position, sequence, time and body.
 fn recorded(stream: &StreamId, row: &rusqlite::Row<'_>) -> rusqlite::Result<RecordedEvent> {
     Ok(RecordedEvent {
-        position: Position(row.get(0)?),
+        position: JournalPosition(row.get(0)?),
         stream: stream.clone(),
-        sequence: Sequence(row.get(1)?),
+        sequence: StreamSequence(row.get(1)?),
         at: rows::timestamp(row, 2)?,
         event: decode_event(row, 3)?,
     })
@@ -183,7 +183,11 @@ impl Store for SqliteStore {
         })?
     }
 
-    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<RecordedEvent>, StoreError> {
+    fn events(
+        &self,
+        stream: &StreamId,
+        after: StreamSequence,
+    ) -> Result<Vec<RecordedEvent>, StoreError> {
         self.query(|connection| {
             connection
                 .prepare_cached(
@@ -213,7 +217,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError> {
+    fn headers_after(&self, after: JournalPosition, limit: u32) -> Result<Vec<Header>, StoreError> {
         self.query(|connection| {
             connection
                 .prepare_cached(
@@ -223,16 +227,16 @@ impl Store for SqliteStore {
                 )?
                 .query_map(params![after.0, limit], |row| {
                     Ok(Header {
-                        position: Position(row.get(0)?),
+                        position: JournalPosition(row.get(0)?),
                         stream: row.get::<_, StreamKey>(1)?.stream()?,
-                        sequence: Sequence(row.get(2)?),
+                        sequence: StreamSequence(row.get(2)?),
                     })
                 })?
                 .collect()
         })
     }
 
-    fn last_position(&self) -> Result<Position, StoreError> {
+    fn last_position(&self) -> Result<JournalPosition, StoreError> {
         self.query(tables::last_position)
     }
 
@@ -260,7 +264,7 @@ impl Store for SqliteStore {
 
     fn task(&self, row: &TaskRow) -> Result<Task, StoreError> {
         let task = self.query(|connection| {
-            let event = |position: Option<Position>| -> rusqlite::Result<Option<Event>> {
+            let event = |position: Option<JournalPosition>| -> rusqlite::Result<Option<Event>> {
                 let Some(position) = position else { return Ok(None) };
                 connection
                     .prepare_cached("SELECT body FROM events WHERE position = ?1")?

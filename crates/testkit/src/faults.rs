@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use polity_model::digest::Digest;
-use polity_model::event::{Position, RecordedEvent, Sequence, StreamId};
+use polity_model::event::{JournalPosition, RecordedEvent, StreamId, StreamSequence};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::message::Message;
@@ -24,7 +24,7 @@ pub enum Side {
 }
 
 /// What was acknowledged: the stream and the sequence of its last event.
-pub type Acknowledged = (StreamId, Sequence, usize);
+pub type Acknowledged = (StreamId, StreamSequence, usize);
 
 /// One process's view of a store that outlives it.
 pub struct MortalStore {
@@ -129,7 +129,11 @@ impl Store for MortalStore {
         self.alive()?.remove(units)
     }
 
-    fn events(&self, stream: &StreamId, after: Sequence) -> Result<Vec<RecordedEvent>, StoreError> {
+    fn events(
+        &self,
+        stream: &StreamId,
+        after: StreamSequence,
+    ) -> Result<Vec<RecordedEvent>, StoreError> {
         {
             let mut life = self.life.lock().unwrap();
             if life.reads_to_fail > 0 {
@@ -137,7 +141,7 @@ impl Store for MortalStore {
                 let (path, detail) = ("journal".into(), "as told".into());
                 return Err(StoreError::Failed { path, detail });
             }
-            if after == Sequence::default() {
+            if after == StreamSequence::default() {
                 life.whole_reads += 1;
             }
         }
@@ -152,11 +156,11 @@ impl Store for MortalStore {
         self.alive()?.newest_events(stream, limit)
     }
 
-    fn headers_after(&self, after: Position, limit: u32) -> Result<Vec<Header>, StoreError> {
+    fn headers_after(&self, after: JournalPosition, limit: u32) -> Result<Vec<Header>, StoreError> {
         self.alive()?.headers_after(after, limit)
     }
 
-    fn last_position(&self) -> Result<Position, StoreError> {
+    fn last_position(&self) -> Result<JournalPosition, StoreError> {
         self.alive()?.last_position()
     }
 

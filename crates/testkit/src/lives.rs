@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use polity_model::digest::Digest;
 use polity_model::event::{
-    Epoch, Event, ExecutionChange, ForkPoint, Pin, PinKind, ResultRef, Sequence, StreamId,
-    TaskCreated,
+    DefinitionPin, Event, ExecutionChange, ForkPoint, OwnerEpoch, PinKind, ResultRef, StreamId,
+    StreamSequence, TaskCreated,
 };
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
 use polity_model::message::Message;
@@ -42,8 +42,8 @@ pub fn at(second: i64) -> Timestamp {
 pub fn commit(task: TaskId, expected: u64, epoch: Option<u64>, events: Vec<Event>) -> Commit {
     Commit {
         stream: StreamId::Task(task),
-        expected_sequence: Sequence(expected),
-        owner_epoch: epoch.map(Epoch),
+        expected_sequence: StreamSequence(expected),
+        owner_epoch: epoch.map(OwnerEpoch),
         at: at(1_767_225_600),
         events,
         definitions: Vec::new(),
@@ -69,7 +69,7 @@ pub fn created_under(parent_task_id: Option<TaskId>, description: &str) -> Event
 
 /// The first event of a task that shares the first `sequence` events of another.
 pub fn forked(task_id: TaskId, sequence: u64) -> Event {
-    let point = ForkPoint { task_id, sequence: Sequence(sequence), checkpoint: 0 };
+    let point = ForkPoint { task_id, sequence: StreamSequence(sequence), checkpoint: 0 };
     Event::TaskCreated(TaskCreated { forked_from: Some(point), ..creation("a fork") })
 }
 
@@ -78,7 +78,7 @@ pub fn creation(description: &str) -> TaskCreated {
     TaskCreated {
         description: description.to_owned(),
         assigned_agent: "greeter".parse().expect("a name"),
-        pins: vec![Pin {
+        pins: vec![DefinitionPin {
             kind: PinKind::Agent,
             name: "greeter".parse().expect("a name"),
             digest: definition().digest,
@@ -97,7 +97,7 @@ pub fn creation(description: &str) -> TaskCreated {
 
 /// A process takes the task.
 pub fn claimed(instance: InstanceId, epoch: u64) -> Event {
-    Event::TaskClaimed { instance, epoch: Epoch(epoch) }
+    Event::TaskClaimed { instance, epoch: OwnerEpoch(epoch) }
 }
 
 /// An execution moves on.

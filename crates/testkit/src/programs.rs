@@ -12,7 +12,7 @@ use polity_engine::driver::{
 };
 use polity_model::digest::Digest;
 use polity_model::ids::ExecutionId;
-use polity_model::run::{Exit, RunReport};
+use polity_model::run::{ProcessExit, RunReport};
 use polity_model::usage::Usage;
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ impl ActingPrograms {
 }
 
 fn outcome(end: RunEnd) -> RunOutcome {
-    let (process_id, exit) = (Some(7), Some(Exit::Code(0)));
+    let (process_id, exit) = (Some(7), Some(ProcessExit::Code(0)));
     let report = RunReport { process_id, exit, ..RunReport::default() };
     RunOutcome { end, report, usage: Usage::default() }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use polity_definition::{
-    AgentDefinition, Home, Limits, Price, ScriptDefinition, Settings, SourceFile,
+    AgentDefinition, Home, HomeSettings, Limits, ScriptDefinition, SourceFile, TokenPrice,
 };
 use polity_engine::clock::{Clock, whole_microseconds};
 use polity_engine::commands::CreateTask;
@@ -20,7 +20,7 @@ use polity_engine::driver::{
 use polity_engine::entropy::EntropySource;
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{EngineError, Owners, Parts, Steered, Steering, cancel};
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::message::Message;
 use polity_model::usage::Usage;
@@ -184,8 +184,8 @@ impl Models for ActingModels {
         Ok(())
     }
 
-    fn price(&self, _pinned: &PinnedAgent) -> Option<Price> {
-        Some(Price::FREE)
+    fn price(&self, _pinned: &PinnedAgent) -> Option<TokenPrice> {
+        Some(TokenPrice::FREE)
     }
 
     fn call<'a>(
@@ -240,7 +240,7 @@ fn reply(content: &str, tool_calls: Vec<AskedTool>) -> ModelReply {
 }
 
 fn failure(category: ErrorCategory) -> ModelFailure {
-    let failure = Failure { category, message: format!("as told: {category}") };
+    let failure = AttemptFailure { category, message: format!("as told: {category}") };
     ModelFailure::new(failure)
 }
 
@@ -316,7 +316,7 @@ pub fn parts(
         limits: Limits {
             concurrent_tasks: NonZeroU32::new(2).unwrap(),
             input_bytes: NonZeroU64::new(1000).unwrap(),
-            ..Settings::default().limits
+            ..HomeSettings::default().limits
         },
     }
 }

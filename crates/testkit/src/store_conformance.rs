@@ -9,12 +9,13 @@ mod removing;
 use std::sync::{Arc, Barrier};
 
 use polity_model::event::{
-    Epoch, Event, ExecutionChange, Position, ResultRef, Sequence, StreamId, ToolChange,
+    Event, ExecutionChange, JournalPosition, OwnerEpoch, ResultRef, StreamId, StreamSequence,
+    ToolChange,
 };
 use polity_model::ids::{CheckpointId, TaskId, ToolCallId};
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::{ReviewSubject, Verdict};
+use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_store::{CommitError, Store, TaskFilter, Tree};
 
@@ -112,14 +113,14 @@ pub fn sequences_and_positions_have_no_gaps(store: &Shared) {
     let second = store.commit(commit(task_id(2), 0, None, vec![created("b")])).wait().unwrap();
     let third =
         store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskStarted])).wait().unwrap();
-    assert_eq!(first.last_sequence, Sequence(2));
-    assert_eq!(second.last_sequence, Sequence(1));
-    assert_eq!(third.last_sequence, Sequence(3));
+    assert_eq!(first.last_sequence, StreamSequence(2));
+    assert_eq!(second.last_sequence, StreamSequence(1));
+    assert_eq!(third.last_sequence, StreamSequence(3));
     assert_eq!(second.first_position.0, first.first_position.0 + 2);
     assert_eq!(third.first_position.0, second.first_position.0 + 1);
     assert_eq!(store.last_position().unwrap(), third.first_position);
 
-    let events = store.events(&StreamId::Task(task_id(1)), Sequence(0)).unwrap();
+    let events = store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).unwrap();
     let sequences: Vec<_> = events.iter().map(|event| event.sequence.0).collect();
     assert_eq!(sequences, [1, 2, 3]);
 }
@@ -131,10 +132,10 @@ pub fn a_conflict_fails_alone(store: &Shared) {
     let other = store.commit(commit(task_id(1), 2, None, vec![Event::CancelRequested]));
     let bystander = store.commit(commit(task_id(2), 0, None, vec![created("b")]));
     assert!(one.wait().is_ok());
-    let conflict = CommitError::Conflict { expected: Sequence(2), actual: Sequence(3) };
+    let conflict = CommitError::Conflict { expected: StreamSequence(2), actual: StreamSequence(3) };
     assert_eq!(other.wait(), Err(conflict));
     assert!(bystander.wait().is_ok());
-    assert_eq!(store.events(&StreamId::Task(task_id(1)), Sequence(0)).unwrap().len(), 3);
+    assert_eq!(store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).unwrap().len(), 3);
 }
 
 /// Who owned a task in an earlier epoch can no longer commit as its owner.
@@ -143,7 +144,7 @@ pub fn a_former_owner_is_fenced(store: &Shared) {
     let taken = vec![claimed(instance_id(2), 2)];
     store.commit(commit(task_id(1), 2, Some(2), taken)).wait().unwrap();
     let late = store.commit(commit(task_id(1), 3, Some(1), vec![Event::TaskStarted])).wait();
-    assert_eq!(late, Err(CommitError::Fenced { expected: Epoch(1), actual: Epoch(2) }));
+    assert_eq!(late, Err(CommitError::Fenced { expected: OwnerEpoch(1), actual: OwnerEpoch(2) }));
     let row = store.task_row(task_id(1)).unwrap().unwrap();
     assert_eq!(row.status, TaskStatus::Pending);
     assert_eq!(row.owner, Some(instance_id(2)));
@@ -155,7 +156,7 @@ pub fn a_released_task_keeps_its_epoch(store: &Shared) {
     begin(store, task_id(1));
     store.commit(commit(task_id(1), 2, Some(1), vec![Event::TaskReleased])).wait().unwrap();
     let row = store.task_row(task_id(1)).unwrap().unwrap();
-    assert_eq!((row.owner, row.epoch), (None, Epoch(1)));
+    assert_eq!((row.owner, row.epoch), (None, OwnerEpoch(1)));
     let stale = store.commit(commit(task_id(1), 3, Some(1), vec![claimed(instance_id(2), 1)]));
     assert!(matches!(stale.wait(), Err(CommitError::Illegal { .. })));
     let next = vec![claimed(instance_id(2), 2)];
@@ -171,7 +172,7 @@ pub fn impossible_events_are_refused_and_leave_nothing(store: &Shared) {
     refused(0, vec![]);
     refused(0, vec![Event::TaskStarted]);
     refused(0, vec![created("a"), created("a")]);
-    assert_eq!(store.last_position().unwrap(), Position(0));
+    assert_eq!(store.last_position().unwrap(), JournalPosition(0));
     assert_eq!(store.task_row(task_id(1)).unwrap(), None);
 
     begin(store, task_id(1));
@@ -225,19 +226,19 @@ pub fn events_can_be_read_from_any_point(store: &Shared) {
     begin(store, task_id(2));
     run(store, task_id(1), 1);
     let stream = StreamId::Task(task_id(1));
-    let all = store.events(&stream, Sequence(0)).unwrap();
+    let all = store.events(&stream, StreamSequence(0)).unwrap();
     for after in 0..=all.len() {
-        let rest = store.events(&stream, Sequence(after as u64)).unwrap();
+        let rest = store.events(&stream, StreamSequence(after as u64)).unwrap();
         assert_eq!(rest, all[after..]);
     }
-    assert_eq!(store.events(&StreamId::Task(task_id(9)), Sequence(0)).unwrap(), []);
+    assert_eq!(store.events(&StreamId::Task(task_id(9)), StreamSequence(0)).unwrap(), []);
     for limit in 0..=all.len() + 1 {
         let newest = store.newest_events(&stream, u32::try_from(limit).unwrap()).unwrap();
         assert_eq!(newest, all.iter().rev().take(limit).cloned().collect::<Vec<_>>());
     }
     assert_eq!(store.newest_events(&StreamId::Task(task_id(9)), 5).unwrap(), []);
 
-    let headers = store.headers_after(Position(0), 100).unwrap();
+    let headers = store.headers_after(JournalPosition(0), 100).unwrap();
     assert_eq!(headers.len(), 8);
     assert!(headers.windows(2).all(|pair| pair[0].position < pair[1].position));
     assert_eq!(store.headers_after(headers[4].position, 2).unwrap(), headers[5..7]);
@@ -327,7 +328,7 @@ pub fn a_task_that_asks_a_person_has_no_owner(store: &Shared) {
     let row = || store.task_row(task_id(1)).unwrap().unwrap();
     assert_eq!((row().status, row().owner), (TaskStatus::AwaitingHuman, None));
     let decided = || Event::ReviewAnswered {
-        verdict: Verdict::Retry,
+        verdict: ReviewVerdict::Retry,
         message: None,
         by: "ada".into(),
         state_updates: StateUpdates::default(),
@@ -362,7 +363,7 @@ pub fn a_deadline_is_kept_while_the_task_waits(store: &Shared) {
     assert_eq!(overdue(10), [task_id(2)]);
     assert_eq!(overdue(99), [task_id(3), task_id(2), task_id(1)]);
 
-    let verdict = Verdict::Retry;
+    let verdict = ReviewVerdict::Retry;
     let (message, state_updates) = (None, StateUpdates::default());
     let decided = Event::ReviewAnswered { verdict, message, by: "ada".into(), state_updates };
     store.commit(commit(task_id(1), 7, None, vec![decided])).wait().unwrap();
@@ -510,20 +511,20 @@ pub fn many_committers_lose_nothing(store: &Shared) {
         thread.join().unwrap();
     }
     for number in 1..=THREADS {
-        let own = store.events(&StreamId::Task(task_id(number)), Sequence(0)).unwrap();
+        let own = store.events(&StreamId::Task(task_id(number)), StreamSequence(0)).unwrap();
         assert_no_gap(&own.iter().map(|event| event.sequence.0).collect::<Vec<_>>(), 6 + COMMITS);
     }
-    let shared = store.events(&StreamId::Task(task_id(0)), Sequence(0)).unwrap();
+    let shared = store.events(&StreamId::Task(task_id(0)), StreamSequence(0)).unwrap();
     let sequences: Vec<_> = shared.iter().map(|event| event.sequence.0).collect();
     assert_no_gap(&sequences, 6 + THREADS * COMMITS);
-    let headers = store.headers_after(Position(0), u32::MAX).unwrap();
+    let headers = store.headers_after(JournalPosition(0), u32::MAX).unwrap();
     assert_eq!(headers.len() as u64, (6 + COMMITS) * THREADS + 6 + THREADS * COMMITS);
     assert!(headers.windows(2).all(|pair| pair[0].position < pair[1].position));
 }
 
 fn say_in_shared(store: &Shared) {
     loop {
-        let row = store.events(&StreamId::Task(task_id(0)), Sequence(0)).unwrap();
+        let row = store.events(&StreamId::Task(task_id(0)), StreamSequence(0)).unwrap();
         let expected = row.len() as u64;
         let next = || commit(task_id(0), expected, Some(1), vec![answered("y")]);
         let ticket = if expected.is_multiple_of(3) {

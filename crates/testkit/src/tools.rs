@@ -9,7 +9,7 @@ use polity_engine::driver::{
     BoxFuture, NotReady, Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools,
     ToolsUnavailable,
 };
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::tool::{ToolName, ToolPattern};
 use serde_json::{Map, Value, json};
 
@@ -130,7 +130,7 @@ impl Tools for ActingTools {
         let ToolRequest { tool, arguments, limit, .. } = request;
         let lost = |message: &str, maybe_done, timed_out| {
             let category = ErrorCategory::Transient;
-            let failure = Failure { category, message: message.to_owned() };
+            let failure = AttemptFailure { category, message: message.to_owned() };
             ToolFailure { failure, maybe_done, timed_out }
         };
         Box::pin(async move {

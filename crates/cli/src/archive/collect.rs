@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use polity_model::event::{Event, Sequence, StreamId};
+use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_store::{Import, PinnedDefinition, Store, StoreError};
 
@@ -49,7 +49,7 @@ fn family(store: &dyn Store, task: TaskId) -> Result<BTreeSet<TaskId>, StoreErro
 }
 
 fn take(store: &dyn Store, task: TaskId) -> Result<Import, CliError> {
-    let recorded = store.events(&StreamId::Task(task), Sequence::default())?;
+    let recorded = store.events(&StreamId::Task(task), StreamSequence::default())?;
     let mut definitions = Vec::new();
     if let Some(Event::TaskCreated(created)) = recorded.first().map(|first| &first.event) {
         for pin in &created.pins {

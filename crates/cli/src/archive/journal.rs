@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use jiff::Timestamp;
 use polity_model::digest::Digest;
-use polity_model::event::{Event, Sequence};
+use polity_model::event::{Event, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_store::{Import, PinnedDefinition};
 use serde::de::DeserializeOwned;
@@ -32,7 +32,7 @@ struct Version {
 
 #[derive(Serialize, Deserialize)]
 struct Line<E> {
-    sequence: Sequence,
+    sequence: StreamSequence,
     at: Timestamp,
     event: E,
 }
@@ -55,7 +55,7 @@ fn fault<T>(line: usize, what: impl Display) -> Result<T, Fault> {
 }
 
 /// The line in which an event stands.
-pub(super) fn line_of(sequence: Sequence) -> usize {
+pub(super) fn line_of(sequence: StreamSequence) -> usize {
     usize::try_from(sequence.0).map_or(usize::MAX, |sequence| sequence.saturating_add(1))
 }
 
@@ -65,7 +65,7 @@ pub(super) fn write(import: &Import) -> Result<Vec<u8>, serde_json::Error> {
     let definitions =
         import.definitions.iter().map(|pinned| (pinned.digest, pinned.json.to_string())).collect();
     push(&mut text, &Head { format: FORMAT, task_id: import.task, definitions })?;
-    for (sequence, (at, event)) in (1..).map(Sequence).zip(&import.events) {
+    for (sequence, (at, event)) in (1..).map(StreamSequence).zip(&import.events) {
         push(&mut text, &Line { sequence, at: *at, event })?;
     }
     let foot = Foot { events: import.events.len() as u64, sha256: Digest::of(&text) };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use polity_engine::runtime::{EngineError, load};
-use polity_model::event::Sequence;
+use polity_model::event::StreamSequence;
 use polity_model::ids::TaskId;
 use polity_store::{Import, ImportError, MemoryStore, Store, TaskRow};
 
@@ -23,7 +23,7 @@ pub(crate) struct Stage {
 /// A task whose events make no sense, though each could have been written.
 pub(super) struct Broken {
     /// The first event that makes none; nothing where the definitions are to blame.
-    pub(super) sequence: Option<Sequence>,
+    pub(super) sequence: Option<StreamSequence>,
     /// Why.
     pub(super) reason: String,
 }
@@ -93,7 +93,7 @@ impl Stage {
             let middle = usize::midpoint(sound, broken);
             if self.folds_up_to(import, middle)? { sound = middle } else { broken = middle }
         }
-        Ok(Err(Broken { sequence: Some(Sequence(broken as u64)), reason }))
+        Ok(Err(Broken { sequence: Some(StreamSequence(broken as u64)), reason }))
     }
 
     fn folds_up_to(&self, import: &Import, events: usize) -> Result<bool, CliError> {

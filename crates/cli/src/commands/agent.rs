@@ -7,7 +7,7 @@ mod yaml;
 
 use std::sync::Arc;
 
-use polity_definition::{AgentDefinition, AgentKind, Home, Lookup};
+use polity_definition::{AgentDefinition, AgentKind, Home, NameLookup};
 use polity_engine::agent_toggles::AgentToggles;
 use polity_engine::commands::ToggleAgent;
 use serde_json::{Value, json};
@@ -83,15 +83,15 @@ fn uses(agent: &AgentDefinition) -> String {
 /// The agent of that name.
 fn found(app: &App, home: &Home, name: &str) -> Result<Arc<AgentDefinition>, CliError> {
     match home.find(name) {
-        Lookup::Agent(agent) => Ok(agent),
-        Lookup::Broken(problems) => {
+        NameLookup::Agent(agent) => Ok(agent),
+        NameLookup::Broken(problems) => {
             let message = format!("the definition of \"{name}\" is not valid");
             Err(CliError::invalid(message, problems))
         }
-        Lookup::Workflow(_) => {
+        NameLookup::Workflow(_) => {
             Err(CliError::unknown_agent(format!("\"{name}\" is a workflow, not an agent")))
         }
-        Lookup::Unknown { suggestion } => {
+        NameLookup::Unknown { suggestion } => {
             let suggestion = suggestion.map(|name| name.to_string());
             Err(super::run::unknown(app, name, suggestion))
         }

@@ -3,7 +3,7 @@
 mod fire;
 mod show;
 
-use polity_definition::Problem;
+use polity_definition::DefinitionProblem;
 use polity_diagram::{chart_diagram, chart_to_mermaid};
 use polity_statechart::Chart;
 use serde_json::json;
@@ -63,9 +63,9 @@ fn list(app: &App) -> CliResult {
 
 fn check(app: &App, args: &ChartCheckArgs) -> CliResult {
     let simulations = app.folder.simulations()?;
-    let problems: Vec<Problem> = match &args.name {
+    let problems: Vec<DefinitionProblem> = match &args.name {
         None => {
-            let is_chart = |problem: &&Problem| problem.file.starts_with(CHARTS);
+            let is_chart = |problem: &&DefinitionProblem| problem.file.starts_with(CHARTS);
             simulations.problems.iter().filter(is_chart).cloned().collect()
         }
         Some(name) => match simulations.chart(name) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use polity_definition::Home;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 
@@ -139,7 +139,7 @@ async fn decided(app: &App, workshop: &Workshop, task: Task) -> Result<Task, Cli
     tell(app, &format!("\n{}\n\n   here the demo approves\n", review::details(&review)));
     let answer = AnswerReview {
         checkpoint_id: review.checkpoint_id,
-        verdict: Verdict::Approve,
+        verdict: ReviewVerdict::Approve,
         message: None,
         by: "the demo".to_owned(),
         state_updates: StateUpdates::default(),

@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Read};
 use std::num::NonZeroU64;
 use std::path::Path;
 
-use polity_definition::{Home, Lookup};
+use polity_definition::{Home, NameLookup};
 use polity_engine::commands::{CreateTask, TaskOrigin};
 use polity_engine::driver::RunOverrides;
 use polity_engine::pinned::{Assignee, MissingDefinition, PinnedAgent, PinnedWorkflow};
@@ -90,21 +90,21 @@ pub(crate) async fn perform(
 /// The agent or workflow that a name stands for, with everything it needs.
 pub(crate) fn assignee(app: &App, home: &Home, name: &str) -> Result<Assignee, CliError> {
     match home.find(name) {
-        Lookup::Agent(agent) => {
+        NameLookup::Agent(agent) => {
             let pinned = PinnedAgent::of(home, agent);
             Ok(pinned.map_err(|missing| not_there(home, &missing))?.into())
         }
-        Lookup::Workflow(workflow) => {
+        NameLookup::Workflow(workflow) => {
             let flow = PinnedWorkflow::of(home, workflow);
             let flow = flow.map_err(|missing| not_there(home, &missing))?;
             let nothing = || CliError::usage(format!("the workflow \"{name}\" has no nodes"));
             Ok(flow.ok_or_else(nothing)?.into())
         }
-        Lookup::Broken(problems) => {
+        NameLookup::Broken(problems) => {
             let message = format!("the definition of \"{name}\" is not valid");
             Err(CliError::invalid(message, problems))
         }
-        Lookup::Unknown { suggestion } => {
+        NameLookup::Unknown { suggestion } => {
             Err(unknown(app, name, suggestion.map(|name| name.to_string())))
         }
     }

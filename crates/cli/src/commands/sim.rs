@@ -10,7 +10,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use polity_definition::Document;
+use polity_definition::ExternalDocument;
 use polity_simulator::error::SimError;
 use polity_simulator::folder::{RunFolder, RunRecord};
 
@@ -108,10 +108,10 @@ fn pinned(folder: &RunFolder) -> Result<ReadScenario, CliError> {
             folder.path().display()
         ))
     };
-    let chart =
-        chart_of(Document::from_text(&path.display().to_string(), &text)).map_err(invalid)?;
+    let chart = chart_of(ExternalDocument::from_text(&path.display().to_string(), &text))
+        .map_err(invalid)?;
     let (path, text) = folder.scenario()?;
-    let mut document = Document::from_text(&path.display().to_string(), &text);
+    let mut document = ExternalDocument::from_text(&path.display().to_string(), &text);
     let content = document.content.take();
     content
         .and_then(|file| scenario_of(file, chart, &mut document))

@@ -9,7 +9,7 @@ mod list;
 mod resume;
 mod watch;
 
-use polity_model::event::{Sequence, StreamId};
+use polity_model::event::{StreamId, StreamSequence};
 use polity_model::session::session_of_task;
 use polity_model::trace::TraceLog;
 use polity_store::{Store, TaskRow};
@@ -82,7 +82,7 @@ pub(super) fn told(app: &App, store: &dyn Store, row: &TaskRow) -> Result<String
 
 /// The steps of a task, and the conversations of its sub-agents.
 pub(crate) fn trace_of(store: &dyn Store, row: &TaskRow) -> Result<TraceLog, CliError> {
-    let events = store.events(&StreamId::Task(row.id), Sequence::default())?;
+    let events = store.events(&StreamId::Task(row.id), StreamSequence::default())?;
     let mut trace = TraceLog::from_events(row.id, &events).ok_or_else(|| {
         CliError::not_found(format!("the journal of task {} has no beginning", row.id))
     })?;

@@ -5,7 +5,7 @@ mod graph;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use polity_definition::{Lookup, NodeKind, WorkflowDefinition, nearest};
+use polity_definition::{NameLookup, WorkflowDefinition, WorkflowNodeKind, nearest};
 use polity_model::name::Name;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
@@ -61,10 +61,12 @@ fn list(app: &App) -> CliResult {
 /// The agents, tools and workflows behind a workflow.
 fn uses(workflow: &WorkflowDefinition) -> BTreeSet<String> {
     let by_nodes = workflow.nodes.iter().filter_map(|node| match &node.kind {
-        NodeKind::Agent { agent, .. } => Some(agent.to_string()),
-        NodeKind::Tool { tool, .. } => Some(tool.to_string()),
-        NodeKind::Workflow { workflow, .. } => Some(workflow.to_string()),
-        NodeKind::Condition { .. } | NodeKind::Human { .. } | NodeKind::Parallel { .. } => None,
+        WorkflowNodeKind::Agent { agent, .. } => Some(agent.to_string()),
+        WorkflowNodeKind::Tool { tool, .. } => Some(tool.to_string()),
+        WorkflowNodeKind::Workflow { workflow, .. } => Some(workflow.to_string()),
+        WorkflowNodeKind::Condition { .. }
+        | WorkflowNodeKind::Human { .. }
+        | WorkflowNodeKind::Parallel { .. } => None,
     });
     by_nodes.chain(workflow.agents.values().map(ToString::to_string)).collect()
 }
@@ -73,16 +75,16 @@ fn uses(workflow: &WorkflowDefinition) -> BTreeSet<String> {
 fn find(app: &App, name: &str) -> Result<Arc<WorkflowDefinition>, CliError> {
     let home = app.folder.read()?;
     match home.find(name) {
-        Lookup::Workflow(workflow) => Ok(workflow),
-        Lookup::Broken(problems) => {
+        NameLookup::Workflow(workflow) => Ok(workflow),
+        NameLookup::Broken(problems) => {
             let message = format!("the definition of \"{name}\" is not valid");
             Err(CliError::invalid(message, problems))
         }
-        Lookup::Agent(_) => {
+        NameLookup::Agent(_) => {
             Err(CliError::unknown_agent(format!("\"{name}\" is an agent, not a workflow"))
                 .hint("`polity workflow list` shows the workflows there are"))
         }
-        Lookup::Unknown { .. } => {
+        NameLookup::Unknown { .. } => {
             let root = app.folder.root().display();
             let error =
                 CliError::unknown_agent(format!("there is no workflow \"{name}\" in {root}"));

@@ -3,7 +3,7 @@
 //! The conventions are still in development and their Rust constants are deprecated without a
 //! replacement, so they are written out: <https://github.com/open-telemetry/semantic-conventions-genai>.
 
-use polity_definition::Provider;
+use polity_definition::LlmProvider;
 
 pub(super) const OPERATION_NAME: &str = "gen_ai.operation.name";
 pub(super) const PROVIDER_NAME: &str = "gen_ai.provider.name";
@@ -38,12 +38,12 @@ pub(super) const IN_DOUBT: &str = "in_doubt";
 
 /// The provider as the conventions spell it. A server that speaks another's format counts as that
 /// one; the address tells them apart.
-pub(super) fn provider_name(provider: Provider) -> &'static str {
+pub(super) fn provider_name(provider: LlmProvider) -> &'static str {
     match provider {
-        Provider::OpenAi | Provider::OpenAiCompatible => "openai",
-        Provider::Anthropic => "anthropic",
-        Provider::Gemini => "gcp.gemini",
-        Provider::Ollama => "ollama",
-        Provider::Scripted => "scripted",
+        LlmProvider::OpenAi | LlmProvider::OpenAiCompatible => "openai",
+        LlmProvider::Anthropic => "anthropic",
+        LlmProvider::Gemini => "gcp.gemini",
+        LlmProvider::Ollama => "ollama",
+        LlmProvider::Scripted => "scripted",
     }
 }

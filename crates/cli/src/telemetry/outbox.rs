@@ -93,7 +93,7 @@ mod tests {
     use jiff::Timestamp;
     use opentelemetry::trace::SpanId;
     use opentelemetry_sdk::error::OTelSdkResult;
-    use polity_model::event::Sequence;
+    use polity_model::event::StreamSequence;
     use polity_model::ids::TaskId;
 
     use super::super::span::{OpenSpan, Operation, trace_id};
@@ -119,7 +119,7 @@ mod tests {
 
     fn spans(count: usize) -> Vec<SpanData> {
         let (task, now) = (TaskId::from_random_bytes([1; 16]), Timestamp::UNIX_EPOCH);
-        let open = OpenSpan::new(Operation::Chat, task, Sequence(1), SpanId::INVALID, now);
+        let open = OpenSpan::new(Operation::Chat, task, StreamSequence(1), SpanId::INVALID, now);
         vec![open.end(trace_id(task), None, now, Vec::new(), None); count]
     }
 

@@ -12,7 +12,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
-use polity_model::event::Sequence;
+use polity_model::event::StreamSequence;
 use polity_model::ids::TaskId;
 use sha2::{Digest, Sha256};
 
@@ -53,7 +53,7 @@ pub(super) fn trace_id(root: TaskId) -> TraceId {
 }
 
 /// The span that begins with this event of a task.
-pub(super) fn span_id(operation: Operation, task: TaskId, sequence: Sequence) -> SpanId {
+pub(super) fn span_id(operation: Operation, task: TaskId, sequence: StreamSequence) -> SpanId {
     let digest = Sha256::new()
         .chain_update(task.as_bytes())
         .chain_update(operation.label())
@@ -78,7 +78,7 @@ impl OpenSpan {
     pub(super) fn new(
         operation: Operation,
         task: TaskId,
-        sequence: Sequence,
+        sequence: StreamSequence,
         parent: SpanId,
         since: Timestamp,
     ) -> Self {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use opentelemetry::trace::{SpanId, TraceId};
 use opentelemetry::{Array, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::SpanData;
-use polity_model::event::{Event, RecordedEvent, Sequence, ToolChange};
+use polity_model::event::{Event, RecordedEvent, StreamSequence, ToolChange};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::name::Name;
@@ -34,7 +34,7 @@ pub(super) struct TaskSpans {
     agent: Name,
     model: Option<ModelFacts>,
     /// The newest event that was told.
-    seen: Sequence,
+    seen: StreamSequence,
     stint: Option<Stint>,
     chat: Option<OpenSpan>,
     calls: BTreeMap<ToolCallId, (OpenSpan, ToolName)>,
@@ -58,13 +58,13 @@ struct Outcome {
 impl TaskSpans {
     /// A task of which nothing was told yet.
     pub(super) fn new(id: TaskId, origin: Origin, agent: Name, model: Option<ModelFacts>) -> Self {
-        let seen = Sequence::default();
+        let seen = StreamSequence::default();
         let calls = BTreeMap::new();
         Self { id, origin, agent, model, seen, stint: None, chat: None, calls }
     }
 
     /// The newest event that was told.
-    pub(super) fn seen(&self) -> Sequence {
+    pub(super) fn seen(&self) -> StreamSequence {
         self.seen
     }
 

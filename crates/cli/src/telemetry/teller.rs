@@ -7,7 +7,7 @@ use std::sync::Arc;
 use opentelemetry::trace::SpanId;
 use opentelemetry_sdk::trace::SpanData;
 use polity_model::event::{
-    Event, Position, RecordedEvent, Sequence, StreamId, TaskCreated, ToolChange,
+    Event, JournalPosition, RecordedEvent, StreamId, StreamSequence, TaskCreated, ToolChange,
 };
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_store::{Store, StoreError};
@@ -29,12 +29,12 @@ pub(super) struct Teller {
     instance: InstanceId,
     open: BTreeMap<TaskId, TaskSpans>,
     /// The newest event that was told.
-    last: Position,
+    last: JournalPosition,
 }
 
 impl Teller {
     /// A teller that knows of no task yet, and tells what comes after a position.
-    pub(super) fn new(store: Arc<dyn Store>, instance: InstanceId, last: Position) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, instance: InstanceId, last: JournalPosition) -> Self {
         Self { store, instance, open: BTreeMap::new(), last }
     }
 
@@ -79,7 +79,7 @@ impl Teller {
                 missed.extend(self.store.events(&stream, task.seen())?);
                 continue;
             }
-            let mut events = self.store.events(&stream, Sequence::default())?;
+            let mut events = self.store.events(&stream, StreamSequence::default())?;
             events.retain(|recorded| recorded.position > self.last);
             if events.iter().any(|recorded| self.claims(&recorded.event)) {
                 missed.extend(events);
@@ -124,7 +124,7 @@ impl Teller {
         if let Event::TaskCreated(created) = &next.event {
             return self.begin(id, created).map(Some);
         }
-        let events = self.store.events(&next.stream, Sequence::default())?;
+        let events = self.store.events(&next.stream, StreamSequence::default())?;
         let Some(Event::TaskCreated(created)) = events.first().map(|first| &first.event) else {
             return Ok(None);
         };
@@ -161,7 +161,7 @@ impl Teller {
         if let Some(origin) = self.open.get(&parent).and_then(|task| task.origin_below(call)) {
             return Ok(origin);
         }
-        let events = self.store.events(&StreamId::Task(parent), Sequence::default())?;
+        let events = self.store.events(&StreamId::Task(parent), StreamSequence::default())?;
         let Some(Event::TaskCreated(created)) = events.first().map(|first| &first.event) else {
             return Ok(alone);
         };

@@ -1,10 +1,10 @@
 use opentelemetry::trace::{SpanKind, Status, TraceId};
 use polity_definition::AgentDefinition;
-use polity_model::event::{Pin, PinKind, ResultRef, ToolChange};
-use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::event::{DefinitionPin, PinKind, ResultRef, ToolChange};
+use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::CheckpointId;
 use polity_model::message::Message;
-use polity_model::review::{ReviewSubject, Verdict};
+use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_model::usage::Usage;
 use polity_store::{Commit, MemoryStore, PinnedDefinition};
@@ -29,7 +29,7 @@ impl Journal {
     }
 
     fn teller(&self) -> Teller {
-        Teller::new(Arc::clone(&self.store), instance_id(1), Position::default())
+        Teller::new(Arc::clone(&self.store), instance_id(1), JournalPosition::default())
     }
 
     fn write(
@@ -38,8 +38,8 @@ impl Journal {
         events: impl IntoIterator<Item = Event>,
     ) -> Vec<RecordedEvent> {
         let stream = StreamId::Task(task);
-        let before = self.store.events(&stream, Sequence::default()).unwrap().len();
-        let before = Sequence(u64::try_from(before).unwrap());
+        let before = self.store.events(&stream, StreamSequence::default()).unwrap().len();
+        let before = StreamSequence(u64::try_from(before).unwrap());
         for (index, event) in events.into_iter().enumerate() {
             self.events += 1;
             let agent = AgentDefinition::from_canonical(AGENT).unwrap();
@@ -68,7 +68,11 @@ fn created(parent: Option<TaskId>) -> Event {
     Event::TaskCreated(TaskCreated {
         description: "a secret question".to_owned(),
         assigned_agent: agent.name.clone(),
-        pins: vec![Pin { kind: PinKind::Agent, name: agent.name.clone(), digest: agent.digest() }],
+        pins: vec![DefinitionPin {
+            kind: PinKind::Agent,
+            name: agent.name.clone(),
+            digest: agent.digest(),
+        }],
         parameters: Map::new(),
         class: None,
         retention_days: None,
@@ -124,8 +128,8 @@ fn replied(byte: u8, is_error: bool) -> Event {
     tool(byte, answer)
 }
 
-fn failure(category: ErrorCategory) -> Failure {
-    Failure { category, message: "a secret reason".to_owned() }
+fn failure(category: ErrorCategory) -> AttemptFailure {
+    AttemptFailure { category, message: "a secret reason".to_owned() }
 }
 
 fn completed() -> Event {
@@ -317,7 +321,7 @@ fn a_task_that_waits_for_a_person_has_a_span_for_each_time_it_is_worked_on() {
     assert_eq!(told(&before[1], "polity.task.status").as_deref(), Some("awaiting_human"));
     assert!(teller.open.is_empty(), "nothing is kept of a task that waits");
     let verdict = Event::ReviewAnswered {
-        verdict: Verdict::Approve,
+        verdict: ReviewVerdict::Approve,
         message: None,
         by: "someone".to_owned(),
         state_updates: StateUpdates::default(),

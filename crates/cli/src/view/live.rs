@@ -2,9 +2,9 @@
 //! with its growing time.
 
 use jiff::Timestamp;
-use polity_model::event::{RecordedEvent, Sequence, StreamId};
+use polity_model::event::{RecordedEvent, StreamId, StreamSequence};
 use polity_model::name::Name;
-use polity_model::trace::TraceTeller;
+use polity_model::trace::TraceBuilder;
 
 use super::{duration, harmless, note, steps, style, tell};
 use crate::app::App;
@@ -27,8 +27,8 @@ pub(crate) fn interject(app: &App, line: &str) {
 
 /// Shows one task's steps.
 pub(crate) struct LiveView {
-    teller: Option<TraceTeller>,
-    seen: Sequence,
+    teller: Option<TraceBuilder>,
+    seen: StreamSequence,
     /// How many steps have been shown.
     shown: usize,
     show: Show,
@@ -62,7 +62,7 @@ impl LiveView {
             (true, _) if app.is_live() => Show::UnderWay,
             (true, _) => Show::Steps,
         };
-        let seen = Sequence::default();
+        let seen = StreamSequence::default();
         let (text, indent) = (String::new(), String::new());
         Self { teller: None, seen, shown: 0, show, under_way: false, text, indent }
     }
@@ -80,7 +80,7 @@ impl LiveView {
     }
 
     /// The newest event that was taken in.
-    pub(crate) fn seen(&self) -> Sequence {
+    pub(crate) fn seen(&self) -> StreamSequence {
         self.seen
     }
 
@@ -92,8 +92,8 @@ impl LiveView {
         self.seen = recorded.sequence;
         self.text.clear();
         match (&mut self.teller, &recorded.stream) {
-            (Some(teller), _) => teller.tell(recorded),
-            (None, StreamId::Task(id)) => self.teller = TraceTeller::begin(*id, recorded),
+            (Some(teller), _) => teller.apply(recorded),
+            (None, StreamId::Task(id)) => self.teller = TraceBuilder::begin(*id, recorded),
             (None, StreamId::Session(_) | StreamId::Schedule(_) | StreamId::Agent(_)) => {}
         }
         if self.show == Show::Events {

@@ -50,14 +50,14 @@ fn count(sandbox: &Sandbox, text: &str) -> usize {
         polity_store::Access::ReadOnly,
     );
     let (store, mut all) = (store.unwrap(), Vec::new());
-    let mut after = polity_model::event::Position::default();
+    let mut after = polity_model::event::JournalPosition::default();
     loop {
         use polity_store::Store;
         let headers = store.headers_after(after, 1000).unwrap();
         let Some(last) = headers.last() else { break };
         after = last.position;
         for header in headers {
-            let before = polity_model::event::Sequence(header.sequence.0 - 1);
+            let before = polity_model::event::StreamSequence(header.sequence.0 - 1);
             let events = store.events(&header.stream, before).unwrap();
             all.push(serde_json::to_string(&events[0].event).unwrap());
         }

@@ -5,9 +5,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::checker::Checker;
-use crate::path::Path;
-use crate::problem::Finding;
+use crate::checker::FileChecker;
+use crate::path::FieldPath;
+use crate::problem::FindingText;
 use crate::value::{EnvName, Text};
 
 const CONTENT_TYPE_DEFAULT: &str = "text/plain";
@@ -151,20 +151,24 @@ pub struct A2aCapabilities {
 }
 
 impl A2aFile {
-    pub(super) fn check(self, path: &Path, checker: &mut Checker) -> Option<A2aDefinition> {
+    pub(super) fn check(
+        self,
+        path: &FieldPath,
+        checker: &mut FileChecker,
+    ) -> Option<A2aDefinition> {
         if let Some(base_path) =
             self.base_path.as_ref().filter(|path| !path.as_str().starts_with('/'))
         {
             let place = path.field("base_path");
             let message = format!("{place}: \"{base_path}\" must start with \"/\"");
-            checker.report(&place, Finding::new(message).found(base_path.as_str()));
+            checker.report(&place, FindingText::new(message).found(base_path.as_str()));
         }
         let transports = self.transport_protocols.unwrap_or_else(|| A2aTransport::ALL.to_vec());
         let transports_path = path.field("transport_protocols");
         if checker.is_empty(&transports_path) {
             checker.report(
                 &transports_path,
-                Finding::new(format!("{transports_path} must name at least one transport"))
+                FindingText::new(format!("{transports_path} must name at least one transport"))
                     .allowed("json_rpc, http_json, grpc"),
             );
         }
@@ -200,8 +204,8 @@ impl A2aCapabilitiesFile {
 impl AuthenticationFile {
     pub(super) fn check(
         self,
-        path: &Path,
-        checker: &mut Checker,
+        path: &FieldPath,
+        checker: &mut FileChecker,
     ) -> Option<AuthenticationDefinition> {
         let r#type = checker.require(&path.field("type"), self.r#type)?;
         let (header_default, has_token) = match r#type {
@@ -218,12 +222,12 @@ impl AuthenticationFile {
         if let Some(name) = self.header_name.as_ref().filter(|name| !is_header(name.as_str())) {
             let place = path.field("header_name");
             let message = format!("{place}: \"{name}\" is no name of an HTTP header");
-            checker.report(&place, Finding::new(message));
+            checker.report(&place, FindingText::new(message));
         }
         if !has_token && self.required == Some(true) {
             let place = path.field("required");
             let message = format!("{place} is true, but the type is none: nothing could be sent");
-            checker.report(&place, Finding::new(message));
+            checker.report(&place, FindingText::new(message));
         }
         Some(AuthenticationDefinition {
             r#type,

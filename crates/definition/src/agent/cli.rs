@@ -7,7 +7,7 @@ use polity_model::failure::ErrorCategory;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::cli_glob::Glob;
+use super::cli_glob::PathGlob;
 use super::cli_parser::OutputParser;
 use super::cli_preset::CliPreset;
 use super::cli_template::CliTemplate;
@@ -73,7 +73,7 @@ pub struct CliAgent {
     /// Runs that share a key never run at once.
     pub lock_key: Option<Text>,
     /// Which files the program sees.
-    pub workspace: Workspace,
+    pub workspace: WorkspaceMode,
     /// Whether a run may be repeated without harm.
     pub idempotent: bool,
     /// For how long the same input gives the earlier result.
@@ -93,7 +93,7 @@ pub struct CliAgent {
     /// What one run may use.
     pub resource_limits: ResourceLimits,
     /// Files to keep of the folder in which the program ran.
-    pub artifacts: Vec<Glob>,
+    pub artifacts: Vec<PathGlob>,
 }
 
 impl CliAgent {
@@ -180,7 +180,8 @@ pub enum PermissionPolicy {
 /// Which files a program sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Workspace {
+#[schemars(rename = "Workspace")]
+pub enum WorkspaceMode {
     /// The working directory itself.
     #[default]
     Shared,

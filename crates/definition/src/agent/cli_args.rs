@@ -9,7 +9,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::cli_template::CliTemplate;
-use crate::ordered::Ordered;
+use crate::ordered::OrderedMap;
 
 /// Arguments in order, however they were written.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -36,8 +36,8 @@ impl<'de> Visitor<'de> for CliArgsVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<CliArgs, A::Error> {
-        let entries: Ordered<CliTemplate, OptionValue> =
-            Ordered::deserialize(MapAccessDeserializer::new(entries))?;
+        let entries: OrderedMap<CliTemplate, OptionValue> =
+            OrderedMap::deserialize(MapAccessDeserializer::new(entries))?;
         let both = entries
             .0
             .into_iter()

@@ -4,13 +4,13 @@ use std::num::NonZeroU64;
 
 use super::cli::{AgentMode, CliAgent, InputPattern, OutputPattern};
 use super::cli_parser::OutputFormat;
-use super::cli_template::{CliTemplate, Placeholder};
-use crate::checker::Checker;
-use crate::path::Path;
-use crate::problem::Finding;
+use super::cli_template::{CliPlaceholder, CliTemplate};
+use crate::checker::FileChecker;
+use crate::path::FieldPath;
+use crate::problem::FindingText;
 
 /// Reports what does not fit together.
-pub(super) fn check(agent: &CliAgent, checker: &mut Checker) {
+pub(super) fn check(agent: &CliAgent, checker: &mut FileChecker) {
     check_args(agent, checker);
     check_output_file(agent, checker);
     check_input_file(agent, checker);
@@ -19,9 +19,10 @@ pub(super) fn check(agent: &CliAgent, checker: &mut Checker) {
     check_conversation(agent, checker);
     check_timeouts(agent, checker);
     check_variables(agent, checker);
-    let path = Path::root().field("success_exit_codes");
+    let path = FieldPath::root().field("success_exit_codes");
     if checker.is_empty(&path) {
-        checker.report(&path, Finding::new("success_exit_codes must name at least one exit code"));
+        checker
+            .report(&path, FindingText::new("success_exit_codes must name at least one exit code"));
     }
 }
 
@@ -29,8 +30,8 @@ fn args(agent: &CliAgent) -> &[CliTemplate] {
     agent.cli_args.as_deref().unwrap_or_default()
 }
 
-fn check_args(agent: &CliAgent, checker: &mut Checker) {
-    let all = Path::root().field("cli_args");
+fn check_args(agent: &CliAgent, checker: &mut FileChecker) {
+    let all = FieldPath::root().field("cli_args");
     for (index, arg) in args(agent).iter().enumerate() {
         // Where options are written as a mapping, arguments have no numbers.
         let path = if checker.is_list(&all) { all.index(index) } else { all.clone() };
@@ -50,79 +51,89 @@ fn check_args(agent: &CliAgent, checker: &mut Checker) {
 }
 
 /// The pattern without which a placeholder in an argument means nothing, if it is not there.
-fn pattern_needed(agent: &CliAgent, placeholder: &Placeholder) -> Option<&'static str> {
+fn pattern_needed(agent: &CliAgent, placeholder: &CliPlaceholder) -> Option<&'static str> {
     let missing = |there: bool, needed| (!there).then_some(needed);
     match placeholder {
-        Placeholder::Input => {
+        CliPlaceholder::Input => {
             missing(agent.input_pattern == Some(InputPattern::Args), "the input pattern args")
         }
-        Placeholder::InputFile => {
+        CliPlaceholder::InputFile => {
             missing(agent.input_pattern == Some(InputPattern::File), "the input pattern file")
         }
-        Placeholder::OutputFile => {
+        CliPlaceholder::OutputFile => {
             missing(agent.output_pattern == Some(OutputPattern::File), "the output pattern file")
         }
-        Placeholder::Workdir
-        | Placeholder::Model
-        | Placeholder::SessionId
-        | Placeholder::Parameter(_) => None,
+        CliPlaceholder::Workdir
+        | CliPlaceholder::Model
+        | CliPlaceholder::SessionId
+        | CliPlaceholder::Parameter(_) => None,
     }
 }
 
-fn check_input_file(agent: &CliAgent, checker: &mut Checker) {
-    let path = Path::root().field("input_file_template");
+fn check_input_file(agent: &CliAgent, checker: &mut FileChecker) {
+    let path = FieldPath::root().field("input_file_template");
     let Some(template) = &agent.input_file_template else { return };
-    let output_file = Placeholder::OutputFile;
+    let output_file = CliPlaceholder::OutputFile;
     if template.names(&output_file) && agent.output_pattern != Some(OutputPattern::File) {
         refuse_placeholder(&output_file, &path, "the output pattern file", checker);
     }
 }
 
-fn check_output_file(agent: &CliAgent, checker: &mut Checker) {
-    let path = Path::root().field("output_file_template");
+fn check_output_file(agent: &CliAgent, checker: &mut FileChecker) {
+    let path = FieldPath::root().field("output_file_template");
     let Some(template) = &agent.output_file_template else { return };
     refuse_variable(template, &path, "write {{param.NAME}} or the path itself", checker);
     for placeholder in template.placeholders() {
         match placeholder {
-            Placeholder::Workdir | Placeholder::Model | Placeholder::Parameter(_) => {}
-            Placeholder::Input
-            | Placeholder::InputFile
-            | Placeholder::OutputFile
-            | Placeholder::SessionId => {
+            CliPlaceholder::Workdir | CliPlaceholder::Model | CliPlaceholder::Parameter(_) => {}
+            CliPlaceholder::Input
+            | CliPlaceholder::InputFile
+            | CliPlaceholder::OutputFile
+            | CliPlaceholder::SessionId => {
                 let message = format!("{path}: {placeholder} cannot be part of the path");
                 let allowed = "{{workdir}}, {{model}}, {{param.NAME}}";
-                checker.report(&path, Finding::new(message).allowed(allowed));
+                checker.report(&path, FindingText::new(message).allowed(allowed));
             }
         }
     }
 }
 
-fn refuse_placeholder(placeholder: &Placeholder, path: &Path, needed: &str, checker: &mut Checker) {
+fn refuse_placeholder(
+    placeholder: &CliPlaceholder,
+    path: &FieldPath,
+    needed: &str,
+    checker: &mut FileChecker,
+) {
     let message = format!("{path}: {placeholder} has a meaning only with {needed}");
-    checker.report(path, Finding::new(message));
+    checker.report(path, FindingText::new(message));
 }
 
-fn refuse_variable(template: &CliTemplate, path: &Path, instead: &str, checker: &mut Checker) {
+fn refuse_variable(
+    template: &CliTemplate,
+    path: &FieldPath,
+    instead: &str,
+    checker: &mut FileChecker,
+) {
     if let Some(name) = template.variable() {
         let message = format!("{path}: ${{{name}}} is not filled in here; {instead}");
-        checker.report(path, Finding::new(message));
+        checker.report(path, FindingText::new(message));
     }
 }
 
-fn check_model(agent: &CliAgent, checker: &mut Checker) {
+fn check_model(agent: &CliAgent, checker: &mut FileChecker) {
     let templates = args(agent).iter().chain(&agent.input_file_template);
     let is_named =
-        templates.chain(&agent.output_file_template).any(|t| t.names(&Placeholder::Model));
+        templates.chain(&agent.output_file_template).any(|t| t.names(&CliPlaceholder::Model));
     let by_preset = agent.preset.is_some() && agent.cli_args.is_none();
     checker.refuse_unless(
         is_named || by_preset,
-        &Path::root().field("model"),
+        &FieldPath::root().field("model"),
         "with {{model}} in cli_args",
     );
 }
 
-fn check_parser(agent: &CliAgent, checker: &mut Checker) {
-    let path = Path::root().field("parser");
+fn check_parser(agent: &CliAgent, checker: &mut FileChecker) {
+    let path = FieldPath::root().field("parser");
     let by_rpc = agent.output_pattern == Some(OutputPattern::JsonRpc);
     checker.refuse_unless(!by_rpc, &path, "with the output patterns stdout and file");
     let Some(parser) = &agent.parser else { return };
@@ -157,8 +168,8 @@ fn check_parser(agent: &CliAgent, checker: &mut Checker) {
 }
 
 /// A conversation goes on in the same process, or by the name that the program gave it.
-fn check_conversation(agent: &CliAgent, checker: &mut Checker) {
-    let root = Path::root();
+fn check_conversation(agent: &CliAgent, checker: &mut FileChecker) {
+    let root = FieldPath::root();
     let interactive = agent.mode == AgentMode::Interactive;
     let when = "with the mode interactive";
     checker.refuse_unless(interactive, &root.field("session_timeout"), when);
@@ -171,7 +182,7 @@ fn check_conversation(agent: &CliAgent, checker: &mut Checker) {
         };
         checker.refuse_unless(by_pipe, &keep_alive, "with the input patterns stdin and json-rpc");
     }
-    let names_session = args(agent).iter().any(|arg| arg.names(&Placeholder::SessionId));
+    let names_session = args(agent).iter().any(|arg| arg.names(&CliPlaceholder::SessionId));
     let gives_session = agent.parser.as_ref().is_some_and(|parser| parser.session_id.is_some());
     let by_preset = agent.preset.is_some();
     let goes_on = agent.keep_alive || by_preset || (names_session && gives_session);
@@ -179,11 +190,11 @@ fn check_conversation(agent: &CliAgent, checker: &mut Checker) {
         let message = "mode is interactive, but nothing says how a conversation goes on: set \
                        keep_alive to true, or name {{session_id}} in cli_args and set \
                        parser.session_id";
-        checker.report(&root.field("mode"), Finding::new(message));
+        checker.report(&root.field("mode"), FindingText::new(message));
     }
 }
 
-fn check_timeouts(agent: &CliAgent, checker: &mut Checker) {
+fn check_timeouts(agent: &CliAgent, checker: &mut FileChecker) {
     let total = agent.timeout_seconds;
     for (field, given) in [
         ("start_timeout", agent.start_timeout_seconds),
@@ -195,14 +206,14 @@ fn check_timeouts(agent: &CliAgent, checker: &mut Checker) {
     }
 }
 
-fn report_timeout(field: &str, given: NonZeroU64, total: NonZeroU64, checker: &mut Checker) {
+fn report_timeout(field: &str, given: NonZeroU64, total: NonZeroU64, checker: &mut FileChecker) {
     let message = format!("{field} is {given}, but timeout ends the run after {total} seconds");
-    let finding = Finding::new(message).found(given.to_string());
-    checker.report(&Path::root().field(field), finding.allowed(format!("1 to {total}")));
+    let finding = FindingText::new(message).found(given.to_string());
+    checker.report(&FieldPath::root().field(field), finding.allowed(format!("1 to {total}")));
 }
 
-fn check_variables(agent: &CliAgent, checker: &mut Checker) {
-    let path = Path::root().field("env_unset");
+fn check_variables(agent: &CliAgent, checker: &mut FileChecker) {
+    let path = FieldPath::root().field("env_unset");
     for (index, name) in agent.env_unset.iter().enumerate() {
         let elsewhere = if agent.envs.contains_key(name) {
             "envs"
@@ -213,6 +224,6 @@ fn check_variables(agent: &CliAgent, checker: &mut Checker) {
         };
         let message =
             format!("env_unset: {name} is also in {elsewhere}; take it out of one of them");
-        checker.report(&path.index(index), Finding::new(message).found(name.as_str()));
+        checker.report(&path.index(index), FindingText::new(message).found(name.as_str()));
     }
 }

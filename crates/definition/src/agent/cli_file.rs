@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 use super::a2a::A2aFile;
 use super::cli::{
     AccessType, AgentMode, AgentType, CliAgent, ErrorRule, InputPattern, OutputPattern,
-    PermissionPolicy, ResourceLimits, StopSignal, Workspace,
+    PermissionPolicy, ResourceLimits, StopSignal, WorkspaceMode,
 };
 use super::cli_args::CliArgs;
 use super::cli_check;
-use super::cli_glob::Glob;
+use super::cli_glob::PathGlob;
 use super::cli_parser::OutputParser;
 use super::cli_preset::CliPreset;
-use super::cli_template::{CliTemplate, Placeholder};
-use crate::checker::Checker;
-use crate::ordered::Ordered;
-use crate::path::Path;
-use crate::problem::Finding;
+use super::cli_template::{CliPlaceholder, CliTemplate};
+use crate::checker::FileChecker;
+use crate::ordered::OrderedMap;
+use crate::path::FieldPath;
+use crate::problem::FindingText;
 use crate::value::{EnvName, Text};
 use crate::{nonzero_u32, nonzero_u64};
 
@@ -62,7 +62,7 @@ pub(crate) struct CliAgentFile {
     model: Option<Text>,
     /// Environment variables to set. A value may name another variable as `${NAME}`; write secrets
     /// only so.
-    #[schemars(with = "Option<Ordered<EnvName, String>>")]
+    #[schemars(with = "Option<OrderedMap<EnvName, String>>")]
     envs: Option<BTreeMap<EnvName, String>>,
     /// Variables of Polity's own environment that are handed on.
     #[schemars(extend("default" = []))]
@@ -122,8 +122,8 @@ pub(crate) struct CliAgentFile {
     lock_key: Option<Text>,
     /// Which files the program sees: the working directory itself, a Git worktree of its own, or a
     /// copy of its own.
-    #[schemars(extend("default" = Workspace::Shared))]
-    workspace: Option<Workspace>,
+    #[schemars(extend("default" = WorkspaceMode::Shared))]
+    workspace: Option<WorkspaceMode>,
     /// Whether a run may be repeated without harm.
     #[schemars(extend("default" = false))]
     idempotent: Option<bool>,
@@ -152,14 +152,14 @@ pub(crate) struct CliAgentFile {
     /// Files to keep of the folder in which the program ran, as patterns of paths: `*` stands for any
     /// part of a name, `?` for one character, `**` for any number of folders.
     #[schemars(extend("default" = []))]
-    artifacts: Option<Vec<Glob>>,
+    artifacts: Option<Vec<PathGlob>>,
     /// How the agent is offered over A2A.
     pub(crate) a2a: Option<A2aFile>,
 }
 
 impl CliAgentFile {
-    pub(super) fn check(self, checker: &mut Checker) -> CliAgent {
-        let root = Path::root();
+    pub(super) fn check(self, checker: &mut FileChecker) -> CliAgent {
+        let root = FieldPath::root();
         if self.preset.is_none() && !checker.is_there(&root.field("preset")) {
             let path = root.field("executable_path");
             checker.require_when(&path, self.executable_path.as_ref(), "without a preset");
@@ -231,10 +231,10 @@ impl CliAgentFile {
     /// Settles input and output from `agent_type` and the patterns, which must not contradict.
     fn check_patterns(
         &self,
-        checker: &mut Checker,
+        checker: &mut FileChecker,
     ) -> (Option<InputPattern>, Option<OutputPattern>) {
         let (input_path, output_path) =
-            (Path::root().field("input_pattern"), Path::root().field("output_pattern"));
+            (FieldPath::root().field("input_pattern"), FieldPath::root().field("output_pattern"));
         let (input_meant, output_meant) = match self.agent_type {
             Some(AgentType::StdinStdout) => {
                 (Some(InputPattern::Stdin), Some(OutputPattern::Stdout))
@@ -264,7 +264,7 @@ impl CliAgentFile {
         {
             let message = "\"output_pattern\" is json-rpc, but the agent_type file-input allows only \
                            stdout and file";
-            checker.report(&output_path, Finding::new(message).allowed("stdout, file"));
+            checker.report(&output_path, FindingText::new(message).allowed("stdout, file"));
         }
         // A preset fills in what nothing here decides.
         let open = self.preset.is_some() && self.agent_type.is_none();
@@ -282,16 +282,16 @@ impl CliAgentFile {
     fn patterns_named(&self) -> (Option<InputPattern>, Option<OutputPattern>) {
         let args = self.cli_args.as_ref().map_or(&[][..], |args| &args.0);
         let names = |placeholder| args.iter().any(|arg| arg.names(&placeholder));
-        let by_args = names(Placeholder::Input).then_some(InputPattern::Args);
-        let by_file = names(Placeholder::InputFile).then_some(InputPattern::File);
-        let output = names(Placeholder::OutputFile).then_some(OutputPattern::File);
+        let by_args = names(CliPlaceholder::Input).then_some(InputPattern::Args);
+        let by_file = names(CliPlaceholder::InputFile).then_some(InputPattern::File);
+        let output = names(CliPlaceholder::OutputFile).then_some(OutputPattern::File);
         (by_file.or(by_args), output)
     }
 
-    fn check_concurrency(&self, access_type: AccessType, checker: &mut Checker) -> NonZeroU32 {
+    fn check_concurrency(&self, access_type: AccessType, checker: &mut FileChecker) -> NonZeroU32 {
         let shares_folder = match self.workspace.unwrap_or_default() {
-            Workspace::Shared => true,
-            Workspace::Worktree | Workspace::Copy => false,
+            WorkspaceMode::Shared => true,
+            WorkspaceMode::Worktree | WorkspaceMode::Copy => false,
         };
         let is_alone = shares_folder && access_type == AccessType::ReadWrite;
         match (is_alone, self.max_concurrent_executions) {
@@ -306,8 +306,8 @@ impl CliAgentFile {
                          changes nothing, or workspace to copy or worktree"
                     );
                     checker.report(
-                        &Path::root().field("max_concurrent_executions"),
-                        Finding::new(message).found(wanted.to_string()).allowed("1"),
+                        &FieldPath::root().field("max_concurrent_executions"),
+                        FindingText::new(message).found(wanted.to_string()).allowed("1"),
                     );
                 }
                 IN_ONE_FOLDER_MAX
@@ -316,13 +316,13 @@ impl CliAgentFile {
     }
 }
 
-fn conflict<T: Serialize>(field: &str, written: &T, meant: &T) -> Finding {
+fn conflict<T: Serialize>(field: &str, written: &T, meant: &T) -> FindingText {
     let word = |pattern: &T| {
         let value = serde_json::to_value(pattern).unwrap_or_default();
         value.as_str().unwrap_or_default().to_owned()
     };
     let (written, meant) = (word(written), word(meant));
-    Finding::new(format!("\"{field}\" is {written}, but the rest of the file asks for {meant}"))
+    FindingText::new(format!("\"{field}\" is {written}, but the rest of the file asks for {meant}"))
         .found(written)
         .allowed(meant)
 }

@@ -10,23 +10,23 @@ use crate::value::compiled_text;
 /// A pattern of paths below a folder.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Glob(Arc<Compiled>);
+pub struct PathGlob(Arc<CompiledGlob>);
 
-struct Compiled {
+struct CompiledGlob {
     text: Box<str>,
-    parts: Box<[Part]>,
+    parts: Box<[GlobPart]>,
 }
 
-enum Part {
+enum GlobPart {
     /// Any number of folders.
     Folders,
     /// One name.
     Name(Box<[char]>),
 }
 
-compiled_text!(Glob, { "type": "string", "minLength": 1 });
+compiled_text!(PathGlob, { "type": "string", "minLength": 1 });
 
-fn compile(text: &str) -> Result<Compiled, String> {
+fn compile(text: &str) -> Result<CompiledGlob, String> {
     if text.is_empty() {
         return Err("must not be empty".to_owned());
     }
@@ -40,22 +40,22 @@ fn compile(text: &str) -> Result<Compiled, String> {
     }
     let part = |name: &str| match name {
         "" | "." | ".." => Err(format!("\"{text}\" must be names with / between them, without ..")),
-        "**" => Ok(Part::Folders),
-        name => Ok(Part::Name(name.chars().collect())),
+        "**" => Ok(GlobPart::Folders),
+        name => Ok(GlobPart::Name(name.chars().collect())),
     };
     let parts = text.split('/').map(part).collect::<Result<_, _>>()?;
-    Ok(Compiled { text: text.into(), parts })
+    Ok(CompiledGlob { text: text.into(), parts })
 }
 
 /// What patterns still ask for in a folder.
 #[derive(Clone, Default)]
-pub struct GlobsHere<'a> {
-    rests: Vec<&'a [Part]>,
+pub struct GlobMatcher<'a> {
+    rests: Vec<&'a [GlobPart]>,
 }
 
-impl<'a> GlobsHere<'a> {
+impl<'a> GlobMatcher<'a> {
     /// In the folder in which the patterns begin.
-    pub fn new(globs: &'a [Glob]) -> Self {
+    pub fn new(globs: &'a [PathGlob]) -> Self {
         Self { rests: globs.iter().map(|glob| &*glob.0.parts).collect() }
     }
 
@@ -67,8 +67,8 @@ impl<'a> GlobsHere<'a> {
     /// Whether a file of this name here is meant.
     pub fn means(&self, name: &str) -> bool {
         self.each().any(|rest| match rest {
-            [Part::Folders] => !is_hidden(name),
-            [Part::Name(pattern)] => fits(pattern, name),
+            [GlobPart::Folders] => !is_hidden(name),
+            [GlobPart::Name(pattern)] => fits(pattern, name),
             [] | [_, ..] => false,
         })
     }
@@ -76,19 +76,19 @@ impl<'a> GlobsHere<'a> {
     /// What the patterns ask for in a folder of this name.
     pub fn within(&self, name: &str) -> Self {
         let rests = self.each().filter_map(|rest| match rest {
-            [Part::Folders, ..] => (!is_hidden(name)).then_some(rest),
-            [Part::Name(pattern), below @ ..] if !below.is_empty() => {
+            [GlobPart::Folders, ..] => (!is_hidden(name)).then_some(rest),
+            [GlobPart::Name(pattern), below @ ..] if !below.is_empty() => {
                 fits(pattern, name).then_some(below)
             }
-            [] | [Part::Name(_), ..] => None,
+            [] | [GlobPart::Name(_), ..] => None,
         });
         Self { rests: rests.collect() }
     }
 
     /// Each rest, and those in which the folders at its beginning are none.
-    fn each(&self) -> impl Iterator<Item = &'a [Part]> {
+    fn each(&self) -> impl Iterator<Item = &'a [GlobPart]> {
         self.rests.iter().flat_map(|rest| {
-            let none = rest.iter().take_while(|part| matches!(part, Part::Folders)).count();
+            let none = rest.iter().take_while(|part| matches!(part, GlobPart::Folders)).count();
             (0..=none).filter_map(|skipped| rest.get(skipped..)).filter(|rest| !rest.is_empty())
         })
     }
@@ -132,9 +132,9 @@ mod tests {
     use super::*;
 
     fn means(pattern: &str, path: &str) -> bool {
-        let globs = [pattern.parse::<Glob>().unwrap()];
+        let globs = [pattern.parse::<PathGlob>().unwrap()];
         let (folders, file) = path.rsplit_once('/').unwrap_or(("", path));
-        let mut here = GlobsHere::new(&globs);
+        let mut here = GlobMatcher::new(&globs);
         for folder in folders.split('/').filter(|folder| !folder.is_empty()) {
             here = here.within(folder);
         }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn what_leads_elsewhere_or_has_no_meaning_is_refused() {
         for pattern in ["", "/etc/*", "../*", "a/../b", "a//b", "a/", "[ab]", "{a,b}", "a\\b"] {
-            assert!(pattern.parse::<Glob>().is_err(), "{pattern}");
+            assert!(pattern.parse::<PathGlob>().is_err(), "{pattern}");
         }
     }
 }

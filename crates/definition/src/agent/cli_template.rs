@@ -19,24 +19,24 @@ const PARAMETER: &str = "param.";
 /// A text with placeholders such as `{{prompt}}`, known to be well formed. `{{{{` stands for `{{`.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct CliTemplate(Arc<Compiled>);
+pub struct CliTemplate(Arc<CompiledCliTemplate>);
 
-struct Compiled {
+struct CompiledCliTemplate {
     text: Box<str>,
-    pieces: Box<[Piece]>,
+    pieces: Box<[CliTemplatePart]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum CliTemplatePart {
     Literal(Box<str>),
-    Placeholder(Placeholder),
+    Placeholder(CliPlaceholder),
 }
 
 compiled_text!(CliTemplate, { "type": "string" });
 
 /// What is filled into a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Placeholder {
+pub enum CliPlaceholder {
     /// What the program is given.
     Input,
     /// The folder in which it runs.
@@ -54,17 +54,17 @@ pub enum Placeholder {
 }
 
 /// The placeholders that have one name. `{{input}}` is the same as `{{prompt}}`.
-const NAMED: [(&str, Placeholder); 7] = [
-    ("prompt", Placeholder::Input),
-    ("input", Placeholder::Input),
-    ("workdir", Placeholder::Workdir),
-    ("input_file", Placeholder::InputFile),
-    ("output_file", Placeholder::OutputFile),
-    ("model", Placeholder::Model),
-    ("session_id", Placeholder::SessionId),
+const NAMED: [(&str, CliPlaceholder); 7] = [
+    ("prompt", CliPlaceholder::Input),
+    ("input", CliPlaceholder::Input),
+    ("workdir", CliPlaceholder::Workdir),
+    ("input_file", CliPlaceholder::InputFile),
+    ("output_file", CliPlaceholder::OutputFile),
+    ("model", CliPlaceholder::Model),
+    ("session_id", CliPlaceholder::SessionId),
 ];
 
-impl fmt::Display for Placeholder {
+impl fmt::Display for CliPlaceholder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Parameter(name) => write!(f, "{OPEN}{PARAMETER}{name}{CLOSE}"),
@@ -84,32 +84,35 @@ impl fmt::Display for Placeholder {
 impl CliTemplate {
     /// A text without placeholders.
     pub fn literal(text: &str) -> Self {
-        Self::of(vec![Piece::Literal(text.into())])
+        Self::of(vec![CliTemplatePart::Literal(text.into())])
     }
 
     /// A text with a placeholder behind it.
-    pub fn ending_in(text: &str, placeholder: Placeholder) -> Self {
-        Self::of(vec![Piece::Literal(text.into()), Piece::Placeholder(placeholder)])
+    pub fn ending_in(text: &str, placeholder: CliPlaceholder) -> Self {
+        Self::of(vec![
+            CliTemplatePart::Literal(text.into()),
+            CliTemplatePart::Placeholder(placeholder),
+        ])
     }
 
     /// The placeholders, in the order in which they stand there.
-    pub fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
+    pub fn placeholders(&self) -> impl Iterator<Item = &CliPlaceholder> {
         self.0.pieces.iter().filter_map(|piece| match piece {
-            Piece::Literal(_) => None,
-            Piece::Placeholder(placeholder) => Some(placeholder),
+            CliTemplatePart::Literal(_) => None,
+            CliTemplatePart::Placeholder(placeholder) => Some(placeholder),
         })
     }
 
     /// Whether a placeholder stands there.
-    pub fn names(&self, placeholder: &Placeholder) -> bool {
+    pub fn names(&self, placeholder: &CliPlaceholder) -> bool {
         self.placeholders().any(|own| own == placeholder)
     }
 
     /// The placeholder that is all of the text, if it is.
-    pub fn only_placeholder(&self) -> Option<&Placeholder> {
+    pub fn only_placeholder(&self) -> Option<&CliPlaceholder> {
         let mut pieces = self.0.pieces.iter().filter(|piece| !piece.is_empty());
         match (pieces.next(), pieces.next()) {
-            (Some(Piece::Placeholder(placeholder)), None) => Some(placeholder),
+            (Some(CliTemplatePart::Placeholder(placeholder)), None) => Some(placeholder),
             (None | Some(_), _) => None,
         }
     }
@@ -118,13 +121,15 @@ impl CliTemplate {
     /// that cannot be.
     pub fn render<E>(
         &self,
-        mut value: impl FnMut(&Placeholder) -> Result<String, E>,
+        mut value: impl FnMut(&CliPlaceholder) -> Result<String, E>,
     ) -> Result<String, E> {
         let mut rendered = String::new();
         for piece in &self.0.pieces {
             match piece {
-                Piece::Literal(text) => rendered.push_str(text),
-                Piece::Placeholder(placeholder) => rendered.push_str(&value(placeholder)?),
+                CliTemplatePart::Literal(text) => rendered.push_str(text),
+                CliTemplatePart::Placeholder(placeholder) => {
+                    rendered.push_str(&value(placeholder)?)
+                }
             }
         }
         Ok(rendered)
@@ -137,13 +142,13 @@ impl CliTemplate {
         name.parse::<crate::EnvName>().is_ok().then_some(name)
     }
 
-    fn of(pieces: Vec<Piece>) -> Self {
+    fn of(pieces: Vec<CliTemplatePart>) -> Self {
         let text: String = pieces.iter().map(ToString::to_string).collect();
-        Self(Arc::new(Compiled { text: text.into(), pieces: pieces.into() }))
+        Self(Arc::new(CompiledCliTemplate { text: text.into(), pieces: pieces.into() }))
     }
 }
 
-impl Piece {
+impl CliTemplatePart {
     fn is_empty(&self) -> bool {
         match self {
             Self::Literal(text) => text.is_empty(),
@@ -153,7 +158,7 @@ impl Piece {
 }
 
 /// The piece as it is written in a template.
-impl fmt::Display for Piece {
+impl fmt::Display for CliTemplatePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Literal(text) => f.write_str(&text.replace(OPEN, "{{{{")),
@@ -162,7 +167,7 @@ impl fmt::Display for Piece {
     }
 }
 
-fn compile(text: &str) -> Result<Compiled, String> {
+fn compile(text: &str) -> Result<CompiledCliTemplate, String> {
     let mut pieces = Vec::new();
     let mut literal = String::new();
     let mut rest = text;
@@ -176,20 +181,20 @@ fn compile(text: &str) -> Result<Compiled, String> {
         let Some((name, after)) = after.split_once(CLOSE) else {
             return Err("has a \"{{\" that is not closed; \"{{{{\" stands for \"{{\" itself".into());
         };
-        pieces.push(Piece::Literal(std::mem::take(&mut literal).into()));
-        pieces.push(Piece::Placeholder(placeholder(name.trim())?));
+        pieces.push(CliTemplatePart::Literal(std::mem::take(&mut literal).into()));
+        pieces.push(CliTemplatePart::Placeholder(placeholder(name.trim())?));
         rest = after;
     }
     literal.push_str(rest);
-    pieces.push(Piece::Literal(literal.into()));
-    Ok(Compiled { text: text.into(), pieces: pieces.into() })
+    pieces.push(CliTemplatePart::Literal(literal.into()));
+    Ok(CompiledCliTemplate { text: text.into(), pieces: pieces.into() })
 }
 
-fn placeholder(name: &str) -> Result<Placeholder, String> {
+fn placeholder(name: &str) -> Result<CliPlaceholder, String> {
     if let Some(parameter) = name.strip_prefix(PARAMETER) {
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         return if !parameter.is_empty() && parameter.chars().all(is_word) {
-            Ok(Placeholder::Parameter(parameter.into()))
+            Ok(CliPlaceholder::Parameter(parameter.into()))
         } else {
             Err(format!(
                 "\"{{{{{}}}}}\" names no parameter: write {{{{param.NAME}}}}",
@@ -257,7 +262,7 @@ mod tests {
     #[test]
     fn a_placeholder_that_is_all_of_a_text_is_known() {
         let only = |text: &str| text.parse::<CliTemplate>().unwrap().only_placeholder().cloned();
-        assert_eq!(only("{{model}}"), Some(Placeholder::Model));
+        assert_eq!(only("{{model}}"), Some(CliPlaceholder::Model));
         assert_eq!(only("--model={{model}}"), None);
         assert_eq!(only("{{model}}{{model}}"), None);
         assert_eq!(only("model"), None);

@@ -15,9 +15,9 @@ use serde_json::{Map, Value};
 use super::AgentIdentity;
 use super::a2a::A2aFile;
 use super::output_schema::OutputSchema;
-use crate::checker::{Checker, Reference};
-use crate::path::Path;
-use crate::problem::Finding;
+use crate::checker::{FileChecker, NameReference};
+use crate::path::FieldPath;
+use crate::problem::FindingText;
 use crate::value::{EnvName, HttpUrl, Text};
 use crate::{nonzero_u32, nonzero_u64};
 
@@ -73,7 +73,7 @@ pub(crate) struct LlmAgentFile {
 pub(crate) struct LlmConfigFile {
     /// Who serves the model. `scripted` is a deterministic model read from a file in scripts/.
     #[schemars(required)]
-    provider: Option<Provider>,
+    provider: Option<LlmProvider>,
     /// The base address of the API. Needed for `openai_compatible`; others know their own.
     endpoint: Option<HttpUrl>,
     /// The model's identifier. Needed for every provider but `scripted`.
@@ -84,7 +84,7 @@ pub(crate) struct LlmConfigFile {
     #[schemars(extend("default" = TIMEOUT_SECONDS_DEFAULT))]
     timeout_seconds: Option<NonZeroU64>,
     /// What the model costs, for budgets and reports.
-    price: Option<Price>,
+    price: Option<TokenPrice>,
     /// The name of a file in scripts/, for the provider `scripted` only.
     script: Option<Name>,
 }
@@ -92,7 +92,8 @@ pub(crate) struct LlmConfigFile {
 /// Who serves a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Provider {
+#[schemars(rename = "Provider")]
+pub enum LlmProvider {
     /// The `OpenAI` API.
     #[serde(rename = "openai")]
     OpenAi,
@@ -109,7 +110,7 @@ pub enum Provider {
     Scripted,
 }
 
-impl Provider {
+impl LlmProvider {
     /// The provider as files spell it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -126,14 +127,15 @@ impl Provider {
 /// What a model costs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Price {
+#[schemars(rename = "Price")]
+pub struct TokenPrice {
     /// US dollars for a million tokens that the model reads.
     pub input_per_million_usd: Usd,
     /// US dollars for a million tokens that the model writes.
     pub output_per_million_usd: Usd,
 }
 
-impl Price {
+impl TokenPrice {
     /// What costs its owner nothing by the token.
     pub const FREE: Self =
         Self { input_per_million_usd: Usd::ZERO, output_per_million_usd: Usd::ZERO };
@@ -175,7 +177,7 @@ pub struct LlmAgent {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LlmConfig {
     /// Who serves the model.
-    pub provider: Provider,
+    pub provider: LlmProvider,
     /// The base address of the API; always there for `openai_compatible`.
     pub endpoint: Option<HttpUrl>,
     /// The model's identifier; always there unless the provider is scripted.
@@ -185,14 +187,14 @@ pub struct LlmConfig {
     /// How long one model call may take.
     pub timeout_seconds: NonZeroU64,
     /// What the model costs.
-    pub price: Option<Price>,
+    pub price: Option<TokenPrice>,
     /// The script; there exactly when the provider is scripted.
     pub script: Option<Name>,
 }
 
 impl LlmAgentFile {
-    pub(super) fn check(self, checker: &mut Checker) -> Option<LlmAgent> {
-        let root = Path::root();
+    pub(super) fn check(self, checker: &mut FileChecker) -> Option<LlmAgent> {
+        let root = FieldPath::root();
         let role = checker.require(&root.field("role"), self.role);
         let system_prompt = checker.require(&root.field("system_prompt"), self.system_prompt);
         let config_path = root.field("llm_config");
@@ -208,16 +210,16 @@ impl LlmAgentFile {
                 let message = format!("tools: \"{tool}\" is no tool; name agents in sub_agents");
                 checker.report(
                     &root.field("tools").index(index),
-                    Finding::new(message).found(tool.as_str()),
+                    FindingText::new(message).found(tool.as_str()),
                 );
                 continue;
             }
-            let server = Reference::Server(tool.server().to_owned());
+            let server = NameReference::Server(tool.server().to_owned());
             checker.refer(root.field("tools").index(index), server);
         }
         for (index, name) in sub_agents.iter().enumerate() {
             let path = root.field("sub_agents").index(index);
-            checker.refer(path, Reference::Agent(name.clone()));
+            checker.refer(path, NameReference::Agent(name.clone()));
         }
         let approval = self.approval.unwrap_or_default();
         check_approval(&approval, &tools, &sub_agents, checker);
@@ -249,11 +251,11 @@ fn check_approval(
     approval: &[ToolPattern],
     tools: &[ToolPattern],
     sub_agents: &[Name],
-    checker: &mut Checker,
+    checker: &mut FileChecker,
 ) {
-    let path = Path::root().field("approval");
+    let path = FieldPath::root().field("approval");
     checker.refuse_repeats(&path, approval);
-    if checker.has_wrong_items(&Path::root().field("tools")) {
+    if checker.has_wrong_items(&FieldPath::root().field("tools")) {
         return;
     }
     for (index, wanted) in approval.iter().enumerate() {
@@ -261,26 +263,28 @@ fn check_approval(
             sub_agents.iter().any(|name| wanted.covers(&ToolName::of_sub_agent(name)));
         if !covers_sub_agent && !tools.iter().any(|tool| tool.overlaps(wanted)) {
             let message = format!("approval: \"{wanted}\" is none of the agent's tools");
-            checker
-                .report(&path.index(index), Finding::new(message).one_of(wanted.as_str(), tools));
+            checker.report(
+                &path.index(index),
+                FindingText::new(message).one_of(wanted.as_str(), tools),
+            );
         }
     }
 }
 
 /// A budget without a limit would look like one.
-fn check_budget(budget: Option<Budget>, checker: &mut Checker) {
-    let path = Path::root().field("budget");
+fn check_budget(budget: Option<Budget>, checker: &mut FileChecker) {
+    let path = FieldPath::root().field("budget");
     // One with a slip in it limits nothing either, and the slip is told already.
     if budget.is_some() && checker.is_empty(&path) {
         let message = "budget limits nothing: give max_cost_usd or max_tokens";
-        checker.report(&path, Finding::new(message.to_owned()));
+        checker.report(&path, FindingText::new(message.to_owned()));
     }
 }
 
 impl LlmConfigFile {
-    fn check(self, path: &Path, checker: &mut Checker) -> Option<LlmConfig> {
+    fn check(self, path: &FieldPath, checker: &mut FileChecker) -> Option<LlmConfig> {
         let provider = checker.require(&path.field("provider"), self.provider)?;
-        let scripted = provider == Provider::Scripted;
+        let scripted = provider == LlmProvider::Scripted;
         if scripted {
             let when = "when the provider is scripted";
             checker.require_when(&path.field("script"), self.script.as_ref(), when);
@@ -288,13 +292,13 @@ impl LlmConfigFile {
             let when = format!("when the provider is {}", provider.as_str());
             checker.require_when(&path.field("model"), self.model.as_ref(), &when);
         }
-        if provider == Provider::OpenAiCompatible {
+        if provider == LlmProvider::OpenAiCompatible {
             let when = "when the provider is openai_compatible";
             checker.require_when(&path.field("endpoint"), self.endpoint.as_ref(), when);
         }
         checker.refuse_unless(scripted, &path.field("script"), "when the provider is scripted");
         if let Some(script) = self.script.as_ref().filter(|_| scripted) {
-            checker.refer(path.field("script"), Reference::Script(script.clone()));
+            checker.refer(path.field("script"), NameReference::Script(script.clone()));
         }
         Some(LlmConfig {
             provider,

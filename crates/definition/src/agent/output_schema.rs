@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::checker::Checker;
-use crate::path::Path;
-use crate::problem::Finding;
-use crate::shape::{InvalidSchema, SchemaFault, Shape};
+use crate::checker::FileChecker;
+use crate::json_schema::{InvalidSchema, SchemaError, SchemaValidator};
+use crate::path::FieldPath;
+use crate::problem::FindingText;
 
 /// A JSON Schema that an agent's final answer must satisfy, compiled once.
 #[derive(Clone)]
 pub struct OutputSchema {
     json: Map<String, Value>,
-    shape: Arc<Shape>,
+    shape: Arc<SchemaValidator>,
 }
 
 impl OutputSchema {
     /// Compiles a schema. Whatever it refers to must be in it: nothing is fetched.
     pub fn new(json: Map<String, Value>) -> Result<Self, InvalidSchema> {
-        let shape = Arc::new(Shape::compile(&json)?);
+        let shape = Arc::new(SchemaValidator::compile(&json)?);
         Ok(Self { json, shape })
     }
 
@@ -46,8 +46,8 @@ impl OutputSchema {
     /// The schema in a file at `path`, or every fault that it has there.
     pub(super) fn read(
         json: Map<String, Value>,
-        path: &Path,
-        checker: &mut Checker,
+        path: &FieldPath,
+        checker: &mut FileChecker,
     ) -> Option<Self> {
         match Self::new(json) {
             Ok(schema) => Some(schema),
@@ -61,10 +61,10 @@ impl OutputSchema {
     }
 }
 
-fn report(fault: SchemaFault, path: &Path, checker: &mut Checker) {
+fn report(fault: SchemaError, path: &FieldPath, checker: &mut FileChecker) {
     let place = fault.place.iter().fold(path.clone(), |path, step| checker.step_into(&path, step));
     let separator = if fault.message.starts_with("must ") { " " } else { ": " };
-    let finding = Finding::new(format!("{place}{separator}{}", fault.message));
+    let finding = FindingText::new(format!("{place}{separator}{}", fault.message));
     let finding = match fault.found {
         Some(found) => finding.one_of(&found, fault.allowed),
         None if fault.allowed.is_empty() => finding,

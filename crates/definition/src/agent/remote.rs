@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::a2a::{A2aFile, AuthenticationDefinition, AuthenticationFile};
-use crate::checker::Checker;
-use crate::path::Path;
-use crate::problem::Finding;
+use crate::checker::FileChecker;
+use crate::path::FieldPath;
+use crate::problem::FindingText;
 use crate::value::{HttpUrl, Text};
 
 /// An agent on another server, reached over A2A.
@@ -40,8 +40,8 @@ pub struct RemoteAgent {
 }
 
 impl RemoteAgentFile {
-    pub(super) fn check(self, checker: &mut Checker) -> Option<RemoteAgent> {
-        let root = Path::root();
+    pub(super) fn check(self, checker: &mut FileChecker) -> Option<RemoteAgent> {
+        let root = FieldPath::root();
         let card_url = checker.require(&root.field("card_url"), self.card_url);
         if let Some(url) = card_url.as_ref().filter(|url| has_password(url.as_str())) {
             let place = root.field("card_url");
@@ -49,7 +49,7 @@ impl RemoteAgentFile {
                 "{place}: {} has a name or a password in it, which everyone sees: use auth",
                 shown(url.as_str())
             );
-            checker.report(&place, Finding::new(message));
+            checker.report(&place, FindingText::new(message));
         }
         let auth = self.auth.and_then(|auth| auth.check(&root.field("auth"), checker));
         Some(RemoteAgent { role: self.role, card_url: card_url?, auth })

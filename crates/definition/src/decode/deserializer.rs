@@ -11,28 +11,28 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::error::{DecodeError, Fault};
-use crate::path::Segment;
-use crate::source::{Key, Node, NodeKind};
+use super::error::{DecodeError, DecodeFault};
+use crate::path::PathSegment;
+use crate::source::{SourceKey, SourceNode, SourceNodeKind};
 
 /// Enums that are told by a field, and by which.
 const TAGS: &[(&str, &str)] = &[("AgentFile", "kind"), ("NodeFile", "type")];
 
 /// Reads one node. `without` is the tag that was read already.
 pub(crate) struct NodeDeserializer<'t> {
-    node: &'t Node,
+    node: &'t SourceNode,
     without: Option<&'static str>,
 }
 
 impl<'t> NodeDeserializer<'t> {
-    pub(crate) fn new(node: &'t Node) -> Self {
+    pub(crate) fn new(node: &'t SourceNode) -> Self {
         Self { node, without: None }
     }
 
     /// A whole number may be written as `3.0`, which is one to JSON Schema too.
     fn whole_number<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.node.kind {
-            NodeKind::Float(value)
+            SourceNodeKind::Float(value)
                 if value.fract() == 0.0 && (0.0..=WHOLE_FLOAT_MAX).contains(&value) =>
             {
                 #[expect(
@@ -42,14 +42,14 @@ impl<'t> NodeDeserializer<'t> {
                 )]
                 visitor.visit_u64(value as u64)
             }
-            NodeKind::Null
-            | NodeKind::Bool(_)
-            | NodeKind::Integer(_)
-            | NodeKind::Float(_)
-            | NodeKind::Text(_)
-            | NodeKind::Sequence(_)
-            | NodeKind::Mapping(_)
-            | NodeKind::Pruned => self.deserialize_any(visitor),
+            SourceNodeKind::Null
+            | SourceNodeKind::Bool(_)
+            | SourceNodeKind::Integer(_)
+            | SourceNodeKind::Float(_)
+            | SourceNodeKind::Text(_)
+            | SourceNodeKind::Sequence(_)
+            | SourceNodeKind::Mapping(_)
+            | SourceNodeKind::Pruned => self.deserialize_any(visitor),
         }
     }
 }
@@ -62,9 +62,9 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match &self.node.kind {
-            NodeKind::Null => visitor.visit_unit(),
-            NodeKind::Bool(value) => visitor.visit_bool(*value),
-            NodeKind::Integer(value) => {
+            SourceNodeKind::Null => visitor.visit_unit(),
+            SourceNodeKind::Bool(value) => visitor.visit_bool(*value),
+            SourceNodeKind::Integer(value) => {
                 if let Ok(value) = u64::try_from(*value) {
                     visitor.visit_u64(value)
                 } else if let Ok(value) = i64::try_from(*value) {
@@ -74,30 +74,30 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
                     Err(serde::de::Error::invalid_value(Unexpected::Other(&shown), &visitor))
                 }
             }
-            NodeKind::Float(value) => visitor.visit_f64(*value),
-            NodeKind::Text(text) => visitor.visit_str(text),
-            NodeKind::Sequence(items) => {
-                visitor.visit_seq(Items { rest: items.iter().enumerate() })
+            SourceNodeKind::Float(value) => visitor.visit_f64(*value),
+            SourceNodeKind::Text(text) => visitor.visit_str(text),
+            SourceNodeKind::Sequence(items) => {
+                visitor.visit_seq(SequenceItems { rest: items.iter().enumerate() })
             }
-            NodeKind::Mapping(entries) => visitor.visit_map(Entries {
+            SourceNodeKind::Mapping(entries) => visitor.visit_map(MappingEntries {
                 rest: entries.iter(),
                 without: self.without,
                 value: None,
             }),
-            NodeKind::Pruned => Err(DecodeError::new(Fault::Consequence)),
+            SourceNodeKind::Pruned => Err(DecodeError::new(DecodeFault::Consequence)),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         match self.node.kind {
-            NodeKind::Null => visitor.visit_none(),
-            NodeKind::Bool(_)
-            | NodeKind::Integer(_)
-            | NodeKind::Float(_)
-            | NodeKind::Text(_)
-            | NodeKind::Sequence(_)
-            | NodeKind::Mapping(_)
-            | NodeKind::Pruned => visitor.visit_some(self),
+            SourceNodeKind::Null => visitor.visit_none(),
+            SourceNodeKind::Bool(_)
+            | SourceNodeKind::Integer(_)
+            | SourceNodeKind::Float(_)
+            | SourceNodeKind::Text(_)
+            | SourceNodeKind::Sequence(_)
+            | SourceNodeKind::Mapping(_)
+            | SourceNodeKind::Pruned => visitor.visit_some(self),
         }
     }
 
@@ -117,14 +117,16 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
     ) -> Result<V::Value, DecodeError> {
         let tag = TAGS.iter().find(|(tagged, _)| *tagged == name).map(|(_, tag)| *tag);
         match (tag, &self.node.kind) {
-            (Some(tag), NodeKind::Mapping(_)) => {
-                visitor.visit_enum(Tagged { node: self.node, tag, variants })
+            (Some(tag), SourceNodeKind::Mapping(_)) => {
+                visitor.visit_enum(TaggedMapping { node: self.node, tag, variants })
             }
             (Some(_), _) => {
-                Err(DecodeError::new(Fault::WrongType { expected: "a mapping".to_owned() }))
+                Err(DecodeError::new(DecodeFault::WrongType { expected: "a mapping".to_owned() }))
             }
-            (None, NodeKind::Text(text)) => visitor.visit_enum(text.as_str().into_deserializer()),
-            (None, _) => Err(DecodeError::new(Fault::WrongType {
+            (None, SourceNodeKind::Text(text)) => {
+                visitor.visit_enum(text.as_str().into_deserializer())
+            }
+            (None, _) => Err(DecodeError::new(DecodeFault::WrongType {
                 expected: format!("one of {}", variants.join(", ")),
             })),
         }
@@ -148,33 +150,34 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'_> {
     }
 }
 
-struct Items<'t> {
-    rest: std::iter::Enumerate<std::slice::Iter<'t, Node>>,
+struct SequenceItems<'t> {
+    rest: std::iter::Enumerate<std::slice::Iter<'t, SourceNode>>,
 }
 
-impl<'de> SeqAccess<'de> for Items<'_> {
+impl<'de> SeqAccess<'de> for SequenceItems<'_> {
     type Error = DecodeError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, DecodeError> {
-        let Some((index, node)) = self.rest.find(|(_, node)| node.kind != NodeKind::Pruned) else {
+        let Some((index, node)) = self.rest.find(|(_, node)| node.kind != SourceNodeKind::Pruned)
+        else {
             return Ok(None);
         };
         seed.deserialize(NodeDeserializer::new(node))
             .map(Some)
-            .map_err(|error| error.under(Segment::Index(index)))
+            .map_err(|error| error.under(PathSegment::Index(index)))
     }
 }
 
-struct Entries<'t> {
-    rest: std::slice::Iter<'t, (Key, Node)>,
+struct MappingEntries<'t> {
+    rest: std::slice::Iter<'t, (SourceKey, SourceNode)>,
     without: Option<&'static str>,
-    value: Option<(&'t Key, &'t Node)>,
+    value: Option<(&'t SourceKey, &'t SourceNode)>,
 }
 
-impl<'de> MapAccess<'de> for Entries<'_> {
+impl<'de> MapAccess<'de> for MappingEntries<'_> {
     type Error = DecodeError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -182,15 +185,16 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         seed: K,
     ) -> Result<Option<K::Value>, DecodeError> {
         let without = self.without;
-        let is_read =
-            |key: &Key, node: &Node| node.kind != NodeKind::Pruned && Some(&*key.text) != without;
+        let is_read = |key: &SourceKey, node: &SourceNode| {
+            node.kind != SourceNodeKind::Pruned && Some(&*key.text) != without
+        };
         let Some((key, node)) = self.rest.find(|(key, node)| is_read(key, node)) else {
             return Ok(None);
         };
         self.value = Some((key, node));
         let key_text: StrDeserializer<'_, DecodeError> = key.text.as_str().into_deserializer();
         seed.deserialize(key_text).map(Some).map_err(|error| {
-            error.in_tagged(without).at_key().under(Segment::Field(key.text.clone()))
+            error.in_tagged(without).at_key().under(PathSegment::Field(key.text.clone()))
         })
     }
 
@@ -202,18 +206,18 @@ impl<'de> MapAccess<'de> for Entries<'_> {
             return Err(serde::de::Error::custom("a value was asked for before its key"));
         };
         seed.deserialize(NodeDeserializer::new(node))
-            .map_err(|error| error.under(Segment::Field(key.text.clone())))
+            .map_err(|error| error.under(PathSegment::Field(key.text.clone())))
     }
 }
 
 /// A mapping that says by one of its fields which variant of an enum it is.
-struct Tagged<'t> {
-    node: &'t Node,
+struct TaggedMapping<'t> {
+    node: &'t SourceNode,
     tag: &'static str,
     variants: &'static [&'static str],
 }
 
-impl<'de, 't> EnumAccess<'de> for Tagged<'t> {
+impl<'de, 't> EnumAccess<'de> for TaggedMapping<'t> {
     type Error = DecodeError;
     type Variant = NodeDeserializer<'t>;
 
@@ -223,24 +227,24 @@ impl<'de, 't> EnumAccess<'de> for Tagged<'t> {
     ) -> Result<(V::Value, NodeDeserializer<'t>), DecodeError> {
         let (tag, allowed) = (self.tag, self.variants);
         let Some((_, value)) = self.node.entry(tag) else {
-            return Err(DecodeError::new(Fault::MissingTag { tag, allowed }));
+            return Err(DecodeError::new(DecodeFault::MissingTag { tag, allowed }));
         };
         let variant = match &value.kind {
-            NodeKind::Text(text) => {
+            SourceNodeKind::Text(text) => {
                 let text: StrDeserializer<'_, DecodeError> = text.as_str().into_deserializer();
                 seed.deserialize(text)
             }
-            NodeKind::Pruned => return Err(DecodeError::new(Fault::Consequence)),
-            NodeKind::Null
-            | NodeKind::Bool(_)
-            | NodeKind::Integer(_)
-            | NodeKind::Float(_)
-            | NodeKind::Sequence(_)
-            | NodeKind::Mapping(_) => Err(DecodeError::new(Fault::WrongType {
+            SourceNodeKind::Pruned => return Err(DecodeError::new(DecodeFault::Consequence)),
+            SourceNodeKind::Null
+            | SourceNodeKind::Bool(_)
+            | SourceNodeKind::Integer(_)
+            | SourceNodeKind::Float(_)
+            | SourceNodeKind::Sequence(_)
+            | SourceNodeKind::Mapping(_) => Err(DecodeError::new(DecodeFault::WrongType {
                 expected: format!("one of {}", allowed.join(", ")),
             })),
         };
-        let variant = variant.map_err(|error| error.under(Segment::Field(tag.to_owned())))?;
+        let variant = variant.map_err(|error| error.under(PathSegment::Field(tag.to_owned())))?;
         Ok((variant, NodeDeserializer { node: self.node, without: Some(tag) }))
     }
 }

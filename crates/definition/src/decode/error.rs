@@ -4,21 +4,21 @@ use std::fmt;
 
 use serde::de;
 
-use crate::path::{Path, Segment};
+use crate::path::{FieldPath, PathSegment};
 
 /// What went wrong while decoding, and on the way to which value.
 #[derive(Debug)]
 pub(crate) struct DecodeError {
     /// The way to the value, innermost step first: steps are added while the error travels up.
-    reversed_path: Vec<Segment>,
+    reversed_path: Vec<PathSegment>,
     /// Whether the key is wrong rather than the value under it.
     pub(crate) at_key: bool,
-    pub(crate) fault: Fault,
+    pub(crate) fault: DecodeFault,
 }
 
 /// What can be wrong with a value.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum DecodeFault {
     UnknownField {
         name: String,
         allowed: &'static [&'static str],
@@ -45,11 +45,11 @@ pub(crate) enum Fault {
 }
 
 impl DecodeError {
-    pub(crate) fn new(fault: Fault) -> Self {
+    pub(crate) fn new(fault: DecodeFault) -> Self {
         Self { reversed_path: Vec::new(), at_key: false, fault }
     }
 
-    pub(crate) fn under(mut self, segment: Segment) -> Self {
+    pub(crate) fn under(mut self, segment: PathSegment) -> Self {
         self.reversed_path.push(segment);
         self
     }
@@ -61,14 +61,14 @@ impl DecodeError {
 
     /// A mapping that is told by a tag allows that field too.
     pub(crate) fn in_tagged(mut self, by: Option<&'static str>) -> Self {
-        if let Fault::UnknownField { tag, .. } = &mut self.fault {
+        if let DecodeFault::UnknownField { tag, .. } = &mut self.fault {
             *tag = by;
         }
         self
     }
 
-    pub(crate) fn path(&self) -> Path {
-        Path(self.reversed_path.iter().rev().cloned().collect())
+    pub(crate) fn path(&self) -> FieldPath {
+        FieldPath(self.reversed_path.iter().rev().cloned().collect())
     }
 }
 
@@ -82,31 +82,35 @@ impl std::error::Error for DecodeError {}
 
 impl de::Error for DecodeError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::new(Fault::Rule(message.to_string()))
+        Self::new(DecodeFault::Rule(message.to_string()))
     }
 
     fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(Fault::WrongType { expected: expected.to_string() })
+        Self::new(DecodeFault::WrongType { expected: expected.to_string() })
     }
 
     fn invalid_value(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(Fault::WrongType { expected: expected.to_string() })
+        Self::new(DecodeFault::WrongType { expected: expected.to_string() })
     }
 
     fn invalid_length(_: usize, expected: &dyn de::Expected) -> Self {
-        Self::new(Fault::WrongType { expected: expected.to_string() })
+        Self::new(DecodeFault::WrongType { expected: expected.to_string() })
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(Fault::UnknownValue { found: variant.to_owned(), allowed: expected })
+        Self::new(DecodeFault::UnknownValue { found: variant.to_owned(), allowed: expected })
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(Fault::UnknownField { name: field.to_owned(), allowed: expected, tag: None })
+        Self::new(DecodeFault::UnknownField {
+            name: field.to_owned(),
+            allowed: expected,
+            tag: None,
+        })
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(Fault::MissingField(field))
+        Self::new(DecodeFault::MissingField(field))
     }
 }
 

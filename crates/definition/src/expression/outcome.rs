@@ -3,7 +3,7 @@
 use cel::common::ast::operators::{ADD, CONDITIONAL, DIVIDE, MODULO, MULTIPLY, NEGATE, SUBSTRACT};
 use cel::common::ast::{CallExpr, Expr, LiteralValue};
 
-use crate::scope::Field;
+use crate::scope::ScopeField;
 
 /// What the expression gives, if that can never be true or false.
 pub(super) fn never_boolean(expr: &Expr) -> Option<&'static str> {
@@ -20,7 +20,9 @@ pub(super) fn never_boolean(expr: &Expr) -> Option<&'static str> {
         Expr::List(_) => Some("a list"),
         Expr::Map(_) => Some("a mapping"),
         Expr::Call(call) => of_call(call),
-        Expr::Ident(name) => Field::named(name.strip_prefix('.').unwrap_or(name)).map(of_field),
+        Expr::Ident(name) => {
+            ScopeField::named(name.strip_prefix('.').unwrap_or(name)).map(of_field)
+        }
         Expr::Unspecified | Expr::Select(_) | Expr::Struct(_) | Expr::Comprehension(_) => None,
     }
 }
@@ -43,18 +45,18 @@ fn of_call(call: &CallExpr) -> Option<&'static str> {
     }
 }
 
-fn of_field(field: Field) -> &'static str {
+fn of_field(field: ScopeField) -> &'static str {
     match field {
-        Field::Input | Field::Last | Field::CurrentAgent => "a text",
-        Field::NextAction | Field::RoutingKey => "a text or null",
-        Field::Messages => "a list",
-        Field::Metadata | Field::Nodes => "a mapping",
+        ScopeField::Input | ScopeField::Last | ScopeField::CurrentAgent => "a text",
+        ScopeField::NextAction | ScopeField::RoutingKey => "a text or null",
+        ScopeField::Messages => "a list",
+        ScopeField::Metadata | ScopeField::Nodes => "a mapping",
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::expression::Expression;
+    use crate::expression::ConditionExpression;
 
     #[test]
     fn what_is_never_true_or_false_is_known() {
@@ -86,7 +88,11 @@ mod tests {
             ("!accepts(last) && last != ''", None),
             ("'a' in metadata", None),
         ] {
-            assert_eq!(text.parse::<Expression>().unwrap().never_boolean(), expected, "{text}");
+            assert_eq!(
+                text.parse::<ConditionExpression>().unwrap().never_boolean(),
+                expected,
+                "{text}"
+            );
         }
     }
 }

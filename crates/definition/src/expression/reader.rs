@@ -5,7 +5,7 @@ use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, L
 use cel::{Env, ParseErrors};
 use polity_model::value::excerpt;
 
-use crate::scope::{Field, NODE_OUTPUT, Reading, check_node_field};
+use crate::scope::{NODE_OUTPUT, ScopeField, ScopeReads, check_node_field};
 use crate::{did_you_mean, nearest};
 
 /// The most loops (`all`, `exists`, `filter`, `map`) inside each other. Each one multiplies the
@@ -47,20 +47,21 @@ pub(super) const FUNCTIONS: [&str; 27] = [
 const MACROS: [&str; 6] = ["all", "exists", "exists_one", "filter", "has", "map"];
 
 /// What an expression reads, or the first thing in it that does not exist.
-pub(super) fn read(program: &IdedExpr, environment: &Env) -> Result<Reading, String> {
-    let mut reader = Reader { environment, reading: Reading::default(), bound: Vec::new() };
+pub(super) fn read(program: &IdedExpr, environment: &Env) -> Result<ScopeReads, String> {
+    let mut reader =
+        ExpressionReader { environment, reading: ScopeReads::default(), bound: Vec::new() };
     reader.expression(&program.expr, 0)?;
     Ok(reader.reading)
 }
 
-struct Reader<'a> {
+struct ExpressionReader<'a> {
     environment: &'a Env,
-    reading: Reading,
+    reading: ScopeReads,
     /// The variables of the loops around the place that is read.
     bound: Vec<&'a str>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ExpressionReader<'a> {
     fn expression(&mut self, expr: &'a Expr, loops: usize) -> Result<(), String> {
         if let Some((operand, member)) = member(expr) {
             if let Some(node) = self.node(&operand.expr) {
@@ -131,7 +132,7 @@ impl<'a> Reader<'a> {
         if self.bound.contains(&name) || self.environment.types().find_type(name).is_some() {
             return Ok(());
         }
-        if self.reading.read(name)? == Field::Nodes {
+        if self.reading.read(name)? == ScopeField::Nodes {
             // All of the nodes are meant, or one that only the evaluation can tell.
             (self.reading.any_node, self.reading.json) = (true, true);
         }
@@ -142,12 +143,12 @@ impl<'a> Reader<'a> {
     fn node<'e>(&self, expr: &'e Expr) -> Option<&'e str> {
         let (operand, node) = member(expr)?;
         let Expr::Ident(name) = &operand.expr else { return None };
-        let is_nodes = name == Field::Nodes.as_str() && !self.bound.contains(&name.as_str());
+        let is_nodes = name == ScopeField::Nodes.as_str() && !self.bound.contains(&name.as_str());
         is_nodes.then_some(node)
     }
 
     fn read_node(&mut self, node: &str, json: bool) {
-        self.reading.fields.insert(Field::Nodes);
+        self.reading.fields.insert(ScopeField::Nodes);
         self.reading.nodes.insert(node.to_owned());
         self.reading.json |= json;
     }

@@ -5,15 +5,15 @@ use serde_json::json;
 
 use super::guard::{NESTING_MAX, OPERATORS_MAX};
 use super::reader::FUNCTIONS;
-use super::{ENVIRONMENT, Expression};
+use super::{ConditionExpression, ENVIRONMENT};
 use crate::scope::tests::with_scope;
 
-fn parse(text: &str) -> Expression {
+fn parse(text: &str) -> ConditionExpression {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn refused(text: &str) -> String {
-    text.parse::<Expression>().unwrap_err().to_string()
+    text.parse::<ConditionExpression>().unwrap_err().to_string()
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn deep_and_long_expressions_are_refused_before_they_exhaust_the_stack() {
         ] {
             let end = if part == "!" { "true" } else { "1" };
             let long = |count: usize| format!("{}{end}", part.repeat(count));
-            let expression = long(count).parse::<Expression>();
+            let expression = long(count).parse::<ConditionExpression>();
             if let Ok(expression) = expression {
                 let _ = with_scope(|scope| expression.evaluate(scope));
             }
@@ -174,7 +174,7 @@ proptest! {
     fn any_text_is_an_expression_or_is_refused(
         text in "\\PC{0,60}|[a-z0-9()\\[\\]{}.,:?!<>=&|+*/%'\"\\\\ \\n-]{0,60}",
     ) {
-        if let Ok(expression) = text.parse::<Expression>() {
+        if let Ok(expression) = text.parse::<ConditionExpression>() {
             prop_assert_eq!(expression.as_str(), text.as_str());
             let _ = with_scope(|scope| expression.evaluate(scope));
         }
@@ -193,7 +193,7 @@ proptest! {
             0..14,
         ),
     ) {
-        if let Ok(expression) = words.concat().parse::<Expression>() {
+        if let Ok(expression) = words.concat().parse::<ConditionExpression>() {
             let _ = with_scope(|scope| expression.evaluate(scope));
         }
     }

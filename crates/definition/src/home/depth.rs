@@ -7,40 +7,40 @@ use std::collections::BTreeMap;
 
 use polity_model::name::Name;
 
-use super::{Content, Entry};
+use super::{FileContent, FileEntry};
 use crate::agent::{AgentDefinition, AgentKind};
-use crate::path::Path;
-use crate::problem::Finding;
-use crate::settings::Settings;
-use crate::workflow::{NodeKind, WorkflowDefinition};
+use crate::path::FieldPath;
+use crate::problem::FindingText;
+use crate::settings::HomeSettings;
+use crate::workflow::{WorkflowDefinition, WorkflowNodeKind};
 
 /// Names of agents and workflows, from the one that is asked for to the last.
-type Chain<'a> = Vec<&'a Name>;
+type CallChain<'a> = Vec<&'a Name>;
 
 /// Notes every definition whose work could be handed on too far.
 ///
 /// Files with problems do not count: among the others there are no circles.
-pub(super) fn check(entries: &mut [Entry]) {
+pub(super) fn check(entries: &mut [FileEntry]) {
     let Some(limit) = limit(entries) else { return };
-    let mut chains = Chains::of(entries);
+    let mut chains = CallChains::of(entries);
     let mut found = Vec::new();
     for (place, entry) in entries.iter().enumerate() {
         if !is_valid(entry) {
             continue;
         }
         let (chain, first) = match &entry.content {
-            Content::Agent(Some(agent)) => (chains.of_agent(agent), "sub_agents"),
-            Content::Workflow(Some(workflow)) if workflow.nodes.is_empty() => {
+            FileContent::Agent(Some(agent)) => (chains.of_agent(agent), "sub_agents"),
+            FileContent::Workflow(Some(workflow)) if workflow.nodes.is_empty() => {
                 (chains.of_workflow(workflow), "agents")
             }
-            Content::Workflow(Some(workflow)) => (chains.of_workflow(workflow), "nodes"),
-            Content::Agent(None)
-            | Content::Workflow(None)
-            | Content::Schedule(_)
-            | Content::Script(_)
-            | Content::McpServers(_)
-            | Content::Settings(_)
-            | Content::RetentionPolicy(_) => continue,
+            FileContent::Workflow(Some(workflow)) => (chains.of_workflow(workflow), "nodes"),
+            FileContent::Agent(None)
+            | FileContent::Workflow(None)
+            | FileContent::Schedule(_)
+            | FileContent::Script(_)
+            | FileContent::McpServers(_)
+            | FileContent::Settings(_)
+            | FileContent::RetentionPolicy(_) => continue,
         };
         if chain.len() > limit + 1 {
             let names: Vec<&str> = chain.iter().map(|name| name.as_str()).collect();
@@ -50,7 +50,8 @@ pub(super) fn check(entries: &mut [Entry]) {
                 chain.len() - 1,
                 names.join(" -> ")
             );
-            let problem = entry.checker.problem(&Path::root().field(first), Finding::new(message));
+            let problem =
+                entry.checker.problem(&FieldPath::root().field(first), FindingText::new(message));
             found.push((place, problem));
         }
     }
@@ -59,15 +60,15 @@ pub(super) fn check(entries: &mut [Entry]) {
     }
 }
 
-fn is_valid(entry: &Entry) -> bool {
+fn is_valid(entry: &FileEntry) -> bool {
     entry.checker.is_clean() && !entry.contested
 }
 
 /// The most steps; none where the settings cannot be read, so that nobody can tell.
-fn limit(entries: &[Entry]) -> Option<usize> {
-    let mut settings = Settings::default();
+fn limit(entries: &[FileEntry]) -> Option<usize> {
+    let mut settings = HomeSettings::default();
     for entry in entries {
-        if let Content::Settings(written) = &entry.content {
+        if let FileContent::Settings(written) = &entry.content {
             settings = written.clone().filter(|_| is_valid(entry))?;
         }
     }
@@ -75,15 +76,15 @@ fn limit(entries: &[Entry]) -> Option<usize> {
 }
 
 /// The longest ways on which work may be handed on.
-struct Chains<'a> {
+struct CallChains<'a> {
     agents: BTreeMap<&'a Name, &'a AgentDefinition>,
     workflows: BTreeMap<&'a Name, &'a WorkflowDefinition>,
-    from_agents: BTreeMap<&'a Name, Chain<'a>>,
-    from_workflows: BTreeMap<&'a Name, Chain<'a>>,
+    from_agents: BTreeMap<&'a Name, CallChain<'a>>,
+    from_workflows: BTreeMap<&'a Name, CallChain<'a>>,
 }
 
-impl<'a> Chains<'a> {
-    fn of(entries: &'a [Entry]) -> Self {
+impl<'a> CallChains<'a> {
+    fn of(entries: &'a [FileEntry]) -> Self {
         let mut chains = Self {
             agents: BTreeMap::new(),
             workflows: BTreeMap::new(),
@@ -92,23 +93,23 @@ impl<'a> Chains<'a> {
         };
         for entry in entries.iter().filter(|entry| is_valid(entry)) {
             match &entry.content {
-                Content::Agent(Some(agent)) => _ = chains.agents.insert(&agent.name, agent),
-                Content::Workflow(Some(workflow)) => {
+                FileContent::Agent(Some(agent)) => _ = chains.agents.insert(&agent.name, agent),
+                FileContent::Workflow(Some(workflow)) => {
                     chains.workflows.insert(&workflow.name, workflow);
                 }
-                Content::Agent(None)
-                | Content::Workflow(None)
-                | Content::Schedule(_)
-                | Content::Script(_)
-                | Content::McpServers(_)
-                | Content::Settings(_)
-                | Content::RetentionPolicy(_) => {}
+                FileContent::Agent(None)
+                | FileContent::Workflow(None)
+                | FileContent::Schedule(_)
+                | FileContent::Script(_)
+                | FileContent::McpServers(_)
+                | FileContent::Settings(_)
+                | FileContent::RetentionPolicy(_) => {}
             }
         }
         chains
     }
 
-    fn of_agent(&mut self, agent: &'a AgentDefinition) -> Chain<'a> {
+    fn of_agent(&mut self, agent: &'a AgentDefinition) -> CallChain<'a> {
         if let Some(chain) = self.from_agents.get(&agent.name) {
             return chain.clone();
         }
@@ -118,12 +119,12 @@ impl<'a> Chains<'a> {
     }
 
     /// Of an agent that may hand work to these too.
-    fn through(&mut self, agent: &'a AgentDefinition, more: &'a [Name]) -> Chain<'a> {
+    fn through(&mut self, agent: &'a AgentDefinition, more: &'a [Name]) -> CallChain<'a> {
         let own: &'a [Name] = match &agent.kind {
             AgentKind::Llm(llm) => &llm.sub_agents,
             AgentKind::Cli(_) | AgentKind::Remote(_) => &[],
         };
-        let mut longest = Chain::new();
+        let mut longest = CallChain::new();
         for name in own.iter().chain(more) {
             if let Some(agent) = self.agents.get(name).copied() {
                 longest = longer(longest, self.of_agent(agent));
@@ -132,25 +133,25 @@ impl<'a> Chains<'a> {
         after(&agent.name, longest)
     }
 
-    fn of_workflow(&mut self, workflow: &'a WorkflowDefinition) -> Chain<'a> {
+    fn of_workflow(&mut self, workflow: &'a WorkflowDefinition) -> CallChain<'a> {
         if let Some(chain) = self.from_workflows.get(&workflow.name) {
             return chain.clone();
         }
-        let mut longest = Chain::new();
+        let mut longest = CallChain::new();
         for node in workflow.expanded().nodes {
             let chain = match &node.kind {
-                NodeKind::Agent { agent, sub_agents, .. } => {
+                WorkflowNodeKind::Agent { agent, sub_agents, .. } => {
                     let agent = self.agents.get(agent).copied();
                     agent.map(|agent| self.through(agent, sub_agents))
                 }
-                NodeKind::Workflow { workflow, .. } => {
+                WorkflowNodeKind::Workflow { workflow, .. } => {
                     let workflow = self.workflows.get(workflow).copied();
                     workflow.map(|workflow| self.of_workflow(workflow))
                 }
-                NodeKind::Tool { .. }
-                | NodeKind::Condition { .. }
-                | NodeKind::Human { .. }
-                | NodeKind::Parallel { .. } => None,
+                WorkflowNodeKind::Tool { .. }
+                | WorkflowNodeKind::Condition { .. }
+                | WorkflowNodeKind::Human { .. }
+                | WorkflowNodeKind::Parallel { .. } => None,
             };
             longest = longer(longest, chain.unwrap_or_default());
         }
@@ -160,10 +161,10 @@ impl<'a> Chains<'a> {
     }
 }
 
-fn longer<'a>(one: Chain<'a>, other: Chain<'a>) -> Chain<'a> {
+fn longer<'a>(one: CallChain<'a>, other: CallChain<'a>) -> CallChain<'a> {
     if other.len() > one.len() { other } else { one }
 }
 
-fn after<'a>(name: &'a Name, below: Chain<'a>) -> Chain<'a> {
+fn after<'a>(name: &'a Name, below: CallChain<'a>) -> CallChain<'a> {
     std::iter::once(name).chain(below).collect()
 }

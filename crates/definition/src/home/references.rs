@@ -6,26 +6,26 @@ use std::collections::BTreeMap;
 
 use polity_model::name::Name;
 
-use super::{Content, Entry};
+use super::{FileContent, FileEntry};
 use crate::agent::{AgentDefinition, AgentKind};
-use crate::checker::Reference;
+use crate::checker::NameReference;
 use crate::graph;
-use crate::path::Path;
-use crate::problem::Finding;
-use crate::schema::Kind;
-use crate::workflow::NodeKind;
+use crate::path::FieldPath;
+use crate::problem::FindingText;
+use crate::schema::DefinitionKind;
+use crate::workflow::WorkflowNodeKind;
 
 /// What can be named.
-struct Known {
+struct KnownNames {
     /// Agents and workflows; both where two files claim one name.
-    named: BTreeMap<Name, Vec<Kind>>,
+    named: BTreeMap<Name, Vec<DefinitionKind>>,
     scripts: Vec<Name>,
     /// Absent when the file of servers cannot be read, so that nobody can tell.
     servers: Option<Vec<Name>>,
 }
 
-pub(super) fn check(entries: &mut [Entry]) {
-    let known = Known::of(entries);
+pub(super) fn check(entries: &mut [FileEntry]) {
+    let known = KnownNames::of(entries);
     for entry in &mut *entries {
         let checker = &mut entry.checker;
         for (path, reference) in checker.take_references() {
@@ -38,26 +38,26 @@ pub(super) fn check(entries: &mut [Entry]) {
     refuse_circles(entries, "workflows run each other in a circle", sub_workflows_of);
 }
 
-impl Known {
-    fn of(entries: &[Entry]) -> Self {
+impl KnownNames {
+    fn of(entries: &[FileEntry]) -> Self {
         let mut known =
             Self { named: BTreeMap::new(), scripts: Vec::new(), servers: Some(Vec::new()) };
         for entry in entries {
             match (&entry.content, &entry.name) {
-                (Content::Agent(_) | Content::Workflow(_), Some(name)) => {
+                (FileContent::Agent(_) | FileContent::Workflow(_), Some(name)) => {
                     known.named.entry(name.clone()).or_default().push(entry.kind);
                 }
-                (Content::Script(_), Some(name)) => known.scripts.push(name.clone()),
-                (Content::McpServers(servers), _) => {
+                (FileContent::Script(_), Some(name)) => known.scripts.push(name.clone()),
+                (FileContent::McpServers(servers), _) => {
                     known.servers = servers.as_ref().map(|servers| servers.names.clone());
                 }
                 (
-                    Content::Agent(_)
-                    | Content::Workflow(_)
-                    | Content::Schedule(_)
-                    | Content::Script(_)
-                    | Content::Settings(_)
-                    | Content::RetentionPolicy(_),
+                    FileContent::Agent(_)
+                    | FileContent::Workflow(_)
+                    | FileContent::Schedule(_)
+                    | FileContent::Script(_)
+                    | FileContent::Settings(_)
+                    | FileContent::RetentionPolicy(_),
                     _,
                 ) => {}
             }
@@ -66,25 +66,32 @@ impl Known {
     }
 
     /// What is wrong with a reference, if anything.
-    fn missing(&self, path: &Path, reference: &Reference) -> Option<Finding> {
+    fn missing(&self, path: &FieldPath, reference: &NameReference) -> Option<FindingText> {
         match reference {
-            Reference::Agent(name) => self.missing_name(path, name, &[Kind::Agent]),
-            Reference::Workflow(name) => self.missing_name(path, name, &[Kind::Workflow]),
-            Reference::AgentOrWorkflow(name) => {
-                self.missing_name(path, name, &[Kind::Agent, Kind::Workflow])
+            NameReference::Agent(name) => self.missing_name(path, name, &[DefinitionKind::Agent]),
+            NameReference::Workflow(name) => {
+                self.missing_name(path, name, &[DefinitionKind::Workflow])
             }
-            Reference::Script(name) => {
+            NameReference::AgentOrWorkflow(name) => {
+                self.missing_name(path, name, &[DefinitionKind::Agent, DefinitionKind::Workflow])
+            }
+            NameReference::Script(name) => {
                 let message = format!("{path}: there is no script \"{name}\" in scripts/");
                 (!self.scripts.contains(name))
-                    .then(|| Finding::new(message).one_of(name.as_str(), &self.scripts))
+                    .then(|| FindingText::new(message).one_of(name.as_str(), &self.scripts))
             }
-            Reference::Server(name) => self.missing_server(path, name),
+            NameReference::Server(name) => self.missing_server(path, name),
         }
     }
 
     /// A name that stands for nothing, or for a thing of another kind.
-    fn missing_name(&self, path: &Path, name: &Name, kinds: &[Kind]) -> Option<Finding> {
-        let fits = |found: &[Kind]| found.iter().any(|kind| kinds.contains(kind));
+    fn missing_name(
+        &self,
+        path: &FieldPath,
+        name: &Name,
+        kinds: &[DefinitionKind],
+    ) -> Option<FindingText> {
+        let fits = |found: &[DefinitionKind]| found.iter().any(|kind| kinds.contains(kind));
         match self.named.get(name).map(Vec::as_slice) {
             Some(found) if fits(found) => None,
             Some([kind, ..]) => {
@@ -94,71 +101,72 @@ impl Known {
                     with_article(*kind),
                     needed.join(" or ")
                 );
-                Some(Finding::new(message).found(name.as_str()))
+                Some(FindingText::new(message).found(name.as_str()))
             }
             Some([]) | None => {
                 let needed: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
                 let message = format!("{path}: there is no {} \"{name}\"", needed.join(" or "));
                 let fitting = self.named.iter().filter(|(_, found)| fits(found));
-                Some(Finding::new(message).one_of(name.as_str(), fitting.map(|(name, _)| name)))
+                Some(FindingText::new(message).one_of(name.as_str(), fitting.map(|(name, _)| name)))
             }
         }
     }
 
-    fn missing_server(&self, path: &Path, name: &str) -> Option<Finding> {
+    fn missing_server(&self, path: &FieldPath, name: &str) -> Option<FindingText> {
         let servers = self.servers.as_ref()?;
         if servers.iter().any(|server| server.as_str() == name) {
             return None;
         }
         let message = format!("{path}: there is no MCP server \"{name}\"");
         Some(if servers.is_empty() {
-            Finding::new(format!("{message}, config/mcp_servers.yaml lists none")).found(name)
+            FindingText::new(format!("{message}, config/mcp_servers.yaml lists none")).found(name)
         } else {
-            Finding::new(message).one_of(name, servers)
+            FindingText::new(message).one_of(name, servers)
         })
     }
 }
 
-fn with_article(kind: Kind) -> String {
-    let article = if kind == Kind::Agent { "an" } else { "a" };
+fn with_article(kind: DefinitionKind) -> String {
+    let article = if kind == DefinitionKind::Agent { "an" } else { "a" };
     format!("{article} {kind}")
 }
 
 /// The names that a definition hands work to, and where it says so.
-type Uses<'a> = Vec<(&'a Name, Path)>;
+type NamedUses<'a> = Vec<(&'a Name, FieldPath)>;
 
-fn sub_agents_of(content: &Content) -> Option<Uses<'_>> {
-    let Content::Agent(Some(AgentDefinition { kind: AgentKind::Llm(agent), .. })) = content else {
+fn sub_agents_of(content: &FileContent) -> Option<NamedUses<'_>> {
+    let FileContent::Agent(Some(AgentDefinition { kind: AgentKind::Llm(agent), .. })) = content
+    else {
         return None;
     };
-    let path = Path::root().field("sub_agents");
+    let path = FieldPath::root().field("sub_agents");
     let uses = agent.sub_agents.iter().enumerate();
     Some(uses.map(|(index, name)| (name, path.index(index))).collect())
 }
 
-fn sub_workflows_of(content: &Content) -> Option<Uses<'_>> {
-    let Content::Workflow(Some(workflow)) = content else { return None };
-    let path = Path::root().field("nodes");
+fn sub_workflows_of(content: &FileContent) -> Option<NamedUses<'_>> {
+    let FileContent::Workflow(Some(workflow)) = content else { return None };
+    let path = FieldPath::root().field("nodes");
     let uses = workflow.nodes.iter().filter_map(|node| match &node.kind {
-        NodeKind::Workflow { workflow, .. } => {
+        WorkflowNodeKind::Workflow { workflow, .. } => {
             Some((workflow, path.field(node.name.as_str()).field("workflow")))
         }
-        NodeKind::Agent { .. }
-        | NodeKind::Tool { .. }
-        | NodeKind::Condition { .. }
-        | NodeKind::Human { .. }
-        | NodeKind::Parallel { .. } => None,
+        WorkflowNodeKind::Agent { .. }
+        | WorkflowNodeKind::Tool { .. }
+        | WorkflowNodeKind::Condition { .. }
+        | WorkflowNodeKind::Human { .. }
+        | WorkflowNodeKind::Parallel { .. } => None,
     });
     Some(uses.collect())
 }
 
 /// Work that comes back to where it started would never end.
 fn refuse_circles(
-    entries: &mut [Entry],
+    entries: &mut [FileEntry],
     what: &str,
-    uses_of: impl Fn(&Content) -> Option<Uses<'_>>,
+    uses_of: impl Fn(&FileContent) -> Option<NamedUses<'_>>,
 ) {
-    let all: Vec<(usize, &Name, Uses<'_>)> = entries
+    let all: Vec<(usize, &Name, NamedUses<'_>)> = entries
         .iter()
         .enumerate()
         .filter_map(|(place, entry)| Some((place, entry.name.as_ref()?, uses_of(&entry.content)?)))
@@ -176,7 +184,7 @@ fn refuse_circles(
         let Some((_, path)) = uses.iter().find(|(name, _)| *name == first_name) else { continue };
         let names = circle.iter().map(|user| all[*user].1.as_str());
         let message = format!("{what}: {}", graph::circle_in_words(names));
-        findings.push((*place, path.clone(), Finding::new(message)));
+        findings.push((*place, path.clone(), FindingText::new(message)));
     }
     for (place, path, finding) in findings {
         entries[place].checker.report(&path, finding);

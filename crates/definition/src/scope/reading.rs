@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Field;
+use super::ScopeField;
 use crate::{did_you_mean, nearest};
 
 /// The output of a node as text, as in `nodes.draft.output`.
@@ -13,9 +13,9 @@ pub(crate) const NODE_JSON: &str = "json";
 
 /// What a text reads of the State.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reading {
+pub(crate) struct ScopeReads {
     /// The fields.
-    pub(crate) fields: BTreeSet<Field>,
+    pub(crate) fields: BTreeSet<ScopeField>,
     /// The nodes that it names.
     pub(crate) nodes: BTreeSet<String>,
     /// Whether it may read nodes that it does not name.
@@ -24,21 +24,21 @@ pub(crate) struct Reading {
     pub(crate) json: bool,
 }
 
-impl Reading {
+impl ScopeReads {
     pub(crate) fn reads_node(&self, name: &str) -> bool {
         self.any_node || self.nodes.contains(name)
     }
 
     /// Notes a field, or says that the State has none of that name.
-    pub(crate) fn read(&mut self, name: &str) -> Result<Field, String> {
-        let Some(field) = Field::named(name) else { return Err(unknown_field(name)) };
+    pub(crate) fn read(&mut self, name: &str) -> Result<ScopeField, String> {
+        let Some(field) = ScopeField::named(name) else { return Err(unknown_field(name)) };
         self.fields.insert(field);
         Ok(field)
     }
 }
 
 fn unknown_field(name: &str) -> String {
-    let names = Field::ALL.map(Field::as_str);
+    let names = ScopeField::ALL.map(ScopeField::as_str);
     match nearest(name, names) {
         Some(near) => format!("the State has no \"{name}\"{}", did_you_mean(near)),
         None => format!("the State has no \"{name}\"; it has {}", names.join(", ")),

@@ -6,17 +6,17 @@ use jiff::Timestamp;
 use polity_model::message::Message;
 use serde_json::{Map, Value, json};
 
-use super::Scope;
+use super::EvaluationScope;
 
 /// Calls `test` with a State in which every field has a value.
-pub(crate) fn with_scope<T>(test: impl FnOnce(&Scope<'_>) -> T) -> T {
+pub(crate) fn with_scope<T>(test: impl FnOnce(&EvaluationScope<'_>) -> T) -> T {
     let timestamp = Timestamp::UNIX_EPOCH;
     let messages = [Message::User { content: "Write.".into(), timestamp }];
     let newest = Message::Assistant { content: "Drip.".into(), tool_calls: Vec::new(), timestamp };
     let metadata: Map<String, Value> =
         serde_json::from_value(json!({"topic": "rain", "count": 3, "deep": {"list": [1.5, null]}}))
             .unwrap();
-    test(&Scope {
+    test(&EvaluationScope {
         input: "Write.",
         last: "Drip.",
         messages: &messages,

@@ -2,22 +2,22 @@
 
 use std::collections::HashSet;
 
-use crate::scope::{Field, NODE_OUTPUT, Reading, check_node_field};
+use crate::scope::{NODE_OUTPUT, ScopeField, ScopeReads, check_node_field};
 
 /// What every template has besides the State.
 const FUNCTIONS: [&str; 5] = ["accepts", "dict", "namespace", "range", "steps"];
 
 /// What a template reads, from the names that it does not declare itself, each with the names that
 /// follow it: `nodes.draft.output`.
-pub(super) fn read(text: &str, names: &HashSet<String>) -> Result<Reading, String> {
-    let mut reading = Reading::default();
+pub(super) fn read(text: &str, names: &HashSet<String>) -> Result<ScopeReads, String> {
+    let mut reading = ScopeReads::default();
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
     // One of several slips is told, always the same.
     names.sort_unstable();
     for name in names {
         let mut path = name.split('.');
         let Some(first) = path.next().filter(|first| !FUNCTIONS.contains(first)) else { continue };
-        if reading.read(first)? == Field::Nodes {
+        if reading.read(first)? == ScopeField::Nodes {
             let (node, field) = (path.next(), path.next());
             match node {
                 Some(node) => _ = reading.nodes.insert(node.to_owned()),
@@ -37,16 +37,16 @@ pub(super) fn read(text: &str, names: &HashSet<String>) -> Result<Reading, Strin
 }
 
 /// Notes everything between the braces that looks like a field or a node.
-fn read_pieces(text: &str, reading: &mut Reading) {
+fn read_pieces(text: &str, reading: &mut ScopeReads) {
     for code in codes(text) {
-        for field in Field::ALL {
+        for field in ScopeField::ALL {
             for (place, name) in code.match_indices(field.as_str()) {
                 let before = code[..place].chars().next_back();
                 if before.is_some_and(|c| is_word(c) || matches!(c, '.' | '"' | '\'')) {
                     continue;
                 }
                 reading.fields.insert(field);
-                if field == Field::Nodes {
+                if field == ScopeField::Nodes {
                     (reading.any_node, reading.json) = (true, true);
                     let after = code[place + name.len()..].strip_prefix('.').unwrap_or_default();
                     let end = after.find(|c| !is_word(c)).unwrap_or(after.len());

@@ -3,14 +3,14 @@
 use minijinja::Expression;
 
 use super::{ENVIRONMENT, filters, in_words, reader, view};
-use crate::scope::{EvaluationError, Reading, Scope};
+use crate::scope::{EvaluationError, EvaluationScope, ScopeReads};
 use crate::value::check_template;
 
 /// One expression, whose value keeps its type.
 pub(crate) struct ValueTemplate {
     text: Box<str>,
     expression: Expression<'static, 'static>,
-    reading: Reading,
+    reading: ScopeReads,
 }
 
 impl ValueTemplate {
@@ -32,12 +32,15 @@ impl ValueTemplate {
         Some(reading.map(|reading| Self { text: text.into(), expression, reading }))
     }
 
-    pub(crate) fn reading(&self) -> &Reading {
+    pub(crate) fn reading(&self) -> &ScopeReads {
         &self.reading
     }
 
     /// The value of the expression.
-    pub(crate) fn evaluate(&self, scope: &Scope<'_>) -> Result<serde_json::Value, EvaluationError> {
+    pub(crate) fn evaluate(
+        &self,
+        scope: &EvaluationScope<'_>,
+    ) -> Result<serde_json::Value, EvaluationError> {
         let wrong = |reason: String| EvaluationError::new(&self.text, reason);
         let value = self
             .expression

@@ -1,7 +1,7 @@
 //! Agents that are language models or on other servers, and what all agents have.
 
 use super::{check, check_in, home};
-use crate::{AgentDefinition, AgentKind, Lookup, Provider};
+use crate::{AgentDefinition, AgentKind, LlmProvider, NameLookup};
 
 const SCRIPT: (&str, &str) = ("scripts/greeter.yaml", "default: {reply: hi}\n");
 
@@ -27,14 +27,14 @@ fn check_with(lines: &str, expected: &[&str]) {
 #[test]
 fn defaults_are_filled_in() {
     let home = home([("agents/writer.yaml", BASE)]);
-    let Lookup::Agent(agent) = home.find("writer") else { panic!("{:?}", home.problems) };
+    let NameLookup::Agent(agent) = home.find("writer") else { panic!("{:?}", home.problems) };
     assert_eq!(agent.role(), Some("Writes"));
     let AgentKind::Llm(llm) = &agent.kind else { panic!("{agent:?}") };
     assert_eq!(llm.identity.name.as_str(), "writer");
     assert_eq!(llm.max_iterations.get(), 10);
     assert_eq!(llm.temperature.get().to_string(), "0.7");
     assert_eq!(llm.max_retries, 3);
-    assert_eq!(llm.llm_config.provider, Provider::OpenAi);
+    assert_eq!(llm.llm_config.provider, LlmProvider::OpenAi);
     assert_eq!(llm.llm_config.timeout_seconds.get(), 120);
     assert!(llm.tools.is_empty() && llm.sub_agents.is_empty() && llm.approval.is_empty());
 }
@@ -243,7 +243,7 @@ fn an_output_schema_is_a_json_schema() {
 fn the_instruction_says_what_the_answer_must_look_like() {
     let instruction = |lines: &str| {
         let home = home([("agents/writer.yaml", format!("{BASE}{lines}").as_str())]);
-        let Lookup::Agent(agent) = home.find("writer") else { panic!("{:?}", home.problems) };
+        let NameLookup::Agent(agent) = home.find("writer") else { panic!("{:?}", home.problems) };
         let AgentKind::Llm(llm) = &agent.kind else { panic!("{agent:?}") };
         llm.instruction().into_owned()
     };
@@ -407,7 +407,7 @@ fn places_count_the_items_that_could_not_be_read() {
 fn a_remote_agent_has_a_card() {
     let text = "kind: remote\nname: far\ncard_url: https://example.com/card.json\nauth: {type: api_key, token_env: FAR}\n";
     let home = home([("agents/far.yaml", text)]);
-    let Lookup::Agent(agent) = home.find("far") else { panic!("{:?}", home.problems) };
+    let NameLookup::Agent(agent) = home.find("far") else { panic!("{:?}", home.problems) };
     let AgentKind::Remote(remote) = &agent.kind else { panic!("{agent:?}") };
     let auth = remote.auth.as_ref().unwrap();
     assert_eq!(auth.header_name.as_ref().unwrap().as_str(), "X-API-Key");

@@ -2,8 +2,8 @@
 
 use super::{check, home};
 use crate::{
-    AccessType, AgentKind, AgentMode, CliAgent, CliTemplate, InputPattern, Lookup, OutputPattern,
-    PermissionPolicy, Workspace,
+    AccessType, AgentKind, AgentMode, CliAgent, CliTemplate, InputPattern, NameLookup,
+    OutputPattern, PermissionPolicy, WorkspaceMode,
 };
 
 const BASE: &str = "kind: cli\nname: coder\nexecutable_path: coder\n";
@@ -17,7 +17,7 @@ fn check_with(lines: &str, expected: &[&str]) {
 fn cli(text: &str) -> CliAgent {
     let home = home([("agents/coder.yaml", text)]);
     match home.find("coder") {
-        Lookup::Agent(agent) => match &agent.kind {
+        NameLookup::Agent(agent) => match &agent.kind {
             AgentKind::Cli(cli) => cli.clone(),
             AgentKind::Llm(_) | AgentKind::Remote(_) => panic!("{agent:?}"),
         },
@@ -34,7 +34,7 @@ fn defaults_are_the_safe_ones() {
     assert_eq!((cli.queue_limit, cli.queue_timeout_seconds.get()), (10, 1800));
     assert_eq!((cli.max_retries, cli.grace_seconds), (3, 10));
     assert_eq!(cli.permission_policy, PermissionPolicy::Ask);
-    assert_eq!(cli.workspace, Workspace::Shared);
+    assert_eq!(cli.workspace, WorkspaceMode::Shared);
     assert_eq!(cli.input_pattern, Some(InputPattern::Stdin));
     assert_eq!(cli.output_pattern, Some(OutputPattern::Stdout));
     assert!(cli.enabled && !cli.keep_alive && !cli.idempotent);

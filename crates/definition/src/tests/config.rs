@@ -2,7 +2,8 @@
 
 use super::{check, home};
 use crate::{
-    Durability, McpServerDefinition, McpTransport, RetentionPolicy, RetentionStatus, Settings,
+    DurabilitySetting, HomeSettings, McpServerDefinition, McpTransport, RetentionPolicy,
+    RetentionStatus,
 };
 
 #[test]
@@ -10,10 +11,10 @@ fn settings_may_be_missing_or_empty() {
     for files in [vec![], vec![("polity.yaml", "")], vec![("polity.yaml", "server:\nlimits: {}\n")]]
     {
         let home = home(files);
-        assert_eq!((home.problems, home.settings), (vec![], Settings::default()));
+        assert_eq!((home.problems, home.settings), (vec![], HomeSettings::default()));
     }
-    let settings = Settings::default();
-    assert_eq!(settings.durability, Durability::Full);
+    let settings = HomeSettings::default();
+    assert_eq!(settings.durability, DurabilitySetting::Full);
     assert_eq!(settings.server.listen.to_string(), "127.0.0.1:7070");
     assert_eq!(settings.limits.concurrent_tasks.get(), 64);
     assert_eq!(settings.limits.input_bytes.get(), 10_485_760);

@@ -1,7 +1,7 @@
 //! The rules between files, and how names are found.
 
 use super::{check_in, home, shown};
-use crate::Lookup;
+use crate::NameLookup;
 
 const CLI: &str = "kind: cli\nname: a\nexecutable_path: x\n";
 
@@ -46,7 +46,7 @@ fn a_file_has_the_name_it_defines() {
 fn a_file_is_found_under_both_of_its_names() {
     let home = home([("agents/b.yaml", CLI)]);
     for name in ["a", "b"] {
-        assert_eq!(home.find(name), Lookup::Broken(home.problems.clone()), "{name}");
+        assert_eq!(home.find(name), NameLookup::Broken(home.problems.clone()), "{name}");
     }
 }
 
@@ -66,7 +66,7 @@ fn a_name_belongs_to_one_file() {
         ]
     );
     assert_eq!(home.agents.keys().map(ToString::to_string).collect::<Vec<_>>(), ["b"]);
-    assert!(matches!(home.find("a"), Lookup::Broken(problems) if problems.len() == 2));
+    assert!(matches!(home.find("a"), NameLookup::Broken(problems) if problems.len() == 2));
     // The same name elsewhere is no conflict.
     let script = ("scripts/a.yaml", "default: {reply: x}\n");
     let schedule = ("schedules/a.yaml", "name: a\nagent: a\ncron_expression: \"@daily\"\n");
@@ -97,8 +97,8 @@ fn an_agent_keeps_its_name_when_a_workflow_claims_it() {
         ["workflows/a.yaml:1:7: the name \"a\" is already taken by agents/a.yaml; agents and \
           workflows share their names: rename one of the two"]
     );
-    assert!(matches!(home.find("a"), Lookup::Agent(_)));
-    assert!(matches!(home.find("flow"), Lookup::Workflow(_)));
+    assert!(matches!(home.find("a"), NameLookup::Agent(_)));
+    assert!(matches!(home.find("flow"), NameLookup::Workflow(_)));
     assert_eq!(home.agents.len(), 2);
     assert!(!home.workflows.contains_key("a"));
 }
@@ -112,12 +112,12 @@ fn names_are_found_or_suggested() {
         ("agents/broken.yaml", broken),
         ("workflows/flow.yaml", workflow),
     ]);
-    assert!(matches!(home.find("a"), Lookup::Agent(_)));
-    assert!(matches!(home.find("flow"), Lookup::Workflow(_)));
-    let Lookup::Broken(problems) = home.find("broken") else { panic!() };
+    assert!(matches!(home.find("a"), NameLookup::Agent(_)));
+    assert!(matches!(home.find("flow"), NameLookup::Workflow(_)));
+    let NameLookup::Broken(problems) = home.find("broken") else { panic!() };
     assert_eq!(problems, home.problems);
     for (name, expected) in [("flo", Some("flow")), ("borken", Some("broken")), ("zzz", None)] {
-        let Lookup::Unknown { suggestion } = home.find(name) else { panic!("{name}") };
+        let NameLookup::Unknown { suggestion } = home.find(name) else { panic!("{name}") };
         assert_eq!(suggestion.as_ref().map(polity_model::name::Name::as_str), expected);
     }
 }
@@ -145,7 +145,7 @@ fn a_broken_file_is_there_for_those_who_name_it() {
 fn a_broken_script_says_why_to_its_agent() {
     let agent = llm("w", "").replace("openai, model: m", "scripted, script: s");
     let home = home([("agents/w.yaml", agent.as_str()), ("scripts/s.yaml", "rules: 5\n")]);
-    assert!(matches!(home.find("w"), Lookup::Agent(_)));
+    assert!(matches!(home.find("w"), NameLookup::Agent(_)));
     assert_eq!(home.script(&"s".parse().unwrap()), Err(home.problems.clone()));
     assert_eq!(shown(&home), ["scripts/s.yaml:1:8: rules must be a list, found the number 5"]);
 }
@@ -201,7 +201,10 @@ fn work_that_could_be_handed_on_too_far_is_told_of() {
             ),
         ]
     );
-    assert!(matches!(limited.find("outer"), Lookup::Workflow(_)), "it is refused when it is run");
+    assert!(
+        matches!(limited.find("outer"), NameLookup::Workflow(_)),
+        "it is refused when it is run"
+    );
     assert_eq!(shown(&home("limits: {sub_agent_depth: 3}\n")), Vec::<String>::new());
     assert_eq!(shown(&home("limits: {sub_agent_depth: 1}\n")).len(), 4);
     let round = llm("b", "sub_agents: [a]\n").replace("name: b", "name: a");

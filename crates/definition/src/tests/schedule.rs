@@ -1,7 +1,7 @@
 //! Schedules.
 
 use super::{check_in, home};
-use crate::{CatchUp, Overlap};
+use crate::{CatchUpPolicy, OverlapPolicy};
 
 const GREETER: (&str, &str) =
     ("agents/greeter.yaml", "kind: cli\nname: greeter\nexecutable_path: x\n");
@@ -12,7 +12,7 @@ fn defaults_are_filled_in() {
     let home = home([GREETER, ("schedules/daily.yaml", BASE)]);
     let schedule = &home.schedules["daily"];
     assert_eq!(schedule.time_zone, "UTC");
-    assert_eq!((schedule.overlap, schedule.catch_up), (Overlap::Skip, CatchUp::None));
+    assert_eq!((schedule.overlap, schedule.catch_up), (OverlapPolicy::Skip, CatchUpPolicy::None));
     assert!(schedule.enabled && schedule.input_parameters.is_empty());
     assert_eq!((schedule.jitter_seconds, schedule.pause_after_failures), (0, None));
 }

@@ -10,16 +10,16 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::path::Path;
-use crate::scope::{EvaluationError, Reading, Scope};
+use crate::path::FieldPath;
+use crate::scope::{EvaluationError, EvaluationScope, ScopeReads};
 use crate::template::{Template, ValueTemplate};
 
 /// The arguments of a tool node. A text that is exactly one `{{ expression }}` gives a value of the
 /// expression's type, every other text gives a text.
 #[derive(Clone, Default)]
-pub struct ArgumentTemplates(Arc<Vec<(String, Argument)>>);
+pub struct ArgumentTemplates(Arc<Vec<(String, ArgumentTemplate)>>);
 
-enum Argument {
+enum ArgumentTemplate {
     /// Null, a number, true, false, or a text without braces.
     Fixed(Value),
     Text(Template),
@@ -27,13 +27,16 @@ enum Argument {
         written: String,
         template: ValueTemplate,
     },
-    List(Vec<Argument>),
-    Map(Vec<(String, Argument)>),
+    List(Vec<ArgumentTemplate>),
+    Map(Vec<(String, ArgumentTemplate)>),
 }
 
 impl ArgumentTemplates {
     /// The arguments for one call.
-    pub fn render(&self, scope: &Scope<'_>) -> Result<Map<String, Value>, EvaluationError> {
+    pub fn render(
+        &self,
+        scope: &EvaluationScope<'_>,
+    ) -> Result<Map<String, Value>, EvaluationError> {
         render_map(&self.0, scope)
     }
 
@@ -46,13 +49,13 @@ impl ArgumentTemplates {
     pub fn nodes_named(&self) -> impl Iterator<Item = &str> {
         let mut found = Vec::new();
         for (_, argument) in self.0.iter() {
-            argument.readings(&Path::root(), &mut found);
+            argument.readings(&FieldPath::root(), &mut found);
         }
         found.into_iter().flat_map(|(_, reading)| reading.nodes.iter().map(String::as_str))
     }
 
     /// What each template reads, and where it stands.
-    pub(super) fn readings(&self, path: &Path) -> Vec<(Path, &Reading)> {
+    pub(super) fn readings(&self, path: &FieldPath) -> Vec<(FieldPath, &ScopeReads)> {
         let mut found = Vec::new();
         for (name, argument) in self.0.iter() {
             argument.readings(&path.field(name), &mut found);
@@ -61,7 +64,7 @@ impl ArgumentTemplates {
     }
 }
 
-impl Argument {
+impl ArgumentTemplate {
     fn text(text: String) -> Result<Self, String> {
         // Texts without braces are not limited as templates are, and may be empty.
         if !["{{", "{%", "{#"].iter().any(|brace| text.contains(brace)) {
@@ -73,7 +76,7 @@ impl Argument {
         text.parse().map(Self::Text).map_err(|error: InvalidValue| error.to_string())
     }
 
-    fn render(&self, scope: &Scope<'_>) -> Result<Value, EvaluationError> {
+    fn render(&self, scope: &EvaluationScope<'_>) -> Result<Value, EvaluationError> {
         Ok(match self {
             Self::Fixed(value) => value.clone(),
             Self::Text(template) => Value::String(template.render(scope)?),
@@ -95,7 +98,7 @@ impl Argument {
         }
     }
 
-    fn readings<'a>(&'a self, path: &Path, found: &mut Vec<(Path, &'a Reading)>) {
+    fn readings<'a>(&'a self, path: &FieldPath, found: &mut Vec<(FieldPath, &'a ScopeReads)>) {
         match self {
             Self::Fixed(_) => {}
             Self::Text(template) => found.push((path.clone(), template.reading())),
@@ -115,13 +118,13 @@ impl Argument {
 }
 
 fn render_map(
-    entries: &[(String, Argument)],
-    scope: &Scope<'_>,
+    entries: &[(String, ArgumentTemplate)],
+    scope: &EvaluationScope<'_>,
 ) -> Result<Map<String, Value>, EvaluationError> {
     entries.iter().map(|(name, argument)| Ok((name.clone(), argument.render(scope)?))).collect()
 }
 
-fn written_map(entries: &[(String, Argument)]) -> Map<String, Value> {
+fn written_map(entries: &[(String, ArgumentTemplate)]) -> Map<String, Value> {
     entries.iter().map(|(name, argument)| (name.clone(), argument.as_written())).collect()
 }
 
@@ -145,7 +148,7 @@ impl Serialize for ArgumentTemplates {
 
 impl<'de> Deserialize<'de> for ArgumentTemplates {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Entries).map(|entries| Self(Arc::new(entries)))
+        deserializer.deserialize_map(ArgumentEntries).map(|entries| Self(Arc::new(entries)))
     }
 }
 
@@ -163,10 +166,10 @@ impl JsonSchema for ArgumentTemplates {
     }
 }
 
-struct Entries;
+struct ArgumentEntries;
 
-impl<'de> Visitor<'de> for Entries {
-    type Value = Vec<(String, Argument)>;
+impl<'de> Visitor<'de> for ArgumentEntries {
+    type Value = Vec<(String, ArgumentTemplate)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map")
@@ -181,7 +184,7 @@ impl<'de> Visitor<'de> for Entries {
     }
 }
 
-impl<'de> Deserialize<'de> for Argument {
+impl<'de> Deserialize<'de> for ArgumentTemplate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ArgumentVisitor)
     }
@@ -190,54 +193,57 @@ impl<'de> Deserialize<'de> for Argument {
 struct ArgumentVisitor;
 
 impl<'de> Visitor<'de> for ArgumentVisitor {
-    type Value = Argument;
+    type Value = ArgumentTemplate;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any JSON value")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Argument, E> {
-        Ok(Argument::Fixed(Value::Null))
+    fn visit_unit<E: Error>(self) -> Result<ArgumentTemplate, E> {
+        Ok(ArgumentTemplate::Fixed(Value::Null))
     }
 
-    fn visit_none<E: Error>(self) -> Result<Argument, E> {
+    fn visit_none<E: Error>(self) -> Result<ArgumentTemplate, E> {
         self.visit_unit()
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Argument, D::Error> {
-        Argument::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<ArgumentTemplate, D::Error> {
+        ArgumentTemplate::deserialize(deserializer)
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Argument, E> {
-        Ok(Argument::Fixed(value.into()))
+    fn visit_bool<E: Error>(self, value: bool) -> Result<ArgumentTemplate, E> {
+        Ok(ArgumentTemplate::Fixed(value.into()))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Argument, E> {
-        Ok(Argument::Fixed(value.into()))
+    fn visit_i64<E: Error>(self, value: i64) -> Result<ArgumentTemplate, E> {
+        Ok(ArgumentTemplate::Fixed(value.into()))
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Argument, E> {
-        Ok(Argument::Fixed(value.into()))
+    fn visit_u64<E: Error>(self, value: u64) -> Result<ArgumentTemplate, E> {
+        Ok(ArgumentTemplate::Fixed(value.into()))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Argument, E> {
-        Ok(Argument::Fixed(value.into()))
+    fn visit_f64<E: Error>(self, value: f64) -> Result<ArgumentTemplate, E> {
+        Ok(ArgumentTemplate::Fixed(value.into()))
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Argument, E> {
-        Argument::text(text.to_owned()).map_err(E::custom)
+    fn visit_str<E: Error>(self, text: &str) -> Result<ArgumentTemplate, E> {
+        ArgumentTemplate::text(text.to_owned()).map_err(E::custom)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Argument, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ArgumentTemplate, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
             list.push(item);
         }
-        Ok(Argument::List(list))
+        Ok(ArgumentTemplate::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Argument, A::Error> {
-        Entries.visit_map(map).map(Argument::Map)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ArgumentTemplate, A::Error> {
+        ArgumentEntries.visit_map(map).map(ArgumentTemplate::Map)
     }
 }
 

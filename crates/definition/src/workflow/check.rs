@@ -9,33 +9,33 @@ use polity_model::name::Name;
 use super::file::{EdgeFile, EdgeTargetFile, MAX_ITERATIONS_DEFAULT, NodeFile, WorkflowFile};
 use super::patterns::{self, PatternGraph};
 use super::{
-    Edge, EdgeTarget, NodeKind, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowDefinition,
-    WorkflowNode, WorkflowPattern,
+    EdgeTarget, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowDefinition, WorkflowEdge,
+    WorkflowNode, WorkflowNodeKind, WorkflowPattern,
 };
-use crate::checker::{Checker, Reference};
-use crate::path::Path;
-use crate::problem::Finding;
+use crate::checker::{FileChecker, NameReference};
+use crate::path::FieldPath;
+use crate::problem::FindingText;
 
 impl WorkflowFile {
-    pub(crate) fn check(self, checker: &mut Checker) -> Option<WorkflowDefinition> {
-        let root = Path::root();
+    pub(crate) fn check(self, checker: &mut FileChecker) -> Option<WorkflowDefinition> {
+        let root = FieldPath::root();
         let has_nodes = self.check_parts(checker);
         let name = checker.require(&root.field("name"), self.name);
         let agents_path = root.field("agents");
         for (role, agent) in self.agents.iter().flatten() {
-            checker.refer(agents_path.field(role.as_str()), Reference::Agent(agent.clone()));
+            checker.refer(agents_path.field(role.as_str()), NameReference::Agent(agent.clone()));
         }
         let files = self.nodes.map(|nodes| nodes.0).unwrap_or_default();
         if checker.is_empty(&root.field("nodes")) {
             let message = "\"nodes\" is empty: a workflow needs at least one node";
-            checker.report(&root.field("nodes"), Finding::new(message));
+            checker.report(&root.field("nodes"), FindingText::new(message));
         }
         let names: Vec<Name> = files.iter().map(|(name, _)| name.clone()).collect();
-        let known = Known { names: &names };
+        let known = KnownNodes { names: &names };
         let nodes: Vec<Option<WorkflowNode>> =
             files.into_iter().map(|(name, file)| check_node(name, file, &known, checker)).collect();
         let edges_path = root.field("edges");
-        let edges: Vec<Option<Edge>> = self
+        let edges: Vec<Option<WorkflowEdge>> = self
             .edges
             .unwrap_or_default()
             .into_iter()
@@ -85,21 +85,22 @@ impl WorkflowFile {
 
     /// A workflow has nodes with edges, or patterns with agents, or all of it. Says whether there
     /// are nodes.
-    fn check_parts(&self, checker: &mut Checker) -> bool {
-        let root = Path::root();
+    fn check_parts(&self, checker: &mut FileChecker) -> bool {
+        let root = FieldPath::root();
         let (patterns_path, agents_path) = (root.field("patterns"), root.field("agents"));
         let has_nodes = checker.is_there(&root.field("nodes"));
         let has_patterns = checker.is_there(&patterns_path) && !checker.is_empty(&patterns_path);
         if !has_nodes && !has_patterns {
             let message = "missing field \"nodes\": a workflow has nodes, or patterns with agents";
-            checker.report(&root.field("nodes"), Finding::new(message).allowed("nodes, patterns"));
+            checker
+                .report(&root.field("nodes"), FindingText::new(message).allowed("nodes, patterns"));
         }
         if has_patterns && !has_nodes {
             let when = "with patterns: role to agent";
             checker.require_when(&agents_path, self.agents.as_ref(), when);
             if checker.is_empty(&agents_path) {
                 let message = "\"agents\" is empty: the patterns need agents for their roles";
-                checker.report(&agents_path, Finding::new(message));
+                checker.report(&agents_path, FindingText::new(message));
             }
         }
         for field in ["edges", "entry_point", "checkpoints"] {
@@ -110,7 +111,7 @@ impl WorkflowFile {
         checker.refuse_unless(has_patterns && !has_nodes, &rounds_path, "with patterns");
         if self.rounds.is_some_and(|rounds| rounds.get() > REFLECTION_ROUNDS_MAX) {
             let message = format!("rounds must be from 1 to {REFLECTION_ROUNDS_MAX}");
-            checker.report(&rounds_path, Finding::new(message));
+            checker.report(&rounds_path, FindingText::new(message));
         }
         has_nodes
     }
@@ -121,9 +122,9 @@ fn expand(
     patterns: &[WorkflowPattern],
     agents: &BTreeMap<Name, Name>,
     rounds: Option<NonZeroU32>,
-    checker: &mut Checker,
+    checker: &mut FileChecker,
 ) -> Option<Arc<PatternGraph>> {
-    let root = Path::root();
+    let root = FieldPath::root();
     // An agent or a pattern that could not be read has been told of, and so has an empty list.
     let agents_path = root.field("agents");
     if !checker.is_there(&agents_path) || checker.is_empty(&agents_path) {
@@ -139,25 +140,25 @@ fn expand(
     match patterns::expand(patterns, agents, rounds.map_or(REFLECTION_ROUNDS, NonZeroU32::get)) {
         Ok(graph) => graph.map(Arc::new),
         Err(error) => {
-            checker.report(&root.field("patterns"), Finding::new(error.to_string()));
+            checker.report(&root.field("patterns"), FindingText::new(error.to_string()));
             None
         }
     }
 }
 
 /// The nodes that edges and branches may name.
-struct Known<'a> {
+struct KnownNodes<'a> {
     names: &'a [Name],
 }
 
-impl Known<'_> {
-    fn check(&self, name: &Name, path: &Path, checker: &mut Checker) {
+impl KnownNodes<'_> {
+    fn check(&self, name: &Name, path: &FieldPath, checker: &mut FileChecker) {
         // An empty list of nodes is reported once.
         let is_known = self.names.is_empty()
-            || checker.is_there(&Path::root().field("nodes").field(name.as_str()));
+            || checker.is_there(&FieldPath::root().field("nodes").field(name.as_str()));
         if !is_known {
             let message = format!("{path}: there is no node \"{name}\"");
-            checker.report(path, Finding::new(message).one_of(name.as_str(), self.names));
+            checker.report(path, FindingText::new(message).one_of(name.as_str(), self.names));
         }
     }
 
@@ -165,40 +166,40 @@ impl Known<'_> {
     fn check_read<'n>(
         &self,
         nodes: impl Iterator<Item = &'n str>,
-        path: &Path,
-        checker: &mut Checker,
+        path: &FieldPath,
+        checker: &mut FileChecker,
     ) {
         for node in nodes {
             let is_known = self.names.iter().any(|name| name.as_str() == node)
-                || checker.is_there(&Path::root().field("nodes").field(node));
+                || checker.is_there(&FieldPath::root().field("nodes").field(node));
             if !is_known {
                 let message = format!("{path}: nodes.{node}: there is no node \"{node}\"");
-                checker.report(path, Finding::new(message).one_of(node, self.names));
+                checker.report(path, FindingText::new(message).one_of(node, self.names));
             }
         }
     }
 
-    fn check_read_by(&self, node: &WorkflowNode, checker: &mut Checker) {
-        let path = Path::root().field("nodes").field(node.name.as_str());
+    fn check_read_by(&self, node: &WorkflowNode, checker: &mut FileChecker) {
+        let path = FieldPath::root().field("nodes").field(node.name.as_str());
         match &node.kind {
-            NodeKind::Agent { input: Some(input), .. }
-            | NodeKind::Workflow { input: Some(input), .. } => {
+            WorkflowNodeKind::Agent { input: Some(input), .. }
+            | WorkflowNodeKind::Workflow { input: Some(input), .. } => {
                 self.check_read(input.nodes_named(), &path.field("input"), checker);
             }
-            NodeKind::Tool { arguments, .. } => {
+            WorkflowNodeKind::Tool { arguments, .. } => {
                 for (place, reading) in arguments.readings(&path.field("arguments")) {
                     self.check_read(reading.nodes.iter().map(String::as_str), &place, checker);
                 }
             }
-            NodeKind::Condition { expression } => {
+            WorkflowNodeKind::Condition { expression } => {
                 self.check_read(expression.nodes_named(), &path.field("expression"), checker);
             }
-            NodeKind::Human { question, .. } => {
+            WorkflowNodeKind::Human { question, .. } => {
                 self.check_read(question.nodes_named(), &path.field("question"), checker);
             }
-            NodeKind::Agent { input: None, .. }
-            | NodeKind::Workflow { input: None, .. }
-            | NodeKind::Parallel { .. } => {}
+            WorkflowNodeKind::Agent { input: None, .. }
+            | WorkflowNodeKind::Workflow { input: None, .. }
+            | WorkflowNodeKind::Parallel { .. } => {}
         }
     }
 }
@@ -206,22 +207,22 @@ impl Known<'_> {
 fn check_node(
     name: Name,
     file: NodeFile,
-    known: &Known<'_>,
-    checker: &mut Checker,
+    known: &KnownNodes<'_>,
+    checker: &mut FileChecker,
 ) -> Option<WorkflowNode> {
-    let path = Path::root().field("nodes").field(name.as_str());
+    let path = FieldPath::root().field("nodes").field(name.as_str());
     let common = file.common();
     let kind = match file {
-        NodeFile::Agent(file) => NodeKind::Agent {
+        NodeFile::Agent(file) => WorkflowNodeKind::Agent {
             agent: checker.require(&path.field("agent"), file.agent)?,
             input: file.input,
             sub_agents: file.sub_agents.unwrap_or_default(),
         },
-        NodeFile::Tool(file) => NodeKind::Tool {
+        NodeFile::Tool(file) => WorkflowNodeKind::Tool {
             tool: checker.require(&path.field("tool"), file.tool)?,
             arguments: file.arguments.unwrap_or_default(),
         },
-        NodeFile::Condition(file) => NodeKind::Condition {
+        NodeFile::Condition(file) => WorkflowNodeKind::Condition {
             expression: checker.require(&path.field("expression"), file.expression)?,
         },
         NodeFile::Human(file) => {
@@ -230,7 +231,7 @@ fn check_node(
                 &path.field("default_action"),
                 "with deadline_seconds",
             );
-            NodeKind::Human {
+            WorkflowNodeKind::Human {
                 question: checker.require(&path.field("question"), file.question)?,
                 deadline_seconds: file.deadline_seconds,
                 default_action: file.default_action,
@@ -241,31 +242,33 @@ fn check_node(
             let branches = checker.require(&branches_path, file.branches)?;
             if checker.is_empty(&branches_path) {
                 let message = format!("{branches_path} must name at least one node");
-                checker.report(&branches_path, Finding::new(message));
+                checker.report(&branches_path, FindingText::new(message));
             }
             checker.refuse_repeats(&branches_path, &branches);
             for (index, branch) in branches.iter().enumerate() {
                 known.check(branch, &branches_path.index(index), checker);
             }
-            NodeKind::Parallel { branches, join: file.join.unwrap_or_default() }
+            WorkflowNodeKind::Parallel { branches, join: file.join.unwrap_or_default() }
         }
-        NodeFile::Workflow(file) => NodeKind::Workflow {
+        NodeFile::Workflow(file) => WorkflowNodeKind::Workflow {
             workflow: checker.require(&path.field("workflow"), file.workflow)?,
             input: file.input,
         },
     };
     match &kind {
-        NodeKind::Agent { agent, sub_agents, .. } => {
-            checker.refer(path.field("agent"), Reference::Agent(agent.clone()));
+        WorkflowNodeKind::Agent { agent, sub_agents, .. } => {
+            checker.refer(path.field("agent"), NameReference::Agent(agent.clone()));
             check_sub_agents(agent, sub_agents, &path.field("sub_agents"), checker);
         }
-        NodeKind::Tool { tool, .. } => {
-            checker.refer(path.field("tool"), Reference::Server(tool.server().to_owned()));
+        WorkflowNodeKind::Tool { tool, .. } => {
+            checker.refer(path.field("tool"), NameReference::Server(tool.server().to_owned()));
         }
-        NodeKind::Workflow { workflow, .. } => {
-            checker.refer(path.field("workflow"), Reference::Workflow(workflow.clone()));
+        WorkflowNodeKind::Workflow { workflow, .. } => {
+            checker.refer(path.field("workflow"), NameReference::Workflow(workflow.clone()));
         }
-        NodeKind::Condition { .. } | NodeKind::Human { .. } | NodeKind::Parallel { .. } => {}
+        WorkflowNodeKind::Condition { .. }
+        | WorkflowNodeKind::Human { .. }
+        | WorkflowNodeKind::Parallel { .. } => {}
     }
     Some(WorkflowNode {
         name,
@@ -279,24 +282,29 @@ fn check_node(
 }
 
 /// The agents that a node's agent may hand work to.
-fn check_sub_agents(agent: &Name, sub_agents: &[Name], path: &Path, checker: &mut Checker) {
+fn check_sub_agents(
+    agent: &Name,
+    sub_agents: &[Name],
+    path: &FieldPath,
+    checker: &mut FileChecker,
+) {
     checker.refuse_repeats(path, sub_agents);
     for (index, sub_agent) in sub_agents.iter().enumerate() {
         let place = path.index(index);
         if sub_agent == agent {
             let message = format!("{place}: \"{agent}\" cannot hand work to itself");
-            checker.report(&place, Finding::new(message));
+            checker.report(&place, FindingText::new(message));
         }
-        checker.refer(place, Reference::Agent(sub_agent.clone()));
+        checker.refer(place, NameReference::Agent(sub_agent.clone()));
     }
 }
 
 fn check_edge(
     file: EdgeFile,
-    path: &Path,
-    known: &Known<'_>,
-    checker: &mut Checker,
-) -> Option<Edge> {
+    path: &FieldPath,
+    known: &KnownNodes<'_>,
+    checker: &mut FileChecker,
+) -> Option<WorkflowEdge> {
     let (from_path, to_path) = (path.field("from"), path.field("to"));
     let from = checker.require(&from_path, file.from);
     if let Some(from) = &from {
@@ -310,7 +318,7 @@ fn check_edge(
         Some(EdgeTargetFile::ByRoutingKey(mut nodes)) => {
             if checker.is_empty(&to_path) {
                 let message = format!("{to_path} must name at least one node");
-                checker.report(&to_path, Finding::new(message));
+                checker.report(&to_path, FindingText::new(message));
             }
             for (key, node) in &nodes {
                 known.check(node, &to_path.field(key), checker);
@@ -328,8 +336,13 @@ fn check_edge(
                 "{condition_path} gives {kind}, but true or false is needed: compare it with \
                  something"
             );
-            checker.report(&condition_path, Finding::new(message).found(condition.as_str()));
+            checker.report(&condition_path, FindingText::new(message).found(condition.as_str()));
         }
     }
-    Some(Edge { from: from?, to: to?, condition: file.condition, max_loops: file.max_loops })
+    Some(WorkflowEdge {
+        from: from?,
+        to: to?,
+        condition: file.condition,
+        max_loops: file.max_loops,
+    })
 }

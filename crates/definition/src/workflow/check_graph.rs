@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use polity_model::name::Name;
 
-use super::plan::{DataFault, Plan};
-use super::{Edge, NodeKind, WorkflowDefinition};
-use crate::checker::Checker;
+use super::plan::{DataFlowError, WorkflowPlan};
+use super::{WorkflowDefinition, WorkflowEdge, WorkflowNodeKind};
+use crate::checker::FileChecker;
 use crate::graph;
-use crate::path::Path;
-use crate::problem::Finding;
+use crate::path::FieldPath;
+use crate::problem::FindingText;
 
-pub(super) fn check_graph(workflow: &WorkflowDefinition, checker: &mut Checker) {
+pub(super) fn check_graph(workflow: &WorkflowDefinition, checker: &mut FileChecker) {
     let Some(entry_point) = &workflow.entry_point else { return };
     check_branches(workflow, entry_point, checker);
     check_circles(workflow, checker);
@@ -21,7 +21,8 @@ pub(super) fn check_graph(workflow: &WorkflowDefinition, checker: &mut Checker) 
         return;
     }
     let WorkflowDefinition { nodes, edges, checkpoints, max_iterations, .. } = workflow;
-    let (plan, faults) = Plan::with_faults(nodes, edges, entry_point, checkpoints, *max_iterations);
+    let (plan, faults) =
+        WorkflowPlan::with_faults(nodes, edges, entry_point, checkpoints, *max_iterations);
     for fault in faults {
         report_data(workflow, &fault, checker);
     }
@@ -32,39 +33,39 @@ pub(super) fn check_graph(workflow: &WorkflowDefinition, checker: &mut Checker) 
             "no way leads from \"{entry_point}\" to the node \"{name}\": draw an edge to it, or \
              take it out"
         );
-        checker.report_key(&node_path(name), Finding::new(message));
+        checker.report_key(&node_path(name), FindingText::new(message));
     }
 }
 
-fn node_path(name: &Name) -> Path {
-    Path::root().field("nodes").field(name.as_str())
+fn node_path(name: &Name) -> FieldPath {
+    FieldPath::root().field("nodes").field(name.as_str())
 }
 
 /// A branch belongs to one parallel node, which begins it and goes on after it.
-fn check_branches(workflow: &WorkflowDefinition, entry_point: &Name, checker: &mut Checker) {
+fn check_branches(workflow: &WorkflowDefinition, entry_point: &Name, checker: &mut FileChecker) {
     let mut owners: BTreeMap<&Name, &Name> = BTreeMap::new();
     for node in &workflow.nodes {
-        let NodeKind::Parallel { branches, .. } = &node.kind else { continue };
+        let WorkflowNodeKind::Parallel { branches, .. } = &node.kind else { continue };
         let path = node_path(&node.name).field("branches");
         for (index, branch) in branches.iter().enumerate() {
             let place = path.index(index);
             if *branch == node.name {
                 let message = format!("{place}: \"{branch}\" cannot be a branch of itself");
-                checker.report(&place, Finding::new(message));
+                checker.report(&place, FindingText::new(message));
                 continue;
             }
             if branch == entry_point {
                 let message = format!("{place}: the workflow begins with \"{branch}\" already");
-                checker.report(&place, Finding::new(message));
+                checker.report(&place, FindingText::new(message));
             }
             if let Some(owner) = owners.insert(branch, &node.name) {
                 let message = format!("{place}: \"{branch}\" is a branch of \"{owner}\" already");
-                checker.report(&place, Finding::new(message));
+                checker.report(&place, FindingText::new(message));
             }
         }
     }
     for (index, edge) in workflow.edges.iter().enumerate() {
-        let path = Path::root().field("edges").index(index);
+        let path = FieldPath::root().field("edges").index(index);
         let ends =
             std::iter::once((&edge.from, "from")).chain(edge.to.nodes().map(|to| (to, "to")));
         for (node, field) in ends {
@@ -73,20 +74,20 @@ fn check_branches(workflow: &WorkflowDefinition, entry_point: &Name, checker: &m
                     "\"{node}\" is a branch of \"{owner}\", which begins it and goes on after it: \
                      draw the edge to or from \"{owner}\""
                 );
-                checker.report(&path.field(field), Finding::new(message));
+                checker.report(&path.field(field), FindingText::new(message));
             }
         }
     }
 }
 
-fn check_circles(workflow: &WorkflowDefinition, checker: &mut Checker) {
+fn check_circles(workflow: &WorkflowDefinition, checker: &mut FileChecker) {
     let numbers: BTreeMap<&Name, usize> =
         workflow.nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
     // Every name was found to be there, so the fallback is never taken.
     let number = |name: &Name| numbers.get(name).copied().unwrap_or(0);
     let mut unlimited = vec![Vec::new(); workflow.nodes.len()];
     for (index, node) in workflow.nodes.iter().enumerate() {
-        if let NodeKind::Parallel { branches, .. } = &node.kind {
+        if let WorkflowNodeKind::Parallel { branches, .. } = &node.kind {
             // One that is a branch of itself has been told of.
             let others = branches.iter().filter(|branch| **branch != node.name);
             unlimited[index].extend(others.map(number));
@@ -100,8 +101,8 @@ fn check_circles(workflow: &WorkflowDefinition, checker: &mut Checker) {
             "the workflow runs in a circle, {}, without a limit: give one of these edges max_loops",
             in_words(workflow, &circle)
         );
-        let place = closing_edge(workflow, &circle).unwrap_or_else(Path::root);
-        checker.report(&place, Finding::new(message));
+        let place = closing_edge(workflow, &circle).unwrap_or_else(FieldPath::root);
+        checker.report(&place, FindingText::new(message));
     }
 }
 
@@ -109,9 +110,9 @@ fn in_words(workflow: &WorkflowDefinition, circle: &[usize]) -> String {
     graph::circle_in_words(circle.iter().map(|node| workflow.nodes[*node].name.as_str()))
 }
 
-fn report_data(workflow: &WorkflowDefinition, fault: &DataFault, checker: &mut Checker) {
+fn report_data(workflow: &WorkflowDefinition, fault: &DataFlowError, checker: &mut FileChecker) {
     match fault {
-        DataFault::Circle(circle) => {
+        DataFlowError::Circle(circle) => {
             let Some(first) = circle.first() else { return };
             let path = node_path(&workflow.nodes[*first].name).field("inputs");
             let message = format!(
@@ -119,28 +120,28 @@ fn report_data(workflow: &WorkflowDefinition, fault: &DataFault, checker: &mut C
                  these inputs out",
                 in_words(workflow, circle)
             );
-            checker.report(&path, Finding::new(message));
+            checker.report(&path, FindingText::new(message));
         }
-        DataFault::SameOutput { output, one, other } => {
+        DataFlowError::SameOutput { output, one, other } => {
             let (one, other) = (&workflow.nodes[*one].name, &workflow.nodes[*other].name);
             let message = format!(
                 "\"{one}\" and \"{other}\" may run at once and both write \"{output}\": give one \
                  another output, or an edge that puts one after the other"
             );
-            checker.report(&node_path(other).field("outputs"), Finding::new(message));
+            checker.report(&node_path(other).field("outputs"), FindingText::new(message));
         }
     }
 }
 
 /// The edge that leads from the last node of a circle back to its first.
-fn closing_edge(workflow: &WorkflowDefinition, circle: &[usize]) -> Option<Path> {
+fn closing_edge(workflow: &WorkflowDefinition, circle: &[usize]) -> Option<FieldPath> {
     let (first, last) = (circle.first()?, circle.last()?);
     let (first, last) = (&workflow.nodes[*first].name, &workflow.nodes[*last].name);
-    let closes = |edge: &Edge| {
+    let closes = |edge: &WorkflowEdge| {
         edge.max_loops.is_none() && edge.from == *last && edge.to.nodes().any(|to| to == first)
     };
     let edge = workflow.edges.iter().position(closes);
-    let edges = Path::root().field("edges");
+    let edges = FieldPath::root().field("edges");
     // A circle may also be closed by a parallel node.
     Some(edge.map_or_else(|| node_path(last), |edge| edges.index(edge)))
 }

@@ -12,11 +12,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
 
-use super::{ArgumentTemplates, Join, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowPattern};
+use super::{
+    ArgumentTemplates, JoinMode, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowPattern,
+};
 use crate::canonical;
-use crate::expression::Expression;
+use crate::expression::ConditionExpression;
 use crate::nonzero_u32;
-use crate::ordered::Ordered;
+use crate::ordered::OrderedMap;
 use crate::template::Template;
 use crate::value::Text;
 
@@ -33,14 +35,14 @@ pub(crate) struct WorkflowFile {
     /// Known ways to work together, in sequence. Give these with `agents`, or `nodes`.
     pub(super) patterns: Option<Vec<WorkflowPattern>>,
     /// Which agent plays which role in the patterns.
-    #[schemars(with = "Option<Ordered<Name, Name>>")]
+    #[schemars(with = "Option<OrderedMap<Name, Name>>")]
     pub(super) agents: Option<BTreeMap<Name, Name>>,
     /// How often the pattern `reflection` criticises and rewrites.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = REFLECTION_ROUNDS_MAX), extend("default" = REFLECTION_ROUNDS))]
     pub(super) rounds: Option<NonZeroU32>,
     /// The steps by name. Results of steps that run at once are merged in this order.
-    pub(super) nodes: Option<Ordered<Name, NodeFile>>,
+    pub(super) nodes: Option<OrderedMap<Name, NodeFile>>,
     /// The ways from step to step. A step without a way on ends the workflow.
     #[schemars(extend("default" = []))]
     pub(super) edges: Option<Vec<EdgeFile>>,
@@ -153,7 +155,7 @@ node_file!(
     ConditionNodeFile {
         /// A CEL expression over the State.
         #[schemars(required)]
-        expression: Expression,
+        expression: ConditionExpression,
     }
 );
 node_file!(
@@ -175,8 +177,8 @@ node_file!(
         #[schemars(required, length(min = 1))]
         branches: Vec<Name>,
         /// When it is done: when all branches succeeded, when one did, or when the first ended.
-        #[schemars(extend("default" = Join::All))]
-        join: Join,
+        #[schemars(extend("default" = JoinMode::All))]
+        join: JoinMode,
     }
 );
 node_file!(
@@ -232,7 +234,7 @@ pub(crate) struct EdgeFile {
     #[schemars(required)]
     pub(super) to: Option<EdgeTargetFile>,
     /// A CEL expression; the way is taken when it holds.
-    pub(super) condition: Option<Expression>,
+    pub(super) condition: Option<ConditionExpression>,
     /// How often the way may be taken in one task. A way back must say.
     pub(super) max_loops: Option<NonZeroU32>,
 }

@@ -19,7 +19,9 @@ use polity_model::name::{InvalidName, Name};
 use polity_model::value::InvalidValue;
 
 pub(super) use self::roles::check_roles;
-use super::{Edge, EdgeTarget, NodeKind, WorkflowDefinition, WorkflowNode, WorkflowPattern};
+use super::{
+    EdgeTarget, WorkflowDefinition, WorkflowEdge, WorkflowNode, WorkflowNodeKind, WorkflowPattern,
+};
 
 /// How often a reflection criticises and rewrites, unless its workflow says.
 pub const REFLECTION_ROUNDS: u32 = 3;
@@ -32,16 +34,16 @@ pub const PLAN_STEPS_MAX: usize = 8;
 
 /// The graph that a workflow runs: as written, or as its patterns expand to.
 #[derive(Debug, Clone, Copy)]
-pub struct Expanded<'a> {
+pub struct ExpandedGraph<'a> {
     /// The nodes, in the order their results are merged in.
     pub nodes: &'a [WorkflowNode],
     /// The edges.
-    pub edges: &'a [Edge],
+    pub edges: &'a [WorkflowEdge],
     /// The node that runs first.
     pub entry_point: &'a Name,
 }
 
-impl<'a> Expanded<'a> {
+impl<'a> ExpandedGraph<'a> {
     /// A node by its name.
     pub fn node(&self, name: &str) -> Option<&'a WorkflowNode> {
         self.nodes.iter().find(|node| node.name.as_str() == name)
@@ -51,18 +53,18 @@ impl<'a> Expanded<'a> {
 impl WorkflowDefinition {
     /// The graph that the workflow runs. Where nodes are given they are it, and patterns are only a
     /// label.
-    pub fn expanded(&self) -> Expanded<'_> {
+    pub fn expanded(&self) -> ExpandedGraph<'_> {
         match (&self.entry_point, &self.from_patterns) {
             (Some(entry_point), _) => {
-                Expanded { nodes: &self.nodes, edges: &self.edges, entry_point }
+                ExpandedGraph { nodes: &self.nodes, edges: &self.edges, entry_point }
             }
-            (None, Some(graph)) => Expanded {
+            (None, Some(graph)) => ExpandedGraph {
                 nodes: &graph.nodes,
                 edges: &graph.edges,
                 entry_point: &graph.entry_point,
             },
             // No file gives this: it has nodes with an entry point, or patterns.
-            (None, None) => Expanded { nodes: &[], edges: &[], entry_point: &self.name },
+            (None, None) => ExpandedGraph { nodes: &[], edges: &[], entry_point: &self.name },
         }
     }
 }
@@ -71,14 +73,14 @@ impl WorkflowDefinition {
 #[derive(Debug, PartialEq)]
 pub(super) struct PatternGraph {
     nodes: Vec<WorkflowNode>,
-    edges: Vec<Edge>,
+    edges: Vec<WorkflowEdge>,
     entry_point: Name,
 }
 
 /// A text of a pattern that its own rules refuse. The tests expand every pattern, so that nobody
 /// meets this.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotExpanded {
+pub(super) enum ExpansionError {
     #[error(transparent)]
     Value(#[from] InvalidValue),
     #[error(transparent)]
@@ -90,8 +92,9 @@ pub(super) fn expand(
     patterns: &[WorkflowPattern],
     agents: &BTreeMap<Name, Name>,
     rounds: u32,
-) -> Result<Option<PatternGraph>, NotExpanded> {
-    let mut builder = Builder { nodes: Vec::new(), edges: Vec::new(), suffix: String::new() };
+) -> Result<Option<PatternGraph>, ExpansionError> {
+    let mut builder =
+        PatternBuilder { nodes: Vec::new(), edges: Vec::new(), suffix: String::new() };
     let mut entry_point = None;
     let mut former: Option<Name> = None;
     for (place, pattern) in patterns.iter().enumerate() {
@@ -107,50 +110,50 @@ pub(super) fn expand(
             WorkflowPattern::PlanExecute => plan_execute::expand(&mut builder, agents, &goal)?,
             WorkflowPattern::Supervisor => supervisor::expand(&mut builder, agents, &goal)?,
         };
-        let Some(Ends { first, last }) = ends else { return Ok(None) };
+        let Some(PatternEnds { first, last }) = ends else { return Ok(None) };
         if let Some(former) = former {
             builder.edge(&former, &first, None)?;
         }
         entry_point.get_or_insert(first);
         former = Some(last);
     }
-    let Builder { nodes, edges, .. } = builder;
+    let PatternBuilder { nodes, edges, .. } = builder;
     Ok(entry_point.map(|entry_point| PatternGraph { nodes, edges, entry_point }))
 }
 
 /// One agent, whose own loop thinks, acts and looks.
 fn react(
-    builder: &mut Builder,
+    builder: &mut PatternBuilder,
     agents: &BTreeMap<Name, Name>,
     goal: &str,
-) -> Result<Option<Ends>, NotExpanded> {
+) -> Result<Option<PatternEnds>, ExpansionError> {
     let Some(agent) = roles::agent(agents, &roles::REACT) else { return Ok(None) };
     let node = builder.agent("react", agent, goal)?;
-    Ok(Some(Ends { first: node.clone(), last: node }))
+    Ok(Some(PatternEnds { first: node.clone(), last: node }))
 }
 
 /// Where a pattern begins and ends.
-struct Ends {
+struct PatternEnds {
     first: Name,
     /// The node whose output is the pattern's result.
     last: Name,
 }
 
 /// The nodes and edges so far.
-struct Builder {
+struct PatternBuilder {
     nodes: Vec<WorkflowNode>,
-    edges: Vec<Edge>,
+    edges: Vec<WorkflowEdge>,
     /// What tells the nodes of a pattern from those of the same pattern before it.
     suffix: String,
 }
 
-impl Builder {
+impl PatternBuilder {
     /// The name that a node has in this pattern.
     fn name(&self, base: &str) -> String {
         format!("{base}{}", self.suffix)
     }
 
-    fn agent(&mut self, base: &str, agent: &Name, input: &str) -> Result<Name, NotExpanded> {
+    fn agent(&mut self, base: &str, agent: &Name, input: &str) -> Result<Name, ExpansionError> {
         self.supervising(base, agent, input, Vec::new())
     }
 
@@ -160,12 +163,12 @@ impl Builder {
         agent: &Name,
         input: &str,
         sub_agents: Vec<Name>,
-    ) -> Result<Name, NotExpanded> {
+    ) -> Result<Name, ExpansionError> {
         let input = Some(input.parse()?);
-        self.node(base, NodeKind::Agent { agent: agent.clone(), input, sub_agents })
+        self.node(base, WorkflowNodeKind::Agent { agent: agent.clone(), input, sub_agents })
     }
 
-    fn node(&mut self, base: &str, kind: NodeKind) -> Result<Name, NotExpanded> {
+    fn node(&mut self, base: &str, kind: WorkflowNodeKind) -> Result<Name, ExpansionError> {
         let name: Name = self.name(base).parse()?;
         self.nodes.push(WorkflowNode {
             name: name.clone(),
@@ -179,10 +182,15 @@ impl Builder {
         Ok(name)
     }
 
-    fn edge(&mut self, from: &Name, to: &Name, condition: Option<&str>) -> Result<(), NotExpanded> {
+    fn edge(
+        &mut self,
+        from: &Name,
+        to: &Name,
+        condition: Option<&str>,
+    ) -> Result<(), ExpansionError> {
         let condition = condition.map(str::parse).transpose()?;
         let to = EdgeTarget::Node(to.clone());
-        self.edges.push(Edge { from: from.clone(), to, condition, max_loops: None });
+        self.edges.push(WorkflowEdge { from: from.clone(), to, condition, max_loops: None });
         Ok(())
     }
 }

@@ -13,18 +13,18 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use polity_model::name::Name;
 
-use super::{Edge, EdgeTarget, Join, NodeKind, WorkflowNode};
-use crate::Expression;
+use super::{EdgeTarget, JoinMode, WorkflowEdge, WorkflowNode, WorkflowNodeKind};
+use crate::ConditionExpression;
 use crate::graph;
 
-pub(super) use data::DataFault;
+pub(super) use data::DataFlowError;
 
 /// A workflow, ready to be walked.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct WorkflowPlan {
     nodes: Vec<PlanNode>,
     edges: Vec<PlanEdge>,
-    links: Vec<Link>,
+    links: Vec<PlanLink>,
     entry: usize,
     max_iterations: NonZeroU32,
 }
@@ -54,7 +54,7 @@ pub struct PlanNode {
 #[derive(Debug, Clone)]
 pub struct PlanEdge {
     /// When it may be taken; always if none.
-    pub condition: Option<Expression>,
+    pub condition: Option<ConditionExpression>,
     /// How often its links that lead back may be taken.
     pub max_loops: Option<NonZeroU32>,
     /// Where it leads.
@@ -77,7 +77,7 @@ pub enum PlanTarget {
 
 /// One way from one node to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Link {
+pub struct PlanLink {
     /// The node it starts from.
     pub from: usize,
     /// The node it leads to.
@@ -88,12 +88,12 @@ pub struct Link {
     pub is_back: bool,
 }
 
-impl Plan {
+impl WorkflowPlan {
     /// Puts nodes and edges together, whose names are known to fit, and which were found to have no
     /// circle without a limit.
     pub(super) fn new(
         nodes: &[WorkflowNode],
-        edges: &[Edge],
+        edges: &[WorkflowEdge],
         entry_point: &Name,
         checkpoints: &[Name],
         max_iterations: NonZeroU32,
@@ -105,11 +105,11 @@ impl Plan {
     /// Also says what is wrong with what the nodes read and write.
     pub(super) fn with_faults(
         nodes: &[WorkflowNode],
-        edges: &[Edge],
+        edges: &[WorkflowEdge],
         entry_point: &Name,
         checkpoints: &[Name],
         max_iterations: NonZeroU32,
-    ) -> (Self, Vec<DataFault>) {
+    ) -> (Self, Vec<DataFlowError>) {
         let numbers: BTreeMap<&Name, usize> =
             nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
         // Every name was found to be there, so the fallback is never taken.
@@ -122,7 +122,7 @@ impl Plan {
             max_iterations,
         };
         for (index, node) in nodes.iter().enumerate() {
-            if let NodeKind::Parallel { branches, .. } = &node.kind {
+            if let WorkflowNodeKind::Parallel { branches, .. } = &node.kind {
                 plan.nodes[index].branches = branches.iter().map(number).collect();
                 for branch in branches.iter().map(number) {
                     plan.nodes[branch].branch_of = Some(index);
@@ -138,7 +138,7 @@ impl Plan {
         (plan, faults)
     }
 
-    fn add_edge(&mut self, edge: &Edge, number: impl Fn(&Name) -> usize) {
+    fn add_edge(&mut self, edge: &WorkflowEdge, number: impl Fn(&Name) -> usize) {
         let (from, index) = (number(&edge.from), self.edges.len());
         let first = self.links.len();
         let mut link = |to: &Name| {
@@ -147,7 +147,7 @@ impl Plan {
             if let Some(known) = self.links[first..].iter().position(|link| link.to == to) {
                 return first + known;
             }
-            self.links.push(Link { from, to, edge: Some(index), is_back: false });
+            self.links.push(PlanLink { from, to, edge: Some(index), is_back: false });
             self.links.len() - 1
         };
         let target = match &edge.to {
@@ -169,14 +169,14 @@ impl Plan {
     fn mark_links_back(&mut self) {
         let all = self.successors(|_| true);
         for index in 0..self.links.len() {
-            let Link { from, to, edge, .. } = self.links[index];
+            let PlanLink { from, to, edge, .. } = self.links[index];
             let is_limited = edge.is_some_and(|edge| self.edges[edge].max_loops.is_some());
             self.links[index].is_back = is_limited && graph::reachable(&all, to)[from];
         }
     }
 
     /// The nodes that come right after each node, by the links that are asked for.
-    fn successors(&self, which: impl Fn(&Link) -> bool) -> Vec<Vec<usize>> {
+    fn successors(&self, which: impl Fn(&PlanLink) -> bool) -> Vec<Vec<usize>> {
         let mut successors: Vec<Vec<usize>> =
             self.nodes.iter().map(|node| node.branches.clone()).collect();
         for link in self.links.iter().filter(|link| which(link)) {
@@ -205,7 +205,7 @@ impl Plan {
     }
 
     /// The links.
-    pub fn links(&self) -> &[Link] {
+    pub fn links(&self) -> &[PlanLink] {
         &self.links
     }
 
@@ -280,14 +280,14 @@ impl PlanNode {
     }
 
     /// When it is done, if it is a parallel node.
-    pub fn join(&self) -> Option<Join> {
+    pub fn join(&self) -> Option<JoinMode> {
         match &self.node.kind {
-            NodeKind::Parallel { join, .. } => Some(*join),
-            NodeKind::Agent { .. }
-            | NodeKind::Tool { .. }
-            | NodeKind::Condition { .. }
-            | NodeKind::Human { .. }
-            | NodeKind::Workflow { .. } => None,
+            WorkflowNodeKind::Parallel { join, .. } => Some(*join),
+            WorkflowNodeKind::Agent { .. }
+            | WorkflowNodeKind::Tool { .. }
+            | WorkflowNodeKind::Condition { .. }
+            | WorkflowNodeKind::Human { .. }
+            | WorkflowNodeKind::Workflow { .. } => None,
         }
     }
 }

@@ -6,9 +6,9 @@ use super::file::{
     AgentNodeFile, CommonFile, ConditionNodeFile, EdgeFile, EdgeTargetFile, HumanNodeFile,
     NodeFile, ParallelNodeFile, ToolNodeFile, WorkflowFile, WorkflowNodeFile,
 };
-use super::{Edge, EdgeTarget, NodeKind, WorkflowDefinition, WorkflowNode};
+use super::{EdgeTarget, WorkflowDefinition, WorkflowEdge, WorkflowNode, WorkflowNodeKind};
 use crate::canonical;
-use crate::ordered::Ordered;
+use crate::ordered::OrderedMap;
 
 impl WorkflowFile {
     /// The nodes as JSON, in file order.
@@ -26,8 +26,8 @@ impl WorkflowDefinition {
             patterns: Some(self.patterns.clone()),
             agents: Some(self.agents.clone()),
             rounds: self.rounds,
-            nodes: if self.nodes.is_empty() { None } else { Some(Ordered(nodes)) },
-            edges: Some(self.edges.iter().map(Edge::to_file).collect()),
+            nodes: if self.nodes.is_empty() { None } else { Some(OrderedMap(nodes)) },
+            edges: Some(self.edges.iter().map(WorkflowEdge::to_file).collect()),
             entry_point: self.entry_point.clone(),
             checkpoints: Some(self.checkpoints.clone()),
             max_iterations: Some(self.max_iterations),
@@ -45,7 +45,7 @@ impl WorkflowNode {
             timeout_seconds: self.timeout_seconds,
         };
         match self.kind.clone() {
-            NodeKind::Agent { agent, input, sub_agents } => NodeFile::Agent(
+            WorkflowNodeKind::Agent { agent, input, sub_agents } => NodeFile::Agent(
                 AgentNodeFile {
                     agent: Some(agent),
                     input,
@@ -54,24 +54,26 @@ impl WorkflowNode {
                 }
                 .with_common(common),
             ),
-            NodeKind::Tool { tool, arguments } => NodeFile::Tool(
+            WorkflowNodeKind::Tool { tool, arguments } => NodeFile::Tool(
                 ToolNodeFile { tool: Some(tool), arguments: Some(arguments), ..Default::default() }
                     .with_common(common),
             ),
-            NodeKind::Condition { expression } => NodeFile::Condition(
+            WorkflowNodeKind::Condition { expression } => NodeFile::Condition(
                 ConditionNodeFile { expression: Some(expression), ..Default::default() }
                     .with_common(common),
             ),
-            NodeKind::Human { question, deadline_seconds, default_action } => NodeFile::Human(
-                HumanNodeFile {
-                    question: Some(question),
-                    deadline_seconds,
-                    default_action,
-                    ..Default::default()
-                }
-                .with_common(common),
-            ),
-            NodeKind::Parallel { branches, join } => NodeFile::Parallel(
+            WorkflowNodeKind::Human { question, deadline_seconds, default_action } => {
+                NodeFile::Human(
+                    HumanNodeFile {
+                        question: Some(question),
+                        deadline_seconds,
+                        default_action,
+                        ..Default::default()
+                    }
+                    .with_common(common),
+                )
+            }
+            WorkflowNodeKind::Parallel { branches, join } => NodeFile::Parallel(
                 ParallelNodeFile {
                     branches: Some(branches),
                     join: Some(join),
@@ -79,7 +81,7 @@ impl WorkflowNode {
                 }
                 .with_common(common),
             ),
-            NodeKind::Workflow { workflow, input } => NodeFile::Workflow(
+            WorkflowNodeKind::Workflow { workflow, input } => NodeFile::Workflow(
                 WorkflowNodeFile { workflow: Some(workflow), input, ..Default::default() }
                     .with_common(common),
             ),
@@ -87,7 +89,7 @@ impl WorkflowNode {
     }
 }
 
-impl Edge {
+impl WorkflowEdge {
     fn to_file(&self) -> EdgeFile {
         let to = match &self.to {
             EdgeTarget::Node(name) => EdgeTargetFile::Node(name.clone()),

@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Area, Body, Layout, Outline, Route, Way, lay_out};
+use super::{EdgeRoute, GraphLayout, LayoutEdge, LayoutRect, NodeBox, NodeOutline, lay_out};
 
 /// The space between a frame and what is inside.
 const PADDING: f64 = 20.0;
 
 /// Where a node is, and whether it is a frame.
 #[derive(Clone, Copy, Default)]
-pub(in super::super) struct Nest {
+pub(in super::super) struct FrameMember {
     /// The frame that it is inside of.
     pub(in super::super) parent: Option<usize>,
     /// Width and height of what is written in it, if it is a frame.
@@ -22,52 +22,52 @@ pub(in super::super) struct Nest {
 
 /// Finds a place for everything as [`lay_out`] does, with frames around what is inside of them.
 pub(in super::super) fn lay_out_frames(
-    bodies: &mut [Body],
-    nests: &[Nest],
-    ways: &[Way],
+    bodies: &mut [NodeBox],
+    nests: &[FrameMember],
+    ways: &[LayoutEdge],
     wishes: &[(usize, usize)],
-) -> Layout {
-    let mut frames = Frames { bodies, nests, ways, levels: BTreeMap::new() };
+) -> GraphLayout {
+    let mut frames = FrameLayout { bodies, nests, ways, levels: BTreeMap::new() };
     let whole = frames.level(None, wishes);
     let (width, height) = (whole.layout.width, whole.layout.height);
-    let mut sheet = Sheet {
-        areas: vec![Area { x: 0.0, y: 0.0, width: 0.0, height: 0.0 }; nests.len()],
-        pieces: vec![Pieces::default(); ways.len()],
+    let mut sheet = FrameSheet {
+        areas: vec![LayoutRect { x: 0.0, y: 0.0, width: 0.0, height: 0.0 }; nests.len()],
+        pieces: vec![EdgePieces::default(); ways.len()],
     };
     sheet.put(&frames, &whole, (0.0, 0.0), None);
-    let routes = sheet.pieces.into_iter().map(Pieces::joined).collect();
-    Layout { nodes: sheet.areas, routes, width, height }
+    let routes = sheet.pieces.into_iter().map(EdgePieces::joined).collect();
+    GraphLayout { nodes: sheet.areas, routes, width, height }
 }
 
-struct Frames<'a> {
-    bodies: &'a mut [Body],
-    nests: &'a [Nest],
-    ways: &'a [Way],
+struct FrameLayout<'a> {
+    bodies: &'a mut [NodeBox],
+    nests: &'a [FrameMember],
+    ways: &'a [LayoutEdge],
     /// What is inside of each frame.
-    levels: BTreeMap<usize, Level>,
+    levels: BTreeMap<usize, FrameLevel>,
 }
 
 /// The inside of a frame, or the whole.
-struct Level {
+struct FrameLevel {
     /// Its nodes, which come first in its layout.
     members: Vec<usize>,
     /// Which edge each route is a piece of; none for one that is not drawn.
-    edges: Vec<Option<(usize, Side)>>,
+    edges: Vec<Option<(usize, EdgePiece)>>,
     /// Where edges cross the frame, as seen from its middle.
     ports: BTreeMap<usize, f64>,
-    layout: Layout,
+    layout: GraphLayout,
 }
 
 /// Which piece of an edge is meant, seen from where its ends are side by side.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum EdgePiece {
     Begin,
     Middle,
     End,
 }
 
-impl Frames<'_> {
-    fn level(&mut self, parent: Option<usize>, wishes: &[(usize, usize)]) -> Level {
+impl FrameLayout<'_> {
+    fn level(&mut self, parent: Option<usize>, wishes: &[(usize, usize)]) -> FrameLevel {
         let members: Vec<usize> =
             (0..self.nests.len()).filter(|node| self.nests[*node].parent == parent).collect();
         for &member in &members {
@@ -76,7 +76,7 @@ impl Frames<'_> {
                 self.fit(member, header, level);
             }
         }
-        let mut bodies: Vec<Body> = members.iter().map(|node| self.bodies[*node]).collect();
+        let mut bodies: Vec<NodeBox> = members.iter().map(|node| self.bodies[*node]).collect();
         let mut ways = Vec::new();
         let mut edges = Vec::new();
         let mut ports = Vec::new();
@@ -91,12 +91,16 @@ impl Frames<'_> {
             let port = bodies.len();
             let (from, to, side) = match (from, to) {
                 (Some(from), Some(to)) if from != to || way.from == way.to => {
-                    (from, to, Side::Middle)
+                    (from, to, EdgePiece::Middle)
                 }
-                (Some(from), None) => (from, port, if is_end { Side::Middle } else { Side::Begin }),
-                (None, Some(to)) => (port, to, if is_end { Side::Middle } else { Side::End }),
+                (Some(from), None) => {
+                    (from, port, if is_end { EdgePiece::Middle } else { EdgePiece::Begin })
+                }
+                (None, Some(to)) => {
+                    (port, to, if is_end { EdgePiece::Middle } else { EdgePiece::End })
+                }
                 // An edge of the frame itself only needs a place at its side.
-                (None, None) if is_end && way.from != way.to => (port, port, Side::Middle),
+                (None, None) if is_end && way.from != way.to => (port, port, EdgePiece::Middle),
                 // It is further inside, or elsewhere.
                 (Some(_), Some(_)) | (None, None) => continue,
             };
@@ -105,32 +109,37 @@ impl Frames<'_> {
                 if begins != way.leads_back {
                     wishes.extend((0..members.len()).map(|member| (member, port)));
                 }
-                bodies.push(Body { width: 0.0, height: 0.0, outline: Outline::Box, beside: 0.0 });
+                bodies.push(NodeBox {
+                    width: 0.0,
+                    height: 0.0,
+                    outline: NodeOutline::Box,
+                    beside: 0.0,
+                });
                 ports.push((edge, port));
             }
             if from != port || to != port {
-                let label = way.label.filter(|_| side == Side::Middle);
+                let label = way.label.filter(|_| side == EdgePiece::Middle);
                 let at = |place: usize| self.port(members.get(place).copied(), edge);
                 let (from_at, to_at) = (at(from), at(to));
                 let leads_back = way.leads_back;
-                ways.push(Way { from, to, leads_back, label, from_at, to_at });
+                ways.push(LayoutEdge { from, to, leads_back, label, from_at, to_at });
                 edges.push(Some((edge, side)));
             } else if !members.is_empty() {
                 // What is joined to nothing would stand far away from all else.
                 let is_below = (parent == Some(way.from)) != way.leads_back;
                 let (from, to) = if is_below { (0, port) } else { (port, 0) };
                 let (label, from_at, to_at) = (None, None, None);
-                ways.push(Way { from, to, leads_back: false, label, from_at, to_at });
+                ways.push(LayoutEdge { from, to, leads_back: false, label, from_at, to_at });
                 edges.push(None);
             }
         }
         let layout = lay_out(&bodies, &ways, &wishes);
         let ports = ports.into_iter().map(|(edge, port)| (edge, layout.nodes[port].x)).collect();
-        Level { members, edges, ports, layout }
+        FrameLevel { members, edges, ports, layout }
     }
 
     /// Makes a frame as large as what is inside.
-    fn fit(&mut self, frame: usize, header: (f64, f64), mut level: Level) {
+    fn fit(&mut self, frame: usize, header: (f64, f64), mut level: FrameLevel) {
         let even = |size: f64| (size / 2.0).ceil() * 2.0;
         let width = even(level.layout.width.max(header.0) + 2.0 * PADDING);
         let body = &mut self.bodies[frame];
@@ -153,44 +162,44 @@ impl Frames<'_> {
 }
 
 /// A node, the frame around it, the one around that, and so on.
-pub(in super::super) fn around(nests: &[Nest], node: usize) -> impl Iterator<Item = usize> {
+pub(in super::super) fn around(nests: &[FrameMember], node: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(node), |node| nests[*node].parent)
 }
 
 /// Everything at its final place.
-struct Sheet {
-    areas: Vec<Area>,
-    pieces: Vec<Pieces>,
+struct FrameSheet {
+    areas: Vec<LayoutRect>,
+    pieces: Vec<EdgePieces>,
 }
 
 /// The pieces of an edge, those of each side from the outside in.
 #[derive(Clone, Default)]
-struct Pieces {
-    begin: Vec<Route>,
-    middle: Option<Route>,
-    end: Vec<Route>,
+struct EdgePieces {
+    begin: Vec<EdgeRoute>,
+    middle: Option<EdgeRoute>,
+    end: Vec<EdgeRoute>,
 }
 
-impl Pieces {
-    fn joined(self) -> Option<Route> {
+impl EdgePieces {
+    fn joined(self) -> Option<EdgeRoute> {
         let label = self.middle.as_ref().and_then(|middle| middle.label);
         let pieces = self.begin.into_iter().rev().chain(self.middle).chain(self.end);
         let points: Vec<_> = pieces.flat_map(|piece| piece.points).collect();
-        (!points.is_empty()).then_some(Route { points, label })
+        (!points.is_empty()).then_some(EdgeRoute { points, label })
     }
 }
 
-impl Sheet {
+impl FrameSheet {
     /// Moves what is on a level to its place, and what is inside of its frames. `around` is the
     /// frame around it, with its upper and lower side.
     fn put(
         &mut self,
-        frames: &Frames<'_>,
-        level: &Level,
+        frames: &FrameLayout<'_>,
+        level: &FrameLevel,
         (left, top): (f64, f64),
         around: Option<(usize, (f64, f64))>,
     ) {
-        let moved = |area: Area| Area { x: area.x + left, y: area.y + top, ..area };
+        let moved = |area: LayoutRect| LayoutRect { x: area.x + left, y: area.y + top, ..area };
         for (edge, route) in level.edges.iter().zip(&level.layout.routes) {
             let (Some((edge, side)), Some(route)) = (edge, route) else { continue };
             let mut points: Vec<_> =
@@ -207,12 +216,12 @@ impl Sheet {
             {
                 points.push((x, lower));
             }
-            let route = Route { points, label: route.label.map(moved) };
+            let route = EdgeRoute { points, label: route.label.map(moved) };
             let pieces = &mut self.pieces[*edge];
             match side {
-                Side::Begin => pieces.begin.push(route),
-                Side::Middle => pieces.middle = Some(route),
-                Side::End => pieces.end.push(route),
+                EdgePiece::Begin => pieces.begin.push(route),
+                EdgePiece::Middle => pieces.middle = Some(route),
+                EdgePiece::End => pieces.end.push(route),
             }
         }
         for (member, area) in level.members.iter().zip(&level.layout.nodes) {

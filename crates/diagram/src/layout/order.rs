@@ -6,14 +6,14 @@ use super::super::text::number;
 const SWEEPS: usize = 16;
 
 /// Who each item is joined to, in the layers beside its own.
-pub(super) struct Neighbours {
+pub(super) struct LayerNeighbours {
     pub(super) above: Vec<Vec<usize>>,
     pub(super) below: Vec<Vec<usize>>,
 }
 
 /// Orders every layer: each item to the middle of those it is joined to, first downwards, then
 /// upwards, and so on; the best order that was seen is kept.
-pub(super) fn order(layers: &mut Vec<Vec<usize>>, neighbours: &Neighbours) {
+pub(super) fn order(layers: &mut Vec<Vec<usize>>, neighbours: &LayerNeighbours) {
     let mut best = layers.clone();
     let mut crossings_min = usize::MAX;
     for sweep in 0..SWEEPS {
@@ -66,7 +66,7 @@ fn sort_by_middle(layer: &mut Vec<usize>, neighbours: &[Vec<usize>], places: &[u
 }
 
 /// Swaps items that stand side by side wherever fewer lines cross then.
-fn swap_pairs(layers: &mut [Vec<usize>], neighbours: &Neighbours) {
+fn swap_pairs(layers: &mut [Vec<usize>], neighbours: &LayerNeighbours) {
     for layer in 0..layers.len() {
         let item_count = neighbours.above.len();
         let none = Vec::new();
@@ -93,7 +93,7 @@ fn pair_crossings(left: &[usize], right: &[usize], places: &[usize]) -> usize {
     right.iter().map(crosses).sum()
 }
 
-fn all_crossings(layers: &[Vec<usize>], neighbours: &Neighbours) -> usize {
+fn all_crossings(layers: &[Vec<usize>], neighbours: &LayerNeighbours) -> usize {
     let mut crossings = 0;
     for pair in layers.windows(2) {
         let places = places(&pair[1], neighbours.below.len());
@@ -143,7 +143,7 @@ mod tests {
     fn lines_that_cross_are_counted_and_untangled() {
         let below = vec![vec![4, 5], vec![3], vec![3], vec![], vec![], vec![]];
         let above = vec![vec![], vec![], vec![], vec![1, 2], vec![0], vec![0]];
-        let neighbours = Neighbours { above, below };
+        let neighbours = LayerNeighbours { above, below };
         let mut layers = vec![vec![0, 1, 2], vec![3, 4, 5]];
         assert_eq!(all_crossings(&layers, &neighbours), 4);
         order(&mut layers, &neighbours);

@@ -5,7 +5,7 @@ const SWEEPS: usize = 64;
 
 /// How much room an item takes to either side of its line.
 #[derive(Clone, Copy)]
-pub(super) struct Extent {
+pub(super) struct ItemExtent {
     pub(super) left: f64,
     pub(super) right: f64,
     /// The least distance to what stands beside it.
@@ -13,7 +13,7 @@ pub(super) struct Extent {
 }
 
 /// A piece of a line between two layers. It would like to be upright.
-pub(super) struct Link {
+pub(super) struct LayerLink {
     pub(super) upper: usize,
     pub(super) lower: usize,
     /// How far right of its upper item's middle it begins.
@@ -25,7 +25,11 @@ pub(super) struct Link {
 }
 
 /// The middle of each item. Those of a layer keep their order and their distance.
-pub(super) fn place(layers: &[Vec<usize>], extents: &[Extent], links: &[Link]) -> Vec<f64> {
+pub(super) fn place(
+    layers: &[Vec<usize>],
+    extents: &[ItemExtent],
+    links: &[LayerLink],
+) -> Vec<f64> {
     // Of each item: where it would stand if one of its links were upright, and how much that
     // matters.
     let mut from_above = vec![Vec::new(); extents.len()];
@@ -60,7 +64,7 @@ pub(super) fn place(layers: &[Vec<usize>], extents: &[Extent], links: &[Link]) -
 }
 
 /// Items that push against each other and therefore move together.
-struct Block {
+struct ItemBlock {
     /// Where the first of them would like to stand, on average.
     start: f64,
     weight: f64,
@@ -72,7 +76,7 @@ struct Block {
 /// that would come too close become a block, which stands where they wish on average.
 fn settle(
     layer: &[usize],
-    extents: &[Extent],
+    extents: &[ItemExtent],
     middles: &mut [f64],
     wish: impl Fn(usize, &[f64]) -> Option<(f64, f64)>,
 ) {
@@ -80,8 +84,8 @@ fn settle(
     // all there is to keep.
     let mut distances = Vec::with_capacity(layer.len());
     let mut distance = 0.0;
-    let mut before: Option<Extent> = None;
-    let mut blocks: Vec<Block> = Vec::new();
+    let mut before: Option<ItemExtent> = None;
+    let mut blocks: Vec<ItemBlock> = Vec::new();
     for &item in layer {
         let extent = extents[item];
         if let Some(before) = before {
@@ -91,11 +95,11 @@ fn settle(
         distances.push(distance);
         // What is joined to nothing on that side gives way, but not without need.
         let (wished, weight) = wish(item, middles).unwrap_or((middles[item], 0.01));
-        let mut block = Block { start: wished - distance, weight, count: 1 };
+        let mut block = ItemBlock { start: wished - distance, weight, count: 1 };
         while let Some(left) = blocks.pop_if(|left| left.start > block.start) {
             let weight = left.weight + block.weight;
             let start = (left.start * left.weight + block.start * block.weight) / weight;
-            block = Block { start, weight, count: left.count + block.count };
+            block = ItemBlock { start, weight, count: left.count + block.count };
         }
         blocks.push(block);
     }

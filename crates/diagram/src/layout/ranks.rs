@@ -8,7 +8,7 @@ pub(in super::super) fn leading_back(
     edges: &[(usize, usize)],
 ) -> Vec<bool> {
     #[derive(Clone, Copy, PartialEq)]
-    enum Seen {
+    enum VisitState {
         No,
         OnTheWay,
         Done,
@@ -18,29 +18,29 @@ pub(in super::super) fn leading_back(
         out[*from].push(number);
     }
     let mut back = vec![false; edges.len()];
-    let mut seen = vec![Seen::No; node_count];
+    let mut seen = vec![VisitState::No; node_count];
     for start in std::iter::once(entry).chain(0..node_count) {
-        if seen[start] != Seen::No {
+        if seen[start] != VisitState::No {
             continue;
         }
         // The walk is kept by hand, so that a long chain in a file cannot exhaust the stack.
         let mut walk = vec![(start, 0)];
-        seen[start] = Seen::OnTheWay;
+        seen[start] = VisitState::OnTheWay;
         while let Some((node, next)) = walk.last_mut() {
             let Some(&edge) = out[*node].get(*next) else {
-                seen[*node] = Seen::Done;
+                seen[*node] = VisitState::Done;
                 walk.pop();
                 continue;
             };
             *next += 1;
             let to = edges[edge].1;
             match seen[to] {
-                Seen::No => {
-                    seen[to] = Seen::OnTheWay;
+                VisitState::No => {
+                    seen[to] = VisitState::OnTheWay;
                     walk.push((to, 0));
                 }
-                Seen::OnTheWay => back[edge] = true,
-                Seen::Done => {}
+                VisitState::OnTheWay => back[edge] = true,
+                VisitState::Done => {}
             }
         }
     }

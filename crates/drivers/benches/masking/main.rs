@@ -6,7 +6,7 @@ mod texts;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use polity_definition::Redaction;
+use polity_definition::RedactionSettings;
 use polity_drivers::masking::SecretMask;
 use serde_json::json;
 
@@ -28,7 +28,7 @@ fn main() {
     let quick = std::env::var_os("POLITY_BENCH_QUICK").is_some();
     let bytes = if quick { 1 << 20 } else { 64 << 20 };
     let rounds = if quick { 1 } else { 5 };
-    let mask = SecretMask::new(VALUES, &Redaction::default()).unwrap();
+    let mask = SecretMask::new(VALUES, &RedactionSettings::default()).unwrap();
     for (what, text) in [
         ("plain log lines", texts::log_lines(bytes)),
         ("lines of JSON", texts::json_lines(bytes)),

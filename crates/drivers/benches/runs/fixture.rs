@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_definition::{AgentDefinition, Redaction, Settings};
+use polity_definition::{AgentDefinition, HomeSettings, RedactionSettings};
 use polity_drivers::Environment;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::process::ProcessLauncher;
@@ -59,7 +59,7 @@ impl RunFixture {
             folder: home.path().into(),
             environment: Environment::new(|name| std::env::var(name).ok()),
             launcher: ProcessLauncher::Shim(std::env::current_exe().unwrap()),
-            redaction: Redaction::default(),
+            redaction: RedactionSettings::default(),
             output_bytes: (100 << 20).try_into().unwrap(),
             artifacts: ArtifactLimits {
                 files: 3.try_into().unwrap(),
@@ -85,7 +85,7 @@ impl RunFixture {
             entropy: Arc::new(SystemEntropy),
             owners: owners as Arc<dyn Owners>,
             instance: instance_id(1),
-            limits: Settings::default().limits,
+            limits: HomeSettings::default().limits,
         })
         .unwrap()
     }

@@ -7,7 +7,7 @@ use polity_drivers::mcp::McpTools;
 use polity_engine::driver::{Place, ToolRequest, Tools};
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::TaskHandle;
-use polity_model::event::{Event, Sequence, StreamId, ToolChange};
+use polity_model::event::{Event, StreamId, StreamSequence, ToolChange};
 use polity_model::machine::task::TaskStatus;
 use polity_store::Store;
 use polity_testkit::bench::{cpu, figure};
@@ -105,7 +105,7 @@ async fn run(workshop: &Workshop, crowd: &PinnedAgent) -> (usize, Vec<TaskHandle
 
 /// How many tool calls of a task have a good answer in the journal.
 fn answered(store: &dyn Store, task: &TaskHandle) -> usize {
-    let events = store.events(&StreamId::Task(task.id), Sequence::default()).unwrap();
+    let events = store.events(&StreamId::Task(task.id), StreamSequence::default()).unwrap();
     let is_good = |event: &Event| {
         matches!(
             event,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polity_definition::Price;
+use polity_definition::TokenPrice;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
@@ -81,8 +81,8 @@ impl Models for Unlistening {
         Ok(())
     }
 
-    fn price(&self, _pinned: &PinnedAgent) -> Option<Price> {
-        Some(Price::FREE)
+    fn price(&self, _pinned: &PinnedAgent) -> Option<TokenPrice> {
+        Some(TokenPrice::FREE)
     }
 
     fn call<'a>(

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_definition::{AgentDefinition, Limits, Settings};
+use polity_definition::{AgentDefinition, HomeSettings, Limits};
 use polity_drivers::Environment;
 use polity_drivers::llm::LanguageModels;
 use polity_drivers::mcp::{McpOptions, McpTools};
@@ -68,7 +68,7 @@ impl Workshop {
             instance,
             limits: Limits {
                 concurrent_tasks: NonZeroU32::new(concurrent_tasks).unwrap(),
-                ..Settings::default().limits
+                ..HomeSettings::default().limits
             },
         });
         Self { runtime: runtime.unwrap(), store }

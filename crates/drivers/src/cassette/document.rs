@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polity_definition::Provider;
+use polity_definition::LlmProvider;
 use polity_model::failure::ErrorCategory;
 use polity_model::number::Temperature;
 use polity_model::tool::{ToolName, ToolPattern};
@@ -40,7 +40,7 @@ pub struct Cassette {
 /// What an agent's model is told in every call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Settings {
-    pub(super) provider: Provider,
+    pub(super) provider: LlmProvider,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) model: Option<String>,
     pub(super) temperature: Temperature,

@@ -5,13 +5,13 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use polity_definition::{LlmAgent, Price};
+use polity_definition::{LlmAgent, TokenPrice};
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::tool::ToolPattern;
 use serde_json::{Map, Value};
 
@@ -113,9 +113,9 @@ impl Player {
     }
 
     /// Remembers what differs, if it is the first, and says what is to be said.
-    pub(super) fn broken(&self, message: String) -> Failure {
+    pub(super) fn broken(&self, message: String) -> AttemptFailure {
         let message = self.locked().broken.get_or_insert(message).clone();
-        Failure { category: ErrorCategory::Permanent, message }
+        AttemptFailure { category: ErrorCategory::Permanent, message }
     }
 
     /// Nothing is answered after something has differed.
@@ -158,7 +158,11 @@ impl Player {
         Some(Question { agent, settings, tools, messages })
     }
 
-    fn toolbox(&self, patterns: &[ToolPattern], place: Place<'_>) -> Result<Arc<Toolbox>, Failure> {
+    fn toolbox(
+        &self,
+        patterns: &[ToolPattern],
+        place: Place<'_>,
+    ) -> Result<Arc<Toolbox>, AttemptFailure> {
         let session = self.session(place.session).map_err(|message| self.broken(message))?;
         let Some(listing) = session.listing(place.turn) else {
             let message = format!(
@@ -260,13 +264,13 @@ pub(super) fn pretty(arguments: &Map<String, Value>) -> String {
 }
 
 /// A failure that was the last word in its place. To try again would bring the same, and take time.
-pub(super) fn for_good(failed: &FailedCall) -> Failure {
+pub(super) fn for_good(failed: &FailedCall) -> AttemptFailure {
     let category = match failed.category {
         ErrorCategory::Transient | ErrorCategory::Permanent => ErrorCategory::Permanent,
         ErrorCategory::AgentError => ErrorCategory::AgentError,
         ErrorCategory::SystemError => ErrorCategory::SystemError,
     };
-    Failure { category, message: failed.message.as_str().to_owned() }
+    AttemptFailure { category, message: failed.message.as_str().to_owned() }
 }
 
 fn model_reply(answer: &Answer) -> ModelReply {
@@ -297,7 +301,7 @@ fn model_failure(failed: &FailedCall) -> ModelFailure {
         context_full: failed.context_full,
         // The category decides how the task ends, so it stays; trying again must take no time.
         retry_after: Some(Duration::ZERO),
-        ..ModelFailure::new(Failure { category: failed.category, message })
+        ..ModelFailure::new(AttemptFailure { category: failed.category, message })
     }
 }
 
@@ -317,8 +321,8 @@ impl Models for Player {
     }
 
     /// What was paid is on the cassette, and nothing is paid now.
-    fn price(&self, _pinned: &PinnedAgent) -> Option<Price> {
-        Some(Price::FREE)
+    fn price(&self, _pinned: &PinnedAgent) -> Option<TokenPrice> {
+        Some(TokenPrice::FREE)
     }
 
     fn call<'a>(

@@ -10,7 +10,7 @@ use polity_engine::driver::{
     RunRequest,
 };
 use polity_model::ids::ExecutionId;
-use polity_model::run::{Exit, RunReport};
+use polity_model::run::{ProcessExit, RunReport};
 use polity_model::usage::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -34,7 +34,7 @@ pub(super) struct KeptRun {
     #[serde(flatten)]
     end: KeptEnd,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
     usage: Usage,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session_id: Option<String>,

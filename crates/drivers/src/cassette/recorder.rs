@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polity_definition::Price;
+use polity_definition::TokenPrice;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
     Place, Tool, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
 };
 use polity_engine::pinned::PinnedAgent;
-use polity_model::failure::Failure;
+use polity_model::failure::AttemptFailure;
 use polity_model::tool::ToolPattern;
 
 use super::conversation::{Question, tool_name};
@@ -149,7 +149,7 @@ impl Recorder {
         }
     }
 
-    pub(super) fn failed(&self, failure: &Failure) -> FailedCall {
+    pub(super) fn failed(&self, failure: &AttemptFailure) -> FailedCall {
         FailedCall {
             category: failure.category,
             message: self.secrets.removed_from(&failure.message).into(),
@@ -195,7 +195,7 @@ impl Models for Recorder {
         self.models.ready(pinned)
     }
 
-    fn price(&self, pinned: &PinnedAgent) -> Option<Price> {
+    fn price(&self, pinned: &PinnedAgent) -> Option<TokenPrice> {
         self.models.price(pinned)
     }
 

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polity_definition::{AgentDefinition, Price};
+use polity_definition::{AgentDefinition, TokenPrice};
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, History, ModelFailure, ModelReply, ModelRequest, Models,
     NotReady, Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, Unheard,
 };
 use polity_engine::pinned::PinnedAgent;
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
 use polity_model::tool::{ToolName, ToolPattern};
@@ -30,8 +30,8 @@ impl Models for Prompter {
         Ok(())
     }
 
-    fn price(&self, _pinned: &PinnedAgent) -> Option<Price> {
-        Some(Price::FREE)
+    fn price(&self, _pinned: &PinnedAgent) -> Option<TokenPrice> {
+        Some(TokenPrice::FREE)
     }
 
     fn call<'a>(
@@ -69,7 +69,7 @@ fn answer(content: &str, calls: &[(&str, Value)]) -> ModelReply {
 }
 
 fn failure(category: ErrorCategory, message: &str) -> ModelFailure {
-    ModelFailure::new(Failure { category, message: message.to_owned() })
+    ModelFailure::new(AttemptFailure { category, message: message.to_owned() })
 }
 
 fn pinned(prompt: &str) -> PinnedAgent {
@@ -409,8 +409,8 @@ impl Models for Echo {
         Ok(())
     }
 
-    fn price(&self, _pinned: &PinnedAgent) -> Option<Price> {
-        Some(Price::FREE)
+    fn price(&self, _pinned: &PinnedAgent) -> Option<TokenPrice> {
+        Some(TokenPrice::FREE)
     }
 
     fn call<'a>(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use polity_definition::{AccessType, AgentDefinition, Workspace};
+use polity_definition::{AccessType, AgentDefinition, WorkspaceMode};
 use polity_engine::driver::{
     BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunIdentity, RunOutcome, RunOverrides,
     RunRequest,
@@ -33,11 +33,11 @@ impl Programs for CliDriver {
         let Ok(program) = program_of(agent) else { return own };
         match (&program.lock_key, program.access_type, program.workspace) {
             (Some(key), _, _) => format!("key {}", key.as_str()),
-            (None, AccessType::ReadWrite, Workspace::Shared) => {
+            (None, AccessType::ReadWrite, WorkspaceMode::Shared) => {
                 format!("folder {}", self.folder_of(agent, program, overrides).display())
             }
             (None, AccessType::ReadOnly, _)
-            | (None, AccessType::ReadWrite, Workspace::Worktree | Workspace::Copy) => own,
+            | (None, AccessType::ReadWrite, WorkspaceMode::Worktree | WorkspaceMode::Copy) => own,
         }
     }
 

@@ -15,7 +15,7 @@ mod tests;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use polity_definition::Placeholder;
+use polity_definition::CliPlaceholder;
 use polity_engine::driver::{NotReady, RunOverrides};
 use serde_json::{Map, Value, json};
 
@@ -106,14 +106,14 @@ pub(crate) fn build(
     let stdin = match &settled.input {
         InputMode::Stdin => StdinContent::Text(parts.input.to_owned()),
         InputMode::Args => {
-            last_argument = Some(Placeholder::Input);
+            last_argument = Some(CliPlaceholder::Input);
             StdinContent::Nothing
         }
         InputMode::File(template) => {
             let path = parts.private_folder.join(INPUT_FILE);
             values.input_file = Some(path.clone());
             files.push((path, values.text(template)?));
-            last_argument = Some(Placeholder::InputFile);
+            last_argument = Some(CliPlaceholder::InputFile);
             StdinContent::Nothing
         }
         InputMode::JsonRpc => StdinContent::Request(request(parts)),

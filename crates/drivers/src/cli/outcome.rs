@@ -10,8 +10,8 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use polity_engine::driver::{RunEnd, RunOutcome};
-use polity_model::failure::{ErrorCategory, Failure};
-use polity_model::run::{Exit, KeptOutput, RunReport};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
+use polity_model::run::{OutputFiles, ProcessExit, RunReport};
 use polity_model::usage::Usage;
 
 use crate::cli::output::json_rpc::RpcResponse;
@@ -57,9 +57,9 @@ pub(crate) struct OutputStreams {
 }
 
 impl OutputStreams {
-    fn kept(&self, folder: &str) -> KeptOutput {
+    fn kept(&self, folder: &str) -> OutputFiles {
         let is_kept = self.stdout.is_kept || self.stderr.is_kept;
-        KeptOutput {
+        OutputFiles {
             folder: if is_kept { folder.to_owned() } else { String::new() },
             stdout_bytes: self.stdout.bytes,
             stderr_bytes: self.stderr.bytes,
@@ -137,7 +137,7 @@ fn without_shim(
         return None;
     }
     let status = status?;
-    let exit = status.code().map(Exit::Code).or(status.signal().map(Exit::Signal))?;
+    let exit = status.code().map(ProcessExit::Code).or(status.signal().map(ProcessExit::Signal))?;
     let duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let usage = polity_model::run::ResourceUsage::default();
     Some(EndEntry { how: how_without_record(cause, exit), duration_ms, usage })
@@ -173,7 +173,9 @@ pub(crate) fn judged(
             RunEnd::TimedOut(late.message(about.name))
         }
         // The response is complete; a process that does not exit after it is no failure.
-        (EndCause::Responded, RunExit::Stopped(_)) => said(about, Exit::Code(0), parsed, &tails),
+        (EndCause::Responded, RunExit::Stopped(_)) => {
+            said(about, ProcessExit::Code(0), parsed, &tails)
+        }
         (EndCause::Ended, RunExit::Stopped(_)) => {
             let message = "the run was ended by a signal from someone else than Polity";
             RunEnd::Failed(system_error(message))
@@ -191,7 +193,7 @@ pub(crate) fn judged(
 
 fn said(
     about: &AgentInfo<'_>,
-    exit: Exit,
+    exit: ProcessExit,
     parsed: Result<ParsedOutput, String>,
     tails: &OutputTails,
 ) -> RunEnd {
@@ -241,7 +243,7 @@ fn from_file(prepared: &PreparedRun<'_>, path: &Path) -> Result<ParsedOutput, St
     Ok(parser.finish())
 }
 
-fn agent_error(message: String, stderr: &str) -> Failure {
+fn agent_error(message: String, stderr: &str) -> AttemptFailure {
     let message = if stderr.is_empty() {
         message
     } else {
@@ -250,7 +252,7 @@ fn agent_error(message: String, stderr: &str) -> Failure {
     verdict::failure(ErrorCategory::AgentError, &message)
 }
 
-fn exceeded(about: &AgentInfo<'_>, limit: ResourceLimit) -> Failure {
+fn exceeded(about: &AgentInfo<'_>, limit: ResourceLimit) -> AttemptFailure {
     let limits = &about.agent.resource_limits;
     let (what, field, most) = match limit {
         ResourceLimit::Memory => {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use polity_definition::{AgentDefinition, CliAgent};
 use polity_engine::driver::{LostRun, RunEnd, RunOutcome, RunOverrides, RunRequest};
-use polity_model::failure::Failure;
+use polity_model::failure::AttemptFailure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::RunReport;
 use polity_model::usage::Usage;
@@ -148,8 +148,8 @@ fn not_run(end: RunEnd) -> RunOutcome {
 
 /// Runs slow file operations on a blocking thread.
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
+    work: impl FnOnce() -> Result<T, AttemptFailure> + Send + 'static,
+) -> Result<T, AttemptFailure> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|stopped| Err(system_error(&stopped.to_string())))
 }

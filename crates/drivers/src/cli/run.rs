@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use polity_definition::CliAgent;
 use polity_engine::driver::{RunOutcome, RunRequest};
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::watch;
@@ -92,7 +92,7 @@ impl CliDriver {
         &self,
         prepared: PreparedRun<'_>,
         request: &RunRequest<'_>,
-    ) -> Result<RunOutcome, Failure> {
+    ) -> Result<RunOutcome, AttemptFailure> {
         let running = self.start(prepared, request)?;
         request.progress.started(running.handle.pid);
         Ok(running.supervise(request).await)
@@ -102,7 +102,7 @@ impl CliDriver {
         &'a self,
         mut prepared: PreparedRun<'a>,
         request: &RunRequest<'_>,
-    ) -> Result<SupervisedRun<'a>, Failure> {
+    ) -> Result<SupervisedRun<'a>, AttemptFailure> {
         prepared.paths.make_folder().and_then(|()| write_private(&prepared)).map_err(|error| {
             let folder = prepared.paths.private.display();
             system_error(&format!(
@@ -269,12 +269,12 @@ async fn write_input(
 }
 
 /// A failure of Polity or the machine.
-pub(crate) fn system_error(message: &str) -> Failure {
+pub(crate) fn system_error(message: &str) -> AttemptFailure {
     verdict::failure(ErrorCategory::SystemError, message)
 }
 
 /// The exit of a run without a shim record.
-pub(crate) fn how_without_record(cause: EndCause, exit: polity_model::run::Exit) -> RunExit {
+pub(crate) fn how_without_record(cause: EndCause, exit: polity_model::run::ProcessExit) -> RunExit {
     match cause {
         EndCause::Ended | EndCause::Responded => RunExit::Exited(exit),
         EndCause::Stopped

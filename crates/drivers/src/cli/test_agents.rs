@@ -1,6 +1,6 @@
 //! Agent definitions for tests.
 
-use polity_definition::{AgentKind, CliAgent, Home, Lookup, SourceFile};
+use polity_definition::{AgentKind, CliAgent, Home, NameLookup, SourceFile};
 
 /// The agent with these lines in its file.
 pub(crate) fn agent(lines: &str) -> CliAgent {
@@ -8,7 +8,7 @@ pub(crate) fn agent(lines: &str) -> CliAgent {
     let home = Home::parse(vec![SourceFile { path: "agents/coder.yaml".into(), text }]);
     assert_eq!(home.problems, []);
     match home.find("coder") {
-        Lookup::Agent(agent) => match &agent.kind {
+        NameLookup::Agent(agent) => match &agent.kind {
             AgentKind::Cli(cli) => cli.clone(),
             AgentKind::Llm(_) | AgentKind::Remote(_) => panic!("{agent:?}"),
         },

@@ -11,11 +11,11 @@ mod git;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use polity_definition::{CliAgent, Workspace};
+use polity_definition::{CliAgent, WorkspaceMode};
 use polity_engine::driver::NotReady;
-use polity_model::failure::Failure;
+use polity_model::failure::AttemptFailure;
 use polity_model::ids::ExecutionId;
-use polity_model::run::KeptWorkspace;
+use polity_model::run::SavedWorkspace;
 use tokio::sync::watch;
 
 use self::git::GitCommand;
@@ -32,7 +32,7 @@ const BRANCHES: &str = "polity/";
 /// The workspace of an execution.
 #[derive(Debug, Clone)]
 pub(crate) struct RunWorkspace {
-    kind: Workspace,
+    kind: WorkspaceMode,
     /// The folder that the workspace replaces.
     source: PathBuf,
     data: PathBuf,
@@ -46,7 +46,7 @@ pub(crate) enum WorkspaceError {
     /// The run was stopped.
     Stopped,
     /// An error occurred.
-    Failed(Failure),
+    Failed(AttemptFailure),
 }
 
 impl RunWorkspace {
@@ -59,8 +59,8 @@ impl RunWorkspace {
         environment: &Environment,
     ) -> Option<Self> {
         match agent.workspace {
-            Workspace::Shared => None,
-            kind @ (Workspace::Worktree | Workspace::Copy) => {
+            WorkspaceMode::Shared => None,
+            kind @ (WorkspaceMode::Worktree | WorkspaceMode::Copy) => {
                 let name = execution_id.to_string();
                 let (data, root) = (data.to_owned(), data.join(WORKSPACES).join(&name));
                 Some(Self { kind, source, data, root, name, git: GitCommand::new(environment) })
@@ -83,13 +83,13 @@ impl RunWorkspace {
         let parent = self.root.parent().map_or(Ok(()), std::fs::create_dir_all);
         parent.map_err(failed)?;
         match self.kind {
-            Workspace::Worktree => {
+            WorkspaceMode::Worktree => {
                 self.git.add(&self.source, &self.root, &self.branch()).map_err(|error| {
                     use polity_model::failure::ErrorCategory::Permanent;
                     WorkspaceError::Failed(verdict::failure(Permanent, &error.to_string()))
                 })
             }
-            Workspace::Copy | Workspace::Shared => {
+            WorkspaceMode::Copy | WorkspaceMode::Shared => {
                 let is_whole = file_tree::copy(&self.source, &self.root, &self.data, stop);
                 if is_whole.map_err(failed)? {
                     Ok(self.root.clone())
@@ -103,32 +103,34 @@ impl RunWorkspace {
     /// The working directory in the workspace.
     pub(crate) fn folder(&self) -> PathBuf {
         match self.kind {
-            Workspace::Worktree => {
+            WorkspaceMode::Worktree => {
                 let prefix = self.git.prefix(&self.source).unwrap_or_default();
                 self.root.join(prefix)
             }
-            Workspace::Copy | Workspace::Shared => self.root.clone(),
+            WorkspaceMode::Copy | WorkspaceMode::Shared => self.root.clone(),
         }
     }
 
     /// Keeps the workspace and counts the changes.
-    pub(crate) fn keep(&self) -> KeptWorkspace {
+    pub(crate) fn keep(&self) -> SavedWorkspace {
         let changed = match self.kind {
-            Workspace::Worktree => self.git.commit(&self.root).map_err(|error| error.to_string()),
-            Workspace::Copy | Workspace::Shared => {
+            WorkspaceMode::Worktree => {
+                self.git.commit(&self.root).map_err(|error| error.to_string())
+            }
+            WorkspaceMode::Copy | WorkspaceMode::Shared => {
                 file_tree::differences(&self.source, &self.root, &self.data)
                     .map_err(|error| error.to_string())
             }
         };
         let branch = match self.kind {
-            Workspace::Worktree => Some(self.branch()),
-            Workspace::Copy | Workspace::Shared => None,
+            WorkspaceMode::Worktree => Some(self.branch()),
+            WorkspaceMode::Copy | WorkspaceMode::Shared => None,
         };
         let (changed_files, problem) = match changed {
             Ok(changed_files) => (changed_files, None),
             Err(error) => (0, Some(format!("the changes could not be put in order: {error}"))),
         };
-        KeptWorkspace {
+        SavedWorkspace {
             folder: format!("{WORKSPACES}/{}", self.name),
             branch,
             changed_files,
@@ -181,11 +183,13 @@ fn remove(root: &Path, git: &GitCommand, branch: BranchPolicy) -> io::Result<()>
 /// Checks that a workspace could be made, without making one.
 pub(crate) fn check(agent: &CliAgent, name: &str, source: &Path) -> Result<(), NotReady> {
     match agent.workspace {
-        Workspace::Shared | Workspace::Copy => Ok(()),
-        Workspace::Worktree if source.ancestors().any(|folder| folder.join(".git").exists()) => {
+        WorkspaceMode::Shared | WorkspaceMode::Copy => Ok(()),
+        WorkspaceMode::Worktree
+            if source.ancestors().any(|folder| folder.join(".git").exists()) =>
+        {
             Ok(())
         }
-        Workspace::Worktree => Err(NotReady {
+        WorkspaceMode::Worktree => Err(NotReady {
             message: format!(
                 "the agent \"{name}\" runs in a worktree, but {} is in no Git repository",
                 source.display()

@@ -1,6 +1,6 @@
 //! The wire format of `OpenAI`'s chat completions, which Ollama and many others speak too.
 
-use polity_definition::Provider;
+use polity_definition::LlmProvider;
 use polity_engine::driver::Progress;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -80,7 +80,7 @@ struct Function<'a> {
 }
 
 /// The body of a request.
-pub(super) fn body(prompt: &Prompt<'_>, provider: Provider) -> serde_json::Result<Vec<u8>> {
+pub(super) fn body(prompt: &Prompt<'_>, provider: LlmProvider) -> serde_json::Result<Vec<u8>> {
     let mut messages = vec![MessageBody::System { content: prompt.system }];
     for turn in prompt.turns {
         add_turn(&mut messages, turn, provider)?;
@@ -106,7 +106,7 @@ pub(super) fn body(prompt: &Prompt<'_>, provider: Provider) -> serde_json::Resul
 fn add_turn<'a>(
     messages: &mut Vec<MessageBody<'a>>,
     turn: &'a Turn<'a>,
-    provider: Provider,
+    provider: LlmProvider,
 ) -> serde_json::Result<()> {
     match turn {
         Turn::Told { answers, texts } => {
@@ -116,7 +116,7 @@ fn add_turn<'a>(
             }));
             messages.extend(texts.iter().map(|text| match text {
                 // The templates of many open models allow a system message at the beginning only.
-                Text::Instruction(content) if provider == Provider::OpenAi => {
+                Text::Instruction(content) if provider == LlmProvider::OpenAi => {
                     MessageBody::System { content }
                 }
                 Text::Instruction(_) | Text::User(_) => {

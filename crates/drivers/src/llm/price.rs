@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use polity_definition::{LlmConfig, Price, Provider};
+use polity_definition::{LlmConfig, LlmProvider, TokenPrice};
 use polity_model::number::Usd;
 use polity_model::usage::Usage;
 
@@ -12,43 +12,43 @@ type PerMillion = (f64, f64);
 
 /// Prices of well-known models, as they were published by 2026-11-15, for requests of ordinary
 /// length and speed. A model is known by the longest name that it begins with.
-const PRICES: [(Provider, &str, PerMillion); 36] = [
-    (Provider::OpenAi, "gpt-6.1-sol", (2.0, 10.0)),
-    (Provider::OpenAi, "gpt-6-sol", (2.0, 10.0)),
-    (Provider::OpenAi, "gpt-6-luna", (0.1, 0.5)),
-    (Provider::OpenAi, "gpt-5.6-terra", (2.0, 12.0)),
-    (Provider::OpenAi, "gpt-5.6-luna", (0.2, 1.2)),
-    (Provider::OpenAi, "gpt-5.5", (5.0, 30.0)),
-    (Provider::OpenAi, "gpt-5.4", (2.5, 15.0)),
-    (Provider::OpenAi, "gpt-5.4-mini", (0.75, 4.5)),
-    (Provider::OpenAi, "gpt-5.2", (1.75, 14.0)),
-    (Provider::OpenAi, "gpt-5.1", (1.25, 10.0)),
-    (Provider::OpenAi, "gpt-5", (1.25, 10.0)),
-    (Provider::OpenAi, "gpt-5-mini", (0.25, 2.0)),
-    (Provider::OpenAi, "gpt-5-nano", (0.05, 0.4)),
-    (Provider::OpenAi, "gpt-4.1", (2.0, 8.0)),
-    (Provider::OpenAi, "gpt-4.1-mini", (0.4, 1.6)),
-    (Provider::OpenAi, "gpt-4.1-nano", (0.1, 0.4)),
-    (Provider::OpenAi, "gpt-4o", (2.5, 10.0)),
-    (Provider::OpenAi, "gpt-4o-mini", (0.15, 0.6)),
-    (Provider::Anthropic, "claude-fable-5-1", (10.0, 50.0)),
-    (Provider::Anthropic, "claude-opus-5-5", (4.0, 20.0)),
-    (Provider::Anthropic, "claude-opus-5", (5.0, 25.0)),
-    (Provider::Anthropic, "claude-opus-4-8", (5.0, 25.0)),
-    (Provider::Anthropic, "claude-opus-4-7", (5.0, 25.0)),
-    (Provider::Anthropic, "claude-opus-4-6", (5.0, 25.0)),
-    (Provider::Anthropic, "claude-opus-4-5", (5.0, 25.0)),
-    (Provider::Anthropic, "claude-sonnet-5-5", (2.0, 10.0)),
-    (Provider::Anthropic, "claude-sonnet-4-6", (3.0, 15.0)),
-    (Provider::Anthropic, "claude-sonnet-4-5", (3.0, 15.0)),
-    (Provider::Anthropic, "claude-haiku-4-5", (1.0, 5.0)),
-    (Provider::Gemini, "gemini-3.8-flash", (0.75, 3.75)),
-    (Provider::Gemini, "gemini-3.5-flash", (1.5, 9.0)),
-    (Provider::Gemini, "gemini-3.5-flash-lite", (0.3, 2.5)),
-    (Provider::Gemini, "gemini-3.1-pro", (2.0, 12.0)),
-    (Provider::Gemini, "gemini-2.5-pro", (1.25, 10.0)),
-    (Provider::Gemini, "gemini-2.5-flash", (0.3, 2.5)),
-    (Provider::Gemini, "gemini-2.5-flash-lite", (0.1, 0.4)),
+const PRICES: [(LlmProvider, &str, PerMillion); 36] = [
+    (LlmProvider::OpenAi, "gpt-6.1-sol", (2.0, 10.0)),
+    (LlmProvider::OpenAi, "gpt-6-sol", (2.0, 10.0)),
+    (LlmProvider::OpenAi, "gpt-6-luna", (0.1, 0.5)),
+    (LlmProvider::OpenAi, "gpt-5.6-terra", (2.0, 12.0)),
+    (LlmProvider::OpenAi, "gpt-5.6-luna", (0.2, 1.2)),
+    (LlmProvider::OpenAi, "gpt-5.5", (5.0, 30.0)),
+    (LlmProvider::OpenAi, "gpt-5.4", (2.5, 15.0)),
+    (LlmProvider::OpenAi, "gpt-5.4-mini", (0.75, 4.5)),
+    (LlmProvider::OpenAi, "gpt-5.2", (1.75, 14.0)),
+    (LlmProvider::OpenAi, "gpt-5.1", (1.25, 10.0)),
+    (LlmProvider::OpenAi, "gpt-5", (1.25, 10.0)),
+    (LlmProvider::OpenAi, "gpt-5-mini", (0.25, 2.0)),
+    (LlmProvider::OpenAi, "gpt-5-nano", (0.05, 0.4)),
+    (LlmProvider::OpenAi, "gpt-4.1", (2.0, 8.0)),
+    (LlmProvider::OpenAi, "gpt-4.1-mini", (0.4, 1.6)),
+    (LlmProvider::OpenAi, "gpt-4.1-nano", (0.1, 0.4)),
+    (LlmProvider::OpenAi, "gpt-4o", (2.5, 10.0)),
+    (LlmProvider::OpenAi, "gpt-4o-mini", (0.15, 0.6)),
+    (LlmProvider::Anthropic, "claude-fable-5-1", (10.0, 50.0)),
+    (LlmProvider::Anthropic, "claude-opus-5-5", (4.0, 20.0)),
+    (LlmProvider::Anthropic, "claude-opus-5", (5.0, 25.0)),
+    (LlmProvider::Anthropic, "claude-opus-4-8", (5.0, 25.0)),
+    (LlmProvider::Anthropic, "claude-opus-4-7", (5.0, 25.0)),
+    (LlmProvider::Anthropic, "claude-opus-4-6", (5.0, 25.0)),
+    (LlmProvider::Anthropic, "claude-opus-4-5", (5.0, 25.0)),
+    (LlmProvider::Anthropic, "claude-sonnet-5-5", (2.0, 10.0)),
+    (LlmProvider::Anthropic, "claude-sonnet-4-6", (3.0, 15.0)),
+    (LlmProvider::Anthropic, "claude-sonnet-4-5", (3.0, 15.0)),
+    (LlmProvider::Anthropic, "claude-haiku-4-5", (1.0, 5.0)),
+    (LlmProvider::Gemini, "gemini-3.8-flash", (0.75, 3.75)),
+    (LlmProvider::Gemini, "gemini-3.5-flash", (1.5, 9.0)),
+    (LlmProvider::Gemini, "gemini-3.5-flash-lite", (0.3, 2.5)),
+    (LlmProvider::Gemini, "gemini-3.1-pro", (2.0, 12.0)),
+    (LlmProvider::Gemini, "gemini-2.5-pro", (1.25, 10.0)),
+    (LlmProvider::Gemini, "gemini-2.5-flash", (0.3, 2.5)),
+    (LlmProvider::Gemini, "gemini-2.5-flash-lite", (0.1, 0.4)),
 ];
 
 /// Knows prices, and which models it has said it knows none of.
@@ -62,12 +62,12 @@ impl Prices {
     pub(super) fn apply(&self, config: &LlmConfig, usage: &mut Usage) {
         let price = of(config).unwrap_or_else(|| {
             self.say_once(config.provider, model_of(config));
-            Price::FREE
+            TokenPrice::FREE
         });
         usage.cost = price.of(usage.input_tokens, usage.output_tokens);
     }
 
-    fn say_once(&self, provider: Provider, model: &str) {
+    fn say_once(&self, provider: LlmProvider, model: &str) {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         if !unknown.contains(model) {
             unknown.insert(model.to_owned());
@@ -82,16 +82,19 @@ impl Prices {
 }
 
 /// What calls cost, where that is known.
-pub(super) fn of(config: &LlmConfig) -> Option<Price> {
+pub(super) fn of(config: &LlmConfig) -> Option<TokenPrice> {
     if config.price.is_some() {
         return config.price;
     }
     match config.provider {
         // They cost their owner nothing by the token.
-        Provider::Scripted | Provider::Ollama => Some(Price::FREE),
-        Provider::OpenAi | Provider::Anthropic | Provider::Gemini | Provider::OpenAiCompatible => {
+        LlmProvider::Scripted | LlmProvider::Ollama => Some(TokenPrice::FREE),
+        LlmProvider::OpenAi
+        | LlmProvider::Anthropic
+        | LlmProvider::Gemini
+        | LlmProvider::OpenAiCompatible => {
             let (input, output) = known(config.provider, model_of(config))?;
-            Some(Price {
+            Some(TokenPrice {
                 input_per_million_usd: Usd::try_from(input).ok()?,
                 output_per_million_usd: Usd::try_from(output).ok()?,
             })
@@ -104,7 +107,7 @@ fn model_of(config: &LlmConfig) -> &str {
 }
 
 /// The price of the longest known name that the model's begins with.
-fn known(provider: Provider, model: &str) -> Option<PerMillion> {
+fn known(provider: LlmProvider, model: &str) -> Option<PerMillion> {
     let model = model.strip_prefix("models/").unwrap_or(model);
     let fits = |name: &str| model.strip_prefix(name).is_some_and(is_version);
     PRICES
@@ -145,18 +148,18 @@ mod tests {
     #[test]
     fn the_longest_name_wins_and_a_new_number_is_another_model() {
         for (provider, model, expected) in [
-            (Provider::OpenAi, "gpt-5", Some((1.25, 10.0))),
-            (Provider::OpenAi, "gpt-5-2025-08-07", Some((1.25, 10.0))),
-            (Provider::OpenAi, "gpt-5-mini-2025-08-07", Some((0.25, 2.0))),
-            (Provider::OpenAi, "gpt-5.9", None),
-            (Provider::OpenAi, "gpt-5-pro", None),
-            (Provider::Anthropic, "claude-haiku-4-5-20251001", Some((1.0, 5.0))),
-            (Provider::Anthropic, "claude-opus-5-9", None),
-            (Provider::Gemini, "gemini-3.1-pro-preview", Some((2.0, 12.0))),
-            (Provider::OpenAi, "claude-opus-5", None),
-            (Provider::Anthropic, "claude-opus-5-5", Some((4.0, 20.0))),
-            (Provider::Gemini, "models/gemini-3.5-flash-lite", Some((0.3, 2.5))),
-            (Provider::OpenAiCompatible, "gpt-5", None),
+            (LlmProvider::OpenAi, "gpt-5", Some((1.25, 10.0))),
+            (LlmProvider::OpenAi, "gpt-5-2025-08-07", Some((1.25, 10.0))),
+            (LlmProvider::OpenAi, "gpt-5-mini-2025-08-07", Some((0.25, 2.0))),
+            (LlmProvider::OpenAi, "gpt-5.9", None),
+            (LlmProvider::OpenAi, "gpt-5-pro", None),
+            (LlmProvider::Anthropic, "claude-haiku-4-5-20251001", Some((1.0, 5.0))),
+            (LlmProvider::Anthropic, "claude-opus-5-9", None),
+            (LlmProvider::Gemini, "gemini-3.1-pro-preview", Some((2.0, 12.0))),
+            (LlmProvider::OpenAi, "claude-opus-5", None),
+            (LlmProvider::Anthropic, "claude-opus-5-5", Some((4.0, 20.0))),
+            (LlmProvider::Gemini, "models/gemini-3.5-flash-lite", Some((0.3, 2.5))),
+            (LlmProvider::OpenAiCompatible, "gpt-5", None),
         ] {
             assert_eq!(known(provider, model), expected, "{model}");
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use polity_definition::{ScriptAnswer, ScriptDefinition, ScriptOutcome, ScriptRole, ScriptRule};
 use polity_engine::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, ModelRequest};
-use polity_model::failure::Failure;
-use polity_model::message::{Message, Role};
+use polity_model::failure::AttemptFailure;
+use polity_model::message::{Message, MessageRole};
 use polity_model::usage::Usage;
 use regex::Captures;
 use serde_json::{Map, Value};
@@ -56,12 +56,12 @@ fn fits<'t>(
     rule.when.captures(newest.content())
 }
 
-fn role_of(role: ScriptRole) -> Role {
+fn role_of(role: ScriptRole) -> MessageRole {
     match role {
-        ScriptRole::User => Role::User,
-        ScriptRole::Assistant => Role::Assistant,
-        ScriptRole::Tool => Role::Tool,
-        ScriptRole::System => Role::System,
+        ScriptRole::User => MessageRole::User,
+        ScriptRole::Assistant => MessageRole::Assistant,
+        ScriptRole::Tool => MessageRole::Tool,
+        ScriptRole::System => MessageRole::System,
     }
 }
 
@@ -91,7 +91,7 @@ fn perform(
             mark,
         }),
         ScriptOutcome::Error { status, retry_after_seconds } => Err(ModelFailure {
-            failure: Failure {
+            failure: AttemptFailure {
                 category: category_of_status(*status),
                 message: format!("the scripted model answered with status {status}"),
             },

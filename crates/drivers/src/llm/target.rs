@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use polity_definition::{LlmAgent, LlmConfig, Provider};
+use polity_definition::{LlmAgent, LlmConfig, LlmProvider};
 use polity_engine::driver::{AskedArguments, ModelFailure, NotReady};
-use polity_model::failure::Failure;
+use polity_model::failure::AttemptFailure;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
@@ -25,7 +25,7 @@ pub(super) enum Wire {
 
 /// Whom a call goes to.
 pub(super) struct Target<'a> {
-    pub(super) provider: Provider,
+    pub(super) provider: LlmProvider,
     pub(super) wire: Wire,
     pub(super) model: &'a str,
     pub(super) url: Url,
@@ -126,7 +126,7 @@ impl<'a> Target<'a> {
             None => message,
         };
         ModelFailure {
-            failure: Failure { category: fault.category, message },
+            failure: AttemptFailure { category: fault.category, message },
             context_full: fault.context_full,
             retry_after: fault.retry_after,
             mark: None,
@@ -140,12 +140,14 @@ impl fmt::Debug for Target<'_> {
     }
 }
 
-fn wire_of(provider: Provider) -> Option<Wire> {
+fn wire_of(provider: LlmProvider) -> Option<Wire> {
     match provider {
-        Provider::OpenAi | Provider::Ollama | Provider::OpenAiCompatible => Some(Wire::OpenAi),
-        Provider::Anthropic => Some(Wire::Anthropic),
-        Provider::Gemini => Some(Wire::Gemini),
-        Provider::Scripted => None,
+        LlmProvider::OpenAi | LlmProvider::Ollama | LlmProvider::OpenAiCompatible => {
+            Some(Wire::OpenAi)
+        }
+        LlmProvider::Anthropic => Some(Wire::Anthropic),
+        LlmProvider::Gemini => Some(Wire::Gemini),
+        LlmProvider::Scripted => None,
     }
 }
 
@@ -153,12 +155,12 @@ fn wire_of(provider: Provider) -> Option<Wire> {
 /// usual one, and one that is already complete stays as it is.
 fn address(config: &LlmConfig, wire: Wire, model: &str) -> Result<Url, String> {
     let usual = match config.provider {
-        Provider::OpenAi => "https://api.openai.com/v1",
-        Provider::Anthropic => "https://api.anthropic.com/v1",
-        Provider::Gemini => "https://generativelanguage.googleapis.com/v1beta",
-        Provider::Ollama => "http://127.0.0.1:11434/v1",
+        LlmProvider::OpenAi => "https://api.openai.com/v1",
+        LlmProvider::Anthropic => "https://api.anthropic.com/v1",
+        LlmProvider::Gemini => "https://generativelanguage.googleapis.com/v1beta",
+        LlmProvider::Ollama => "http://127.0.0.1:11434/v1",
         // Definitions insist on an endpoint here.
-        Provider::OpenAiCompatible | Provider::Scripted => "",
+        LlmProvider::OpenAiCompatible | LlmProvider::Scripted => "",
     };
     let base = config.endpoint.as_ref().map_or(usual, AsRef::as_ref);
     let mut url = Url::parse(base).map_err(|error| error.to_string())?;
@@ -194,10 +196,10 @@ pub(super) fn key_variables(config: &LlmConfig) -> Vec<&str> {
         return vec![variable.as_str()];
     }
     match config.provider {
-        Provider::OpenAi => vec!["OPENAI_API_KEY"],
-        Provider::Anthropic => vec!["ANTHROPIC_API_KEY"],
-        Provider::Gemini => vec!["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-        Provider::Ollama | Provider::OpenAiCompatible | Provider::Scripted => Vec::new(),
+        LlmProvider::OpenAi => vec!["OPENAI_API_KEY"],
+        LlmProvider::Anthropic => vec!["ANTHROPIC_API_KEY"],
+        LlmProvider::Gemini => vec!["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        LlmProvider::Ollama | LlmProvider::OpenAiCompatible | LlmProvider::Scripted => Vec::new(),
     }
 }
 

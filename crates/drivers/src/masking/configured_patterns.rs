@@ -1,6 +1,6 @@
 //! Patterns of the settings, and email addresses.
 
-use polity_definition::Redaction;
+use polity_definition::RedactionSettings;
 use regex::bytes::Regex;
 
 use super::MaskError;
@@ -15,7 +15,7 @@ pub(super) struct ConfiguredPatterns {
 }
 
 impl ConfiguredPatterns {
-    pub(super) fn new(redaction: &Redaction) -> Result<Self, MaskError> {
+    pub(super) fn new(redaction: &RedactionSettings) -> Result<Self, MaskError> {
         let compiled =
             |text: &str| Regex::new(text).map_err(|error| MaskError::Pattern(error.into()));
         let patterns = redaction.patterns.iter().map(|pattern| compiled(pattern.as_str()));

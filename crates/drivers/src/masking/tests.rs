@@ -4,7 +4,7 @@ mod plain_text;
 mod secret_cases;
 mod streams;
 
-use polity_definition::Redaction;
+use polity_definition::RedactionSettings;
 use serde_json::json;
 
 use super::*;
@@ -14,7 +14,7 @@ fn mask() -> SecretMask {
 }
 
 fn with_values(values: &[&str]) -> SecretMask {
-    SecretMask::new(values.iter().copied(), &Redaction::default()).unwrap()
+    SecretMask::new(values.iter().copied(), &RedactionSettings::default()).unwrap()
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn addresses_of_people_and_own_patterns_are_masked_if_the_settings_say_so() {
         regex::Regex::new("^and \u{fc}b.r").unwrap(),
         regex::Regex::new("x*").unwrap(),
     ];
-    let redaction = Redaction { emails: true, patterns };
+    let redaction = RedactionSettings { emails: true, patterns };
     let mask = SecretMask::new([], &redaction).unwrap();
     assert_eq!(mask.mask_text(text), "*** paid with ***1111\n*** 12345");
 }

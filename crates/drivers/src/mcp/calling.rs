@@ -1,7 +1,7 @@
 //! One call of one tool.
 
 use polity_engine::driver::{ToolFailure, ToolReply};
-use polity_model::failure::Failure;
+use polity_model::failure::AttemptFailure;
 use polity_model::tool::ToolName;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
@@ -102,7 +102,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-fn failed(tool: &ToolName, why: &str) -> Failure {
+fn failed(tool: &ToolName, why: &str) -> AttemptFailure {
     permanent(format!("the call of {tool} failed: {why}"))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use polity_definition::{McpServerDefinition, McpTransport};
 use polity_engine::driver::Tool;
-use polity_model::failure::Failure;
+use polity_model::failure::AttemptFailure;
 use reqwest::Url;
 use rmcp::model::{ClientRequest, PingRequest, ProtocolVersion, SubscriptionFilter};
 use rmcp::service::{
@@ -80,7 +80,7 @@ impl Connection {
     pub(super) async fn open(
         definition: &McpServerDefinition,
         options: &McpOptions,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, AttemptFailure> {
         let server = definition.name.as_str();
         match &definition.transport {
             McpTransport::Stdio { command, args, env } => {
@@ -118,7 +118,7 @@ impl Connection {
         program: &ProcessCommand,
         secrets: &Secrets,
         options: &McpOptions,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, AttemptFailure> {
         let mut probe_timeout = PROBE_TIMEOUT;
         loop {
             let started = options.launcher.start(program).map_err(|error| {
@@ -149,7 +149,7 @@ impl Connection {
         opening: impl Future<Output = Result<Made, Trouble>>,
         url: &str,
         options: &McpOptions,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, AttemptFailure> {
         match in_time(opening, options.start_timeout).await {
             Ok(made) => Ok(Self::new(server, made, None)),
             Err(trouble) => {
@@ -271,7 +271,7 @@ enum Trouble {
 }
 
 impl Trouble {
-    fn told(&self, server: &str, signs: &str) -> Failure {
+    fn told(&self, server: &str, signs: &str) -> AttemptFailure {
         let name = format!("MCP server \"{server}\"");
         match self {
             Self::Silence(limit) => {
@@ -331,7 +331,11 @@ fn trouble(error: ClientInitializeError) -> Trouble {
     }
 }
 
-fn http_client(server: &str, url: &str, options: &McpOptions) -> Result<reqwest::Client, Failure> {
+fn http_client(
+    server: &str,
+    url: &str,
+    options: &McpOptions,
+) -> Result<reqwest::Client, AttemptFailure> {
     http::client(url.starts_with("https:"), &options.environment).map_err(|error| {
         let why = with_causes(&error.without_url());
         permanent(format!("MCP server \"{server}\" cannot be connected to: {why}"))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use polity_definition::EnvName;
-use polity_model::failure::Failure;
+use polity_model::failure::AttemptFailure;
 
 use super::{McpOptions, permanent};
 use crate::environment::Environment;
@@ -17,7 +17,7 @@ pub(super) fn program(
     args: &[String],
     env: &BTreeMap<EnvName, String>,
     options: &McpOptions,
-) -> Result<(ProcessCommand, Secrets), Failure> {
+) -> Result<(ProcessCommand, Secrets), AttemptFailure> {
     let mut all = options.environment.inherited();
     let mut filled_in = Vec::new();
     for (name, value) in env {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use polity_definition::{McpServerDefinition, Text, nearest};
 use polity_engine::driver::{Tool, Toolbox};
-use polity_model::failure::Failure;
+use polity_model::failure::AttemptFailure;
 use polity_model::tool::{ToolName, ToolPattern};
 use rmcp::ServiceError;
 use rmcp::model::PaginatedRequestParams;
@@ -26,9 +26,9 @@ type Listed = Arc<[Arc<Tool>]>;
 
 /// The tools that patterns name, and those that may stand in for them.
 pub(super) async fn toolbox<'s>(
-    find: impl Fn(&str) -> Result<&'s Arc<Server>, Failure>,
+    find: impl Fn(&str) -> Result<&'s Arc<Server>, AttemptFailure>,
     patterns: &[ToolPattern],
-) -> Result<Toolbox, Failure> {
+) -> Result<Toolbox, AttemptFailure> {
     let names: BTreeSet<_> = patterns.iter().map(ToolPattern::server).collect();
     let servers = names.into_iter().map(&find).collect::<Result<Vec<_>, _>>()?;
     let mut listed = BTreeMap::new();
@@ -41,9 +41,9 @@ pub(super) async fn toolbox<'s>(
 }
 
 fn offered(
-    listed: &BTreeMap<String, Result<Listed, Failure>>,
+    listed: &BTreeMap<String, Result<Listed, AttemptFailure>>,
     patterns: &[ToolPattern],
-) -> Result<Vec<Arc<Tool>>, Failure> {
+) -> Result<Vec<Arc<Tool>>, AttemptFailure> {
     let mut offered: Vec<Arc<Tool>> = Vec::new();
     for pattern in patterns {
         let Some(Ok(tools)) = listed.get(pattern.server()) else { continue };
@@ -60,7 +60,7 @@ fn offered(
     Ok(offered)
 }
 
-fn no_such_tool(server: &str, name: &str, tools: &[Arc<Tool>]) -> Failure {
+fn no_such_tool(server: &str, name: &str, tools: &[Arc<Tool>]) -> AttemptFailure {
     let names: Vec<_> = tools.iter().map(|tool| tool.name.tool()).collect();
     let near = nearest(name, names.iter().copied())
         .map_or_else(|| ".".to_owned(), |near| format!("; did you mean \"{server}/{near}\"?"));
@@ -72,8 +72,8 @@ fn no_such_tool(server: &str, name: &str, tools: &[Arc<Tool>]) -> Failure {
 /// missed when it is needed.
 async fn in_reserve<'s>(
     offered: &[Arc<Tool>],
-    find: impl Fn(&str) -> Result<&'s Arc<Server>, Failure>,
-    mut listed: BTreeMap<String, Result<Listed, Failure>>,
+    find: impl Fn(&str) -> Result<&'s Arc<Server>, AttemptFailure>,
+    mut listed: BTreeMap<String, Result<Listed, AttemptFailure>>,
 ) -> Vec<Arc<Tool>> {
     let mut known: BTreeSet<ToolName> = offered.iter().map(|tool| tool.name.clone()).collect();
     let mut wanted: Vec<ToolName> = fallbacks(offered);
@@ -107,8 +107,8 @@ async fn in_reserve<'s>(
 }
 
 async fn listed_in_reserve(
-    (name, server): (String, Result<&Arc<Server>, Failure>),
-) -> (String, Result<Listed, Failure>) {
+    (name, server): (String, Result<&Arc<Server>, AttemptFailure>),
+) -> (String, Result<Listed, AttemptFailure>) {
     let tools = match server {
         Ok(server) => server.tools_in_reserve().await,
         Err(failure) => Err(failure),
@@ -124,7 +124,7 @@ fn fallbacks(tools: &[Arc<Tool>]) -> Vec<ToolName> {
 pub(super) async fn tools(
     connection: &Connection,
     definition: &McpServerDefinition,
-) -> Result<Listed, Failure> {
+) -> Result<Listed, AttemptFailure> {
     let listed = list(connection, definition).await;
     listed.map_err(|failure| connection.secrets.removed_from_failure(&failure))
 }
@@ -132,7 +132,7 @@ pub(super) async fn tools(
 async fn list(
     connection: &Connection,
     definition: &McpServerDefinition,
-) -> Result<Listed, Failure> {
+) -> Result<Listed, AttemptFailure> {
     let mut kept = connection.tools.lock().await;
     if connection.changed.take() {
         *kept = None;
@@ -177,7 +177,7 @@ async fn pages(connection: &Connection) -> Result<Vec<rmcp::model::Tool>, Servic
     Ok(found)
 }
 
-async fn not_listed(connection: &Connection, error: &ServiceError) -> Failure {
+async fn not_listed(connection: &Connection, error: &ServiceError) -> AttemptFailure {
     let server = &connection.server;
     match error {
         ServiceError::McpError(error) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use polity_definition::McpServerDefinition;
 use polity_engine::driver::Tool;
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -48,7 +48,7 @@ impl Server {
     }
 
     /// The connection, which is made if there is none.
-    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, Failure> {
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, AttemptFailure> {
         if let Some(live) = self.live()
             && live.answers().await
         {
@@ -58,12 +58,12 @@ impl Server {
         let this = Arc::clone(self);
         tokio::spawn(async move { this.start().await }).await.unwrap_or_else(|error| {
             let message = format!("MCP server \"{}\" cannot be started: {error}", self.name());
-            Err(Failure { category: ErrorCategory::SystemError, message })
+            Err(AttemptFailure { category: ErrorCategory::SystemError, message })
         })
     }
 
     /// The tools of the server as it lists them now.
-    pub(super) async fn tools(self: &Arc<Self>) -> Result<Arc<[Arc<Tool>]>, Failure> {
+    pub(super) async fn tools(self: &Arc<Self>) -> Result<Arc<[Arc<Tool>]>, AttemptFailure> {
         let connection = self.connection().await?;
         listing::tools(&connection, &self.definition).await
     }
@@ -71,7 +71,9 @@ impl Server {
     /// The tools of the server, which is held in reserve and must not hold up anyone for long. One
     /// that was waited for in vain is not waited for again before it has answered; until then it is
     /// only tried in the background, as often as its failures allow.
-    pub(super) async fn tools_in_reserve(self: &Arc<Self>) -> Result<Arc<[Arc<Tool>]>, Failure> {
+    pub(super) async fn tools_in_reserve(
+        self: &Arc<Self>,
+    ) -> Result<Arc<[Arc<Tool>]>, AttemptFailure> {
         let name = self.name();
         let was_late = self.late.load(Ordering::SeqCst);
         let is_being_started = self.history.try_lock().is_err();
@@ -100,7 +102,7 @@ impl Server {
         };
         listed.unwrap_or_else(|error| {
             let message = format!("the tools of MCP server \"{name}\" cannot be listed: {error}");
-            Err(Failure { category: ErrorCategory::SystemError, message })
+            Err(AttemptFailure { category: ErrorCategory::SystemError, message })
         })
     }
 
@@ -126,7 +128,7 @@ impl Server {
     }
 
     /// Starts the server unless someone else just did, or it is too early.
-    async fn start(&self) -> Result<Arc<Connection>, Failure> {
+    async fn start(&self) -> Result<Arc<Connection>, AttemptFailure> {
         let mut history = self.history.lock().await;
         if let Some(live) = self.live() {
             return Ok(live);
@@ -179,7 +181,7 @@ impl History {
     }
 
     /// The server could not be started. One that can never be started is not tried less often.
-    fn failed(&mut self, failure: &Failure) {
+    fn failed(&mut self, failure: &AttemptFailure) {
         match failure.category {
             ErrorCategory::Transient => {
                 self.failures += 1;
@@ -190,7 +192,7 @@ impl History {
     }
 
     /// Whether enough time has passed since the last start.
-    fn may_start(&self, server: &str) -> Result<(), Failure> {
+    fn may_start(&self, server: &str) -> Result<(), AttemptFailure> {
         let Some(tried) = self.tried else { return Ok(()) };
         let wait = (tried + delay(self.failures)).saturating_duration_since(Instant::now());
         if wait.is_zero() {

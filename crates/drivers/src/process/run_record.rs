@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use polity_model::run::{Exit, KeptOutput, ResourceUsage};
+use polity_model::run::{OutputFiles, ProcessExit, ResourceUsage};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::de::DeserializeOwned;
@@ -74,13 +74,13 @@ pub(crate) enum RunExit {
     },
     /// The command exited by itself.
     #[serde(rename = "by_itself")]
-    Exited(Exit),
+    Exited(ProcessExit),
     /// The shim ended the run because it was told to or because Polity died.
     #[serde(rename = "told")]
-    Stopped(Exit),
+    Stopped(ProcessExit),
     /// The shim ended the run because of a resource limit.
     #[serde(rename = "exceeded")]
-    LimitExceeded(ResourceLimit, Exit),
+    LimitExceeded(ResourceLimit, ProcessExit),
 }
 
 /// A resource limit.
@@ -179,12 +179,12 @@ impl RunRecord {
     }
 
     /// The output entry, if all output is stored.
-    pub(crate) fn output(&self) -> Option<KeptOutput> {
+    pub(crate) fn output(&self) -> Option<OutputFiles> {
         self.read(RecordEntry::Output)
     }
 
     /// Writes the output entry.
-    pub(crate) fn note_output(&self, output: &KeptOutput) -> io::Result<()> {
+    pub(crate) fn note_output(&self, output: &OutputFiles) -> io::Result<()> {
         write(&self.file, RecordEntry::Output, output)
     }
 

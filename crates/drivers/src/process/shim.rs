@@ -17,7 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use polity_model::run::Exit;
+use polity_model::run::ProcessExit;
 use polity_shim::HandoverState;
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOptions};
@@ -362,19 +362,19 @@ impl SupervisedTree {
         Ok(())
     }
 
-    fn exit(&self) -> Exit {
+    fn exit(&self) -> ProcessExit {
         let status = self.status.as_ref();
-        let by_signal = status.and_then(WaitIdStatus::terminating_signal).map(Exit::Signal);
-        let by_itself = status.and_then(WaitIdStatus::exit_status).map(Exit::Code);
-        by_itself.or(by_signal).unwrap_or(Exit::Code(EXIT_NOT_STARTED.into()))
+        let by_signal = status.and_then(WaitIdStatus::terminating_signal).map(ProcessExit::Signal);
+        let by_itself = status.and_then(WaitIdStatus::exit_status).map(ProcessExit::Code);
+        by_itself.or(by_signal).unwrap_or(ProcessExit::Code(EXIT_NOT_STARTED.into()))
     }
 }
 
 /// The shim's own exit code, by the convention of shells.
-fn exit_code(exit: Exit) -> u8 {
+fn exit_code(exit: ProcessExit) -> u8 {
     let code = match exit {
-        Exit::Code(code) => code,
-        Exit::Signal(number) => EXIT_SIGNAL_BASE + number,
+        ProcessExit::Code(code) => code,
+        ProcessExit::Signal(number) => EXIT_SIGNAL_BASE + number,
     };
     u8::try_from(code).unwrap_or(EXIT_NOT_STARTED)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polity_engine::driver::{Progress, RemoteEnd, RemoteOutcome, Sent};
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
 use serde_json::Value;
@@ -103,9 +103,9 @@ impl Contact<'_> {
     }
 
     /// The failure with who it was.
-    fn of_agent(&self, failure: &Failure) -> Failure {
+    fn of_agent(&self, failure: &AttemptFailure) -> AttemptFailure {
         let message = format!("{}: {}", shown_url(&self.interface.url), failure.message);
-        Failure { category: failure.category, message }
+        AttemptFailure { category: failure.category, message }
     }
 
     /// What a task came to that the server does nothing more for by itself.
@@ -114,7 +114,7 @@ impl Contact<'_> {
         let said = task.said().map(|said| self.clean(&said));
         let in_words = || said.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
         let failed = |category, message| {
-            let failure = Failure { category, message };
+            let failure = AttemptFailure { category, message };
             RemoteEnd::Failed { failure, retry_after: None }
         };
         let end = match state {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use serde_json::Value;
 
 /// The errors of JSON-RPC and of A2A that need a closer look.
@@ -37,7 +37,7 @@ pub(super) enum Fault {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Unsent {
     /// It was not taken, or it was and failed.
-    Failed(Failure, Option<Duration>),
+    Failed(AttemptFailure, Option<Duration>),
     /// It may have been taken.
     InDoubt(String),
 }
@@ -114,13 +114,13 @@ impl Fault {
     }
 
     /// The fault as a failure, with what to do about it.
-    pub(super) fn failure(&self, category: ErrorCategory, token: Option<&str>) -> Failure {
+    pub(super) fn failure(&self, category: ErrorCategory, token: Option<&str>) -> AttemptFailure {
         let what = self.to_string();
         let message = match self.remedy(token) {
             Some(remedy) => format!("{what}; {remedy}"),
             None => what,
         };
-        Failure { category, message }
+        AttemptFailure { category, message }
     }
 
     fn remedy(&self, token: Option<&str>) -> Option<String> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_definition::{AgentDefinition, Price};
+use polity_definition::{AgentDefinition, TokenPrice};
 use polity_engine::commands::CreateTask;
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
@@ -89,8 +89,8 @@ impl Models for Talk {
         Ok(())
     }
 
-    fn price(&self, _pinned: &PinnedAgent) -> Option<Price> {
-        Some(Price::FREE)
+    fn price(&self, _pinned: &PinnedAgent) -> Option<TokenPrice> {
+        Some(TokenPrice::FREE)
     }
 
     fn call<'a>(

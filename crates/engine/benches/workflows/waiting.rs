@@ -9,7 +9,7 @@ use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::runtime::load;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_store::{Durability, Store, TaskFilter};
 use polity_testkit::bench::{Bare, figure};
@@ -112,7 +112,7 @@ fn answer(database: &Path, folder: &Path) -> Duration {
             let state = load(&store, id).await.unwrap().state;
             let answer = AnswerReview {
                 checkpoint_id: state.review().unwrap().checkpoint_id,
-                verdict: Verdict::Approve,
+                verdict: ReviewVerdict::Approve,
                 message: None,
                 by: "ada".to_owned(),
                 state_updates: StateUpdates::default(),

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
-use polity_definition::{Home, Limits, Settings, SourceFile};
+use polity_definition::{Home, HomeSettings, Limits, SourceFile};
 use polity_engine::clock::SystemClock;
 use polity_engine::driver::{Models, Tools};
 use polity_engine::entropy::SystemEntropy;
@@ -62,7 +62,7 @@ pub(crate) fn runtime_with(
         instance: instance_id(1),
         limits: Limits {
             concurrent_tasks: NonZeroU32::new(at_once).unwrap(),
-            ..Settings::default().limits
+            ..HomeSettings::default().limits
         },
     })
     .unwrap()

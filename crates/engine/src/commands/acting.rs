@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use polity_definition::{LlmAgent, WorkflowNode};
 use polity_model::event::{Event, ToolChange};
-use polity_model::failure::{ErrorCode, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCode};
 use polity_model::ids::{CheckpointId, ToolCallId};
 use polity_model::machine::tool_call::CallState;
 use polity_model::name::Name;
@@ -326,7 +326,7 @@ impl<'a> Acting<'a> {
         &mut self,
         index: usize,
         call_id: ToolCallId,
-        failure: Failure,
+        failure: AttemptFailure,
         duration_ms: u64,
         retry_at: Timestamp,
     ) {

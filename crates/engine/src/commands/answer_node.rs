@@ -5,7 +5,7 @@
 
 use polity_model::event::{Event, NodeOutput};
 use polity_model::failure::ErrorCode;
-use polity_model::review::{ReviewSubject, Verdict};
+use polity_model::review::{ReviewSubject, ReviewVerdict};
 
 use super::AnswerReview;
 use super::acting::Acting;
@@ -31,11 +31,11 @@ pub(super) fn answer_node(
         Err(CommandRejection::WrongVerdict { task, asks, verdict })
     };
     match verdict {
-        Verdict::Approve | Verdict::Reject => {}
-        Verdict::Modify { arguments } if arguments.is_empty() => {}
-        Verdict::Modify { .. } => return wrong("other arguments"),
-        Verdict::Retry => return wrong("--retry"),
-        Verdict::SkipWith { .. } => return wrong("--skip-with"),
+        ReviewVerdict::Approve | ReviewVerdict::Reject => {}
+        ReviewVerdict::Modify { arguments } if arguments.is_empty() => {}
+        ReviewVerdict::Modify { .. } => return wrong("other arguments"),
+        ReviewVerdict::Retry => return wrong("--retry"),
+        ReviewVerdict::SkipWith { .. } => return wrong("--skip-with"),
     }
     let mut told = walk.clone();
     told.tell(verdict.action(), message.clone(), state_updates, ctx.now)?;
@@ -49,7 +49,7 @@ pub(super) fn answer_node(
     });
     let mut walking = Walking::new(acting, walk);
     match subject {
-        ReviewSubject::Checkpoint { .. } if *verdict == Verdict::Reject => {
+        ReviewSubject::Checkpoint { .. } if *verdict == ReviewVerdict::Reject => {
             let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
             let why = format!("{by} decided against it{said}");
             walking.fail_node(node, ErrorCode::Rejected, &why);

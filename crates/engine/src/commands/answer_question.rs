@@ -4,7 +4,7 @@
 use polity_model::event::Event;
 use polity_model::failure::ErrorCode;
 use polity_model::message::Message;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 
 use super::AnswerReview;
 use crate::decide::{CommandRejection, Decision, DecisionContext};
@@ -30,20 +30,24 @@ pub(super) fn answer_question(
     };
     let wrong = |verdict| Err(CommandRejection::WrongVerdict { task, asks: ASKS, verdict });
     let follows = match verdict {
-        Verdict::Modify { arguments } if !arguments.is_empty() => return wrong("other arguments"),
+        ReviewVerdict::Modify { arguments } if !arguments.is_empty() => {
+            return wrong("other arguments");
+        }
         // Whoever resumes the task sends it.
-        Verdict::Approve | Verdict::Modify { .. } => {
+        ReviewVerdict::Approve | ReviewVerdict::Modify { .. } => {
             let said = message.clone().filter(|said| !said.trim().is_empty());
             let content = said.ok_or(CommandRejection::AnswerNeedsText { task })?;
             Event::MessageAdded { message: Message::User { content, timestamp: ctx.now } }
         }
-        Verdict::Reject => {
+        ReviewVerdict::Reject => {
             let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
             let agent = &state.task().order().assigned_agent;
             let error = format!("{agent} asked something, and {by} ended the task{said}");
             Event::TaskFailed { code: ErrorCode::Rejected, error, partial_result: None }
         }
-        Verdict::Retry | Verdict::SkipWith { .. } => return wrong("--retry or --skip-with"),
+        ReviewVerdict::Retry | ReviewVerdict::SkipWith { .. } => {
+            return wrong("--retry or --skip-with");
+        }
     };
     Ok(Decision { events: vec![answered, follows], effects: Vec::new() })
 }

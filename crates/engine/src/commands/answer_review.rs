@@ -3,9 +3,9 @@
 
 use polity_model::event::ExecutionChange;
 use polity_model::event::{Event, ResultRef};
-use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::CheckpointId;
-use polity_model::review::{ReviewSubject, Verdict};
+use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 
 use super::acting::{Acting, answer_open_calls};
@@ -24,7 +24,7 @@ pub struct AnswerReview {
     /// now, the person has not seen what is asked there.
     pub checkpoint_id: CheckpointId,
     /// The decision.
-    pub verdict: Verdict,
+    pub verdict: ReviewVerdict,
     /// What the person says about it.
     pub message: Option<String>,
     /// Who decides.
@@ -98,22 +98,22 @@ impl AnswerReview {
             state_updates: state_updates.clone(),
         });
         match (&review.subject, verdict) {
-            (ReviewSubject::Approval { .. }, Verdict::Approve)
-            | (ReviewSubject::Doubt { .. }, Verdict::Retry) => {}
-            (ReviewSubject::Approval { .. }, Verdict::Modify { arguments }) => {
+            (ReviewSubject::Approval { .. }, ReviewVerdict::Approve)
+            | (ReviewSubject::Doubt { .. }, ReviewVerdict::Retry) => {}
+            (ReviewSubject::Approval { .. }, ReviewVerdict::Modify { arguments }) => {
                 if let Some(Err(problem)) = tool.map(|tool| tool.check_arguments(arguments)) {
                     return Err(CommandRejection::Misfit { tool: call.name(), problem });
                 }
             }
-            (ReviewSubject::Approval { .. }, Verdict::Reject) => {
+            (ReviewSubject::Approval { .. }, ReviewVerdict::Reject) => {
                 let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
                 let content = format!("a person decided against calling {}{said}", call.name());
                 acting.answer_with_error(index, call_id, content, 0);
             }
-            (ReviewSubject::Doubt { .. }, Verdict::SkipWith { result }) => {
+            (ReviewSubject::Doubt { .. }, ReviewVerdict::SkipWith { result }) => {
                 acting.answer(index, call_id, result.clone(), None, 0);
             }
-            (ReviewSubject::Doubt { .. }, Verdict::Reject) => {
+            (ReviewSubject::Doubt { .. }, ReviewVerdict::Reject) => {
                 let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
                 let error = format!("{} is in doubt, and {by} ended the task{said}", call.name());
                 if let Some((walk, node)) =
@@ -126,16 +126,16 @@ impl AnswerReview {
                 }
                 return Ok(rejected(state, acting.into_events(), error));
             }
-            (ReviewSubject::Doubt { .. }, Verdict::Approve) => {
+            (ReviewSubject::Doubt { .. }, ReviewVerdict::Approve) => {
                 return Err(CommandRejection::DoubtNeedsChoice { task });
             }
-            (subject @ ReviewSubject::Doubt { .. }, Verdict::Modify { .. }) => {
+            (subject @ ReviewSubject::Doubt { .. }, ReviewVerdict::Modify { .. }) => {
                 let (asks, verdict) = (asks(subject), "other arguments");
                 return Err(CommandRejection::WrongVerdict { task, asks, verdict });
             }
             (
                 subject @ ReviewSubject::Approval { .. },
-                Verdict::Retry | Verdict::SkipWith { .. },
+                ReviewVerdict::Retry | ReviewVerdict::SkipWith { .. },
             ) => {
                 let (asks, verdict) = (asks(subject), "--retry or --skip-with");
                 return Err(CommandRejection::WrongVerdict { task, asks, verdict });
@@ -149,7 +149,7 @@ impl AnswerReview {
             ) => return Err(nothing()),
         }
         // With the answer to its call, a node is done.
-        if let (Some(_), Verdict::SkipWith { .. }) = (state.walk(), verdict) {
+        if let (Some(_), ReviewVerdict::SkipWith { .. }) = (state.walk(), verdict) {
             return Ok(acting.go_on(|index| view(state, index)));
         }
         Ok(Decision { events: acting.into_events(), effects: Vec::new() })
@@ -171,7 +171,7 @@ fn asks(subject: &ReviewSubject) -> &'static str {
 /// The task ends with what the person said.
 fn rejected(state: &TaskState, mut events: Vec<Event>, error: String) -> Decision {
     answer_open_calls(state, "the task ended", &mut events);
-    let failure = Failure { category: ErrorCategory::Permanent, message: error.clone() };
+    let failure = AttemptFailure { category: ErrorCategory::Permanent, message: error.clone() };
     events.extend(end_execution(state, ExecutionChange::Fail { failure, retry_at: None }));
     let (code, partial_result) = (ErrorCode::Rejected, Some(ResultRef::LastAnswer));
     events.push(Event::TaskFailed { code, error, partial_result });
@@ -187,7 +187,7 @@ mod tests {
     use crate::commands::testing::{acting, answer_to, call_id, ctx, labels, running, with};
     use crate::decide::Effect;
 
-    fn answer(state: &TaskState, verdict: Verdict) -> Result<Decision, CommandRejection> {
+    fn answer(state: &TaskState, verdict: ReviewVerdict) -> Result<Decision, CommandRejection> {
         let message = Some("not today".to_owned());
         let checkpoint_id =
             state.review().map_or(CheckpointId::from_random_bytes([0; 16]), |r| r.checkpoint_id);
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn an_approved_call_is_made_when_the_task_goes_on() {
-        let state = with(asked(), answer(&asked(), Verdict::Approve).unwrap().events);
+        let state = with(asked(), answer(&asked(), ReviewVerdict::Approve).unwrap().events);
         assert_eq!((state.status().to_string().as_str(), state.owner()), ("running", None));
         let (state, effects) = resumed(state);
         assert!(matches!(effects.as_slice(), [Effect::CallTool { .. }]), "{effects:?}");
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn modified_arguments_are_those_that_the_tool_is_called_with() {
-        let arguments = |value: serde_json::Value| Verdict::Modify {
+        let arguments = |value: serde_json::Value| ReviewVerdict::Modify {
             arguments: value.as_object().unwrap().clone(),
         };
         let misfit = answer(&asked(), arguments(json!({"path": 7})));
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_rejection_goes_back_to_the_model() {
         let state = asked();
-        let decision = answer(&state, Verdict::Reject).unwrap();
+        let decision = answer(&state, ReviewVerdict::Reject).unwrap();
         let said = answer_to(&decision, call_id(&state, 0)).unwrap();
         assert_eq!(said, "a person decided against calling files/delete: not today");
         let (state, effects) = resumed(with(state, decision.events));
@@ -247,22 +247,23 @@ mod tests {
     fn a_doubt_is_settled_by_making_the_call_again_or_by_giving_its_result() {
         let state = in_doubt();
         assert!(state.review().unwrap().question.contains("no one knows"));
-        let events = answer(&state, Verdict::Retry).unwrap().events;
+        let events = answer(&state, ReviewVerdict::Retry).unwrap().events;
         let (_, effects) = resumed(with(state.clone(), events));
         assert!(matches!(effects.as_slice(), [Effect::CallTool { .. }]), "{effects:?}");
 
-        let events = answer(&state, Verdict::SkipWith { result: "done".into() }).unwrap().events;
+        let events =
+            answer(&state, ReviewVerdict::SkipWith { result: "done".into() }).unwrap().events;
         let (skipped, effects) = resumed(with(state.clone(), events));
         assert_eq!(effects, [Effect::CallModel]);
         assert_eq!(skipped.messages().last().unwrap().content(), "done");
 
-        let rejected = answer(&state, Verdict::Reject).unwrap();
+        let rejected = answer(&state, ReviewVerdict::Reject).unwrap();
         assert_eq!(rejected.events.last().unwrap().label(), "task_failed");
         let task = with(state.clone(), rejected.events).snapshot();
         assert_eq!(task.error_code, Some(ErrorCode::Rejected));
         assert!(task.error.unwrap().ends_with("ada ended the task: not today"));
         assert_eq!(
-            answer(&state, Verdict::Approve),
+            answer(&state, ReviewVerdict::Approve),
             Err(CommandRejection::DoubtNeedsChoice { task: state.id() })
         );
     }
@@ -271,10 +272,10 @@ mod tests {
     fn an_answer_to_one_question_is_none_to_the_next() {
         let state = acting(&["files/delete", "files/delete"]);
         let checkpoint_id = state.review().unwrap().checkpoint_id;
-        let events = answer(&state, Verdict::Reject).unwrap().events;
+        let events = answer(&state, ReviewVerdict::Reject).unwrap().events;
         let (next, _) = resumed(with(state, events));
         assert_ne!(next.review().unwrap().checkpoint_id, checkpoint_id);
-        let (verdict, message, by) = (Verdict::Approve, None, "bob".into());
+        let (verdict, message, by) = (ReviewVerdict::Approve, None, "bob".into());
         let late = AnswerReview {
             checkpoint_id,
             verdict,
@@ -288,18 +289,18 @@ mod tests {
 
     #[test]
     fn an_answer_is_given_once_and_must_fit_the_question() {
-        let answered = with(asked(), answer(&asked(), Verdict::Approve).unwrap().events);
+        let answered = with(asked(), answer(&asked(), ReviewVerdict::Approve).unwrap().events);
         for state in [answered, running()] {
-            let refused = answer(&state, Verdict::Approve);
+            let refused = answer(&state, ReviewVerdict::Approve);
             assert!(
                 matches!(refused, Err(CommandRejection::NothingToDecide { .. })),
                 "{refused:?}"
             );
         }
-        for verdict in [Verdict::Retry, Verdict::SkipWith { result: String::new() }] {
+        for verdict in [ReviewVerdict::Retry, ReviewVerdict::SkipWith { result: String::new() }] {
             let refused = answer(&asked(), verdict);
             assert!(matches!(refused, Err(CommandRejection::WrongVerdict { .. })), "{refused:?}");
         }
-        assert_eq!(labels(&answer(&asked(), Verdict::Approve).unwrap()), ["review_answered"]);
+        assert_eq!(labels(&answer(&asked(), ReviewVerdict::Approve).unwrap()), ["review_answered"]);
     }
 }

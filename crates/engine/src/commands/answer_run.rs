@@ -5,7 +5,7 @@
 use polity_model::event::{Event, ResultRef};
 use polity_model::failure::ErrorCode;
 use polity_model::message::Message;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 
 use super::AnswerReview;
 use crate::decide::{CommandRejection, Decision, DecisionContext};
@@ -31,22 +31,22 @@ pub(super) fn answer_run(
     }];
     match verdict {
         // Whoever resumes the task gets it in line again.
-        Verdict::Retry => {}
-        Verdict::SkipWith { result } => {
+        ReviewVerdict::Retry => {}
+        ReviewVerdict::SkipWith { result } => {
             let (content, timestamp) = (result.clone(), ctx.now);
             let message = Message::Assistant { content, tool_calls: Vec::new(), timestamp };
             events.push(Event::MessageAdded { message });
             events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
         }
-        Verdict::Reject => {
+        ReviewVerdict::Reject => {
             let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
             let agent = &state.task().order().assigned_agent;
             let error = format!("{agent} is in doubt, and {by} ended the task{said}");
             let (code, partial_result) = (ErrorCode::Rejected, None);
             events.push(Event::TaskFailed { code, error, partial_result });
         }
-        Verdict::Approve => return Err(CommandRejection::DoubtNeedsChoice { task }),
-        Verdict::Modify { .. } => {
+        ReviewVerdict::Approve => return Err(CommandRejection::DoubtNeedsChoice { task }),
+        ReviewVerdict::Modify { .. } => {
             let verdict = "other arguments";
             return Err(CommandRejection::WrongVerdict { task, asks: ASKS, verdict });
         }
@@ -64,7 +64,7 @@ mod tests {
     use crate::decide::Effect;
     use crate::entropy::Entropy;
 
-    fn answer(verdict: Verdict) -> Result<Decision, CommandRejection> {
+    fn answer(verdict: ReviewVerdict) -> Result<Decision, CommandRejection> {
         let state = program_in_doubt();
         let checkpoint_id = state.review().unwrap().checkpoint_id;
         let (message, state_updates) = (Some("enough".to_owned()), StateUpdates::default());
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn it_is_run_again_when_the_task_goes_on() {
-        let state = with(program_in_doubt(), answer(Verdict::Retry).unwrap().events);
+        let state = with(program_in_doubt(), answer(ReviewVerdict::Retry).unwrap().events);
         let mut later = ctx();
         later.entropy = Entropy::from_seed([6; 16]);
         let decision = ResumeTask.decide(&state, &mut later).unwrap();
@@ -89,22 +89,26 @@ mod tests {
 
     #[test]
     fn a_result_that_a_person_gives_is_that_of_the_task() {
-        let events = answer(Verdict::SkipWith { result: "done".into() }).unwrap().events;
+        let events = answer(ReviewVerdict::SkipWith { result: "done".into() }).unwrap().events;
         let task = with(program_in_doubt(), events).snapshot();
         assert_eq!(task.result.as_deref(), Some("done"));
     }
 
     #[test]
     fn a_person_may_end_the_task() {
-        let task = with(program_in_doubt(), answer(Verdict::Reject).unwrap().events).snapshot();
+        let task =
+            with(program_in_doubt(), answer(ReviewVerdict::Reject).unwrap().events).snapshot();
         assert_eq!(task.error_code, Some(ErrorCode::Rejected));
         assert_eq!(task.error.unwrap(), "coder is in doubt, and ada ended the task: enough");
     }
 
     #[test]
     fn a_mere_yes_does_not_say_enough() {
-        assert!(matches!(answer(Verdict::Approve), Err(CommandRejection::DoubtNeedsChoice { .. })));
-        let other = Verdict::Modify { arguments: serde_json::Map::new() };
+        assert!(matches!(
+            answer(ReviewVerdict::Approve),
+            Err(CommandRejection::DoubtNeedsChoice { .. })
+        ));
+        let other = ReviewVerdict::Modify { arguments: serde_json::Map::new() };
         assert!(matches!(answer(other), Err(CommandRejection::WrongVerdict { .. })));
     }
 }

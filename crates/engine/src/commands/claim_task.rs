@@ -45,7 +45,7 @@ impl ClaimTask {
 
 #[cfg(test)]
 mod tests {
-    use polity_model::event::Epoch;
+    use polity_model::event::OwnerEpoch;
 
     use super::*;
     use crate::commands::testing::{acting, cancelled, instance, pending, running};
@@ -58,7 +58,10 @@ mod tests {
     fn an_orphan_is_taken_in_the_next_epoch() {
         for state in [pending(), running()] {
             let events = claim(&state, 2, false).unwrap().events;
-            assert_eq!(events, [Event::TaskClaimed { instance: instance(2), epoch: Epoch(2) }]);
+            assert_eq!(
+                events,
+                [Event::TaskClaimed { instance: instance(2), epoch: OwnerEpoch(2) }]
+            );
         }
     }
 

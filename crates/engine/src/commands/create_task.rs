@@ -5,7 +5,7 @@
 
 use polity_definition::{AgentKind, AgentMode, CliAgent, Limits};
 use polity_model::budget::Budget;
-use polity_model::event::{Epoch, Event, ForkPoint, TaskCreated};
+use polity_model::event::{Event, ForkPoint, OwnerEpoch, TaskCreated};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::session::task_of_call;
 use polity_model::state::StateUpdates;
@@ -134,7 +134,7 @@ impl CreateTask {
             has_private,
             request,
         });
-        let claimed = Event::TaskClaimed { instance: owner, epoch: Epoch::default().next() };
+        let claimed = Event::TaskClaimed { instance: owner, epoch: OwnerEpoch::default().next() };
         let updates = updates.filter(|updates| !updates.is_empty());
         let set = updates.map(|updates| Event::StateSet { updates });
         // A program is in line from its first moment on, so that who came first is served first. One
@@ -176,7 +176,7 @@ fn not_built(cli: &CliAgent) -> Option<&'static str> {
 mod tests {
     use std::num::NonZeroU64;
 
-    use polity_definition::Settings;
+    use polity_definition::HomeSettings;
 
     use super::*;
     use crate::commands::testing::{ctx, instance, pinned};
@@ -184,7 +184,7 @@ mod tests {
     fn create(description: &str) -> Result<NewTask, CommandRejection> {
         let create = CreateTask::new(pinned(), description);
         let input_bytes = NonZeroU64::new(10).unwrap();
-        let limits = Limits { input_bytes, ..Settings::default().limits };
+        let limits = Limits { input_bytes, ..HomeSettings::default().limits };
         create.decide(instance(1), &limits, &mut ctx(), false)
     }
 

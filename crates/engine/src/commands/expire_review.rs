@@ -3,7 +3,7 @@
 
 use polity_model::event::{Event, ResultRef};
 use polity_model::failure::ErrorCode;
-use polity_model::review::{ReviewAction, Verdict};
+use polity_model::review::{ReviewAction, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use serde_json::Map;
 
@@ -36,9 +36,9 @@ impl ExpireReview {
         }
         let message = format!("no one answered until {deadline}");
         let verdict = match review.default_action {
-            Some(ReviewAction::Approve) => Verdict::Approve,
-            Some(ReviewAction::Reject) => Verdict::Reject,
-            Some(ReviewAction::Modify) => Verdict::Modify { arguments: Map::new() },
+            Some(ReviewAction::Approve) => ReviewVerdict::Approve,
+            Some(ReviewAction::Reject) => ReviewVerdict::Reject,
+            Some(ReviewAction::Modify) => ReviewVerdict::Modify { arguments: Map::new() },
             None => return fail(state, message, ctx),
         };
         let answer = AnswerReview {
@@ -60,7 +60,7 @@ fn fail(
 ) -> Result<Decision, CommandRejection> {
     let code = ErrorCode::Timeout;
     let answered = Event::ReviewAnswered {
-        verdict: Verdict::Reject,
+        verdict: ReviewVerdict::Reject,
         message: Some(message.clone()),
         by: BY_DEADLINE.to_owned(),
         state_updates: StateUpdates::default(),

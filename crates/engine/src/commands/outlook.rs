@@ -2,7 +2,7 @@
 //! is given. Nothing changes by looking.
 
 use jiff::Timestamp;
-use polity_model::review::{Answer, Outlook, ReviewAction, ReviewSubject};
+use polity_model::review::{ReviewAction, ReviewAnswer, ReviewPreview, ReviewSubject};
 use polity_model::state::StateUpdates;
 
 use super::walking::{NoWay, route};
@@ -13,7 +13,7 @@ const CHANGED_BY_ANSWERS: [&str; 3] = ["messages", "metadata", "nodes"];
 
 /// The answers to what a human node asks whose consequences are known, if the person changes
 /// nothing in the State with them.
-pub fn outlook(state: &TaskState, now: Timestamp) -> Vec<Answer> {
+pub fn outlook(state: &TaskState, now: Timestamp) -> Vec<ReviewAnswer> {
     let Some(ReviewSubject::Node { node }) = state.review().map(|review| &review.subject) else {
         return Vec::new();
     };
@@ -23,7 +23,7 @@ pub fn outlook(state: &TaskState, now: Timestamp) -> Vec<Answer> {
     };
     let actions = [ReviewAction::Approve, ReviewAction::Modify, ReviewAction::Reject];
     let known = actions.into_iter().filter_map(|action| {
-        Some(Answer { action, outlook: outlook_of(walk, node, action, now)? })
+        Some(ReviewAnswer { action, outlook: outlook_of(walk, node, action, now)? })
     });
     known.collect()
 }
@@ -33,7 +33,7 @@ fn outlook_of(
     node: usize,
     action: ReviewAction,
     now: Timestamp,
-) -> Option<Outlook> {
+) -> Option<ReviewPreview> {
     let plan = walk.plan();
     let planned = &plan.nodes()[node];
     let mut conditions =
@@ -56,14 +56,14 @@ fn outlook_of(
     Some(match route(walk, walk.progress(), &after) {
         Ok(taken) => {
             let to = taken.iter().map(|link| plan.nodes()[plan.links()[*link].to].name().clone());
-            Outlook::LeadsTo(to.collect())
+            ReviewPreview::LeadsTo(to.collect())
         }
         Err(no_way) => fails(&no_way, action, planned.branch_of.is_some()),
     })
 }
 
 /// Whether the end of a branch is that of the task depends on the other branches.
-fn fails(no_way: &NoWay, action: ReviewAction, is_branch: bool) -> Outlook {
+fn fails(no_way: &NoWay, action: ReviewAction, is_branch: bool) -> ReviewPreview {
     let why = no_way.before_answering(action.label());
-    if is_branch { Outlook::FailsBranch(why) } else { Outlook::FailsTask(why) }
+    if is_branch { ReviewPreview::FailsBranch(why) } else { ReviewPreview::FailsTask(why) }
 }

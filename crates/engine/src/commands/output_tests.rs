@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use polity_definition::AgentDefinition;
-use polity_model::failure::{ErrorCategory, Failure};
-use polity_model::message::Role;
+use polity_model::failure::{AttemptFailure, ErrorCategory};
+use polity_model::message::MessageRole;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -150,13 +150,13 @@ fn a_process_that_ends_after_a_correction_leaves_a_task_that_calls_the_model_aga
     assert_eq!(labels(&decision), ["task_resumed", "model_called"]);
     let state = with(state, decision.events);
     assert_eq!(state.corrections(), 1);
-    assert_eq!(state.history().last().map(Message::role), Some(Role::User));
+    assert_eq!(state.history().last().map(Message::role), Some(MessageRole::User));
 }
 
 #[test]
 fn a_conversation_with_corrections_can_be_shortened() {
     let state = after(after(asked(10), reply("no")), reply("still no"));
-    let failure = Failure { category: ErrorCategory::Permanent, message: "too long".into() };
+    let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "too long".into() };
     let failure = ModelFailure { context_full: true, ..ModelFailure::new(failure) };
     let failed = RecordModelFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
     let events = failed.decide(&state, &mut ctx()).unwrap().events;

@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use polity_definition::{AccessType, CliAgent, Workspace};
+use polity_definition::{AccessType, CliAgent, WorkspaceMode};
 use polity_model::event::{Event, ExecutionChange};
 use polity_model::execution::AgentExecution;
-use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::{CheckpointId, ExecutionId};
 use polity_model::name::Name;
 use polity_model::review::ReviewSubject;
@@ -28,8 +28,8 @@ pub(super) fn program(state: &TaskState) -> Option<&CliAgent> {
 /// a folder of its own that is made anew for each run.
 pub(super) fn may_repeat(cli: &CliAgent) -> bool {
     let has_own_folder = match cli.workspace {
-        Workspace::Shared => false,
-        Workspace::Worktree | Workspace::Copy => true,
+        WorkspaceMode::Shared => false,
+        WorkspaceMode::Worktree | WorkspaceMode::Copy => true,
     };
     cli.idempotent || cli.access_type == AccessType::ReadOnly || has_own_folder
 }
@@ -95,7 +95,7 @@ pub(super) fn begin_or_wait(
 /// It is tried again when its time has come.
 pub(super) fn again(
     execution: &AgentExecution,
-    failure: &Failure,
+    failure: &AttemptFailure,
     asked_for: Option<Duration>,
     ctx: &mut DecisionContext,
     mut events: Vec<Event>,
@@ -140,7 +140,7 @@ pub(super) fn doubt(
 ) -> Decision {
     let Some(execution) = state.execution() else { return Decision::default() };
     let Doubt { failure: message, question } = doubt;
-    let failure = Failure { category: ErrorCategory::SystemError, message };
+    let failure = AttemptFailure { category: ErrorCategory::SystemError, message };
     events.extend(end_execution(state, ExecutionChange::Fail { failure, retry_at: None }));
     let checkpoint_id = CheckpointId::from_random_bytes(ctx.entropy.id_bytes());
     let agent = &execution.agent;

@@ -1,5 +1,5 @@
 use polity_model::digest::Digest;
-use polity_model::event::{Epoch, Position};
+use polity_model::event::{JournalPosition, OwnerEpoch};
 use polity_model::usage::Usage;
 
 use super::*;
@@ -17,7 +17,7 @@ fn row(number: u8, status: TaskStatus) -> TaskRow {
         status,
         assigned_agent: "coder".parse().unwrap(),
         owner: Some(instance(1)),
-        epoch: Epoch(1),
+        epoch: OwnerEpoch(1),
         created_at: Timestamp::from_second(i64::from(number)).unwrap(),
         started_at: None,
         completed_at: None,
@@ -28,7 +28,7 @@ fn row(number: u8, status: TaskStatus) -> TaskRow {
         usage: Usage::default(),
         message_count: 1,
         checkpoint_count: 0,
-        created_position: Position(u64::from(number)),
+        created_position: JournalPosition(u64::from(number)),
         answer_position: None,
         result_position: None,
         failure_position: None,

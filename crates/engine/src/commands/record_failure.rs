@@ -5,7 +5,7 @@
 use jiff::SignedDuration;
 use polity_model::event::{Event, ExecutionChange, ResultRef};
 use polity_model::failure::{ErrorCategory, ErrorCode};
-use polity_model::message::Role;
+use polity_model::message::MessageRole;
 
 use super::{call_model, cancel_with, end_execution, expect_reasoning, fail, moved};
 use crate::decide::{CommandRejection, Decision, DecisionContext, Effect, llm};
@@ -102,8 +102,9 @@ fn shorten(
     let messages = state.messages();
     let sent_from = (state.kept_from() as usize).max(1);
     let half = sent_from + (messages.len() - sent_from.min(messages.len())).div_ceil(2);
-    let opens_exchange =
-        |index: &usize| messages.get(*index).is_some_and(|message| message.role() != Role::Tool);
+    let opens_exchange = |index: &usize| {
+        messages.get(*index).is_some_and(|message| message.role() != MessageRole::Tool)
+    };
     let later = (half..messages.len()).find(opens_exchange);
     let earlier = || (sent_from + 1..half).rev().find(opens_exchange);
     let shorter = later.or_else(earlier).and_then(|index| u32::try_from(index).ok());
@@ -130,7 +131,7 @@ fn code(category: ErrorCategory) -> ErrorCode {
 mod tests {
     use std::time::Duration;
 
-    use polity_model::failure::Failure;
+    use polity_model::failure::AttemptFailure;
 
     use super::*;
     use crate::commands::testing::{asks_for, backing_off, call_id, ctx, retried, running, with};
@@ -138,7 +139,7 @@ mod tests {
     use crate::driver::ToolReply;
 
     fn failed(category: ErrorCategory, cause: FailureCause) -> RecordModelFailure {
-        let failure = Failure { category, message: "no".into() };
+        let failure = AttemptFailure { category, message: "no".into() };
         let failure = ModelFailure {
             retry_after: Some(Duration::from_secs(7)),
             ..ModelFailure::new(failure)
@@ -211,7 +212,8 @@ mod tests {
                 state = with(state.clone(), reply.decide(&state, &mut ctx()).unwrap().events);
             }
         }
-        let failure = Failure { category: ErrorCategory::Permanent, message: "too long".into() };
+        let failure =
+            AttemptFailure { category: ErrorCategory::Permanent, message: "too long".into() };
         let failure = ModelFailure { context_full: true, ..ModelFailure::new(failure) };
         let full = RecordModelFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
         let mut sent = Vec::new();

@@ -1,5 +1,5 @@
-use polity_model::failure::{ErrorCategory, Failure};
-use polity_model::review::Verdict;
+use polity_model::failure::{AttemptFailure, ErrorCategory};
+use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ fn record(state: &TaskState, end: RemoteEnd) -> Decision {
 }
 
 fn failed(category: ErrorCategory) -> RemoteEnd {
-    let failure = Failure { category, message: "no".into() };
+    let failure = AttemptFailure { category, message: "no".into() };
     RemoteEnd::Failed { failure, retry_after: None }
 }
 
@@ -46,7 +46,7 @@ fn asked() -> TaskState {
 
 fn answer(
     state: &TaskState,
-    verdict: Verdict,
+    verdict: ReviewVerdict,
     message: Option<&str>,
 ) -> Result<Decision, CommandRejection> {
     let checkpoint_id = state.review().unwrap().checkpoint_id;
@@ -97,10 +97,10 @@ fn after_a_crash_a_task_that_is_known_is_followed_and_a_message_in_doubt_is_not_
         state.execution().unwrap().failure.as_ref().unwrap().category,
         ErrorCategory::SystemError
     );
-    let retry = answer(&state, Verdict::Retry, None).unwrap();
+    let retry = answer(&state, ReviewVerdict::Retry, None).unwrap();
     let decision = ResumeTask.decide(&with(state.clone(), retry.events), &mut ctx()).unwrap();
     assert_eq!(decision.effects, [Effect::SendMessage]);
-    let skip = answer(&state, Verdict::SkipWith { result: "red".into() }, None).unwrap();
+    let skip = answer(&state, ReviewVerdict::SkipWith { result: "red".into() }, None).unwrap();
     assert_eq!(with(state, skip.events).snapshot().result.as_deref(), Some("red"));
 }
 
@@ -116,7 +116,9 @@ fn a_question_waits_for_a_person_whose_answer_goes_to_the_same_task() {
     let state = asked();
     assert_eq!(state.review().unwrap().question, "Which colour?");
     assert!(state.execution().unwrap().is_over());
-    for verdict in [Verdict::Approve, Verdict::Modify { arguments: serde_json::Map::new() }] {
+    for verdict in
+        [ReviewVerdict::Approve, ReviewVerdict::Modify { arguments: serde_json::Map::new() }]
+    {
         let events = answer(&state, verdict, Some("blue")).unwrap().events;
         let state = with(state.clone(), events);
         let decision = ResumeTask.decide(&state, &mut ctx()).unwrap();
@@ -125,9 +127,9 @@ fn a_question_waits_for_a_person_whose_answer_goes_to_the_same_task() {
         assert_eq!(state.messages().last().unwrap().content(), "blue");
         assert_eq!(state.remote(), Some(&task()));
     }
-    let said_nothing = answer(&state, Verdict::Approve, Some(" "));
+    let said_nothing = answer(&state, ReviewVerdict::Approve, Some(" "));
     assert!(matches!(said_nothing, Err(CommandRejection::AnswerNeedsText { .. })));
-    for verdict in [Verdict::Retry, Verdict::SkipWith { result: "red".into() }] {
+    for verdict in [ReviewVerdict::Retry, ReviewVerdict::SkipWith { result: "red".into() }] {
         let refused = answer(&state, verdict, Some("blue"));
         assert!(matches!(refused, Err(CommandRejection::WrongVerdict { .. })), "{refused:?}");
     }
@@ -135,14 +137,14 @@ fn a_question_waits_for_a_person_whose_answer_goes_to_the_same_task() {
 
 #[test]
 fn an_answer_in_doubt_is_sent_again_to_the_same_task() {
-    let answered = answer(&asked(), Verdict::Approve, Some("blue")).unwrap().events;
+    let answered = answer(&asked(), ReviewVerdict::Approve, Some("blue")).unwrap().events;
     let state = with(asked(), answered);
     let sending = ResumeTask.decide(&state, &mut ctx()).unwrap().events;
     let mut later = ctx();
     later.entropy = crate::entropy::Entropy::from_seed([6; 16]);
     let doubt = ResumeTask.decide(&with(state.clone(), sending.clone()), &mut later).unwrap();
     let state = with(with(state, sending), doubt.events);
-    let retry = answer(&state, Verdict::Retry, None).unwrap().events;
+    let retry = answer(&state, ReviewVerdict::Retry, None).unwrap().events;
     let state = with(state, retry);
     assert_eq!(ResumeTask.decide(&state, &mut later).unwrap().effects, [Effect::SendMessage]);
     assert_eq!((state.remote(), state.messages().len()), (Some(&task()), 3));
@@ -150,7 +152,7 @@ fn an_answer_in_doubt_is_sent_again_to_the_same_task() {
 
 #[test]
 fn whoever_ends_a_question_leaves_work_to_be_ended_there() {
-    let rejected = answer(&asked(), Verdict::Reject, Some("enough")).unwrap().events;
+    let rejected = answer(&asked(), ReviewVerdict::Reject, Some("enough")).unwrap().events;
     let cancelled = CancelTask { by: CancelOrigin::Owner }.decide(&asked()).unwrap().events;
     for events in [rejected, cancelled] {
         let ended = with(asked(), events);

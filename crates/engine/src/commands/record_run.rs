@@ -3,7 +3,7 @@
 //! if the program may be run again; any other fails the task.
 
 use polity_model::event::{Event, ExecutionChange, ResultRef};
-use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::machine::execution::ExecutionState;
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
@@ -138,7 +138,7 @@ impl RecordRecoveredRun {
         }
         if may_repeat(cli) && execution.may_retry(ErrorCategory::Transient) {
             let message = "the process that ran it ended".to_owned();
-            let failure = Failure { category: ErrorCategory::Transient, message };
+            let failure = AttemptFailure { category: ErrorCategory::Transient, message };
             return Ok(again(execution, &failure, None, ctx, Vec::new()));
         }
         Ok(doubt(state, ctx, Vec::new(), Doubt::of_program(&execution.agent)))

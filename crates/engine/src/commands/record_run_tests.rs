@@ -1,7 +1,7 @@
 //! Tests of runs that end.
 
 use crate::decide::Effect;
-use polity_model::run::{Exit, RunReport};
+use polity_model::run::{ProcessExit, RunReport};
 use polity_model::usage::Usage;
 use serde_json::json;
 
@@ -12,13 +12,13 @@ use crate::commands::testing::{
 use crate::commands::{BeginRun, ResumeTask, SlotWait};
 
 fn over(end: RunEnd) -> RecordRun {
-    let (process_id, exit) = (Some(7), Some(Exit::Code(0)));
+    let (process_id, exit) = (Some(7), Some(ProcessExit::Code(0)));
     let report = RunReport { process_id, exit, duration_ms: 3, ..RunReport::default() };
     RecordRun { outcome: RunOutcome { end, report, usage: Usage::default() } }
 }
 
 fn failed(category: ErrorCategory) -> RunEnd {
-    RunEnd::Failed(Failure { category, message: "no".into() })
+    RunEnd::Failed(AttemptFailure { category, message: "no".into() })
 }
 
 fn path(state: &TaskState) -> Vec<String> {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::ToolCallId;
 
 use super::acting::Acting;
@@ -67,7 +67,7 @@ pub(super) fn fall_back(
     acting: &mut Acting<'_>,
     index: usize,
     call: &TurnCall,
-    failure: Failure,
+    failure: AttemptFailure,
     duration_ms: u64,
 ) -> bool {
     // A person who allowed this tool has not seen any other.
@@ -104,7 +104,7 @@ mod tests {
         maybe_done: bool,
         timed_out: bool,
     ) -> Decision {
-        let failure = Failure { category, message: "broken pipe".into() };
+        let failure = AttemptFailure { category, message: "broken pipe".into() };
         let failure = ToolFailure { failure, maybe_done, timed_out };
         let call_id = call_id(state, 0);
         let command = RecordToolFailure { call_id, failure, duration_ms: 3 };

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::ToolCallId;
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ impl RecordToolReply {
         let problem = tool.and_then(|tool| misfit(tool, &self.reply));
         if *is_error {
             let category = ErrorCategory::AgentError;
-            let failure = Failure { category, message: content.clone() };
+            let failure = AttemptFailure { category, message: content.clone() };
             let may_go_on = !state.cancel_requested();
             if !(may_go_on && fall_back(&mut acting, index, call, failure, self.duration_ms)) {
                 acting.answer_with_error(index, self.call_id, content.clone(), self.duration_ms);

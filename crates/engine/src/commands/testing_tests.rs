@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_definition::{AgentDefinition, ScriptDefinition, Settings};
-use polity_model::event::{Event, Position, RecordedEvent, StreamId, ToolChange};
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_definition::{AgentDefinition, HomeSettings, ScriptDefinition};
+use polity_model::event::{Event, JournalPosition, RecordedEvent, StreamId, ToolChange};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::usage::Usage;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(super) fn ctx() -> DecisionContext {
         now: Timestamp::from_second(1000).unwrap(),
         entropy: Entropy::from_seed([5; 16]),
         toolbox: toolbox(),
-        limits: Settings::default().limits,
+        limits: HomeSettings::default().limits,
         budget: BudgetStatus::default(),
         slot: SlotContext::default(),
         agent_toggles: Arc::default(),
@@ -117,7 +117,7 @@ pub(super) fn with(mut state: TaskState, events: Vec<Event>) -> TaskState {
     for event in events {
         let sequence = state.sequence().plus(1);
         let (stream, at) = (state.stream(), ctx().now);
-        let position = Position(sequence.0);
+        let position = JournalPosition(sequence.0);
         state.apply(RecordedEvent { position, stream, sequence, at, event }).unwrap();
     }
     state
@@ -129,13 +129,13 @@ pub(super) fn pending() -> TaskState {
 
 fn pending_with(pinned: &PinnedAgent) -> TaskState {
     let create = CreateTask::new(pinned.clone(), "Ada");
-    let limits = Settings::default().limits;
+    let limits = HomeSettings::default().limits;
     let mut events = create.decide(instance(1), &limits, &mut ctx(), false).unwrap().events;
     let rest = events.split_off(1);
     let first = RecordedEvent {
-        position: Position(1),
+        position: JournalPosition(1),
         stream: StreamId::Task(TaskId::from_random_bytes([9; 16])),
-        sequence: polity_model::event::Sequence(1),
+        sequence: polity_model::event::StreamSequence(1),
         at: ctx().now,
         event: events.remove(0),
     };
@@ -155,7 +155,8 @@ pub(super) fn running_with(pinned: &PinnedAgent) -> TaskState {
 }
 
 pub(super) fn backing_off() -> TaskState {
-    let failure = Failure { category: ErrorCategory::Transient, message: "overloaded".into() };
+    let failure =
+        AttemptFailure { category: ErrorCategory::Transient, message: "overloaded".into() };
     let failure = ModelFailure::new(failure);
     let failed = RecordModelFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
     let events = failed.decide(&running(), &mut ctx()).unwrap().events;

@@ -8,7 +8,7 @@ mod begin;
 mod joining;
 mod route;
 
-use polity_definition::NodeKind;
+use polity_definition::WorkflowNodeKind;
 use polity_model::event::{Event, NodeChange, NodeOutput, ResultRef, ToolChange};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{CheckpointId, ToolCallId};
@@ -192,7 +192,7 @@ impl<'a> Walking<'a> {
         let plan = self.walk.plan();
         let to = taken.iter().map(|link| plan.nodes()[plan.links()[*link].to].name().clone());
         let to = to.collect();
-        let is_human = matches!(plan.nodes()[node].node.kind, NodeKind::Human { .. });
+        let is_human = matches!(plan.nodes()[node].node.kind, WorkflowNodeKind::Human { .. });
         let edge = plan.edge_back(&taken);
         let moved = self.progress.finish(plan, node, &taken);
         if !self.moved(moved) {
@@ -312,7 +312,7 @@ impl<'a> Walking<'a> {
     /// Whether a person is asked when a node is ready.
     fn asks(&self, node: usize) -> bool {
         let planned = &self.walk.plan().nodes()[node];
-        let is_human = matches!(planned.node.kind, NodeKind::Human { .. });
+        let is_human = matches!(planned.node.kind, WorkflowNodeKind::Human { .. });
         is_human || (planned.pauses && !self.progress.is_allowed(node))
     }
 

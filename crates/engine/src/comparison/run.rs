@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use polity_model::event::{Event, NodeChange, Pin, RecordedEvent, Sequence};
+use polity_model::event::{DefinitionPin, Event, NodeChange, RecordedEvent, StreamSequence};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::TaskId;
-use polity_model::message::{Message, Role};
+use polity_model::message::{Message, MessageRole};
 use polity_model::name::Name;
 use polity_model::task::{ForkedFrom, Task};
 use polity_store::Store;
@@ -39,7 +39,7 @@ pub enum RunStep {
     /// A message of an agent's conversation.
     Message {
         /// Who said it.
-        role: Role,
+        role: MessageRole,
         /// The text.
         content: String,
         /// The tools that are asked for.
@@ -88,7 +88,7 @@ pub struct ComparedRun {
     /// The task.
     pub task: Task,
     /// The definitions that it pinned.
-    pub pins: Vec<Pin>,
+    pub pins: Vec<DefinitionPin>,
     /// Its steps.
     pub steps: Vec<RunStep>,
     /// What the State holds besides the conversation, where steps do not tell it.
@@ -102,7 +102,7 @@ pub struct ComparedRun {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SharedHistory {
     pub(super) task: TaskId,
-    pub(super) until: Sequence,
+    pub(super) until: StreamSequence,
     /// The newest checkpoint there.
     pub(super) checkpoint: Option<u32>,
 }

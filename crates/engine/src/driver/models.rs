@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use polity_definition::Price;
-use polity_model::failure::Failure;
+use polity_definition::TokenPrice;
+use polity_model::failure::AttemptFailure;
 use polity_model::ids::ToolCallId;
 use polity_model::message::ToolCall;
 use polity_model::usage::Usage;
@@ -106,7 +106,7 @@ impl AskedTool {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelFailure {
     /// Why.
-    pub failure: Failure,
+    pub failure: AttemptFailure,
     /// Whether the conversation is longer than the model can read. A shorter one may succeed.
     pub context_full: bool,
     /// How long the server asks to wait before the next try.
@@ -117,7 +117,7 @@ pub struct ModelFailure {
 
 impl ModelFailure {
     /// A failure with nothing else to say.
-    pub fn new(failure: Failure) -> Self {
+    pub fn new(failure: AttemptFailure) -> Self {
         Self { failure, context_full: false, retry_after: None, mark: None }
     }
 }
@@ -139,7 +139,7 @@ pub trait Models: Send + Sync {
     fn ready(&self, pinned: &PinnedAgent) -> Result<(), NotReady>;
 
     /// What the agent's model costs, where that is known. A budget in money needs it.
-    fn price(&self, pinned: &PinnedAgent) -> Option<Price>;
+    fn price(&self, pinned: &PinnedAgent) -> Option<TokenPrice>;
 
     /// Makes one call. Dropping the future abandons the call.
     fn call<'a>(

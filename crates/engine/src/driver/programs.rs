@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use polity_definition::AgentDefinition;
 use polity_model::digest::Digest;
-use polity_model::failure::Failure;
+use polity_model::failure::AttemptFailure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::{ResourceUsage, RunReport};
 use polity_model::usage::Usage;
@@ -109,7 +109,7 @@ pub enum RunEnd {
     /// The program answered.
     Answered(String),
     /// It failed. The message says what to do.
-    Failed(Failure),
+    Failed(AttemptFailure),
     /// It took longer than it may: in all, to start, or without a word.
     TimedOut(String),
     /// It was told to end.

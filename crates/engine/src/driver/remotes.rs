@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polity_definition::AgentDefinition;
-use polity_model::failure::Failure;
+use polity_model::failure::AttemptFailure;
 use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
 use serde_json::{Map, Value};
@@ -69,7 +69,7 @@ pub enum RemoteEnd {
     /// proves that the message was not taken.
     Failed {
         /// Why.
-        failure: Failure,
+        failure: AttemptFailure,
         /// How long the server asks to wait before the next try.
         retry_after: Option<Duration>,
     },

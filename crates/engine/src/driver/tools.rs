@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_definition::shape::Shape;
-use polity_model::failure::{ErrorCode, Failure};
+use polity_definition::json_schema::SchemaValidator;
+use polity_model::failure::{AttemptFailure, ErrorCode};
 use polity_model::name::Name;
 use polity_model::tool::{ToolName, ToolPattern};
 use serde_json::{Map, Value};
@@ -30,8 +30,8 @@ pub struct Tool {
     pub timeout: Duration,
     /// The tools to try instead when this one fails, in order.
     pub fallback_tools: Vec<ToolName>,
-    arguments: Option<Shape>,
-    results: Option<Shape>,
+    arguments: Option<SchemaValidator>,
+    results: Option<SchemaValidator>,
 }
 
 impl Tool {
@@ -76,8 +76,8 @@ impl Tool {
 
 /// A schema that cannot be compiled checks nothing: a server's mistake should not make its tool
 /// useless.
-fn shape(schema: &Map<String, Value>, which: &str, tool: &ToolName) -> Option<Shape> {
-    let shape = Shape::compile(schema);
+fn shape(schema: &Map<String, Value>, which: &str, tool: &ToolName) -> Option<SchemaValidator> {
+    let shape = SchemaValidator::compile(schema);
     if let Err(error) = &shape {
         tracing::warn!("the {which} schema of {tool} is not checked: {error}");
     }
@@ -189,7 +189,7 @@ pub struct ToolReply {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFailure {
     /// Why.
-    pub failure: Failure,
+    pub failure: AttemptFailure,
     /// Whether the call may have reached the tool, so that it may have had its effect.
     pub maybe_done: bool,
     /// Whether the tool took longer than it may.
@@ -201,7 +201,7 @@ pub struct ToolFailure {
 #[error("{}", failure.message)]
 pub struct ToolsUnavailable {
     /// Why. A transient failure may pass.
-    pub failure: Failure,
+    pub failure: AttemptFailure,
 }
 
 /// Lists and calls tools. Servers are started when they are first needed, and shared.

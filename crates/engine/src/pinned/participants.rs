@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polity_definition::{AgentDefinition, Home, Problem, ScriptDefinition, WorkflowDefinition};
-use polity_model::event::{Pin, PinKind};
+use polity_definition::{
+    AgentDefinition, DefinitionProblem, Home, ScriptDefinition, WorkflowDefinition,
+};
+use polity_model::event::{DefinitionPin, PinKind};
 use polity_model::name::Name;
 use polity_store::Store;
 
@@ -75,13 +77,13 @@ impl TaskParticipants {
     }
 
     /// Loads the definitions that a task pinned.
-    pub(super) fn load(store: &dyn Store, pins: &[Pin]) -> Result<Self, PinnedError> {
+    pub(super) fn load(store: &dyn Store, pins: &[DefinitionPin]) -> Result<Self, PinnedError> {
         let mut participants = Self::default();
         for pin in pins {
             let json = store
                 .definition(&pin.digest)?
                 .ok_or_else(|| PinnedError::Lost { kind: pin.kind, name: pin.name.clone() })?;
-            let unreadable = |problems: Vec<Problem>| PinnedError::Unreadable {
+            let unreadable = |problems: Vec<DefinitionProblem>| PinnedError::Unreadable {
                 name: pin.name.clone(),
                 problem: problems.first().map(ToString::to_string).unwrap_or_default(),
             };

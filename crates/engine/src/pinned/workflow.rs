@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use polity_definition::{
-    AgentDefinition, AgentKind, Home, LlmAgent, NodeKind, Plan, WorkflowDefinition, WorkflowNode,
+    AgentDefinition, AgentKind, Home, LlmAgent, WorkflowDefinition, WorkflowNode, WorkflowNodeKind,
+    WorkflowPlan,
 };
 use polity_model::name::Name;
 use polity_model::tool::{ToolName, ToolPattern};
@@ -17,7 +18,7 @@ pub struct PinnedWorkflow {
     /// The workflow.
     pub workflow: Arc<WorkflowDefinition>,
     /// The workflow, compiled for execution.
-    pub plan: Arc<Plan>,
+    pub plan: Arc<WorkflowPlan>,
     /// The agents and workflows of its nodes, with their definitions.
     participants: Arc<TaskParticipants>,
     pub(super) pin_set: Arc<OnceLock<PinSet>>,
@@ -35,17 +36,17 @@ pub(super) fn needs(workflow: &WorkflowDefinition) -> Needs {
     let mut needs = Needs::default();
     for node in workflow.expanded().nodes {
         match &node.kind {
-            NodeKind::Agent { agent, sub_agents, .. } => {
+            WorkflowNodeKind::Agent { agent, sub_agents, .. } => {
                 needs.agents.insert(agent.clone());
                 needs.agents.extend(sub_agents.iter().cloned());
             }
-            NodeKind::Workflow { workflow, .. } => {
+            WorkflowNodeKind::Workflow { workflow, .. } => {
                 needs.workflows.insert(workflow.clone());
             }
-            NodeKind::Tool { .. }
-            | NodeKind::Condition { .. }
-            | NodeKind::Human { .. }
-            | NodeKind::Parallel { .. } => {}
+            WorkflowNodeKind::Tool { .. }
+            | WorkflowNodeKind::Condition { .. }
+            | WorkflowNodeKind::Human { .. }
+            | WorkflowNodeKind::Parallel { .. } => {}
         }
     }
     needs
@@ -78,7 +79,7 @@ impl PinnedWorkflow {
     /// Returns the agent or workflow that performs a node, if any.
     pub fn assignee_of(&self, node: &WorkflowNode) -> Option<Assignee> {
         match &node.kind {
-            NodeKind::Agent { agent, sub_agents, .. } => {
+            WorkflowNodeKind::Agent { agent, sub_agents, .. } => {
                 let agent = self.participants.agents.get(agent)?;
                 let agent = match as_node_says(agent, sub_agents, node.max_retries) {
                     Some(changed) => Arc::new(changed),
@@ -86,14 +87,14 @@ impl PinnedWorkflow {
                 };
                 Some(Assignee::Agent(PinnedAgent::within(agent, &self.participants)))
             }
-            NodeKind::Workflow { workflow, .. } => {
+            WorkflowNodeKind::Workflow { workflow, .. } => {
                 let workflow = self.participants.workflows.get(workflow)?;
                 Self::within(Arc::clone(workflow), &self.participants).map(Assignee::Workflow)
             }
-            NodeKind::Tool { .. }
-            | NodeKind::Condition { .. }
-            | NodeKind::Human { .. }
-            | NodeKind::Parallel { .. } => None,
+            WorkflowNodeKind::Tool { .. }
+            | WorkflowNodeKind::Condition { .. }
+            | WorkflowNodeKind::Human { .. }
+            | WorkflowNodeKind::Parallel { .. } => None,
         }
     }
 
@@ -160,12 +161,12 @@ impl PinnedWorkflow {
 
 fn tool_of(node: &WorkflowNode) -> Option<&ToolName> {
     match &node.kind {
-        NodeKind::Tool { tool, .. } => Some(tool),
-        NodeKind::Agent { .. }
-        | NodeKind::Condition { .. }
-        | NodeKind::Human { .. }
-        | NodeKind::Parallel { .. }
-        | NodeKind::Workflow { .. } => None,
+        WorkflowNodeKind::Tool { tool, .. } => Some(tool),
+        WorkflowNodeKind::Agent { .. }
+        | WorkflowNodeKind::Condition { .. }
+        | WorkflowNodeKind::Human { .. }
+        | WorkflowNodeKind::Parallel { .. }
+        | WorkflowNodeKind::Workflow { .. } => None,
     }
 }
 

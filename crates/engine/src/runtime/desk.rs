@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polity_model::event::Sequence;
+use polity_model::event::StreamSequence;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use tokio::sync::{mpsc, oneshot};
@@ -23,7 +23,7 @@ pub(super) enum Signal {
     /// Someone in this process wants the task to end.
     Cancel,
     /// The task's journal has reached this point; if the worker did not write it, others did.
-    Changed(Sequence),
+    Changed(StreamSequence),
 }
 
 pub(super) struct Desk {

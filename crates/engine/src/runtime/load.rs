@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polity_model::event::{Event, ForkPoint, RecordedEvent, Sequence, StreamId};
+use polity_model::event::{Event, ForkPoint, RecordedEvent, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_store::{Store, StoreError};
 
@@ -51,11 +51,12 @@ impl Beginning {
     /// events that the next one shares.
     pub fn line(store: &dyn Store, id: TaskId) -> Result<Vec<Self>, EngineError> {
         // From the task back to the one that the whole line began with.
-        let mut line = vec![(id, store.events(&StreamId::Task(id), Sequence::default())?)];
+        let mut line = vec![(id, store.events(&StreamId::Task(id), StreamSequence::default())?)];
         while let Some((_, events)) = line.last()
             && let Some(from) = events.first().and_then(forked_from)
         {
-            let mut shared = store.events(&StreamId::Task(from.task_id), Sequence::default())?;
+            let mut shared =
+                store.events(&StreamId::Task(from.task_id), StreamSequence::default())?;
             shared.retain(|recorded| recorded.sequence <= from.sequence);
             line.push((from.task_id, shared));
         }

@@ -12,7 +12,7 @@ use polity_model::failure::ErrorCode;
 use polity_model::ids::{InstanceId, TaskId, ToolCallId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::name::Name;
-use polity_model::session::{DESCRIPTION, task_of_call};
+use polity_model::session::{TASK_DESCRIPTION_ARGUMENT, task_of_call};
 use polity_model::task::Task;
 use polity_model::tool::ToolName;
 use polity_store::CommitError;
@@ -85,14 +85,14 @@ pub(super) fn sub_agent_tools(assignee: &Assignee) -> Vec<Arc<Tool>> {
     let Value::Object(schema) = json!({
         "type": "object",
         "properties": {
-            DESCRIPTION: {
+            TASK_DESCRIPTION_ARGUMENT: {
                 "type": "string",
                 "minLength": 1,
                 "description": "What to do, with all that must be known for it: the agent sees \
                                 nothing of this conversation.",
             },
         },
-        "required": [DESCRIPTION],
+        "required": [TASK_DESCRIPTION_ARGUMENT],
         "additionalProperties": false,
     }) else {
         return Vec::new();
@@ -111,7 +111,7 @@ pub(super) fn sub_agent_tools(assignee: &Assignee) -> Vec<Arc<Tool>> {
 
 /// What a call of a sub-agent asks for.
 pub(super) fn description(arguments: &Map<String, Value>) -> String {
-    arguments.get(DESCRIPTION).and_then(Value::as_str).unwrap_or_default().to_owned()
+    arguments.get(TASK_DESCRIPTION_ARGUMENT).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Has a sub-agent do its work, and tells what came of it.

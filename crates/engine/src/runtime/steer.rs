@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use polity_definition::{AgentDefinition, Settings};
-use polity_model::event::{Event, RecordedEvent, Sequence, StreamId};
+use polity_definition::{AgentDefinition, HomeSettings};
+use polity_model::event::{Event, RecordedEvent, StreamId, StreamSequence};
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_store::instances::Instances;
@@ -99,7 +99,7 @@ async fn cancel_alone(steering: &Steering<'_>, id: TaskId) -> Result<Steered, En
             now: clock.now(),
             entropy: Entropy::from_seed([0; 16]),
             toolbox: Arc::default(),
-            limits: Settings::default().limits,
+            limits: HomeSettings::default().limits,
             budget: BudgetStatus::default(),
             slot: SlotContext::default(),
             agent_toggles: Arc::default(),
@@ -254,7 +254,7 @@ fn why_it_waits(store: &dyn Store, id: TaskId) -> Result<Option<Wait>, StoreErro
     if let Some(wait) = newest.iter().find_map(why) {
         return Ok(Some(wait));
     }
-    let all = store.events(&stream, Sequence::default())?;
+    let all = store.events(&stream, StreamSequence::default())?;
     Ok(all.iter().rev().find_map(why))
 }
 

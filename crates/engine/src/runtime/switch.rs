@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use polity_model::event::{Sequence, StreamId};
+use polity_model::event::{StreamId, StreamSequence};
 use polity_model::name::Name;
 use polity_store::{Commit, CommitError, Store};
 
@@ -25,7 +25,7 @@ pub async fn toggle_agent(
         let newest =
             load::blocking(store, move |store| store.newest_events(&looked_at, 1)).await?.pop();
         let expected_sequence =
-            newest.as_ref().map_or(Sequence::default(), |newest| newest.sequence);
+            newest.as_ref().map_or(StreamSequence::default(), |newest| newest.sequence);
         let events = switch.decide(newest.and_then(AgentToggle::told).as_ref());
         if events.is_empty() {
             return Ok(false);

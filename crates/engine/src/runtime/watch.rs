@@ -3,7 +3,7 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use polity_model::event::{Position, StreamId};
+use polity_model::event::{JournalPosition, StreamId};
 
 use super::desk::Signal;
 use super::{Shared, load};
@@ -14,7 +14,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How many events one look reads at most; the rest is read at once after it.
 const HEADERS_MAX: u32 = 1000;
 
-pub(super) async fn watch(shared: Weak<Shared>, mut seen: Position) {
+pub(super) async fn watch(shared: Weak<Shared>, mut seen: JournalPosition) {
     let mut behind = false;
     loop {
         if !behind {

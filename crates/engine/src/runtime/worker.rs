@@ -14,7 +14,7 @@ pub(super) use effects::elapsed_ms;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use polity_definition::NodeKind;
+use polity_definition::WorkflowNodeKind;
 use polity_model::event::Event;
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::machine::agent_loop::LoopState;
@@ -331,12 +331,14 @@ impl Worker {
             let ready = walk.progress().ready(walk.plan());
             let mut kinds = ready.iter().map(|node| &walk.plan().nodes()[*node].node.kind);
             kinds.any(|kind| match kind {
-                NodeKind::Tool { tool, .. } => self.toolbox.unavailable(tool.server()).is_some(),
-                NodeKind::Agent { .. }
-                | NodeKind::Condition { .. }
-                | NodeKind::Human { .. }
-                | NodeKind::Parallel { .. }
-                | NodeKind::Workflow { .. } => false,
+                WorkflowNodeKind::Tool { tool, .. } => {
+                    self.toolbox.unavailable(tool.server()).is_some()
+                }
+                WorkflowNodeKind::Agent { .. }
+                | WorkflowNodeKind::Condition { .. }
+                | WorkflowNodeKind::Human { .. }
+                | WorkflowNodeKind::Parallel { .. }
+                | WorkflowNodeKind::Workflow { .. } => false,
             })
         })
     }

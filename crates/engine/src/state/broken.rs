@@ -1,6 +1,6 @@
 //! What is wrong with a journal that makes no sense.
 
-use polity_model::event::Sequence;
+use polity_model::event::StreamSequence;
 use polity_model::execution::RetryRefused;
 use polity_model::ids::ToolCallId;
 use polity_model::machine::IllegalTransition;
@@ -22,9 +22,9 @@ pub enum CorruptJournal {
     #[error("event {found:?} follows on {last:?}")]
     Gap {
         /// The last event that was read.
-        last: Sequence,
+        last: StreamSequence,
         /// The one that came next.
-        found: Sequence,
+        found: StreamSequence,
     },
     /// The task could not have done that.
     #[error(transparent)]

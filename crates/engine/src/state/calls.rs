@@ -12,7 +12,7 @@ use polity_model::ids::ToolCallId;
 use polity_model::machine::tool_call::{CallEvent, CallState};
 use polity_model::machine::{IllegalTransition, Machine};
 use polity_model::message::{Message, ToolCall};
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_model::tool::ToolName;
 use serde_json::{Map, Value};
 
@@ -227,14 +227,14 @@ impl TurnCalls {
     pub(super) fn decided(
         &mut self,
         id: ToolCallId,
-        verdict: Verdict,
+        verdict: ReviewVerdict,
     ) -> Result<(), CorruptJournal> {
         let call = self.get_mut(id)?;
         match verdict {
-            Verdict::Approve | Verdict::Retry => {}
-            Verdict::Modify { arguments } => call.arguments = Some(arguments),
+            ReviewVerdict::Approve | ReviewVerdict::Retry => {}
+            ReviewVerdict::Modify { arguments } => call.arguments = Some(arguments),
             // The answer to the call, or the task's failure, follows as an event of its own.
-            Verdict::Reject | Verdict::SkipWith { .. } => return Ok(()),
+            ReviewVerdict::Reject | ReviewVerdict::SkipWith { .. } => return Ok(()),
         }
         call.moved(CallEvent::Allow)?;
         call.allowed = true;

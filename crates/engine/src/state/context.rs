@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polity_definition::AgentDefinition;
 use polity_model::ids::TaskId;
-use polity_model::message::{Conversation, Message};
+use polity_model::message::{Message, MessageHistory};
 use polity_model::state::State;
 use polity_model::usage::Usage;
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ pub struct AgentContext {
     /// Who the agent is. Shared, never changed.
     pub agent: Arc<AgentDefinition>,
     /// What has been said so far.
-    pub conversation: Conversation,
+    pub conversation: MessageHistory,
     /// What the agent keeps in mind besides the conversation; it begins with the parameters.
     pub working_memory: Map<String, Value>,
     /// The sum of what its model calls used.
@@ -29,7 +29,7 @@ impl AgentContext {
     pub fn new(agent: Arc<AgentDefinition>) -> Self {
         Self {
             agent,
-            conversation: Conversation::default(),
+            conversation: MessageHistory::default(),
             working_memory: Map::new(),
             usage: Usage::default(),
             current_task: None,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polity_model::event::{Epoch, Event, RecordedEvent, StreamId};
+use polity_model::event::{Event, OwnerEpoch, RecordedEvent, StreamId};
 use polity_model::machine::Machine;
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::task::{TaskExecution, TaskOrder};
@@ -55,7 +55,7 @@ impl TaskState {
             work,
             pins,
             owner: None,
-            epoch: Epoch::default(),
+            epoch: OwnerEpoch::default(),
             execution: None,
             doing: LoopState::INITIAL,
             retry_at: None,

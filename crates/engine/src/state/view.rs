@@ -1,7 +1,7 @@
 //! What can be asked of a task's state.
 
 use jiff::Timestamp;
-use polity_model::event::{Epoch, Pin, Sequence, StreamId};
+use polity_model::event::{DefinitionPin, OwnerEpoch, StreamId, StreamSequence};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{InstanceId, TaskId};
 use polity_model::machine::agent_loop::LoopState;
@@ -26,7 +26,7 @@ impl TaskState {
     }
 
     /// The newest event that this state knows of.
-    pub fn sequence(&self) -> Sequence {
+    pub fn sequence(&self) -> StreamSequence {
         self.sequence
     }
 
@@ -111,7 +111,7 @@ impl TaskState {
     }
 
     /// The definitions that the task pinned.
-    pub fn pins(&self) -> &[Pin] {
+    pub fn pins(&self) -> &[DefinitionPin] {
         &self.pins
     }
 
@@ -121,7 +121,7 @@ impl TaskState {
     }
 
     /// How often the task has changed hands.
-    pub fn epoch(&self) -> Epoch {
+    pub fn epoch(&self) -> OwnerEpoch {
         self.epoch
     }
 

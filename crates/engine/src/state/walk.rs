@@ -9,7 +9,7 @@ mod view;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use polity_definition::{NodeKind, Plan};
+use polity_definition::{WorkflowNodeKind, WorkflowPlan};
 use polity_model::event::{NodeChange, NodeOutput};
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, ToolCall};
@@ -25,7 +25,7 @@ pub(crate) use view::After;
 /// Where a workflow stands.
 #[derive(Debug, Clone)]
 pub struct WorkflowRun {
-    plan: Arc<Plan>,
+    plan: Arc<WorkflowPlan>,
     workflow: Name,
     progress: Progress,
     runs: Vec<NodeRun>,
@@ -65,7 +65,7 @@ pub(crate) struct NodeRun {
 
 impl WorkflowRun {
     pub(super) fn new(
-        plan: Arc<Plan>,
+        plan: Arc<WorkflowPlan>,
         workflow: Name,
         input: Message,
         metadata: Map<String, Value>,
@@ -88,7 +88,7 @@ impl WorkflowRun {
     }
 
     /// The workflow, ready to be walked.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &WorkflowPlan {
         &self.plan
     }
 
@@ -157,7 +157,7 @@ impl WorkflowRun {
                 self.begin(node, at);
                 self.runs[node].call = call.as_ref().map(|call| call.id);
                 let key = self.key(node);
-                if let NodeKind::Agent { agent, .. } = &self.plan.nodes()[node].node.kind
+                if let WorkflowNodeKind::Agent { agent, .. } = &self.plan.nodes()[node].node.kind
                     && key >= self.led_by
                 {
                     self.current_agent = agent.clone();
@@ -279,7 +279,7 @@ impl WorkflowRun {
     pub(super) fn ask(&mut self, node: &Name, at: Timestamp) -> Result<(), CorruptJournal> {
         let node = self.number(node)?;
         self.progress.ask(node)?;
-        if matches!(self.plan.nodes()[node].node.kind, NodeKind::Human { .. }) {
+        if matches!(self.plan.nodes()[node].node.kind, WorkflowNodeKind::Human { .. }) {
             self.begin(node, at);
         }
         Ok(())

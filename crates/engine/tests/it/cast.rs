@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polity_definition::{Limits, Price};
+use polity_definition::{Limits, TokenPrice};
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
 };
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{Parts, Runtime, TaskHandle, load};
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::TaskId;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 use polity_model::usage::{Cost, Usage};
@@ -76,8 +76,8 @@ impl Models for Cast {
         Ok(())
     }
 
-    fn price(&self, _closure: &PinnedAgent) -> Option<Price> {
-        Some(Price::FREE)
+    fn price(&self, _closure: &PinnedAgent) -> Option<TokenPrice> {
+        Some(TokenPrice::FREE)
     }
 
     fn call<'a>(
@@ -112,7 +112,7 @@ impl Models for Cast {
                 Say::Ask(calls) => reply("", calls.into_iter().map(asked).collect()),
                 Say::Fail => {
                     let (category, message) = (ErrorCategory::Permanent, "no such model".into());
-                    Err(ModelFailure::new(Failure { category, message }))
+                    Err(ModelFailure::new(AttemptFailure { category, message }))
                 }
                 Say::Hang => std::future::pending().await,
             }
@@ -188,7 +188,7 @@ impl Stage {
         panic!("waited in vain until {what}");
     }
 
-    pub(crate) async fn answer(&self, runtime: &Runtime, id: TaskId, verdict: Verdict) {
+    pub(crate) async fn answer(&self, runtime: &Runtime, id: TaskId, verdict: ReviewVerdict) {
         let state = load(&self.store, id).await.unwrap().state;
         let checkpoint_id = state.review().unwrap().checkpoint_id;
         let answer = AnswerReview {

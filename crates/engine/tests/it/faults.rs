@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{Beginning, EngineError, Parts, Runtime, load, orphans, top_of};
-use polity_model::event::{Event, Position, Sequence, StreamId, ToolChange};
+use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence, ToolChange};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_model::session::task_of_call;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;
@@ -35,7 +35,7 @@ enum Order {
     Cancel(usize),
     Pause(u64),
     /// A person decides what a task waits for.
-    Decide(usize, Verdict),
+    Decide(usize, ReviewVerdict),
 }
 
 #[derive(Debug, Clone)]
@@ -56,12 +56,12 @@ fn order() -> impl Strategy<Value = Order> {
     ]
 }
 
-fn verdict() -> impl Strategy<Value = Verdict> {
+fn verdict() -> impl Strategy<Value = ReviewVerdict> {
     prop_oneof![
-        Just(Verdict::Approve),
-        Just(Verdict::Reject),
-        Just(Verdict::Retry),
-        Just(Verdict::SkipWith { result: "done by hand".into() }),
+        Just(ReviewVerdict::Approve),
+        Just(ReviewVerdict::Reject),
+        Just(ReviewVerdict::Retry),
+        Just(ReviewVerdict::SkipWith { result: "done by hand".into() }),
     ]
 }
 
@@ -224,7 +224,7 @@ pub(crate) async fn decide(
     store: &Arc<dyn Store>,
     runtime: &Runtime,
     id: TaskId,
-    verdict: Verdict,
+    verdict: ReviewVerdict,
 ) -> bool {
     let Ok(loaded) = load(store, id).await else { return false };
     let Some(review) = loaded.state.review() else { return false };
@@ -269,7 +269,7 @@ async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<W
         for row in waiting(&**journal) {
             assert_eq!(row.owner, None, "a task that waits belongs to no process");
             let result = "done by hand".to_owned();
-            for verdict in [Verdict::SkipWith { result }, Verdict::Approve] {
+            for verdict in [ReviewVerdict::SkipWith { result }, ReviewVerdict::Approve] {
                 decide(journal, &runtime, row.id, verdict).await;
             }
         }
@@ -279,7 +279,7 @@ async fn recover(journal: &Arc<dyn Store>, owners: &Arc<Register>, world: &Arc<W
 /// Every task with its last events, for a case that went wrong.
 fn told(journal: &dyn Store) -> String {
     let told = journal.task_rows(&TaskFilter::default()).unwrap().into_iter().map(|row| {
-        let events = journal.events(&StreamId::Task(row.id), Sequence(0)).unwrap();
+        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).unwrap();
         let last: Vec<_> = events.iter().rev().take(8).map(|recorded| &recorded.event).collect();
         let (id, parent, status) = (row.id, row.parent_task_id, row.status);
         format!("\n{id} of {parent:?} is {status}, newest first: {last:?}")
@@ -291,7 +291,7 @@ fn told(journal: &dyn Store) -> String {
 fn check_effects(journal: &dyn Store, world: &World) {
     let mut allowed: BTreeMap<u64, u32> = BTreeMap::new();
     for row in journal.task_rows(&TaskFilter::default()).unwrap() {
-        let events = journal.events(&StreamId::Task(row.id), Sequence(0)).unwrap();
+        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).unwrap();
         let mut numbers = BTreeMap::new();
         let mut in_doubt = None;
         for recorded in &events {
@@ -307,7 +307,7 @@ fn check_effects(journal: &dyn Store, world: &World) {
                     }
                 }
                 Event::ReviewOpened { subject, .. } => in_doubt = subject.call_id(),
-                Event::ReviewAnswered { verdict: Verdict::Retry, .. } => {
+                Event::ReviewAnswered { verdict: ReviewVerdict::Retry, .. } => {
                     *allowed.get_mut(&numbers[&in_doubt.unwrap()]).unwrap() += 1;
                 }
                 _ => {}
@@ -322,7 +322,7 @@ fn check_effects(journal: &dyn Store, world: &World) {
 }
 
 pub(crate) fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &[TaskId]) {
-    let headers = journal.headers_after(Position(0), u32::MAX).unwrap();
+    let headers = journal.headers_after(JournalPosition(0), u32::MAX).unwrap();
     assert!(headers.iter().zip(1..).all(|(header, position)| header.position.0 == position));
     let mut sequences: BTreeMap<StreamId, u64> = BTreeMap::new();
     for header in &headers {
@@ -338,7 +338,7 @@ pub(crate) fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &
     }
     for row in journal.task_rows(&TaskFilter::default()).unwrap() {
         assert!(row.status.is_final(), "{} is {}", row.id, row.status);
-        let events = journal.events(&StreamId::Task(row.id), Sequence(0)).unwrap();
+        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).unwrap();
         let ends = events.iter().filter(|recorded| is_end(&recorded.event)).count();
         assert_eq!(ends, 1, "a task ends once");
         let Beginning { state, rest, .. } = Beginning::of(journal, row.id).unwrap();
@@ -354,7 +354,7 @@ pub(crate) fn check(journal: &dyn Store, acknowledged: &[Acknowledged], known: &
 
 /// A sub-agent's task belongs to a call of its parent, which has one answer.
 fn check_part(journal: &dyn Store, parent: TaskId, part: TaskId) {
-    let events = journal.events(&StreamId::Task(parent), Sequence(0)).unwrap();
+    let events = journal.events(&StreamId::Task(parent), StreamSequence(0)).unwrap();
     let answers = events.iter().filter(|recorded| {
         matches!(&recorded.event, Event::ToolChanged { call_id, change: ToolChange::Answer { .. } }
             if task_of_call(*call_id) == part)

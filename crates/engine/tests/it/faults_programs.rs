@@ -21,12 +21,12 @@ use polity_engine::driver::{
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{EngineError, Parts, Runtime, load, orphans};
 use polity_model::digest::Digest;
-use polity_model::event::{Event, Sequence, StreamId};
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::event::{Event, StreamId, StreamSequence};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::Verdict;
-use polity_model::run::{Exit, RunReport};
+use polity_model::review::ReviewVerdict;
+use polity_model::run::{ProcessExit, RunReport};
 use polity_model::usage::Usage;
 use polity_store::{ExecutionFilter, MemoryStore, Store, TaskFilter};
 use polity_testkit::faults::{Acknowledged, MortalStore, Side};
@@ -55,7 +55,7 @@ enum Order {
     Create(usize, u8),
     Cancel(usize),
     Pause(u64),
-    Decide(usize, Verdict),
+    Decide(usize, ReviewVerdict),
 }
 
 #[derive(Debug, Clone)]
@@ -69,9 +69,9 @@ struct Process {
 
 fn order() -> impl Strategy<Value = Order> {
     let verdict = prop_oneof![
-        Just(Verdict::Retry),
-        Just(Verdict::Reject),
-        Just(Verdict::SkipWith { result: "by hand".into() }),
+        Just(ReviewVerdict::Retry),
+        Just(ReviewVerdict::Reject),
+        Just(ReviewVerdict::SkipWith { result: "by hand".into() }),
     ];
     prop_oneof![
         6 => (0usize..AGENTS.len(), 0u8..2).prop_map(|(agent, text)| Order::Create(agent, text)),
@@ -211,7 +211,7 @@ impl Programs for Staged {
             };
             let report = RunReport {
                 process_id: Some(7),
-                exit: Some(Exit::Code(0)),
+                exit: Some(ProcessExit::Code(0)),
                 ..RunReport::default()
             };
             let outcome = RunOutcome { end, report, usage: Usage::default() };
@@ -227,8 +227,8 @@ impl Programs for Staged {
     }
 }
 
-fn failed(category: ErrorCategory) -> Failure {
-    Failure { category, message: "as told".into() }
+fn failed(category: ErrorCategory) -> AttemptFailure {
+    AttemptFailure { category, message: "as told".into() }
 }
 
 /// Each case takes as long as many shorter histories, so there are fewer.
@@ -377,8 +377,11 @@ async fn recover(world: &World) {
         for row in waiting(&**journal) {
             let loaded = load(journal, row.id).await.unwrap();
             let begun = world.machine.begun(loaded.state.execution().unwrap().id) > 0;
-            let verdict =
-                if begun { Verdict::SkipWith { result: "by hand".into() } } else { Verdict::Retry };
+            let verdict = if begun {
+                ReviewVerdict::SkipWith { result: "by hand".into() }
+            } else {
+                ReviewVerdict::Retry
+            };
             assert!(decide(journal, &runtime, row.id, verdict).await);
         }
     }
@@ -393,21 +396,21 @@ fn check_runs(world: &World) {
         let task = journal.task(&row).unwrap();
         let executions = journal.executions(row.id).unwrap();
         let begun: usize = executions.iter().map(|run| world.machine.begun(run.id)).sum();
-        let events = journal.events(&StreamId::Task(row.id), Sequence(0)).unwrap();
-        let answered = |wanted: &Verdict| {
+        let events = journal.events(&StreamId::Task(row.id), StreamSequence(0)).unwrap();
+        let answered = |wanted: &ReviewVerdict| {
             let same = |event: &Event| matches!(event, Event::ReviewAnswered { verdict, .. } if verdict == wanted);
             events.iter().filter(|recorded| same(&recorded.event)).count()
         };
         let agent = row.assigned_agent.as_str();
         if !may_be_repeated(agent) {
-            let most = 1 + answered(&Verdict::Retry);
+            let most = 1 + answered(&ReviewVerdict::Retry);
             assert!(
                 begun <= most,
                 "{agent} ran {begun} times, and {most} were allowed: {events:?}"
             );
         }
         if task.status == TaskStatus::Completed {
-            let by_hand = Verdict::SkipWith { result: "by hand".into() };
+            let by_hand = ReviewVerdict::SkipWith { result: "by hand".into() };
             let ran = begun > 0 || answered(&by_hand) > 0;
             let result = task.result.as_deref().unwrap();
             assert!([&format!("{} done", task.description), "by hand"].contains(&result));

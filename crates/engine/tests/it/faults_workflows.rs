@@ -12,10 +12,10 @@ use std::time::Duration;
 use polity_engine::commands::CreateTask;
 use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, Runtime, load, orphans, top_of};
-use polity_model::event::{Event, NodeChange, Sequence, StreamId, ToolChange};
+use polity_model::event::{Event, NodeChange, StreamId, StreamSequence, ToolChange};
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::{ReviewSubject, Verdict};
+use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_store::{Store, TaskFilter};
 use polity_testkit::faults::{MortalStore, Side};
@@ -64,7 +64,7 @@ struct Flow {
 struct Process {
     creates: bool,
     /// How often a person looks for questions, and what is answered; none is the truth.
-    answers: Vec<Option<Verdict>>,
+    answers: Vec<Option<ReviewVerdict>>,
     lost: u32,
     dies: (u32, Side),
 }
@@ -107,9 +107,9 @@ fn flow() -> impl Strategy<Value = Flow> {
 fn process() -> impl Strategy<Value = Process> {
     let verdict = prop_oneof![
         4 => Just(None),
-        1 => Just(Some(Verdict::Approve)),
-        1 => Just(Some(Verdict::Reject)),
-        1 => Just(Some(Verdict::Retry)),
+        1 => Just(Some(ReviewVerdict::Approve)),
+        1 => Just(Some(ReviewVerdict::Reject)),
+        1 => Just(Some(ReviewVerdict::Retry)),
     ];
     let side = prop_oneof![Just(Side::Before), Just(Side::After)];
     let answers = prop::collection::vec(verdict, 1..5);
@@ -335,7 +335,7 @@ async fn live(
 
 /// What someone answers who knows what happened: a call in doubt was made if its effect is there,
 /// and everything else is fine.
-async fn truth(scene: &Scene, journal: &Arc<dyn Store>, id: TaskId) -> Option<Verdict> {
+async fn truth(scene: &Scene, journal: &Arc<dyn Store>, id: TaskId) -> Option<ReviewVerdict> {
     let state = load(journal, id).await.ok()?.state;
     match &state.review()?.subject {
         ReviewSubject::Doubt { call_id } => {
@@ -345,13 +345,17 @@ async fn truth(scene: &Scene, journal: &Arc<dyn Store>, id: TaskId) -> Option<Ve
             let answered =
                 calls(scene).into_iter().filter(|call| call.is_answered && call.text == text);
             let is_made = noted > answered.count();
-            Some(if is_made { Verdict::SkipWith { result: text } } else { Verdict::Retry })
+            Some(if is_made {
+                ReviewVerdict::SkipWith { result: text }
+            } else {
+                ReviewVerdict::Retry
+            })
         }
         ReviewSubject::Approval { .. }
         | ReviewSubject::RunDoubt { .. }
         | ReviewSubject::RemoteQuestion { .. }
         | ReviewSubject::Node { .. }
-        | ReviewSubject::Checkpoint { .. } => Some(Verdict::Approve),
+        | ReviewSubject::Checkpoint { .. } => Some(ReviewVerdict::Approve),
     }
 }
 
@@ -369,7 +373,7 @@ fn calls(scene: &Scene) -> Vec<Noting> {
     let store = &scene.stage.store;
     for row in store.task_rows(&TaskFilter::default()).unwrap() {
         let mut in_doubt = None;
-        for recorded in store.events(&StreamId::Task(row.id), Sequence(0)).unwrap() {
+        for recorded in store.events(&StreamId::Task(row.id), StreamSequence(0)).unwrap() {
             match recorded.event {
                 Event::NodeChanged { change: NodeChange::Start { call: Some(call) }, .. } => {
                     found.extend(noting(&call.arguments).map(|noting| (call.id, noting)));
@@ -388,7 +392,7 @@ fn calls(scene: &Scene) -> Vec<Noting> {
                     }
                 }
                 Event::ReviewOpened { subject, .. } => in_doubt = subject.call_id(),
-                Event::ReviewAnswered { verdict: Verdict::Retry, .. } => {
+                Event::ReviewAnswered { verdict: ReviewVerdict::Retry, .. } => {
                     let noting = in_doubt.and_then(|call| found.get_mut(&call)).unwrap();
                     noting.allowed = noting.allowed.map(|allowed| allowed + 1);
                 }

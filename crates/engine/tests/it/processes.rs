@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use polity_engine::clock::Clock;
 use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, Runtime, Steered, orphans};
-use polity_model::event::{Event, Sequence, StreamId};
+use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store};
 use polity_testkit::lives::instance_id;
@@ -140,7 +140,7 @@ async fn a_cancel_that_the_owner_did_not_live_to_see_is_carried_out_on_resume() 
     let second = world.process(2, vec![]);
     let mut adopted = second.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Cancelled);
-    let events = world.store.events(&StreamId::Task(handle.id), Sequence::default()).unwrap();
+    let events = world.store.events(&StreamId::Task(handle.id), StreamSequence::default()).unwrap();
     let calls = events
         .iter()
         .filter(|recorded| matches!(recorded.event, Event::ModelCalled { .. }))
@@ -192,7 +192,7 @@ async fn a_wait_for_the_next_try_survives_its_process() {
     let mut adopted = second.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     let stream = StreamId::Task(handle.id);
-    let events = world.store.events(&stream, Sequence::default()).unwrap();
+    let events = world.store.events(&stream, StreamSequence::default()).unwrap();
     assert!(events.iter().any(|recorded| recorded.event == Event::TaskResumed));
     assert_eq!(world.store.executions(handle.id).unwrap()[0].retry_count, 1);
 }

@@ -10,10 +10,10 @@ use polity_engine::commands::{AnswerReview, CreateTask, ToggleAgent};
 use polity_engine::driver::{Programs, RunEnd};
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{Parts, Runtime, TaskHandle, toggle_agent};
-use polity_model::event::{Sequence, StreamId};
-use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::event::{StreamId, StreamSequence};
+use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::usage::Usage;
 use polity_store::{ExecutionFilter, MemoryStore, Store};
@@ -159,7 +159,7 @@ async fn whoever_is_cancelled_ends_in_line_and_at_work() {
 
 #[tokio::test(start_paused = true)]
 async fn a_passing_failure_is_tried_again_after_one_two_and_four_seconds() {
-    let failure = Failure { category: ErrorCategory::Transient, message: "busy".into() };
+    let failure = AttemptFailure { category: ErrorCategory::Transient, message: "busy".into() };
     let scene = Scene::new([RunEnd::Failed(failure.clone()), RunEnd::Failed(failure)]);
     let runtime = scene.process(1);
     let began = tokio::time::Instant::now();
@@ -186,7 +186,7 @@ async fn secrets_reach_the_program_and_not_the_journal() {
     handle.wait().await.unwrap();
     assert_eq!(scene.programs.inputs(), [format!("the key is {SECRET}")]);
     assert_eq!(scene.store.sealed_input(handle.id).unwrap(), None);
-    let events = scene.store.events(&StreamId::Task(handle.id), Sequence::default()).unwrap();
+    let events = scene.store.events(&StreamId::Task(handle.id), StreamSequence::default()).unwrap();
     assert!(!format!("{events:?}").contains(SECRET));
     let row = scene.store.task_row(handle.id).unwrap().unwrap();
     assert_eq!(scene.store.task(&row).unwrap().description, "the key is ***");
@@ -235,7 +235,7 @@ async fn what_may_not_be_repeated_is_put_before_a_person() {
     let checkpoint_id = scene.store.checkpoints(handle.id).unwrap()[0].checkpoint_id;
     let answer = AnswerReview {
         checkpoint_id,
-        verdict: Verdict::Retry,
+        verdict: ReviewVerdict::Retry,
         message: None,
         by: "ada".into(),
         state_updates: StateUpdates::default(),
@@ -316,7 +316,7 @@ async fn tasks_that_were_given_the_same_share_one_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_failed_is_not_shared_and_one_of_those_who_waited_runs_next() {
-    let failure = Failure { category: ErrorCategory::Permanent, message: "no".into() };
+    let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "no".into() };
     let scene = Scene::new([RunEnd::Failed(failure)]);
     let runtime = scene.process(1);
     let agent = coder(&json!({"deduplicate_seconds": 60}));
@@ -347,7 +347,7 @@ async fn no_one_waits_for_a_run_whose_process_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
-    let failure = Failure { category: ErrorCategory::Permanent, message: "no".into() };
+    let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "no".into() };
     let scene = Scene::new([RunEnd::Answered("well".into()), RunEnd::Failed(failure)]);
     let first = scene.process(1);
     let mut handles = give(&first, &coder(&json!({})), &["a", "b", "c"]).await;
@@ -382,7 +382,7 @@ async fn what_the_dead_left_behind_is_removed_when_the_next_process_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_program_with_a_folder_of_its_own_is_tried_again() {
-    let passing = Failure { category: ErrorCategory::Transient, message: "429".into() };
+    let passing = AttemptFailure { category: ErrorCategory::Transient, message: "429".into() };
     let scene = Scene::new([RunEnd::Failed(passing)]);
     let runtime = scene.process(1);
     let mut handle = give(&runtime, &coder(&json!({"workspace": "copy"})), &["a"]).await.remove(0);

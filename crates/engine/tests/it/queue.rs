@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_engine::runtime::{Live, Runtime, Steered, TaskHandle};
-use polity_model::event::{Sequence, StreamId};
+use polity_model::event::{StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{MemoryStore, Store, TaskFilter};
 use polity_testkit::faults::MortalStore;
@@ -95,7 +95,7 @@ async fn a_subscriber_sees_every_event_of_a_life_in_order() {
         seen.push((*event).clone());
     }
     let stream = StreamId::Task(handle.id);
-    assert_eq!(seen, store.events(&stream, Sequence::default()).unwrap());
+    assert_eq!(seen, store.events(&stream, StreamSequence::default()).unwrap());
 }
 
 #[tokio::test(start_paused = true)]

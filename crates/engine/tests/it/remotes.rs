@@ -9,11 +9,11 @@ use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{RemoteEnd, Remotes};
 use polity_engine::pinned::PinnedAgent;
 use polity_engine::runtime::{EngineError, Parts, Runtime, Steering, TaskHandle, cancel, load};
-use polity_model::event::{Event, ExecutionChange, Sequence, StreamId};
-use polity_model::failure::{ErrorCategory, ErrorCode, Failure};
+use polity_model::event::{Event, ExecutionChange, StreamId, StreamSequence};
+use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
 use polity_model::ids::{CheckpointId, TaskId};
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::{ReviewSubject, Verdict};
+use polity_model::review::{ReviewSubject, ReviewVerdict};
 use polity_model::state::StateUpdates;
 use polity_store::{MemoryStore, Store, TaskFilter};
 use polity_testkit::faults::{MortalStore, Side};
@@ -75,8 +75,8 @@ impl Scene {
                 continue;
             };
             let verdict = match review.subject {
-                ReviewSubject::RemoteQuestion { .. } => Verdict::Approve,
-                ReviewSubject::RunDoubt { .. } => Verdict::SkipWith { result: "done".into() },
+                ReviewSubject::RemoteQuestion { .. } => ReviewVerdict::Approve,
+                ReviewSubject::RunDoubt { .. } => ReviewVerdict::SkipWith { result: "done".into() },
                 ReviewSubject::Approval { .. }
                 | ReviewSubject::Doubt { .. }
                 | ReviewSubject::Node { .. }
@@ -88,7 +88,7 @@ impl Scene {
 
     /// Whether the journal says that the server was asked to end its task.
     fn tells_of_end(&self, id: TaskId) -> bool {
-        let events = self.store.events(&StreamId::Task(id), Sequence::default()).unwrap();
+        let events = self.store.events(&StreamId::Task(id), StreamSequence::default()).unwrap();
         events.iter().any(|recorded| {
             let ends = ExecutionChange::EndRemote { task: task("t-1"), refusal: None };
             matches!(&recorded.event, Event::ExecutionChanged { change, .. } if *change == ends)
@@ -116,7 +116,7 @@ async fn give(runtime: &Runtime) -> TaskHandle {
     runtime.create(CreateTask::new(painter(), "paint")).await.unwrap()
 }
 
-async fn answer(scene: &Scene, runtime: &Runtime, id: TaskId, verdict: Verdict) {
+async fn answer(scene: &Scene, runtime: &Runtime, id: TaskId, verdict: ReviewVerdict) {
     let checkpoint_id = scene.store.checkpoints(id).unwrap().last().unwrap().checkpoint_id;
     answer_with(runtime, id, checkpoint_id, verdict).await.unwrap();
 }
@@ -125,7 +125,7 @@ async fn answer_with(
     runtime: &Runtime,
     id: TaskId,
     checkpoint_id: CheckpointId,
-    verdict: Verdict,
+    verdict: ReviewVerdict,
 ) -> Result<(), EngineError> {
     let (message, by) = (Some("blue".to_owned()), "ada".to_owned());
     let state_updates = StateUpdates::default();
@@ -174,7 +174,7 @@ async fn a_process_that_dies_while_it_sends_leaves_a_doubt_for_a_person() {
     let mut again = second.adopt(handle.id).await.unwrap();
     assert_eq!(again.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     assert_eq!(scene.remotes.messages().len(), 1);
-    answer(&scene, &second, handle.id, Verdict::Retry).await;
+    answer(&scene, &second, handle.id, ReviewVerdict::Retry).await;
     let mut again = second.adopt(handle.id).await.unwrap();
     assert_eq!(again.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(scene.remotes.messages().len(), 2);
@@ -212,7 +212,7 @@ async fn whenever_a_process_dies_no_message_is_sent_twice_and_the_task_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_did_not_arrive_is_sent_until_none_is_left() {
-    let failure = Failure { category: ErrorCategory::Transient, message: "busy".into() };
+    let failure = AttemptFailure { category: ErrorCategory::Transient, message: "busy".into() };
     let busy = Reaction::Reply(RemoteEnd::Failed { failure, retry_after: None });
     for (times, status) in [(2, TaskStatus::Completed), (9, TaskStatus::Failed)] {
         let scene = Scene::new(vec![busy.clone(); times]);
@@ -229,7 +229,7 @@ async fn an_answer_to_a_question_goes_to_the_same_task() {
     let runtime = scene.process(1);
     let mut handle = give(&runtime).await;
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    answer(&scene, &runtime, handle.id, Verdict::Approve).await;
+    answer(&scene, &runtime, handle.id, ReviewVerdict::Approve).await;
     let mut again = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(again.wait().await.unwrap(), TaskStatus::Completed);
     let told = [("paint".to_owned(), None), ("blue".to_owned(), Some("t-1".to_owned()))];
@@ -257,7 +257,7 @@ async fn who_ends_a_task_ends_what_works_for_it() {
         let mut handle = give(&runtime).await;
         assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
         if says_no {
-            answer(&scene, &runtime, handle.id, Verdict::Reject).await;
+            answer(&scene, &runtime, handle.id, ReviewVerdict::Reject).await;
         } else {
             scene.cancel(handle.id).await;
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polity_definition::{Home, Limits, Price, SourceFile};
+use polity_definition::{Home, Limits, SourceFile, TokenPrice};
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::driver::{
     AskedArguments, AskedTool, BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady,
@@ -15,11 +15,11 @@ use polity_engine::driver::{
 };
 use polity_engine::pinned::PinnedWorkflow;
 use polity_engine::runtime::{EngineError, Parts, Runtime, TaskHandle, load};
-use polity_model::event::{Event, NodeChange, Sequence, StreamId};
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::event::{Event, NodeChange, StreamId, StreamSequence};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::TaskId;
 use polity_model::message::Message;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_model::state::{State, StateUpdates};
 use polity_model::task::Task;
 use polity_model::tool::{ToolName, ToolPattern};
@@ -67,8 +67,8 @@ impl Models for Players {
         Ok(())
     }
 
-    fn price(&self, _pinned: &polity_engine::pinned::PinnedAgent) -> Option<Price> {
-        Some(Price::FREE)
+    fn price(&self, _pinned: &polity_engine::pinned::PinnedAgent) -> Option<TokenPrice> {
+        Some(TokenPrice::FREE)
     }
 
     fn call<'a>(
@@ -100,7 +100,7 @@ impl Models for Players {
                 Part::Say(text) => reply(text, Vec::new()),
                 Part::Fail => {
                     let (category, message) = (ErrorCategory::Permanent, "no such model".into());
-                    Err(ModelFailure::new(Failure { category, message }))
+                    Err(ModelFailure::new(AttemptFailure { category, message }))
                 }
                 Part::Hang => std::future::pending().await,
             }
@@ -189,7 +189,7 @@ impl Tools for Kit {
         Box::pin(async move {
             if is_down {
                 let (category, message) = (ErrorCategory::Transient, "kit is down".into());
-                return Err(ToolsUnavailable { failure: Failure { category, message } });
+                return Err(ToolsUnavailable { failure: AttemptFailure { category, message } });
             }
             Ok(Arc::new(Toolbox::new(offered, reserve)))
         })
@@ -211,7 +211,7 @@ impl Tools for Kit {
         };
         let failed = |message: &str, maybe_done, timed_out| {
             let (category, message) = (ErrorCategory::Transient, message.to_owned());
-            ToolFailure { failure: Failure { category, message }, maybe_done, timed_out }
+            ToolFailure { failure: AttemptFailure { category, message }, maybe_done, timed_out }
         };
         let takes = Duration::from_millis(takes);
         Box::pin(async move {
@@ -325,7 +325,12 @@ impl Scene {
     }
 
     /// A person answers, and the task goes on.
-    pub(crate) async fn answer(&self, runtime: &Runtime, id: TaskId, verdict: Verdict) -> Task {
+    pub(crate) async fn answer(
+        &self,
+        runtime: &Runtime,
+        id: TaskId,
+        verdict: ReviewVerdict,
+    ) -> Task {
         self.say(runtime, id, verdict, None, json!({})).await.unwrap();
         self.go_on(runtime, id).await
     }
@@ -341,7 +346,7 @@ impl Scene {
         &self,
         runtime: &Runtime,
         id: TaskId,
-        verdict: Verdict,
+        verdict: ReviewVerdict,
         message: Option<&str>,
         updates: Value,
     ) -> Result<(), EngineError> {
@@ -369,7 +374,7 @@ impl Scene {
     }
 
     pub(crate) fn events(&self, id: TaskId) -> Vec<Event> {
-        let events = self.stage.store.events(&StreamId::Task(id), Sequence(0)).unwrap();
+        let events = self.stage.store.events(&StreamId::Task(id), StreamSequence(0)).unwrap();
         events.into_iter().map(|recorded| recorded.event).collect()
     }
 

@@ -12,7 +12,7 @@ use polity_engine::runtime::{Parts, Runtime, load, orphans};
 use polity_model::event::Event;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_store::{Commit, TaskFilter, TaskRow};
 use polity_testkit::runtime::boss;
 use polity_testkit::tools::{ActingTools, ToolAct};
@@ -229,7 +229,7 @@ async fn a_parent_waits_with_its_sub_agent_for_a_person_and_holds_nothing() {
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     let deputy = stage.parts(handle.id)[0].id;
     let helper = stage.parts(deputy)[0].id;
-    stage.answer(&runtime, helper, Verdict::Approve).await;
+    stage.answer(&runtime, helper, ReviewVerdict::Approve).await;
     let left = orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [handle.id]);
     let mut handle = runtime.adopt(handle.id).await.unwrap();
@@ -260,7 +260,7 @@ async fn while_one_sub_agent_waits_for_a_person_the_others_work_on() {
         .await;
     let helper = named(&stage, "helper").unwrap().id;
     assert_eq!(stage.task(handle.id).status, TaskStatus::Running);
-    stage.answer(&runtime, helper, Verdict::Approve).await;
+    stage.answer(&runtime, helper, ReviewVerdict::Approve).await;
     // The parent's process notices the answer, and goes on with the sub-agent.
     stage.until("it goes on", |stage| status(stage, "helper") == Some(TaskStatus::Completed)).await;
     assert_eq!(stage.task(handle.id).status, TaskStatus::Running);
@@ -293,14 +293,14 @@ async fn an_answer_far_below_reaches_a_parent_that_is_busy_with_others() {
     let deputy = below(&stage, "deputy", id);
     let far_below = below(&stage, "helper", deputy);
     // The one far below is answered, and that is something to do for those above it.
-    stage.answer(&runtime, far_below, Verdict::Approve).await;
+    stage.answer(&runtime, far_below, ReviewVerdict::Approve).await;
     let left = orphans(&*stage.store, &*stage.owners, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [id]);
     let mut handle = runtime.adopt(id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::AwaitingHuman);
     assert_eq!(stage.task(deputy).status, TaskStatus::Completed);
     // While the other is being answered and goes on, the whole is taken to its end by its owner.
-    stage.answer(&runtime, below(&stage, "helper", id), Verdict::Approve).await;
+    stage.answer(&runtime, below(&stage, "helper", id), ReviewVerdict::Approve).await;
     let mut handle = runtime.adopt(id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
 }
@@ -328,7 +328,7 @@ async fn an_answer_two_steps_below_is_noticed_while_the_top_is_at_work() {
     let waits = Some(TaskStatus::AwaitingHuman);
     stage.until("the deputy waits", |stage| status(stage, "deputy") == waits).await;
     assert_eq!(status(&stage, "boss"), Some(TaskStatus::Running));
-    stage.answer(&runtime, named(&stage, "helper").unwrap().id, Verdict::Approve).await;
+    stage.answer(&runtime, named(&stage, "helper").unwrap().id, ReviewVerdict::Approve).await;
     // Nobody resumes anything: the one at work notices.
     let done = Some(TaskStatus::Completed);
     stage.until("the deputy is done", |stage| status(stage, "deputy") == done).await;
@@ -351,7 +351,7 @@ async fn an_answer_at_any_moment_around_the_pause_is_acted_upon() {
         let runtime = Runtime::start(Parts { tools: Arc::new(tools), ..parts }).unwrap();
         let mut handle = give(&runtime, "a").await;
         tokio::time::sleep(Duration::from_millis(ms)).await;
-        stage.answer(&runtime, stage.parts(handle.id)[0].id, Verdict::Approve).await;
+        stage.answer(&runtime, stage.parts(handle.id)[0].id, ReviewVerdict::Approve).await;
         // Whoever answers goes on with the whole, unless someone is at work on it.
         let adopted = runtime.adopt(handle.id).await;
         let first = handle.wait().await.unwrap();

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use polity_engine::commands::AnswerReview;
 use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, Live, Parts, Runtime, Steered, load, orphans};
-use polity_model::event::{Event, Sequence, StreamId, ToolChange};
+use polity_model::event::{Event, StreamId, StreamSequence, ToolChange};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::{CheckpointId, TaskId};
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::trace::TraceLog;
 use polity_store::{MemoryStore, Store};
@@ -61,7 +61,7 @@ impl Stage {
     }
 
     fn trace(&self, id: TaskId) -> TraceLog {
-        let events = self.store.events(&StreamId::Task(id), Sequence(0)).unwrap();
+        let events = self.store.events(&StreamId::Task(id), StreamSequence(0)).unwrap();
         TraceLog::from_events(id, &events).unwrap()
     }
 
@@ -70,7 +70,7 @@ impl Stage {
         &self,
         runtime: &Runtime,
         id: TaskId,
-        verdict: Verdict,
+        verdict: ReviewVerdict,
     ) -> Result<(), EngineError> {
         let state = load(&self.store, id).await.unwrap().state;
         let nothing = CheckpointId::from_random_bytes([0; 16]);
@@ -169,8 +169,8 @@ async fn an_approval_waits_in_no_process_and_goes_on_in_another() {
         matches!(early, EngineError::Rejected(CommandRejection::AwaitingHuman { .. })),
         "{early}"
     );
-    stage.answer(&second, handle.id, Verdict::Approve).await.unwrap();
-    let twice = stage.answer(&second, handle.id, Verdict::Reject).await.unwrap_err();
+    stage.answer(&second, handle.id, ReviewVerdict::Approve).await.unwrap();
+    let twice = stage.answer(&second, handle.id, ReviewVerdict::Reject).await.unwrap_err();
     assert!(
         matches!(twice, EngineError::Rejected(CommandRejection::NothingToDecide { .. })),
         "{twice}"
@@ -188,7 +188,7 @@ async fn a_rejected_call_is_never_made_and_the_model_learns_why() {
     let (runtime, _) = stage.process(1, acts, vec![]);
     let mut handle = runtime.create(create_task("a")).await.unwrap();
     handle.wait().await.unwrap();
-    stage.answer(&runtime, handle.id, Verdict::Reject).await.unwrap();
+    stage.answer(&runtime, handle.id, ReviewVerdict::Reject).await.unwrap();
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     assert!(stage.world.effects().is_empty());
@@ -235,15 +235,15 @@ async fn a_call_in_doubt_is_put_before_a_person_and_others_go_on() {
     assert!(question.contains("files/write with {\"n\":0}"), "{question}");
     assert_eq!(stage.world.effects()[&0], 1, "it is not called again by itself");
     // The one that only reads was called again, and has its answer.
-    let events = stage.store.events(&StreamId::Task(id), Sequence(0)).unwrap();
+    let events = stage.store.events(&StreamId::Task(id), StreamSequence(0)).unwrap();
     let is_answer = |event: &Event| {
         matches!(event, Event::ToolChanged { change: ToolChange::Answer { .. }, .. })
     };
     assert_eq!(events.iter().filter(|recorded| is_answer(&recorded.event)).count(), 1);
 
-    let refused = stage.answer(&second, id, Verdict::Approve).await.unwrap_err();
+    let refused = stage.answer(&second, id, ReviewVerdict::Approve).await.unwrap_err();
     assert!(matches!(refused, EngineError::Rejected(CommandRejection::DoubtNeedsChoice { .. })));
-    stage.answer(&second, id, Verdict::SkipWith { result: "written".into() }).await.unwrap();
+    stage.answer(&second, id, ReviewVerdict::SkipWith { result: "written".into() }).await.unwrap();
     let mut adopted = second.adopt(id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(stage.world.effects()[&0], 1);
@@ -256,7 +256,7 @@ async fn a_call_in_doubt_is_made_again_when_a_person_says_so() {
     let id = died_in_the_midst(&stage).await;
     let (second, _) = stage.process(2, vec![Act::Answer("done")], vec![]);
     second.adopt(id).await.unwrap().wait().await.unwrap();
-    stage.answer(&second, id, Verdict::Retry).await.unwrap();
+    stage.answer(&second, id, ReviewVerdict::Retry).await.unwrap();
     let mut adopted = second.adopt(id).await.unwrap();
     assert_eq!(adopted.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(stage.world.effects()[&0], 2);
@@ -288,7 +288,7 @@ async fn a_doubt_that_a_person_rejects_fails_the_task() {
     let id = died_in_the_midst(&stage).await;
     let (second, _) = stage.process(2, vec![], vec![]);
     second.adopt(id).await.unwrap().wait().await.unwrap();
-    stage.answer(&second, id, Verdict::Reject).await.unwrap();
+    stage.answer(&second, id, ReviewVerdict::Reject).await.unwrap();
     let row = stage.store.task_row(id).unwrap().unwrap();
     assert_eq!((row.status, row.error_code), (TaskStatus::Failed, Some(ErrorCode::Rejected)));
 }
@@ -311,7 +311,7 @@ async fn a_conversation_that_is_too_long_is_shortened_and_the_trace_says_so() {
     assert_eq!(shortened, 1);
     // Nothing of it is lost.
     assert_eq!(stage.store.messages(handle.id).unwrap().len(), 9);
-    let events = stage.store.events(&StreamId::Task(handle.id), Sequence(0)).unwrap();
+    let events = stage.store.events(&StreamId::Task(handle.id), StreamSequence(0)).unwrap();
     assert!(events.iter().any(|e| matches!(e.event, Event::HistoryShortened { kept_from: 6 })));
 }
 
@@ -358,7 +358,7 @@ async fn an_answer_in_the_moment_in_which_the_question_is_asked_is_not_lost() {
             break;
         }
     }
-    stage.answer(&runtime, handle.id, Verdict::Approve).await.unwrap();
+    stage.answer(&runtime, handle.id, ReviewVerdict::Approve).await.unwrap();
     let mut adopted = runtime.adopt(handle.id).await.unwrap();
     let ended = tokio::time::timeout(Duration::from_mins(1), adopted.wait()).await;
     assert_eq!(ended.unwrap().unwrap(), TaskStatus::Completed);

@@ -4,7 +4,7 @@ use polity_engine::commands::CreateTask;
 use polity_engine::runtime::Runtime;
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 use serde_json::{Value, json};
@@ -126,10 +126,10 @@ edges: [{from: start, to: ask}, {from: ask, to: end}]
     assert_eq!(forked.status, TaskStatus::AwaitingHuman);
     assert_eq!(scene.question(forked.id).await, "Go home?");
     assert_eq!(scene.stage.task(first.id).status, TaskStatus::AwaitingHuman);
-    scene.say(&runtime, forked.id, Verdict::Approve, None, json!({})).await.unwrap();
+    scene.say(&runtime, forked.id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     // The next question follows on the answer at once.
     assert!(scene.question(forked.id).await.contains("end, which gives work to bob"));
-    let done = scene.answer(&runtime, forked.id, Verdict::Approve).await;
+    let done = scene.answer(&runtime, forked.id, ReviewVerdict::Approve).await;
     assert_eq!(end(&done), "bob(approve)");
     let again = fork(&scene, &runtime, forked.id, 1, json!({})).await;
     assert_eq!(again.status, TaskStatus::AwaitingHuman, "what was allowed once is asked again");
@@ -148,7 +148,7 @@ nodes:
     let runtime = scene.runtime(1);
     let mut handle = runtime.create(scene.order("x")).await.unwrap();
     let id = scene.wait(&mut handle).await.id;
-    let first = scene.answer(&runtime, id, Verdict::Approve).await;
+    let first = scene.answer(&runtime, id, ReviewVerdict::Approve).await;
     let expected = told(&scene.state(id).await);
     for (at, node) in scene.checkpoints(id).into_iter().skip(1) {
         let forked = fork(&scene, &runtime, id, at, json!({})).await;
@@ -170,7 +170,7 @@ async fn an_agents_task_can_be_forked_too() {
     let first = handle.id;
     let mut fork = runtime.fork(first, 0, StateUpdates::default()).await.unwrap();
     assert_eq!(fork.wait().await.unwrap(), TaskStatus::AwaitingHuman);
-    stage.answer(&runtime, fork.id, Verdict::Reject).await;
+    stage.answer(&runtime, fork.id, ReviewVerdict::Reject).await;
     let mut handle = runtime.adopt(fork.id).await.unwrap();
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Completed);
     assert_eq!(stage.task(fork.id).result.as_deref(), Some("over"));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use serde_json::json;
 
 use crate::scene::{Part, Scene, end, told};
@@ -238,7 +238,7 @@ edges: [{from: all, to: end}]
     assert_eq!(task.status, TaskStatus::AwaitingHuman);
     assert_eq!(scene.question(task.id).await, "Is x fine?");
     assert!(scene.said(task.id).await.contains(&"ann(x)".to_owned()), "the others came first");
-    let task = scene.answer(&runtime, task.id, Verdict::Approve).await;
+    let task = scene.answer(&runtime, task.id, ReviewVerdict::Approve).await;
     assert_eq!(end(&task), "bob({\"ask\":\"approve\",\"one\":\"ann(x)\"})");
 }
 
@@ -262,11 +262,17 @@ nodes:
         let task = scene.wait(&mut handle).await;
         assert_eq!(scene.question(task.id).await, "Well?");
         let part = scene.stage.parts(task.id)[0].id;
-        scene.say(&runtime, task.id, Verdict::Reject, None, serde_json::json!({})).await.unwrap();
+        scene
+            .say(&runtime, task.id, ReviewVerdict::Reject, None, serde_json::json!({}))
+            .await
+            .unwrap();
         if join == "any" {
             let mut handle = runtime.adopt(task.id).await.unwrap();
             assert_eq!(scene.wait(&mut handle).await.status, TaskStatus::AwaitingHuman);
-            scene.say(&runtime, part, Verdict::Approve, None, serde_json::json!({})).await.unwrap();
+            scene
+                .say(&runtime, part, ReviewVerdict::Approve, None, serde_json::json!({}))
+                .await
+                .unwrap();
             let task = scene.go_on(&runtime, task.id).await;
             assert_eq!(end(&task), "asker(x)");
         } else {
@@ -293,7 +299,7 @@ edges: [{from: all, to: end}]
     let mut handle = runtime.create(scene.order("x")).await.unwrap();
     let id = scene.wait(&mut handle).await.id;
     let part = scene.stage.parts(id)[0].id;
-    scene.say(&runtime, id, Verdict::Approve, None, serde_json::json!({})).await.unwrap();
+    scene.say(&runtime, id, ReviewVerdict::Approve, None, serde_json::json!({})).await.unwrap();
     let _handle = runtime.adopt(id).await.unwrap();
     scene.stage.until("it is ended", |stage| stage.task(part).status.is_final()).await;
     assert_eq!(scene.stage.task(id).status, TaskStatus::Running);
@@ -360,9 +366,9 @@ edges:
     let runtime = scene.runtime(1);
     let mut handle = runtime.create(scene.order("x")).await.unwrap();
     assert_eq!(scene.wait(&mut handle).await.status, TaskStatus::AwaitingHuman);
-    let task = scene.answer(&runtime, handle.id, Verdict::Approve).await;
+    let task = scene.answer(&runtime, handle.id, ReviewVerdict::Approve).await;
     assert_eq!(task.status, TaskStatus::AwaitingHuman, "{:?}", scene.nodes(task.id));
-    let task = scene.answer(&runtime, handle.id, Verdict::Approve).await;
+    let task = scene.answer(&runtime, handle.id, ReviewVerdict::Approve).await;
     assert_eq!(end(&task), "dot(d)", "{:?}", scene.nodes(task.id));
 }
 
@@ -383,7 +389,7 @@ edges: [{from: either, to: end}]
     assert_eq!(task.status, TaskStatus::AwaitingHuman);
     assert!(scene.nodes(task.id).contains(&"end: finish".to_owned()), "{:?}", scene.nodes(task.id));
     // Nothing is left to do after the answer.
-    scene.say(&runtime, task.id, Verdict::Approve, None, json!({})).await.unwrap();
+    scene.say(&runtime, task.id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     assert_eq!(end(&scene.stage.task(task.id)), "bob(ann(x))");
     assert_eq!(scene.state(task.id).await.metadata["said"], "approve");
 }

@@ -8,7 +8,7 @@ use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, Runtime, load, orphans};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 use polity_testkit::faults::{MortalStore, Side};
@@ -16,8 +16,8 @@ use serde_json::{Map, json};
 
 use crate::scene::{Scene, end};
 
-fn modify() -> Verdict {
-    Verdict::Modify { arguments: Map::new() }
+fn modify() -> ReviewVerdict {
+    ReviewVerdict::Modify { arguments: Map::new() }
 }
 
 fn review(edges: &str, more: &str) -> Scene {
@@ -55,12 +55,12 @@ async fn asked(scene: &Scene) -> (Runtime, TaskId) {
 #[tokio::test(start_paused = true)]
 async fn the_answer_picks_the_way() {
     for (edges, verdict, expected) in [
-        (BY_KEY, Verdict::Approve, "bob(ann(x))"),
+        (BY_KEY, ReviewVerdict::Approve, "bob(ann(x))"),
         (BY_KEY, modify(), "cid(modify ann(x) )"),
-        (WITH_REJECT, Verdict::Reject, "cid(reject ann(x) )"),
-        (BY_CONDITION, Verdict::Approve, "bob(ann(x))"),
-        (BY_CONDITION, Verdict::Reject, "cid(reject ann(x) )"),
-        (BY_KEY, Verdict::Reject, "rejected: ask: a person decided against it"),
+        (WITH_REJECT, ReviewVerdict::Reject, "cid(reject ann(x) )"),
+        (BY_CONDITION, ReviewVerdict::Approve, "bob(ann(x))"),
+        (BY_CONDITION, ReviewVerdict::Reject, "cid(reject ann(x) )"),
+        (BY_KEY, ReviewVerdict::Reject, "rejected: ask: a person decided against it"),
         (BY_CONDITION, modify(), "no_edge: ask: none of its edges leads on"),
     ] {
         let scene = review(edges, "");
@@ -80,11 +80,11 @@ async fn what_a_person_says_and_sets_is_in_the_state() {
     let scene = review(WITH_REJECT, "");
     let (runtime, id) = asked(&scene).await;
     let updates = json!({"metadata.tone": 2, "metadata.tone.deep": 1});
-    let refused = scene.say(&runtime, id, Verdict::Reject, None, updates).await.unwrap_err();
+    let refused = scene.say(&runtime, id, ReviewVerdict::Reject, None, updates).await.unwrap_err();
     assert!(refused.to_string().contains("has no fields"), "{refused}");
     assert_eq!(scene.stage.task(id).status, TaskStatus::AwaitingHuman);
     let updates = json!({"metadata.tone": "kind", "messages": ["one more", {"role": "system", "content": "s"}]});
-    scene.say(&runtime, id, Verdict::Reject, Some("too dry"), updates).await.unwrap();
+    scene.say(&runtime, id, ReviewVerdict::Reject, Some("too dry"), updates).await.unwrap();
     let task = scene.go_on(&runtime, id).await;
     assert_eq!(end(&task), "cid(too dry ann(x) kind)");
     let said = scene.said(id).await;
@@ -97,10 +97,10 @@ async fn a_second_answer_is_refused() {
     let (runtime, id) = asked(&scene).await;
     let state = load(&scene.stage.store, id).await.unwrap().state;
     let checkpoint_id = state.review().unwrap().checkpoint_id;
-    scene.say(&runtime, id, Verdict::Approve, None, json!({})).await.unwrap();
+    scene.say(&runtime, id, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     let again = polity_engine::commands::AnswerReview {
         checkpoint_id,
-        verdict: Verdict::Reject,
+        verdict: ReviewVerdict::Reject,
         message: None,
         by: "bob".into(),
         state_updates: StateUpdates::default(),
@@ -127,7 +127,7 @@ edges: [{from: start, to: one}, {from: start, to: two}, {from: one, to: end},
 "]);
     let (runtime, id) = asked(&scene).await;
     assert_eq!(scene.question(id).await, "One?");
-    scene.say(&runtime, id, Verdict::Approve, Some("yes"), json!({})).await.unwrap();
+    scene.say(&runtime, id, ReviewVerdict::Approve, Some("yes"), json!({})).await.unwrap();
     if scene.stage.task(id).status != TaskStatus::AwaitingHuman {
         scene.go_on(&runtime, id).await;
     }
@@ -156,16 +156,16 @@ edges: [{{from: start, to: act}}, {{from: act, to: end}}]
 async fn a_person_is_asked_before_a_node_that_is_listed() {
     let note = "{type: tool, tool: kit/note, arguments: {text: '{{ metadata.what | default }} {{ last }}'}}";
     for (verdict, updates, expected) in [
-        (Verdict::Approve, json!({}), "bob( ann(x))"),
+        (ReviewVerdict::Approve, json!({}), "bob( ann(x))"),
         (modify(), json!({"metadata.what": "that"}), "bob(that ann(x))"),
-        (Verdict::Reject, json!({}), "rejected: act: ada decided against it: no"),
+        (ReviewVerdict::Reject, json!({}), "rejected: act: ada decided against it: no"),
     ] {
         let scene = paused(note);
         let (runtime, id) = asked(&scene).await;
         assert!(scene.question(id).await.contains("act, which calls kit/note"));
         assert_eq!(scene.kit.noted(), [""; 0]);
         scene.say(&runtime, id, verdict.clone(), Some("no"), updates).await.unwrap();
-        if verdict == Verdict::Reject {
+        if verdict == ReviewVerdict::Reject {
             assert_eq!(scene.kit.noted(), [""; 0]);
         } else {
             scene.go_on(&runtime, id).await;
@@ -184,7 +184,7 @@ async fn every_kind_of_node_can_be_listed() {
     ] {
         let scene = paused(node);
         let (runtime, id) = asked(&scene).await;
-        let task = scene.answer(&runtime, id, Verdict::Approve).await;
+        let task = scene.answer(&runtime, id, ReviewVerdict::Approve).await;
         assert_eq!(end(&task), expected, "{node}");
     }
 }
@@ -193,7 +193,7 @@ async fn overdue(default: &str, edges: &str) -> (Scene, Task) {
     let scene = review(edges, &format!(", deadline_seconds: 60{default}"));
     let (runtime, id) = asked(&scene).await;
     tokio::time::sleep(Duration::from_secs(61)).await;
-    let late = scene.say(&runtime, id, Verdict::Approve, None, json!({})).await;
+    let late = scene.say(&runtime, id, ReviewVerdict::Approve, None, json!({})).await;
     assert!(
         matches!(late, Err(EngineError::Rejected(CommandRejection::TooLate { .. }))),
         "{late:?}"
@@ -254,7 +254,7 @@ edges: [{from: one, to: two}]
     let (runtime, id) = asked(&scene).await;
     let part = scene.stage.parts(id)[0].id;
     assert!(scene.question(part).await.contains("kit/delete"));
-    scene.say(&runtime, part, Verdict::Approve, None, json!({})).await.unwrap();
+    scene.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     let task = scene.go_on(&runtime, id).await;
     assert_eq!(end(&task), "bob(asker(x))");
     assert_eq!(scene.kit.noted(), ["x"]);
@@ -273,13 +273,13 @@ nodes:
     let (runtime, id) = asked(&scene).await;
     assert_eq!(scene.question(id).await, "Well?");
     let part = scene.stage.parts(id)[0].id;
-    scene.say(&runtime, part, Verdict::Approve, None, json!({})).await.unwrap();
+    scene.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     let left = orphans(&*scene.stage.store, &*scene.stage.owners, Timestamp::UNIX_EPOCH).unwrap();
     assert_eq!(left.iter().map(|row| row.id).collect::<Vec<_>>(), [part]);
     assert_eq!(end(&scene.go_on(&runtime, part).await), "asker(x)");
     assert_eq!(scene.kit.noted(), ["x"]);
     assert_eq!(scene.stage.task(id).status, TaskStatus::AwaitingHuman);
-    scene.say(&runtime, id, Verdict::Approve, Some("yes"), json!({})).await.unwrap();
+    scene.say(&runtime, id, ReviewVerdict::Approve, Some("yes"), json!({})).await.unwrap();
     let task = scene.go_on(&runtime, id).await;
     assert_eq!(end(&task), r#"{"ask":"yes","one":"asker(x)"}"#);
     assert_eq!(scene.kit.noted(), ["x"], "nothing is done twice");
@@ -293,7 +293,7 @@ nodes: {one: {type: agent, agent: asker}}
 "]);
     let (runtime, id) = asked(&scene).await;
     let part = scene.stage.parts(id)[0].id;
-    scene.say(&runtime, part, Verdict::Reject, None, json!({})).await.unwrap();
+    scene.say(&runtime, part, ReviewVerdict::Reject, None, json!({})).await.unwrap();
     // The process that takes it up dies with its claim.
     let journal = Arc::clone(&scene.stage.store);
     let store = Arc::new(MortalStore::new(journal, Some((0, Side::After))));
@@ -328,7 +328,7 @@ edges: [{from: ask, to: say}]
     let (runtime, id) = asked(&scene).await;
     let part = scene.stage.parts(id)[0].id;
     assert_eq!(scene.question(part).await, "Inner?");
-    scene.say(&runtime, part, Verdict::Approve, None, json!({})).await.unwrap();
+    scene.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     assert_eq!(end(&scene.go_on(&runtime, id).await), "bob(cid(x))");
     // The deadline of a part is seen to with the whole.
     let mut handle = runtime.create(scene.order("y")).await.unwrap();
@@ -347,7 +347,7 @@ nodes: {one: {type: agent, agent: asker, timeout_seconds: 2}}
     let (runtime, id) = asked(&scene).await;
     tokio::time::sleep(Duration::from_hours(1)).await;
     let part = scene.stage.parts(id)[0].id;
-    scene.say(&runtime, part, Verdict::Approve, None, json!({})).await.unwrap();
+    scene.say(&runtime, part, ReviewVerdict::Approve, None, json!({})).await.unwrap();
     assert_eq!(end(&scene.go_on(&runtime, id).await), "asker(x)");
 }
 

@@ -8,7 +8,7 @@ use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::EngineError;
 use polity_model::budget::Budget;
 use polity_model::machine::task::TaskStatus;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 
 use crate::scene::{Part, Scene, end};
 
@@ -212,7 +212,7 @@ edges: [{from: all, to: end}]
     assert_eq!(task.status, TaskStatus::AwaitingHuman);
     assert!(scene.question(id).await.contains("kit/note"));
     let result = "by hand".to_owned();
-    let task = scene.answer(&runtime, id, Verdict::SkipWith { result }).await;
+    let task = scene.answer(&runtime, id, ReviewVerdict::SkipWith { result }).await;
     assert_eq!(end(&task), "bob({\"one\":\"by hand\",\"two\":\"ann(x)\"})");
     assert_eq!(scene.kit.noted(), ["one"]);
     let numbers: Vec<u32> = scene.checkpoints(id).iter().map(|(number, _)| *number).collect();

@@ -4,14 +4,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{AgentExecution, Run, StateTransition};
+use super::{AgentExecution, ExecutionRun, ExecutionStateChange};
 use crate::failure::ErrorCategory;
 use crate::ids::{ExecutionId, TaskId};
 use crate::machine::execution::ExecutionState;
 use crate::machine::task::TaskStatus;
 use crate::name::Name;
 use crate::remote::{RemoteReport, RemoteTask};
-use crate::run::{Artifacts, Exit, KeptOutput, KeptWorkspace, ResourceUsage};
+use crate::run::{OutputFiles, ProcessExit, ResourceUsage, RunArtifacts, SavedWorkspace};
 use crate::task::Task;
 
 /// How an execution came out.
@@ -108,16 +108,16 @@ pub struct ExecutionResult {
     /// What it used.
     pub resource_usage: Option<ResourceUsage>,
     /// Where all that it wrote is kept.
-    pub output_files: Option<KeptOutput>,
+    pub output_files: Option<OutputFiles>,
     /// Files that are kept of the folder in which it ran.
-    pub artifacts: Option<Artifacts>,
+    pub artifacts: Option<RunArtifacts>,
     /// The folder of its own in which it ran, where that is kept.
-    pub workspace: Option<KeptWorkspace>,
+    pub workspace: Option<SavedWorkspace>,
     /// What became of the work on another server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteReport>,
     /// Every change of state, oldest first.
-    pub state_transitions: Vec<StateTransition>,
+    pub state_transitions: Vec<ExecutionStateChange>,
 }
 
 impl AgentExecution {
@@ -141,8 +141,8 @@ impl AgentExecution {
             process_id: self.process_id,
             remote_task: self.remote.clone(),
             exit_code: exit.and_then(|exit| match exit {
-                Exit::Code(code) => Some(code),
-                Exit::Signal(_) => None,
+                ProcessExit::Code(code) => Some(code),
+                ProcessExit::Signal(_) => None,
             }),
             error_message: self.failure.as_ref().map(|failure| failure.message.clone()),
             error_category: self.failure.as_ref().map(|failure| failure.category),
@@ -196,7 +196,7 @@ impl AgentExecution {
         })
     }
 
-    fn attempt(&self, task: &Task, run: &Run) -> ExecutionResult {
+    fn attempt(&self, task: &Task, run: &ExecutionRun) -> ExecutionResult {
         let took = jiff::SignedDuration::from_millis(
             i64::try_from(run.report.duration_ms).unwrap_or(i64::MAX),
         );

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use polity_model::event::{Event, Position, Sequence, StreamId};
+use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence};
 use rusqlite::{Connection, params};
 
 use super::open::explain;
@@ -18,7 +18,7 @@ pub(super) fn encoded(tasks: Vec<Import>) -> Result<Vec<(Import, Vec<String>)>, 
         let text = |(index, (_, event)): (usize, &(_, Event))| {
             serde_json::to_string(event).map_err(|error| ImportError::Illegal {
                 task: import.task,
-                sequence: Sequence(index as u64 + 1),
+                sequence: StreamSequence(index as u64 + 1),
                 reason: format!("{} cannot be written: {error}", event.label()),
             })
         };
@@ -68,7 +68,7 @@ fn write(
     import: &Import,
     texts: &[String],
     key: &StreamKey,
-    first: Position,
+    first: JournalPosition,
     changes: &Changes,
 ) -> rusqlite::Result<()> {
     tables::insert_stream(connection, first, key)?;

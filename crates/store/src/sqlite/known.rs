@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use polity_model::digest::Digest;
-use polity_model::event::{Position, Sequence, StreamId};
+use polity_model::event::{JournalPosition, StreamId, StreamSequence};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::TaskId;
 use rusqlite::Connection;
@@ -27,9 +27,9 @@ const DEFINITIONS_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Head {
     /// Where it begins, if it has begun.
-    pub(super) begins: Option<Position>,
+    pub(super) begins: Option<JournalPosition>,
     /// The sequence of its newest event.
-    pub(super) sequence: Sequence,
+    pub(super) sequence: StreamSequence,
     /// The task's row, where the stream is a task's and has begun.
     pub(super) row: Option<TaskRow>,
     /// The execution that moved last, if it is remembered.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 use polity_model::digest::Digest;
-use polity_model::event::{Epoch, Position, Sequence, StreamId};
+use polity_model::event::{JournalPosition, OwnerEpoch, StreamId, StreamSequence};
 use polity_model::execution::AgentExecution;
 use polity_model::ids::{CheckpointId, ExecutionId, InstanceId, TaskId};
 use polity_model::machine::Machine;
@@ -125,8 +125,8 @@ fn usage(row: &Row<'_>, column: usize) -> rusqlite::Result<Usage> {
 }
 
 fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
-    let position = |column: usize| -> rusqlite::Result<Option<Position>> {
-        Ok(row.get::<_, Option<u64>>(column)?.map(Position))
+    let position = |column: usize| -> rusqlite::Result<Option<JournalPosition>> {
+        Ok(row.get::<_, Option<u64>>(column)?.map(JournalPosition))
     };
     let owner = row.get::<_, Option<[u8; 16]>>(4)?.map(InstanceId::from_bytes);
     let name: String = row.get(3)?;
@@ -135,12 +135,12 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         unreadable(column, Type::Text, error.to_string())
     };
     Ok(TaskRow {
-        created_position: Position(row.get(0)?),
+        created_position: JournalPosition(row.get(0)?),
         id: TaskId::from_bytes(row.get(1)?),
         status: decode_state(row, 2)?,
         assigned_agent: name.parse().map_err(|error| text(3, &error))?,
         owner,
-        epoch: Epoch(row.get(5)?),
+        epoch: OwnerEpoch(row.get(5)?),
         created_at: timestamp(row, 6)?,
         started_at: timestamp_maybe(row, 7)?,
         completed_at: timestamp_maybe(row, 8)?,
@@ -168,30 +168,30 @@ fn decode_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
 pub(super) fn stream(
     connection: &Connection,
     key: &StreamKey,
-) -> rusqlite::Result<Option<(Position, Sequence)>> {
+) -> rusqlite::Result<Option<(JournalPosition, StreamSequence)>> {
     connection
         .prepare_cached(
             "SELECT stream, (SELECT max(sequence) FROM events \
                              WHERE events.stream = streams.stream) \
              FROM streams WHERE key = ?1",
         )?
-        .query_row([key], |row| Ok((Position(row.get(0)?), Sequence(row.get(1)?))))
+        .query_row([key], |row| Ok((JournalPosition(row.get(0)?), StreamSequence(row.get(1)?))))
         .optional()
 }
 
 /// The newest position that was ever given to an event.
-pub(super) fn last_position(connection: &Connection) -> rusqlite::Result<Position> {
+pub(super) fn last_position(connection: &Connection) -> rusqlite::Result<JournalPosition> {
     connection
         .prepare_cached(
             "SELECT max((SELECT coalesce(max(position), 0) FROM events), position) FROM removed",
         )?
-        .query_row([], |row| Ok(Position(row.get(0)?)))
+        .query_row([], |row| Ok(JournalPosition(row.get(0)?)))
 }
 
 /// Writes down where a stream begins.
 pub(super) fn insert_stream(
     connection: &Connection,
-    begins: Position,
+    begins: JournalPosition,
     key: &StreamKey,
 ) -> rusqlite::Result<()> {
     connection
@@ -202,7 +202,7 @@ pub(super) fn insert_stream(
 
 /// The position that the next event gets. Positions are never used again, also when the newest
 /// events are deleted.
-pub(super) fn next_position(connection: &Connection) -> rusqlite::Result<Position> {
+pub(super) fn next_position(connection: &Connection) -> rusqlite::Result<JournalPosition> {
     last_position(connection).map(|last| last.plus(1))
 }
 
@@ -255,7 +255,7 @@ pub(super) fn checkpoints(
             Ok(CheckpointRow {
                 sequence: row.get(0)?,
                 checkpoint_id: CheckpointId::from_bytes(row.get(1)?),
-                position: Position(row.get(2)?),
+                position: JournalPosition(row.get(2)?),
                 node: row.get(3)?,
                 message_count: row.get(4)?,
                 awaiting_human: row.get(5)?,
@@ -270,7 +270,7 @@ pub(super) fn keep(
     connection: &Connection,
     before: Option<&TaskRow>,
     changes: &Changes,
-    first_position: Position,
+    first_position: JournalPosition,
     at: Timestamp,
 ) -> rusqlite::Result<()> {
     let Some(row) = &changes.row else { return Ok(()) };
@@ -355,7 +355,7 @@ pub(super) fn keep(
 /// Keeps what must not be seen in the journal.
 pub(super) fn keep_private(
     connection: &Connection,
-    task: Position,
+    task: JournalPosition,
     text: &str,
 ) -> rusqlite::Result<()> {
     connection

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use polity_model::event::{Epoch, Event, Position, Sequence, StreamId};
+use polity_model::event::{Event, JournalPosition, OwnerEpoch, StreamId, StreamSequence};
 use rusqlite::{Connection, TransactionBehavior, params};
 use tokio::sync::oneshot;
 
@@ -36,8 +36,8 @@ type Answer = Result<Committed, CommitError>;
 struct Request {
     key: StreamKey,
     stream: StreamId,
-    expected_sequence: Sequence,
-    owner_epoch: Option<Epoch>,
+    expected_sequence: StreamSequence,
+    owner_epoch: Option<OwnerEpoch>,
     at: Timestamp,
     events: Vec<(Event, String)>,
     definitions: Vec<PinnedDefinition>,
@@ -352,7 +352,7 @@ fn append(
     connection: &Connection,
     known: &mut Known,
     request: &Request,
-    first_position: Position,
+    first_position: JournalPosition,
 ) -> Result<Committed, Stop> {
     let head = known.head(connection, &request.stream, &request.key)?;
     let (expected, actual) = (request.expected_sequence, head.sequence);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polity_model::event::{Event, Position, Sequence, StreamId};
+use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence};
 use polity_store::{
     Access, CommitError, Durability, Removal, SqliteStore, Store, StoreError, restore,
 };
@@ -58,8 +58,8 @@ fn what_was_committed_is_there_after_reopening() {
     let store = open(&path);
     put(&store, 2);
     let reader = SqliteStore::open(&path, Access::ReadOnly).unwrap();
-    assert_eq!(reader.last_position().unwrap(), Position(4));
-    assert_eq!(reader.events(&StreamId::Task(task_id(1)), Sequence(0)).unwrap().len(), 2);
+    assert_eq!(reader.last_position().unwrap(), JournalPosition(4));
+    assert_eq!(reader.events(&StreamId::Task(task_id(1)), StreamSequence(0)).unwrap().len(), 2);
 }
 
 #[test]
@@ -72,11 +72,11 @@ fn two_that_write_to_one_file_see_each_other() {
     };
     assert!(ask(&one, 2).is_ok());
     assert!(ask(&other, 3).is_ok());
-    let conflict = CommitError::Conflict { expected: Sequence(3), actual: Sequence(4) };
+    let conflict = CommitError::Conflict { expected: StreamSequence(3), actual: StreamSequence(4) };
     assert_eq!(ask(&one, 3), Err(conflict));
     assert!(ask(&one, 4).is_ok());
     let positions: Vec<_> = one
-        .headers_after(Position(0), 100)
+        .headers_after(JournalPosition(0), 100)
         .unwrap()
         .iter()
         .map(|header| header.position.0)
@@ -99,9 +99,9 @@ fn one_removes_while_another_is_at_work() {
     worker.commit(commit(task_id(2), 2, Some(1), vec![Event::TaskStarted])).wait().unwrap();
     // What it remembers of the other task is gone with it.
     let late = worker.commit(commit(task_id(1), 3, None, vec![Event::CancelRequested])).wait();
-    let conflict = CommitError::Conflict { expected: Sequence(3), actual: Sequence(0) };
+    let conflict = CommitError::Conflict { expected: StreamSequence(3), actual: StreamSequence(0) };
     assert_eq!(late, Err(conflict));
-    assert_eq!(worker.last_position().unwrap(), Position(6));
+    assert_eq!(worker.last_position().unwrap(), JournalPosition(6));
 }
 
 #[test]
@@ -110,14 +110,14 @@ fn relaxed_durability_keeps_the_same_contract() {
     let store = SqliteStore::open(&path, Access::ReadWrite(Durability::Relaxed)).unwrap();
     put(&store, 1);
     drop(store);
-    assert_eq!(open(&path).last_position().unwrap(), Position(2));
+    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(2));
 }
 
 #[test]
 fn reading_where_nothing_is_makes_nothing() {
     let (folder, path) = home();
     let store = SqliteStore::open(&path, Access::ReadOnly).unwrap();
-    assert_eq!(store.last_position().unwrap(), Position(0));
+    assert_eq!(store.last_position().unwrap(), JournalPosition(0));
     assert_eq!(store.task_row(task_id(1)).unwrap(), None);
     let answer = store.commit(commit(task_id(1), 0, None, vec![created("a")])).wait();
     assert!(
@@ -233,7 +233,7 @@ fn who_opens_the_database_during_a_restore_waits_for_it() {
         fs::write(&path, restored).unwrap();
         let store = opened.join().unwrap().unwrap();
         restoring.join().unwrap();
-        assert_eq!(store.last_position().unwrap(), Position(2));
+        assert_eq!(store.last_position().unwrap(), JournalPosition(2));
     }
 }
 
@@ -247,7 +247,7 @@ fn nothing_is_restored_under_one_who_reads() {
     drop(store);
     let reader = SqliteStore::open(&path, Access::ReadOnly).unwrap();
     assert_eq!(restore(&backup, &path), Err(StoreError::InUse { path: path.clone() }));
-    assert_eq!(reader.last_position().unwrap(), Position(2));
+    assert_eq!(reader.last_position().unwrap(), JournalPosition(2));
     drop(reader);
     assert!(restore(&backup, &path).is_ok());
 }
@@ -266,7 +266,7 @@ fn a_restore_keeps_a_log_that_lost_its_database() {
     assert_eq!(restore(&backup, &path), Ok(None));
     let kept = PathBuf::from(format!("{}.before-restore-1", path.display()));
     assert_eq!(fs::read_to_string(log(&kept)).unwrap(), "the newest commits");
-    assert_eq!(open(&path).last_position().unwrap(), Position(2));
+    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(2));
 }
 
 #[test]
@@ -283,9 +283,9 @@ fn a_restore_does_not_part_a_reader_from_the_log_it_needs() {
     assert_eq!(restore(&backup, &path), Err(StoreError::InUse { path: path.clone() }));
     assert!(!folder.path().join("data/polity.db.restoring").exists());
     drop(reader);
-    assert_eq!(open(&path).last_position().unwrap(), Position(4));
+    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(4));
     assert!(restore(&backup, &path).is_ok());
-    assert_eq!(open(&path).last_position().unwrap(), Position(2));
+    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(2));
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn a_copy_whose_log_is_beside_it_is_not_restored_by_halves() {
     drop(store);
     let refused = restore(&copy, &path).unwrap_err().to_string();
     assert!(refused.contains("a part of it is in the log beside it"), "{refused}");
-    assert_eq!(open(&path).last_position().unwrap(), Position(2));
+    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(2));
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn many_can_make_the_database_at_once() {
     for thread in threads {
         thread.join().unwrap();
     }
-    assert_eq!(open(&path).last_position().unwrap(), Position(16));
+    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(16));
 }
 
 #[test]
@@ -344,8 +344,8 @@ fn a_backup_is_whole_and_comes_back() {
     put(&store, 2);
     drop(store);
     let kept = restore(&backup, &path).unwrap().unwrap();
-    assert_eq!(open(&path).last_position().unwrap(), Position(2));
-    assert_eq!(open(&kept).last_position().unwrap(), Position(4));
+    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(2));
+    assert_eq!(open(&kept).last_position().unwrap(), JournalPosition(4));
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn a_bad_backup_is_not_restored() {
     let before = contents(path.parent().unwrap());
     assert!(matches!(restore(&bad, &path), Err(StoreError::Damaged { .. })));
     assert_eq!(contents(path.parent().unwrap()), before);
-    assert_eq!(open(&path).last_position().unwrap(), Position(2));
+    assert_eq!(open(&path).last_position().unwrap(), JournalPosition(2));
 }
 
 /// What takes a database of this version back to the fifth.
@@ -430,7 +430,7 @@ fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
     let all = |store: &SqliteStore| {
         [1, 2, 3].map(|number| {
             let id = task_id(number);
-            let events = store.events(&StreamId::Task(id), Sequence::default()).unwrap();
+            let events = store.events(&StreamId::Task(id), StreamSequence::default()).unwrap();
             let (executions, messages) = (store.executions(id), store.messages(id));
             let checkpoints = store.checkpoints(id).unwrap();
             (events, executions.unwrap(), messages.unwrap(), checkpoints)
@@ -447,7 +447,7 @@ fn an_older_database_is_brought_up_to_date_and_loses_nothing() {
     drop(lock);
     let store = SqliteStore::open(&path, Access::ReadOnly).unwrap();
     assert_eq!(store.spending().unwrap(), spent);
-    assert_eq!(store.last_position().unwrap(), Position(15));
+    assert_eq!(store.last_position().unwrap(), JournalPosition(15));
     assert_eq!(all(&store), before);
 }
 

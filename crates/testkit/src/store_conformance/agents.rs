@@ -1,6 +1,6 @@
 //! Streams of agents.
 
-use polity_model::event::{Event, Sequence, StreamId};
+use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::name::Name;
 use polity_store::{Commit, CommitError};
 
@@ -27,7 +27,7 @@ pub fn agents_are_switched_in_streams_of_their_own(store: &Shared) {
         store.switched_agents().unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(agents, ["coder", "greeter"]);
     let stream = StreamId::Agent("greeter".parse().unwrap());
-    let events = store.events(&stream, Sequence::default()).unwrap();
+    let events = store.events(&stream, StreamSequence::default()).unwrap();
     assert_eq!(events.len(), 2);
     assert_eq!(events[1].event, Event::AgentEnabled);
     assert_eq!(store.remove(vec![vec![task_id(2)]]).unwrap().len(), 1);

@@ -1,6 +1,6 @@
 //! Cases about tasks that happened in another store.
 
-use polity_model::event::{Event, ExecutionChange, Position, Sequence, StreamId};
+use polity_model::event::{Event, ExecutionChange, JournalPosition, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_store::{Import, ImportError, TaskFilter};
@@ -39,11 +39,11 @@ pub fn imported_tasks_are_as_they_were(store: &Shared) {
     store.commit(commit(task_id(9), 0, None, vec![created("own")])).wait().unwrap();
     let (top, part) = (life(1, created("Ada")), life(2, created_under(Some(task_id(1)), "a part")));
     store.import(vec![top.clone(), part]).unwrap();
-    let events = store.events(&StreamId::Task(task_id(1)), Sequence(0)).unwrap();
+    let events = store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).unwrap();
     assert_eq!(events.len(), top.events.len());
     for (index, (recorded, (at, event))) in events.iter().zip(&top.events).enumerate() {
-        assert_eq!(recorded.sequence, Sequence(index as u64 + 1));
-        assert_eq!(recorded.position, Position(index as u64 + 2));
+        assert_eq!(recorded.sequence, StreamSequence(index as u64 + 1));
+        assert_eq!(recorded.position, JournalPosition(index as u64 + 2));
         assert_eq!((&recorded.at, &recorded.event), (at, event));
     }
     let row = store.task_row(task_id(1)).unwrap().unwrap();
@@ -62,7 +62,7 @@ pub fn imported_tasks_are_as_they_were(store: &Shared) {
     assert_eq!(there(store), [task_id(2), task_id(1), task_id(9)]);
     // The money was spent elsewhere.
     assert_eq!(store.spending().unwrap(), []);
-    assert_eq!(store.last_position().unwrap(), Position(25));
+    assert_eq!(store.last_position().unwrap(), JournalPosition(25));
 }
 
 /// One task that cannot be taken in keeps all of them out.
@@ -72,12 +72,12 @@ pub fn an_import_goes_in_whole_or_not_at_all(store: &Shared) {
     broken.events.remove(4);
     let refused = store.import(vec![whole(), broken]).unwrap_err();
     let ImportError::Illegal { task, sequence, .. } = refused else { panic!("{refused}") };
-    assert_eq!((task, sequence), (task_id(2), Sequence(7)));
+    assert_eq!((task, sequence), (task_id(2), StreamSequence(7)));
     let mut empty = life(2, created("Ben"));
     empty.events.clear();
     let refused = store.import(vec![whole(), empty]).unwrap_err();
     assert!(matches!(refused, ImportError::Illegal { .. }), "{refused}");
-    assert_eq!((there(store), store.last_position().unwrap()), (vec![], Position(0)));
+    assert_eq!((there(store), store.last_position().unwrap()), (vec![], JournalPosition(0)));
     assert_eq!(store.definition(&definition().digest).unwrap(), None);
 
     store.import(vec![whole()]).unwrap();

@@ -1,6 +1,6 @@
 //! Cases about tasks that are removed.
 
-use polity_model::event::{Event, Position, Sequence, StreamId};
+use polity_model::event::{Event, JournalPosition, StreamId, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_store::{CommitError, Import, ImportError, Kept, Removal, TaskFilter};
@@ -50,17 +50,17 @@ pub fn removed_tasks_leave_nothing_behind(store: &Shared) {
     finished(store, 1);
     finished(store, 2);
     let (spent, row) = (store.spending().unwrap(), store.task_row(task_id(2)).unwrap());
-    let others = store.events(&StreamId::Task(task_id(2)), Sequence(0)).unwrap();
+    let others = store.events(&StreamId::Task(task_id(2)), StreamSequence(0)).unwrap();
     assert_eq!(remove(store, &[&[1]]), [removed(&[1], &[1])]);
     assert_eq!(store.task_row(task_id(1)).unwrap(), None);
-    assert_eq!(store.events(&StreamId::Task(task_id(1)), Sequence(0)).unwrap(), []);
+    assert_eq!(store.events(&StreamId::Task(task_id(1)), StreamSequence(0)).unwrap(), []);
     assert_eq!(store.messages(task_id(1)).unwrap(), []);
     assert_eq!(store.checkpoints(task_id(1)).unwrap(), []);
     assert_eq!(store.executions(task_id(1)).unwrap(), []);
     assert_eq!(store.task_ids_by_prefix(&task_id(1).to_string(), 9).unwrap(), []);
     assert_eq!(store.spending().unwrap(), spent);
     assert_eq!(store.task_row(task_id(2)).unwrap(), row);
-    assert_eq!(store.events(&StreamId::Task(task_id(2)), Sequence(0)).unwrap(), others);
+    assert_eq!(store.events(&StreamId::Task(task_id(2)), StreamSequence(0)).unwrap(), others);
     assert_eq!(remove(store, &[&[1]]), [removed(&[], &[])]);
     // Its id is free again, and nothing of the former task comes back with it.
     finished(store, 1);
@@ -72,11 +72,11 @@ pub fn positions_are_never_used_again(store: &Shared) {
     finished(store, 1);
     finished(store, 2);
     let last = store.last_position().unwrap();
-    let before = store.headers_after(Position(0), 100).unwrap();
+    let before = store.headers_after(JournalPosition(0), 100).unwrap();
     remove(store, &[&[2]]);
     assert_eq!(store.last_position().unwrap(), last);
     assert_eq!(store.headers_after(last, 100).unwrap(), []);
-    assert_eq!(store.headers_after(Position(0), 100).unwrap(), before[..before.len() / 2]);
+    assert_eq!(store.headers_after(JournalPosition(0), 100).unwrap(), before[..before.len() / 2]);
     begin(store, task_id(3));
     let after: Vec<_> =
         store.headers_after(last, 100).unwrap().iter().map(|header| header.position).collect();

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 
-use polity_definition::{Lookup, SourceFile};
+use polity_definition::{NameLookup, SourceFile};
 use polity_model::name::Name;
 use serde_json::{Map, Value, json};
 
@@ -117,8 +117,10 @@ fn variables(envs: &[String]) -> Result<Map<String, Value>, CliError> {
 pub(super) fn add(app: &App, args: &AgentAddArgs) -> CliResult {
     let name: Name = args.name.parse().map_err(|error| CliError::usage(&error))?;
     match app.folder.read()?.find(name.as_str()) {
-        Lookup::Unknown { .. } => {}
-        Lookup::Agent(_) | Lookup::Workflow(_) | Lookup::Broken(_) => return Err(taken(&name)),
+        NameLookup::Unknown { .. } => {}
+        NameLookup::Agent(_) | NameLookup::Workflow(_) | NameLookup::Broken(_) => {
+            return Err(taken(&name));
+        }
     }
     let text = yaml::file(&fields(args, &name)?.0);
     let path = format!("agents/{name}.yaml");

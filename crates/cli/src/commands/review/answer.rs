@@ -7,7 +7,7 @@ use polity_engine::decide::CommandRejection;
 use polity_engine::driver::RunOverrides;
 use polity_engine::runtime::{EngineError, Owners, top_of};
 use polity_model::ids::TaskId;
-use polity_model::review::Verdict;
+use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_store::Store;
 use serde_json::{Map, Value};
@@ -23,9 +23,9 @@ use crate::view::{print_json, say};
 
 pub(super) fn approve(app: &App, args: ApproveArgs) -> CliResult {
     let verdict = match (args.retry, args.skip_with) {
-        (true, None) => Verdict::Retry,
-        (false, Some(result)) => Verdict::SkipWith { result },
-        (false, None) => Verdict::Approve,
+        (true, None) => ReviewVerdict::Retry,
+        (false, Some(result)) => ReviewVerdict::SkipWith { result },
+        (false, None) => ReviewVerdict::Approve,
         (true, Some(_)) => {
             return Err(CliError::usage("--retry and --skip-with exclude each other"));
         }
@@ -34,13 +34,13 @@ pub(super) fn approve(app: &App, args: ApproveArgs) -> CliResult {
 }
 
 pub(super) fn reject(app: &App, args: DecideArgs) -> CliResult {
-    answer(app, args, |_, set| Ok((Verdict::Reject, set::updates(set)?)))
+    answer(app, args, |_, set| Ok((ReviewVerdict::Reject, set::updates(set)?)))
 }
 
 pub(super) fn modify(app: &App, args: DecideArgs) -> CliResult {
     answer(app, args, |arguments, changes| {
         let Some(mut arguments) = arguments.cloned() else {
-            return Ok((Verdict::Modify { arguments: Map::new() }, set::updates(changes)?));
+            return Ok((ReviewVerdict::Modify { arguments: Map::new() }, set::updates(changes)?));
         };
         if changes.is_empty() {
             return Err(CliError::usage("nothing is changed").hint(
@@ -50,12 +50,12 @@ pub(super) fn modify(app: &App, args: DecideArgs) -> CliResult {
         for change in changes {
             set(&mut arguments, change)?;
         }
-        Ok((Verdict::Modify { arguments }, StateUpdates::default()))
+        Ok((ReviewVerdict::Modify { arguments }, StateUpdates::default()))
     })
 }
 
 /// What a person decides: the verdict, and what changes in the State.
-type Decided = Result<(Verdict, StateUpdates), CliError>;
+type Decided = Result<(ReviewVerdict, StateUpdates), CliError>;
 
 /// Records the answer, and goes on with the task unless only that was asked for.
 fn answer(
@@ -81,7 +81,7 @@ fn answer(
         let (verdict, state_updates) = decide(review.arguments.as_ref(), &set)?;
         let checkpoint_id = checkpoint.unwrap_or(review.checkpoint_id);
         // A person can always say no, whatever has become of the servers.
-        let is_rejected = verdict == Verdict::Reject;
+        let is_rejected = verdict == ReviewVerdict::Reject;
         let (drivers, tape) = match file {
             None if is_rejected => (Drivers::available(app, &home)?, Tape::None),
             file => Tape::open(file, app, &home, given)?,

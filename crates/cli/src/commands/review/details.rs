@@ -1,7 +1,7 @@
 //! A review with everything that a person needs to decide, and how to say so.
 
 use polity_model::name::Name;
-use polity_model::review::{Outlook, Review, ReviewAction, ReviewSubject};
+use polity_model::review::{Review, ReviewAction, ReviewPreview, ReviewSubject};
 use serde_json::Value;
 
 use crate::view::{harmless, style, task as view};
@@ -80,17 +80,17 @@ fn commands(review: &Review) -> Vec<(String, String)> {
     commands.collect()
 }
 
-fn in_words(outlook: &Outlook) -> String {
+fn in_words(outlook: &ReviewPreview) -> String {
     match outlook {
-        Outlook::LeadsTo(nodes) if nodes.is_empty() => {
+        ReviewPreview::LeadsTo(nodes) if nodes.is_empty() => {
             "the workflow goes on; no node follows".to_owned()
         }
-        Outlook::LeadsTo(nodes) => {
+        ReviewPreview::LeadsTo(nodes) => {
             let nodes: Vec<&str> = nodes.iter().map(Name::as_str).collect();
             format!("the workflow goes on with {}", nodes.join(", "))
         }
-        Outlook::FailsTask(why) => format!("fails the task: {}", harmless(why)),
-        Outlook::FailsBranch(why) => format!("fails this branch: {}", harmless(why)),
+        ReviewPreview::FailsTask(why) => format!("fails the task: {}", harmless(why)),
+        ReviewPreview::FailsBranch(why) => format!("fails this branch: {}", harmless(why)),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use polity_definition::{Document, nearest};
+use polity_definition::{ExternalDocument, nearest};
 use polity_simulator::scenario::{GroupFile, Limit, Scenario, ScenarioError, ScenarioFile};
 use serde_json::{Map, Value};
 
@@ -66,8 +66,8 @@ pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadS
         made.push(Made { place: "population".to_owned(), option: format!("--agents {agents}") });
     }
     let name = &read.scenario.name;
-    let mut document = Document::<ScenarioFile>::from_text(name, &document.to_string());
-    let invalid = |document: Document<ScenarioFile>| invalid(name, &made, document);
+    let mut document = ExternalDocument::<ScenarioFile>::from_text(name, &document.to_string());
+    let invalid = |document: ExternalDocument<ScenarioFile>| invalid(name, &made, document);
     let Some(mut file) = document.content.take().filter(|_| document.is_clean()) else {
         return Err(invalid(document));
     };
@@ -134,7 +134,7 @@ impl Made {
 }
 
 /// That a scenario is not valid with some changes, and which of them are to blame.
-fn invalid(name: &str, made: &[Made], document: Document<ScenarioFile>) -> CliError {
+fn invalid(name: &str, made: &[Made], document: ExternalDocument<ScenarioFile>) -> CliError {
     let problems = document.into_problems();
     let to_blame = |made: &&Made| problems.iter().any(|problem| made.is_at(&problem.field));
     let mut options: Vec<&str> =

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polity_model::event::{Sequence, StreamId};
+use polity_model::event::{StreamId, StreamSequence};
 use polity_model::ids::TaskId;
 use polity_store::{Import, ImportError, Store};
 use serde_json::json;
@@ -78,7 +78,7 @@ pub(super) fn import(app: &App, args: &ImportArgs) -> CliResult {
 
 /// Whether the store has the task with the very same events. One with others is a conflict.
 fn is_here(store: &dyn Store, import: &Import) -> Result<bool, CliError> {
-    let here = store.events(&StreamId::Task(import.task), Sequence::default())?;
+    let here = store.events(&StreamId::Task(import.task), StreamSequence::default())?;
     if here.is_empty() {
         return Ok(false);
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use polity_engine::clock::{Clock, SystemClock};
-use polity_model::event::{Sequence, StreamId};
+use polity_model::event::{StreamId, StreamSequence};
 use polity_model::machine::task::TaskStatus;
 use polity_store::{SqliteStore, Store, TaskRow};
 
@@ -53,7 +53,7 @@ pub(super) fn follow(
     view: &mut LiveView,
 ) -> Result<TaskRow, CliError> {
     let stream = StreamId::Task(row.id);
-    let mut seen = Sequence::default();
+    let mut seen = StreamSequence::default();
     let mut patience = Patience::default();
     loop {
         // The row is read first: when it says that the task is over, all events are there.

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 
 use polity_model::name::Name;
 
-use super::{Builder, Ends, NotExpanded, PLAN_STEPS_MAX, roles};
+use super::{ExpansionError, PLAN_STEPS_MAX, PatternBuilder, PatternEnds, roles};
 
 pub(super) fn expand(
-    builder: &mut Builder,
+    builder: &mut PatternBuilder,
     agents: &BTreeMap<Name, Name>,
     goal: &str,
-) -> Result<Option<Ends>, NotExpanded> {
+) -> Result<Option<PatternEnds>, ExpansionError> {
     let (Some(planner), Some(executor)) =
         (roles::agent(agents, &roles::PLANNER), roles::agent(agents, &roles::EXECUTOR))
     else {
@@ -45,7 +45,7 @@ pub(super) fn expand(
         former = execute;
     }
     builder.edge(former, &report, None)?;
-    Ok(Some(Ends { first: plan, last: report }))
+    Ok(Some(PatternEnds { first: plan, last: report }))
 }
 
 /// What the executor of one step is given.

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use polity_model::name::Name;
 
-use super::{Builder, Ends, NotExpanded, roles};
-use crate::workflow::NodeKind;
+use super::{ExpansionError, PatternBuilder, PatternEnds, roles};
+use crate::workflow::WorkflowNodeKind;
 
 pub(super) fn expand(
-    builder: &mut Builder,
+    builder: &mut PatternBuilder,
     agents: &BTreeMap<Name, Name>,
     goal: &str,
     rounds: u32,
-) -> Result<Option<Ends>, NotExpanded> {
+) -> Result<Option<PatternEnds>, ExpansionError> {
     let (Some(generator), Some(critic)) =
         (roles::agent(agents, &roles::GENERATOR), roles::agent(agents, &roles::CRITIC))
     else {
@@ -55,13 +55,13 @@ pub(super) fn expand(
         newest = refine;
         texts.push(newest.clone());
     }
-    let result =
-        builder.node("result", NodeKind::Condition { expression: newest_of(&texts).parse()? })?;
+    let result = builder
+        .node("result", WorkflowNodeKind::Condition { expression: newest_of(&texts).parse()? })?;
     for critique in &critiques {
         builder.edge(critique, &result, Some(&accepts(critique)))?;
     }
     builder.edge(&newest, &result, None)?;
-    Ok(Some(Ends { first, last: result }))
+    Ok(Some(PatternEnds { first, last: result }))
 }
 
 fn accepts(critique: &Name) -> String {

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use polity_model::name::Name;
 
 use super::WorkflowPattern;
-use crate::checker::Checker;
-use crate::path::Path;
-use crate::problem::Finding;
+use crate::checker::FileChecker;
+use crate::path::FieldPath;
+use crate::problem::FindingText;
 
 /// A role: the names it goes by, the usual one first.
-pub(super) type Role = &'static [&'static str];
+pub(super) type PatternRole = &'static [&'static str];
 
-pub(super) const REACT: Role = &["agent", "reasoner"];
-pub(super) const GENERATOR: Role = &["generator"];
-pub(super) const CRITIC: Role = &["critic"];
-pub(super) const REFINER: Role = &["refiner"];
-pub(super) const PLANNER: Role = &["planner"];
-pub(super) const EXECUTOR: Role = &["executor"];
-pub(super) const REPORTER: Role = &["reporter"];
-pub(super) const SUPERVISOR: Role = &["supervisor"];
+pub(super) const REACT: PatternRole = &["agent", "reasoner"];
+pub(super) const GENERATOR: PatternRole = &["generator"];
+pub(super) const CRITIC: PatternRole = &["critic"];
+pub(super) const REFINER: PatternRole = &["refiner"];
+pub(super) const PLANNER: PatternRole = &["planner"];
+pub(super) const EXECUTOR: PatternRole = &["executor"];
+pub(super) const REPORTER: PatternRole = &["reporter"];
+pub(super) const SUPERVISOR: PatternRole = &["supervisor"];
 
 /// The agent that plays a role.
-pub(super) fn agent<'a>(agents: &'a BTreeMap<Name, Name>, role: &Role) -> Option<&'a Name> {
+pub(super) fn agent<'a>(agents: &'a BTreeMap<Name, Name>, role: &PatternRole) -> Option<&'a Name> {
     role.iter().find_map(|name| agents.get(*name))
 }
 
@@ -37,7 +37,7 @@ impl WorkflowPattern {
         }
     }
 
-    fn needed(self) -> &'static [Role] {
+    fn needed(self) -> &'static [PatternRole] {
         match self {
             Self::React => &[REACT],
             Self::Reflection => &[GENERATOR, CRITIC],
@@ -46,7 +46,7 @@ impl WorkflowPattern {
         }
     }
 
-    fn optional(self) -> &'static [Role] {
+    fn optional(self) -> &'static [PatternRole] {
         match self {
             Self::Reflection => &[REFINER],
             Self::PlanExecute => &[REPORTER],
@@ -59,9 +59,9 @@ impl WorkflowPattern {
 pub(crate) fn check_roles(
     patterns: &[WorkflowPattern],
     agents: &BTreeMap<Name, Name>,
-    checker: &mut Checker,
+    checker: &mut FileChecker,
 ) {
-    let path = Path::root().field("agents");
+    let path = FieldPath::root().field("agents");
     let there: Vec<&str> = agents.keys().map(Name::as_str).collect();
     for (place, pattern) in patterns.iter().enumerate() {
         if patterns[..place].contains(pattern) {
@@ -77,7 +77,7 @@ pub(crate) fn check_roles(
                     role.join("\" or \""),
                     there.join(", ")
                 );
-                checker.report(&path, Finding::new(message));
+                checker.report(&path, FindingText::new(message));
             }
         }
     }
@@ -88,20 +88,20 @@ pub(crate) fn check_roles(
 fn check_workers(
     patterns: &[WorkflowPattern],
     agents: &BTreeMap<Name, Name>,
-    checker: &mut Checker,
+    checker: &mut FileChecker,
 ) {
-    let path = Path::root().field("agents");
+    let path = FieldPath::root().field("agents");
     if patterns.contains(&WorkflowPattern::Supervisor) {
         let supervisor = agent(agents, &SUPERVISOR);
         if agents.len() == 1 && supervisor.is_some() {
             let message = "agents: the pattern supervisor needs at least one more role, a worker";
-            checker.report(&path, Finding::new(message));
+            checker.report(&path, FindingText::new(message));
         }
         for (role, worker) in agents {
             if Some(worker) == supervisor && !SUPERVISOR.contains(&role.as_str()) {
                 let place = path.field(role.as_str());
                 let message = format!("{place}: \"{worker}\" cannot hand work to itself");
-                checker.report(&place, Finding::new(message));
+                checker.report(&place, FindingText::new(message));
             }
         }
         return;
@@ -116,6 +116,6 @@ fn check_workers(
     for role in agents.keys().filter(|role| !known.contains(&role.as_str())) {
         let place = path.field(role.as_str());
         let message = format!("{place}: no pattern uses the role \"{role}\"");
-        checker.report_key(&place, Finding::new(message).one_of(role.as_str(), &known));
+        checker.report_key(&place, FindingText::new(message).one_of(role.as_str(), &known));
     }
 }

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 
 use polity_model::name::Name;
 
-use super::{Builder, Ends, NotExpanded, roles};
+use super::{ExpansionError, PatternBuilder, PatternEnds, roles};
 
 pub(super) fn expand(
-    builder: &mut Builder,
+    builder: &mut PatternBuilder,
     agents: &BTreeMap<Name, Name>,
     goal: &str,
-) -> Result<Option<Ends>, NotExpanded> {
+) -> Result<Option<PatternEnds>, ExpansionError> {
     let Some(supervisor) = roles::agent(agents, &roles::SUPERVISOR) else { return Ok(None) };
     let is_worker = |role: &Name| !roles::SUPERVISOR.contains(&role.as_str());
     let mut workers: Vec<Name> = Vec::new();
@@ -29,5 +29,5 @@ pub(super) fn expand(
          finished result alone."
     );
     let node = builder.supervising("supervise", supervisor, &input, workers)?;
-    Ok(Some(Ends { first: node.clone(), last: node }))
+    Ok(Some(PatternEnds { first: node.clone(), last: node }))
 }

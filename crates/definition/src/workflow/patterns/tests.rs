@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use polity_model::name::Name;
 use serde_json::Map;
 
-use super::super::{EdgeTarget, NodeKind, WorkflowDefinition};
+use super::super::{EdgeTarget, WorkflowDefinition, WorkflowNodeKind};
 use super::PLAN_STEPS_MAX;
-use crate::scope::Scope;
+use crate::scope::EvaluationScope;
 
 const REACT: &str = "agent: solver";
 const REFLECTION: &str = "generator: writer, critic: editor";
@@ -27,8 +27,8 @@ fn names(workflow: &WorkflowDefinition) -> Vec<&str> {
     workflow.expanded().nodes.iter().map(|node| node.name.as_str()).collect()
 }
 
-fn scope<'a>(outputs: &[(&'a str, &'a str)]) -> Scope<'a> {
-    Scope {
+fn scope<'a>(outputs: &[(&'a str, &'a str)]) -> EvaluationScope<'a> {
+    EvaluationScope {
         input: "Write about rain.",
         last: outputs.last().map_or("Write about rain.", |(_, output)| output),
         messages: &[],
@@ -59,7 +59,9 @@ fn next(workflow: &WorkflowDefinition, from: &str, outputs: &[(&str, &str)]) -> 
 /// What an agent node is given.
 fn given(workflow: &WorkflowDefinition, node: &str, outputs: &[(&str, &str)]) -> String {
     match &workflow.expanded().node(node).unwrap().kind {
-        NodeKind::Agent { input: Some(input), .. } => input.render(&scope(outputs)).unwrap(),
+        WorkflowNodeKind::Agent { input: Some(input), .. } => {
+            input.render(&scope(outputs)).unwrap()
+        }
         other => panic!("{node} is {other:?}"),
     }
 }
@@ -135,7 +137,8 @@ fn a_reflection_ends_with_the_text_that_was_accepted() {
     assert!(critique.contains("Drip, drip.") && critique.contains("ACCEPT"), "{critique}");
     let refine = given(&workflow, "refine_1", &outputs);
     assert!(refine.contains("Drip.") && refine.contains("Longer."), "{refine}");
-    let NodeKind::Condition { expression } = &workflow.expanded().node("result").unwrap().kind
+    let WorkflowNodeKind::Condition { expression } =
+        &workflow.expanded().node("result").unwrap().kind
     else {
         panic!("the result is chosen")
     };
@@ -186,7 +189,8 @@ fn each_step_of_a_plan_is_carried_out_once() {
 fn a_supervisor_may_hand_work_to_every_other_role() {
     let workflow = workflow("supervisor", "supervisor: boss, writer: pen, finder: lens");
     let graph = workflow.expanded();
-    let NodeKind::Agent { agent, sub_agents, .. } = &graph.node("supervise").unwrap().kind else {
+    let WorkflowNodeKind::Agent { agent, sub_agents, .. } = &graph.node("supervise").unwrap().kind
+    else {
         panic!("an agent supervises")
     };
     assert_eq!(agent.as_str(), "boss");

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Link, Plan, PlanTarget};
+use super::{PlanLink, PlanTarget, WorkflowPlan};
 use crate::graph;
 
 /// What is wrong with what the nodes read and write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in super::super) enum DataFault {
+pub(in super::super) enum DataFlowError {
     /// Nodes wait for what each other writes.
     Circle(Vec<usize>),
     /// Two nodes that may run at once write the same.
@@ -24,9 +24,9 @@ pub(in super::super) enum DataFault {
     },
 }
 
-impl Plan {
+impl WorkflowPlan {
     /// Links the nodes by what they read and write.
-    pub(super) fn add_data_links(&mut self) -> Vec<DataFault> {
+    pub(super) fn add_data_links(&mut self) -> Vec<DataFlowError> {
         let mut writers: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
             for output in &node.node.outputs {
@@ -51,7 +51,7 @@ impl Plan {
                 }
                 let mut before = writers().filter(|writer| !forward[reader][*writer]).peekable();
                 if before.peek().is_some() {
-                    found.extend(before.map(|from| Link {
+                    found.extend(before.map(|from| PlanLink {
                         from,
                         to: reader,
                         edge: None,
@@ -60,7 +60,7 @@ impl Plan {
                 } else if let Some(writer) = writers().next()
                     && !writers().any(|writer| all[writer][reader])
                 {
-                    faults.push(DataFault::Circle(vec![reader, writer]));
+                    faults.push(DataFlowError::Circle(vec![reader, writer]));
                 }
             }
         }
@@ -70,14 +70,14 @@ impl Plan {
         faults.extend(
             graph::cycles(&self.successors(|link| !link.is_back))
                 .into_iter()
-                .map(DataFault::Circle),
+                .map(DataFlowError::Circle),
         );
         faults.extend(self.same_outputs(&writers));
         faults
     }
 
     /// For every node, which others come after it.
-    fn reaches(&self, which: impl Fn(&Link) -> bool) -> Vec<Vec<bool>> {
+    fn reaches(&self, which: impl Fn(&PlanLink) -> bool) -> Vec<Vec<bool>> {
         let successors = self.successors(which);
         (0..self.nodes.len())
             .map(|node| {
@@ -92,7 +92,7 @@ impl Plan {
     }
 
     /// Pairs that write the same and that nothing keeps from running at once.
-    fn same_outputs(&self, writers: &BTreeMap<String, Vec<usize>>) -> Vec<DataFault> {
+    fn same_outputs(&self, writers: &BTreeMap<String, Vec<usize>>) -> Vec<DataFlowError> {
         let reaches = self.reaches(|link| !link.is_back);
         let mut faults = Vec::new();
         for (output, writers) in writers {
@@ -100,7 +100,11 @@ impl Plan {
                 for &other in &writers[place + 1..] {
                     let is_ordered = reaches[one][other] || reaches[other][one];
                     if !is_ordered && !self.exclude_each_other(&reaches, one, other) {
-                        faults.push(DataFault::SameOutput { output: output.clone(), one, other });
+                        faults.push(DataFlowError::SameOutput {
+                            output: output.clone(),
+                            one,
+                            other,
+                        });
                     }
                 }
             }

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::Plan;
+use super::WorkflowPlan;
 
-impl Plan {
+impl WorkflowPlan {
     /// Gives every node its links and its rank: no node comes before one that leads to it, and
     /// where that leaves a choice, the order of the file decides.
     pub(super) fn sort(&mut self) {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use polity_definition::{CliTemplate, Placeholder};
+use polity_definition::{CliPlaceholder, CliTemplate};
 use polity_engine::driver::NotReady;
 use serde_json::Value;
 
@@ -49,23 +49,23 @@ impl<'a> PlaceholderValues<'a> {
             let is_name =
                 !value.contains(['/', '\0']) && !["", ".", ".."].contains(&value.as_str());
             match placeholder {
-                Placeholder::Workdir => Ok(value),
-                Placeholder::Input
-                | Placeholder::InputFile
-                | Placeholder::OutputFile
-                | Placeholder::Model
-                | Placeholder::SessionId
-                | Placeholder::Parameter(_)
+                CliPlaceholder::Workdir => Ok(value),
+                CliPlaceholder::Input
+                | CliPlaceholder::InputFile
+                | CliPlaceholder::OutputFile
+                | CliPlaceholder::Model
+                | CliPlaceholder::SessionId
+                | CliPlaceholder::Parameter(_)
                     if is_name =>
                 {
                     Ok(value)
                 }
-                Placeholder::Input
-                | Placeholder::InputFile
-                | Placeholder::OutputFile
-                | Placeholder::Model
-                | Placeholder::SessionId
-                | Placeholder::Parameter(_) => Err(NotReady {
+                CliPlaceholder::Input
+                | CliPlaceholder::InputFile
+                | CliPlaceholder::OutputFile
+                | CliPlaceholder::Model
+                | CliPlaceholder::SessionId
+                | CliPlaceholder::Parameter(_) => Err(NotReady {
                     message: format!(
                         "{placeholder} in output_file_template of agent \"{}\" must be the name of \
                          a file or folder, without \"/\"",
@@ -79,19 +79,19 @@ impl<'a> PlaceholderValues<'a> {
     }
 
     /// The value of a placeholder, if it has one.
-    fn value(&self, placeholder: &Placeholder) -> Result<Option<String>, NotReady> {
+    fn value(&self, placeholder: &CliPlaceholder) -> Result<Option<String>, NotReady> {
         let value = match placeholder {
-            Placeholder::Input => Some(self.parts.input.to_owned()),
-            Placeholder::Workdir => Some(self.shown(self.folder)?),
-            Placeholder::InputFile => {
+            CliPlaceholder::Input => Some(self.parts.input.to_owned()),
+            CliPlaceholder::Workdir => Some(self.shown(self.folder)?),
+            CliPlaceholder::InputFile => {
                 self.input_file.as_deref().map(|path| self.shown(path)).transpose()?
             }
-            Placeholder::OutputFile => {
+            CliPlaceholder::OutputFile => {
                 self.output_file.as_deref().map(|path| self.shown(path)).transpose()?
             }
-            Placeholder::Model => self.model.clone(),
-            Placeholder::SessionId => self.parts.session_id.map(str::to_owned),
-            Placeholder::Parameter(name) => self.parts.parameters.get(&**name).map(as_text),
+            CliPlaceholder::Model => self.model.clone(),
+            CliPlaceholder::SessionId => self.parts.session_id.map(str::to_owned),
+            CliPlaceholder::Parameter(name) => self.parts.parameters.get(&**name).map(as_text),
         };
         Ok(value)
     }
@@ -107,18 +107,18 @@ impl<'a> PlaceholderValues<'a> {
         })
     }
 
-    fn missing(&self, placeholder: &Placeholder) -> NotReady {
+    fn missing(&self, placeholder: &CliPlaceholder) -> NotReady {
         let agent = self.parts.agent;
         let hint = match placeholder {
-            Placeholder::Parameter(name) => format!("give the task a parameter \"{name}\""),
-            Placeholder::Model => {
+            CliPlaceholder::Parameter(name) => format!("give the task a parameter \"{name}\""),
+            CliPlaceholder::Model => {
                 "set model in the agent's file, or give the task a parameter \"model\"".to_owned()
             }
-            Placeholder::SessionId => "it is there only where a conversation goes on".to_owned(),
-            Placeholder::Input
-            | Placeholder::Workdir
-            | Placeholder::InputFile
-            | Placeholder::OutputFile => "change the patterns in the agent's file".to_owned(),
+            CliPlaceholder::SessionId => "it is there only where a conversation goes on".to_owned(),
+            CliPlaceholder::Input
+            | CliPlaceholder::Workdir
+            | CliPlaceholder::InputFile
+            | CliPlaceholder::OutputFile => "change the patterns in the agent's file".to_owned(),
         };
         NotReady {
             message: format!("agent \"{agent}\" needs {placeholder}, which is not there"),
@@ -135,7 +135,7 @@ fn as_text(value: &Value) -> String {
 /// appended unless a template names it.
 pub(crate) fn rendered(
     templates: &[CliTemplate],
-    last: Option<&Placeholder>,
+    last: Option<&CliPlaceholder>,
     values: &PlaceholderValues<'_>,
 ) -> Result<Vec<String>, NotReady> {
     let mut args: Vec<String> = Vec::new();
@@ -161,7 +161,7 @@ pub(crate) fn rendered(
 
 /// True if a template names a model or session that is missing.
 fn names_nothing(template: &CliTemplate, values: &PlaceholderValues<'_>) -> Result<bool, NotReady> {
-    for placeholder in [Placeholder::Model, Placeholder::SessionId] {
+    for placeholder in [CliPlaceholder::Model, CliPlaceholder::SessionId] {
         if template.names(&placeholder) && values.value(&placeholder)?.is_none() {
             return Ok(true);
         }

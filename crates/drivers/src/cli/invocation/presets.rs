@@ -10,8 +10,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use polity_definition::{
-    CliAgent, CliTemplate, EnvName, ErrorRule, InputPattern, OutputFormat, OutputParser,
-    OutputPattern, PermissionPolicy, Placeholder, Text,
+    CliAgent, CliPlaceholder, CliTemplate, EnvName, ErrorRule, InputPattern, OutputFormat,
+    OutputParser, OutputPattern, PermissionPolicy, Text,
 };
 use polity_model::failure::ErrorCategory;
 
@@ -127,7 +127,7 @@ fn input_of(agent: &CliAgent, known: Option<&PresetSpec>) -> InputMode {
         InputPattern::Stdin => InputMode::Stdin,
         InputPattern::Args => InputMode::Args,
         InputPattern::File => {
-            let whole = || CliTemplate::ending_in("", Placeholder::Input);
+            let whole = || CliTemplate::ending_in("", CliPlaceholder::Input);
             InputMode::File(agent.input_file_template.clone().unwrap_or_else(whole))
         }
         InputPattern::JsonRpc => InputMode::JsonRpc,

@@ -14,8 +14,8 @@ mod tests;
 use std::io;
 
 use polity_definition::{ErrorStream, OutputFormat};
-use polity_model::failure::{ErrorCategory, Failure};
-use polity_model::run::Exit;
+use polity_model::failure::{AttemptFailure, ErrorCategory};
+use polity_model::run::ProcessExit;
 use regex::Regex;
 
 use self::failure_patterns::{COMMON, FailurePattern, hint};
@@ -31,11 +31,11 @@ const ERROR_CHARACTERS_MAX: usize = 2000;
 /// The verdict on a run that exited. Both tails are the last lines of the streams.
 pub(crate) fn judge(
     settled: &ResolvedAgent,
-    exit: Exit,
+    exit: ProcessExit,
     parsed: &ParsedOutput,
     stderr_tail: &str,
     stdout_tail: &str,
-) -> Result<String, Failure> {
+) -> Result<String, AttemptFailure> {
     let heard = MessageSources {
         error: parsed.error.as_deref().unwrap_or_default(),
         stderr: stderr_tail,
@@ -54,8 +54,8 @@ pub(crate) fn judge(
         return Err(told.failure(category, &what, heard.error));
     }
     let went_well = match exit {
-        Exit::Code(code) => settled.success_exit_codes.contains(&code),
-        Exit::Signal(_) => false,
+        ProcessExit::Code(code) => settled.success_exit_codes.contains(&code),
+        ProcessExit::Signal(_) => false,
     };
     if !went_well {
         return Err(told.ended_badly(exit, &heard));
@@ -64,8 +64,8 @@ pub(crate) fn judge(
 }
 
 /// A failure whose message starts with its category.
-pub(crate) fn failure(category: ErrorCategory, message: &str) -> Failure {
-    Failure { category, message: format!("{} error: {message}", kind_of(category)) }
+pub(crate) fn failure(category: ErrorCategory, message: &str) -> AttemptFailure {
+    AttemptFailure { category, message: format!("{} error: {message}", kind_of(category)) }
 }
 
 fn kind_of(category: ErrorCategory) -> String {
@@ -73,7 +73,7 @@ fn kind_of(category: ErrorCategory) -> String {
 }
 
 /// The failure of a process that could not be started.
-pub(crate) fn not_started(settled: &ResolvedAgent, error: &io::Error) -> Failure {
+pub(crate) fn not_started(settled: &ResolvedAgent, error: &io::Error) -> AttemptFailure {
     use io::ErrorKind as Kind;
     let told = FailureBuilder { settled, stderr_tail: "" };
     let category = match error.kind() {
@@ -127,7 +127,7 @@ struct RuleMatch<'a> {
 fn decided<'a>(
     settled: &ResolvedAgent,
     heard: &MessageSources<'a>,
-) -> Result<Option<RuleMatch<'a>>, Failure> {
+) -> Result<Option<RuleMatch<'a>>, AttemptFailure> {
     let own = settled.error_rules.iter().enumerate().map(|(index, rule)| {
         (rule.pattern.as_str(), rule.stream, rule.category, format!("error_rules[{index}]"))
     });
@@ -136,7 +136,7 @@ fn decided<'a>(
         .iter()
         .map(|rule| (rule.pattern, rule.stream, rule.category, "a rule of the preset".to_owned()));
     for (pattern, stream, category, rule) in own.chain(known) {
-        let regex = Regex::new(pattern).map_err(|error| Failure {
+        let regex = Regex::new(pattern).map_err(|error| AttemptFailure {
             category: ErrorCategory::Permanent,
             message: format!("permanent error: {rule} cannot be used: {error}; make it simpler"),
         })?;
@@ -170,7 +170,7 @@ fn answer(
     told: &FailureBuilder<'_>,
     parsed: &ParsedOutput,
     heard: &MessageSources<'_>,
-) -> Result<String, Failure> {
+) -> Result<String, AttemptFailure> {
     let parser = &told.settled.parser;
     let failed = |what: &str| {
         let category = common(heard).unwrap_or(ErrorCategory::AgentError);
@@ -209,16 +209,16 @@ struct FailureBuilder<'a> {
 }
 
 impl FailureBuilder<'_> {
-    fn ended_badly(&self, exit: Exit, heard: &MessageSources<'_>) -> Failure {
+    fn ended_badly(&self, exit: ProcessExit, heard: &MessageSources<'_>) -> AttemptFailure {
         let signal = match exit {
-            Exit::Signal(number) => Some(number),
-            Exit::Code(code) => signals::told_by(code),
+            ProcessExit::Signal(number) => Some(number),
+            ProcessExit::Code(code) => signals::told_by(code),
         };
         let by_code = match exit {
-            Exit::Code(code) => {
+            ProcessExit::Code(code) => {
                 self.settled.exit_categories.iter().find(|(known, _)| *known == code)
             }
-            Exit::Signal(_) => None,
+            ProcessExit::Signal(_) => None,
         };
         let (category, what) = if let Some((_, category)) = by_code {
             (*category, format!("it ended with {exit}"))
@@ -226,7 +226,7 @@ impl FailureBuilder<'_> {
             (category, format!("it ended with {exit}"))
         } else if let Some(number) = signal {
             (signals::category(number), signals::in_words(number))
-        } else if EXIT_NOT_RUN.map(Exit::Code).contains(&exit) {
+        } else if EXIT_NOT_RUN.map(ProcessExit::Code).contains(&exit) {
             let what = format!("it ended with {exit}: something that it runs is not there");
             (ErrorCategory::SystemError, what)
         } else {
@@ -236,7 +236,7 @@ impl FailureBuilder<'_> {
     }
 
     /// A failure with its category, description, hint and the last lines of stderr.
-    fn failure(&self, category: ErrorCategory, what: &str, error: &str) -> Failure {
+    fn failure(&self, category: ErrorCategory, what: &str, error: &str) -> AttemptFailure {
         let (kind, program) = (kind_of(category), &self.settled.executable);
         let mut message = format!("{kind} error of the program \"{program}\": {what}");
         let error: String = error.trim().chars().take(ERROR_CHARACTERS_MAX).collect();
@@ -253,6 +253,6 @@ impl FailureBuilder<'_> {
             message.push_str("\nthe last lines of its stderr:\n");
             message.push_str(self.stderr_tail.trim_end());
         }
-        Failure { category, message }
+        AttemptFailure { category, message }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use polity_definition::Redaction;
+use polity_definition::RedactionSettings;
 
 use crate::masking::{MaskError, SecretMask};
 
@@ -14,12 +14,12 @@ const REMEMBERED_MAX: usize = 64;
 /// Builds masks and caches them by their secrets.
 #[derive(Debug)]
 pub(crate) struct MaskCache {
-    redaction: Redaction,
+    redaction: RedactionSettings,
     made: Mutex<HashMap<Vec<String>, SecretMask>>,
 }
 
 impl MaskCache {
-    pub(crate) fn new(redaction: Redaction) -> Self {
+    pub(crate) fn new(redaction: RedactionSettings) -> Self {
         Self { redaction, made: Mutex::default() }
     }
 

@@ -6,9 +6,9 @@ use std::io::{self, Read, Write};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 
-use polity_definition::{Glob, GlobsHere};
+use polity_definition::{GlobMatcher, PathGlob};
 use polity_model::digest::Digest;
-use polity_model::run::{Artifact, Artifacts, LeftOut};
+use polity_model::run::{OmittedFile, RunArtifact, RunArtifacts};
 use sha2::{Digest as _, Sha256};
 
 use crate::masking::{KNOWN_BYTES_MAX, MaskStream, SecretMask};
@@ -30,7 +30,7 @@ pub struct ArtifactLimits {
 
 /// Collects the artifacts of one run.
 pub(crate) struct ArtifactCollector<'a> {
-    pub(crate) patterns: &'a [Glob],
+    pub(crate) patterns: &'a [PathGlob],
     /// The working directory of the run.
     pub(crate) source: &'a Path,
     /// The data folder, which is never searched.
@@ -64,12 +64,12 @@ struct CopiedFile {
 
 impl ArtifactCollector<'_> {
     /// Copies all matching files, replacing those of an earlier run.
-    pub(crate) fn keep(self) -> io::Result<Artifacts> {
-        let mut kept = Artifacts { folder: self.target.clone(), ..Artifacts::default() };
+    pub(crate) fn keep(self) -> io::Result<RunArtifacts> {
+        let mut kept = RunArtifacts { folder: self.target.clone(), ..RunArtifacts::default() };
         crate::cli::run::files::ignore_missing(fs::remove_dir_all(self.data.join(&self.target)))?;
         let (source, data) = (self.source.canonicalize()?, self.data.canonicalize()?);
         let mut room = self.limits.bytes.get();
-        let mut folders = vec![(PathBuf::new(), GlobsHere::new(self.patterns))];
+        let mut folders = vec![(PathBuf::new(), GlobMatcher::new(self.patterns))];
         while let Some((folder, globs)) = folders.pop() {
             let entries = fs::read_dir(source.join(&folder)).and_then(Iterator::collect);
             let mut entries: Vec<fs::DirEntry> = match entries {
@@ -105,7 +105,7 @@ impl ArtifactCollector<'_> {
                 let told = self.mask.mask_text(&path.to_string_lossy()).into_owned();
                 match copied {
                     Ok(CopiedFile { bytes, sha256, masked }) => {
-                        kept.files.push(Artifact { path: told, bytes, sha256, masked });
+                        kept.files.push(RunArtifact { path: told, bytes, sha256, masked });
                     }
                     Err(CopyRefusal::File(reason)) => leave_out(&mut kept, told, reason),
                     Err(CopyRefusal::LimitReached(reason)) => {
@@ -167,16 +167,16 @@ impl ArtifactCollector<'_> {
 }
 
 /// The report for a folder that could not be searched.
-pub(crate) fn not_looked_for(error: &io::Error) -> Artifacts {
-    let mut kept = Artifacts::default();
+pub(crate) fn not_looked_for(error: &io::Error) -> RunArtifacts {
+    let mut kept = RunArtifacts::default();
     leave_out(&mut kept, ".".to_owned(), error.to_string());
     kept
 }
 
-fn leave_out(kept: &mut Artifacts, path: String, reason: String) {
+fn leave_out(kept: &mut RunArtifacts, path: String, reason: String) {
     kept.left_out_count += 1;
     if kept.left_out.len() < LEFT_OUT_TOLD_MAX {
-        kept.left_out.push(LeftOut { path, reason });
+        kept.left_out.push(OmittedFile { path, reason });
     }
 }
 

@@ -1,4 +1,4 @@
-use polity_definition::Redaction;
+use polity_definition::RedactionSettings;
 use proptest::prelude::*;
 
 use super::{mask, plain_text, secret_cases, with_values};
@@ -175,7 +175,7 @@ fn what_cannot_be_secret_is_shown_before_the_line_ends() {
 #[test]
 fn a_line_with_own_patterns_is_shown_when_it_has_ended() {
     let patterns = vec![regex::Regex::new("b.*d").unwrap()];
-    let mask = SecretMask::new([], &Redaction { emails: true, patterns }).unwrap();
+    let mask = SecretMask::new([], &RedactionSettings { emails: true, patterns }).unwrap();
     let text = b"a b c d\nada@example.org b";
     assert_same(&mask, text, &[&text[..5], &text[5..12], &text[12..]]);
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use polity_engine::driver::{Programs, RunOverrides};
-use polity_model::run::Exit;
+use polity_model::run::ProcessExit;
 use serde_json::json;
 
 use super::fixture::{
@@ -18,7 +18,7 @@ async fn the_input_goes_in_and_the_answer_comes_out() {
     assert_eq!(answer(&outcome), "hello");
     assert_eq!(progress.seen(), "hello");
     assert_eq!(outcome.report.process_id, *progress.started.lock().unwrap());
-    assert_eq!(outcome.report.exit, Some(Exit::Code(0)));
+    assert_eq!(outcome.report.exit, Some(ProcessExit::Code(0)));
     assert_eq!((outcome.report.output.stdout_bytes, outcome.report.output.stderr_bytes), (5, 0));
     assert_eq!(fixture.kept(&outcome, "stdout"), b"hello");
 }
@@ -27,7 +27,7 @@ async fn the_input_goes_in_and_the_answer_comes_out() {
 async fn nothing_is_kept_of_a_program_that_says_nothing() {
     let fixture = CliFixture::new();
     let outcome = fixture.sh("exit 3").await;
-    assert_eq!(outcome.report.exit, Some(Exit::Code(3)));
+    assert_eq!(outcome.report.exit, Some(ProcessExit::Code(3)));
     assert_eq!(outcome.report.output.folder, "");
     assert!(!fixture.path("data/output").exists());
 }
@@ -127,7 +127,7 @@ async fn a_secret_is_seen_nowhere_however_it_is_written() {
     let agent = sh(&script, &json!({"envs": {"KEY": "${TOKEN}"}}));
     let progress = ProgressRecorder::default();
     let outcome = fixture.watched(&agent, "", &progress).await;
-    assert_eq!(outcome.report.exit, Some(Exit::Code(5)));
+    assert_eq!(outcome.report.exit, Some(ProcessExit::Code(5)));
     let kept = [fixture.kept(&outcome, "stdout"), fixture.kept(&outcome, "stderr")].concat();
     let everything = format!(
         "{outcome:?} {} {} {}",

@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use polity_model::digest::Digest;
-use polity_model::run::Artifacts;
+use polity_model::run::RunArtifacts;
 use serde_json::json;
 
 use super::fixture::{CliFixture, SECRET, answer, sh};
 
-async fn kept(fixture: &CliFixture, script: &str, patterns: &[&str]) -> Artifacts {
+async fn kept(fixture: &CliFixture, script: &str, patterns: &[&str]) -> RunArtifacts {
     let more = json!({"artifacts": patterns, "envs": {"TOKEN": "${TOKEN}"}});
     let outcome = fixture.run(&sh(script, &more), "").await;
     answer(&outcome);

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use polity_definition::{AgentDefinition, Redaction};
+use polity_definition::{AgentDefinition, RedactionSettings};
 use polity_drivers::Environment;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::driver::{
     LostRun, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides, RunProgress, RunRequest,
 };
-use polity_model::failure::Failure;
+use polity_model::failure::AttemptFailure;
 use polity_model::ids::ExecutionId;
 use polity_model::run::ResourceUsage;
 use polity_testkit::mcp::environment;
@@ -130,7 +130,7 @@ fn programs(home: &Path) -> CliDriver {
         folder: home.into(),
         environment: Environment::new(known),
         launcher: ProcessLauncher::Shim(env!("CARGO_BIN_EXE_polity-shim").into()),
-        redaction: Redaction::default(),
+        redaction: RedactionSettings::default(),
         output_bytes: OUTPUT_BYTES.try_into().unwrap(),
         artifacts: ArtifactLimits { files: 3.try_into().unwrap(), bytes: 1000.try_into().unwrap() },
     })
@@ -162,7 +162,7 @@ pub(crate) fn answer(outcome: &RunOutcome) -> &str {
     }
 }
 
-pub(crate) fn failure(outcome: &RunOutcome) -> &Failure {
+pub(crate) fn failure(outcome: &RunOutcome) -> &AttemptFailure {
     match &outcome.end {
         RunEnd::Failed(failure) => failure,
         other => panic!("{other:?}"),

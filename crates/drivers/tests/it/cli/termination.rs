@@ -5,7 +5,7 @@ use std::path::Path;
 
 use polity_engine::driver::RunEnd;
 use polity_model::ids::ExecutionId;
-use polity_model::run::Exit;
+use polity_model::run::ProcessExit;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -35,7 +35,7 @@ async fn stopped(
     fixture: &CliFixture,
     script: &str,
     more: serde_json::Value,
-) -> (RunEnd, Option<Exit>) {
+) -> (RunEnd, Option<ProcessExit>) {
     let (tell, stop) = watch::channel(false);
     let agent = sh(script, &more);
     let progress = ProgressRecorder::default();
@@ -53,7 +53,7 @@ async fn stopped(
 async fn a_family_ends_when_its_run_is_stopped() {
     let fixture = CliFixture::new();
     let (end, exit) = stopped(&fixture, FAMILY, json!({})).await;
-    assert_eq!((end, exit), (RunEnd::Stopped, Some(Exit::Signal(15))));
+    assert_eq!((end, exit), (RunEnd::Stopped, Some(ProcessExit::Signal(15))));
     let family = fixture.numbers("pids").await;
     assert_eq!(family.len(), 2);
     assert!(family.iter().all(|pid| !is_alive(*pid)));
@@ -65,7 +65,7 @@ async fn a_program_may_tidy_up_when_it_is_told_to_end() {
     let script =
         "trap 'echo tidied > note; exit 9' INT; echo $$ > pids; while :; do sleep 0.01; done";
     let (end, exit) = stopped(&fixture, script, json!({"stop_signal": "SIGINT"})).await;
-    assert_eq!((end, exit), (RunEnd::Stopped, Some(Exit::Code(9))));
+    assert_eq!((end, exit), (RunEnd::Stopped, Some(ProcessExit::Code(9))));
     assert_eq!(fixture.read("note"), "tidied\n");
 }
 
@@ -74,7 +74,7 @@ async fn a_program_that_ignores_the_signal_is_killed() {
     let fixture = CliFixture::new();
     let script = "trap '' TERM; echo $$ > pids; while :; do sleep 0.01; done";
     let (end, exit) = stopped(&fixture, script, json!({})).await;
-    assert_eq!((end, exit), (RunEnd::Stopped, Some(Exit::Signal(9))));
+    assert_eq!((end, exit), (RunEnd::Stopped, Some(ProcessExit::Signal(9))));
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_run_that_takes_too_long_is_ended() {
         let outcome = fixture.run(&sh(script, &more), "").await;
         let RunEnd::TimedOut(message) = &outcome.end else { panic!("{script}: {:?}", outcome.end) };
         assert!(message.contains(field), "{script}: {message}");
-        assert_eq!(outcome.report.exit, Some(Exit::Signal(15)), "{script}");
+        assert_eq!(outcome.report.exit, Some(ProcessExit::Signal(15)), "{script}");
     }
 }
 

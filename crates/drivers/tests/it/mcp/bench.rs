@@ -96,7 +96,7 @@ impl Bench {
     }
 
     /// Why the tools of a pattern cannot be listed.
-    pub(crate) async fn refusal(&self, pattern: &str) -> polity_model::failure::Failure {
+    pub(crate) async fn refusal(&self, pattern: &str) -> polity_model::failure::AttemptFailure {
         self.toolbox(&[pattern]).await.unwrap_err().failure
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use polity_definition::scope::EvaluationError;
-use polity_definition::{NodeKind, Template};
+use polity_definition::{Template, WorkflowNodeKind};
 use polity_model::event::{Event, NodeChange, NodeOutput};
 use polity_model::failure::ErrorCode;
 use polity_model::ids::ToolCallId;
 use polity_model::message::ToolCall;
 use polity_model::review::ReviewSubject;
-use polity_model::session::DESCRIPTION;
+use polity_model::session::TASK_DESCRIPTION_ARGUMENT;
 use polity_model::tool::ToolName;
 use serde_json::{Map, Value};
 
@@ -52,8 +52,9 @@ impl Walking<'_> {
         let plan = self.walk.plan();
         let is_next =
             |node: &&usize| together.contains(*node) && !met.contains(*node) && !self.asks(**node);
-        let is_condition =
-            |node: &&usize| matches!(plan.nodes()[**node].node.kind, NodeKind::Condition { .. });
+        let is_condition = |node: &&usize| {
+            matches!(plan.nodes()[**node].node.kind, WorkflowNodeKind::Condition { .. })
+        };
         ready.iter().filter(is_next).min_by_key(is_condition).copied()
     }
 
@@ -61,23 +62,23 @@ impl Walking<'_> {
         let plan = self.walk.plan();
         let planned = &plan.nodes()[node].node;
         match &planned.kind {
-            NodeKind::Agent { agent, input, .. } => {
+            WorkflowNodeKind::Agent { agent, input, .. } => {
                 let name = ToolName::of_sub_agent(agent);
                 let arguments = self.described(node, input.as_ref())?;
                 self.call(node, &name, arguments);
             }
-            NodeKind::Workflow { workflow, input } => {
+            WorkflowNodeKind::Workflow { workflow, input } => {
                 let name = ToolName::of_sub_agent(workflow);
                 let arguments = self.described(node, input.as_ref())?;
                 self.call(node, &name, arguments);
             }
-            NodeKind::Tool { tool, arguments } => {
+            WorkflowNodeKind::Tool { tool, arguments } => {
                 let rendered = arguments.render(&self.walk.scope(node));
                 let arguments = rendered.map_err(|error| cannot_evaluate(&error))?;
                 self.check_tool(tool, &arguments)?;
                 self.call(node, tool, arguments);
             }
-            NodeKind::Condition { expression } => {
+            WorkflowNodeKind::Condition { expression } => {
                 let value = expression
                     .evaluate(&self.walk.scope(node))
                     .map_err(|error| cannot_evaluate(&error))?;
@@ -97,7 +98,7 @@ impl Walking<'_> {
                     answer: None,
                 });
             }
-            NodeKind::Parallel { .. } => {
+            WorkflowNodeKind::Parallel { .. } => {
                 let moved = self.progress.start(node);
                 if self.moved(moved) {
                     self.changed(node, NodeChange::Start { call: None });
@@ -105,7 +106,7 @@ impl Walking<'_> {
                 self.join_ended(node);
             }
             // A person is asked when nothing else is under way.
-            NodeKind::Human { .. } => {}
+            WorkflowNodeKind::Human { .. } => {}
         }
         Ok(())
     }
@@ -124,7 +125,7 @@ impl Walking<'_> {
         if text.trim().is_empty() {
             return Err((ErrorCode::ConditionFailed, "what it is given is empty".to_owned()));
         }
-        Ok(Map::from_iter([(DESCRIPTION.to_owned(), Value::from(text))]))
+        Ok(Map::from_iter([(TASK_DESCRIPTION_ARGUMENT.to_owned(), Value::from(text))]))
     }
 
     /// A tool that a node calls and that its server does not have, where the server could be asked.
@@ -132,16 +133,16 @@ impl Walking<'_> {
         let plan = self.walk.plan();
         let toolbox = &self.acting.ctx().toolbox;
         plan.nodes().iter().find_map(|planned| match &planned.node.kind {
-            NodeKind::Tool { tool, .. } => {
+            WorkflowNodeKind::Tool { tool, .. } => {
                 let is_there = toolbox.find(tool.server(), tool.tool()).is_some()
                     || toolbox.unavailable(tool.server()).is_some();
                 (!is_there).then(|| format!("{}: there is no tool {tool}", planned.name()))
             }
-            NodeKind::Agent { .. }
-            | NodeKind::Condition { .. }
-            | NodeKind::Human { .. }
-            | NodeKind::Parallel { .. }
-            | NodeKind::Workflow { .. } => None,
+            WorkflowNodeKind::Agent { .. }
+            | WorkflowNodeKind::Condition { .. }
+            | WorkflowNodeKind::Human { .. }
+            | WorkflowNodeKind::Parallel { .. }
+            | WorkflowNodeKind::Workflow { .. } => None,
         })
     }
 
@@ -204,7 +205,7 @@ impl Walking<'_> {
         let planned = &plan.nodes()[node];
         let name = planned.name().clone();
         let (subject, question, seconds, default_action) = match &planned.node.kind {
-            NodeKind::Human { question, deadline_seconds, default_action } => {
+            WorkflowNodeKind::Human { question, deadline_seconds, default_action } => {
                 match self.rendered_now(node, question) {
                     Ok(question) => {
                         // Whichever is over first: the time of the person, or that of the node.
@@ -225,11 +226,11 @@ impl Walking<'_> {
                     }
                 }
             }
-            kind @ (NodeKind::Agent { .. }
-            | NodeKind::Tool { .. }
-            | NodeKind::Condition { .. }
-            | NodeKind::Parallel { .. }
-            | NodeKind::Workflow { .. }) => {
+            kind @ (WorkflowNodeKind::Agent { .. }
+            | WorkflowNodeKind::Tool { .. }
+            | WorkflowNodeKind::Condition { .. }
+            | WorkflowNodeKind::Parallel { .. }
+            | WorkflowNodeKind::Workflow { .. }) => {
                 let what = what(kind);
                 let question =
                     format!("may {} go on with {name}, which {what}?", self.walk.workflow());
@@ -262,16 +263,16 @@ fn cannot_evaluate(error: &EvaluationError) -> Failed {
 }
 
 /// What a node does, for people.
-fn what(kind: &NodeKind) -> String {
+fn what(kind: &WorkflowNodeKind) -> String {
     match kind {
-        NodeKind::Agent { agent, .. } => format!("gives work to {agent}"),
-        NodeKind::Tool { tool, .. } => format!("calls {tool}"),
-        NodeKind::Condition { expression } => format!("evaluates {}", expression.as_str()),
-        NodeKind::Human { .. } => "asks a person".to_owned(),
-        NodeKind::Parallel { branches, .. } => {
+        WorkflowNodeKind::Agent { agent, .. } => format!("gives work to {agent}"),
+        WorkflowNodeKind::Tool { tool, .. } => format!("calls {tool}"),
+        WorkflowNodeKind::Condition { expression } => format!("evaluates {}", expression.as_str()),
+        WorkflowNodeKind::Human { .. } => "asks a person".to_owned(),
+        WorkflowNodeKind::Parallel { branches, .. } => {
             let names: Vec<_> = branches.iter().map(ToString::to_string).collect();
             format!("runs {} at once", names.join(", "))
         }
-        NodeKind::Workflow { workflow, .. } => format!("runs the workflow {workflow}"),
+        WorkflowNodeKind::Workflow { workflow, .. } => format!("runs the workflow {workflow}"),
     }
 }

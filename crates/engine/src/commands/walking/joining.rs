@@ -1,6 +1,6 @@
 //! Parallel nodes: when one is done, and what becomes of its branches.
 
-use polity_definition::Join;
+use polity_definition::JoinMode;
 use polity_model::event::{NodeChange, NodeOutput};
 use polity_model::failure::ErrorCode;
 use polity_model::machine::node::NodeState;
@@ -21,25 +21,25 @@ impl Walking<'_> {
         let branches = &plan.nodes()[parallel].branches;
         let name = self.name(node);
         match (join, ended) {
-            (Join::All, Ok(_)) => {
+            (JoinMode::All, Ok(_)) => {
                 if branches.iter().all(|branch| self.progress.is_done(*branch)) {
                     let all = self.outputs_of(branches);
                     self.joined(parallel, &all);
                 }
             }
-            (Join::Any, Ok(output)) => self.joined(parallel, output),
-            (Join::First, Ok(output)) => {
+            (JoinMode::Any, Ok(output)) => self.joined(parallel, output),
+            (JoinMode::First, Ok(output)) => {
                 self.give_up_branches(parallel, node, "another branch was first");
                 self.joined(parallel, output);
             }
-            (Join::Any, Err((code, error))) => {
+            (JoinMode::Any, Err((code, error))) => {
                 let is_lost = |branch: &usize| self.progress.node(*branch) == NodeState::Failed;
                 if branches.iter().all(is_lost) {
                     let error = format!("every branch failed, {name} last: {error}");
                     self.fail_node(parallel, code, &error);
                 }
             }
-            (Join::All | Join::First, Err((code, error))) => {
+            (JoinMode::All | JoinMode::First, Err((code, error))) => {
                 self.give_up_branches(parallel, node, "another branch failed");
                 self.fail_node(parallel, code, &format!("{name}: {error}"));
             }

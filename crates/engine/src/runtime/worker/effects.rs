@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::{TaskId, ToolCallId};
 use polity_model::name::Name;
 use polity_model::session::task_of_call;
@@ -363,14 +363,14 @@ fn model_outcome(
                  llm_config.timeout_seconds",
                 limit.as_secs()
             );
-            let failure = Failure { category: ErrorCategory::Transient, message };
+            let failure = AttemptFailure { category: ErrorCategory::Transient, message };
             (ModelFailure::new(failure), FailureCause::Timeout)
         }
         Err(NotCalled::Tools(ToolsUnavailable { failure })) => {
             (ModelFailure::new(failure), FailureCause::Tools)
         }
         Err(NotCalled::Budget(message)) => {
-            let failure = Failure { category: ErrorCategory::Permanent, message };
+            let failure = AttemptFailure { category: ErrorCategory::Permanent, message };
             (ModelFailure::new(failure), FailureCause::Budget)
         }
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polity_definition::{AgentDefinition, CliAgent};
 use polity_model::execution::AgentExecution;
-use polity_model::failure::{ErrorCategory, Failure};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::ids::{ExecutionId, TaskId};
 use polity_model::machine::execution::ExecutionState;
 use polity_model::run::{ResourceUsage, RunReport};
@@ -276,7 +276,7 @@ impl Worker {
         let Self { shared, state, signals, .. } = self;
         tokio::select! {
             permit = allowance.permit() => permit.map(Some).map_err(|over| {
-                let failure = Failure { category: ErrorCategory::Permanent, message: over };
+                let failure = AttemptFailure { category: ErrorCategory::Permanent, message: over };
                 let (report, usage) = (RunReport::default(), Usage::default());
                 let outcome = RunOutcome { end: RunEnd::Failed(failure), report, usage };
                 Ok(Command::RecordRun(RecordRun { outcome }))

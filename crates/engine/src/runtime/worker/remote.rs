@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_definition::AgentDefinition;
-use polity_model::failure::{ErrorCategory, Failure};
-use polity_model::message::{Message, Role};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
+use polity_model::message::{Message, MessageRole};
 use polity_model::remote::RemoteReport;
 use polity_model::usage::Usage;
 
@@ -44,7 +44,8 @@ impl Worker {
         let (allowance, session) = (self.allowance.clone(), Arc::clone(&self.session));
         let Self { shared, state, signals, .. } = self;
         let began = shared.parts.clock.now();
-        let said = state.messages().iter().rev().find(|message| message.role() == Role::User);
+        let said =
+            state.messages().iter().rev().find(|message| message.role() == MessageRole::User);
         let message = RemoteMessage {
             agent: &agent,
             place: Place { session: &session, turn: messages_sent(state) },
@@ -145,7 +146,8 @@ impl Worker {
 
 /// How many messages were meant for the agent so far.
 fn messages_sent(state: &TaskState) -> u32 {
-    let sent = state.messages().iter().filter(|message| message.role() == Role::User).count();
+    let sent =
+        state.messages().iter().filter(|message| message.role() == MessageRole::User).count();
     u32::try_from(sent).unwrap_or(u32::MAX)
 }
 
@@ -155,7 +157,7 @@ async fn permit(allowance: &BudgetAllowance) -> Result<Option<CallPermit<'_>>, S
 }
 
 fn over_budget(message: String) -> RemoteOutcome {
-    let failure = Failure { category: ErrorCategory::Permanent, message };
+    let failure = AttemptFailure { category: ErrorCategory::Permanent, message };
     let end = RemoteEnd::Failed { failure, retry_after: None };
     RemoteOutcome { end, report: RemoteReport::default(), usage: Usage::default() }
 }

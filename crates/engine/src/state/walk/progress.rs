@@ -7,7 +7,7 @@
 //! All of it follows from the plan and from what the journal says became of each node, so nothing
 //! here is stored.
 
-use polity_definition::{Join, Link, Plan};
+use polity_definition::{JoinMode, PlanLink, WorkflowPlan};
 use polity_model::machine::node::{NodeEvent, NodeState};
 use polity_model::machine::{IllegalTransition, Machine};
 
@@ -47,7 +47,7 @@ type Moved = Result<(), IllegalTransition<NodeState>>;
 
 impl Progress {
     /// Nothing has happened yet.
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &WorkflowPlan) -> Self {
         let count = plan.nodes().len();
         let mut called = vec![false; count];
         called[plan.entry()] = true;
@@ -102,7 +102,7 @@ impl Progress {
     }
 
     /// The nodes from which the taken links came that led to a node.
-    pub fn led_from(&self, plan: &Plan, node: usize) -> Vec<usize> {
+    pub fn led_from(&self, plan: &WorkflowPlan, node: usize) -> Vec<usize> {
         if let Some(link) = self.led_back[node] {
             return vec![plan.links()[link].from];
         }
@@ -142,7 +142,7 @@ impl Progress {
     }
 
     /// The node is done, and these links are taken.
-    pub(crate) fn finish(&mut self, plan: &Plan, node: usize, taken: &[usize]) -> Moved {
+    pub(crate) fn finish(&mut self, plan: &WorkflowPlan, node: usize, taken: &[usize]) -> Moved {
         let is_new = self.nodes[node] != NodeState::Running;
         self.on(node, NodeEvent::Finish)?;
         if is_new {
@@ -165,15 +165,15 @@ impl Progress {
         self.settle(plan)
     }
 
-    pub(crate) fn fail(&mut self, plan: &Plan, node: usize) -> Moved {
+    pub(crate) fn fail(&mut self, plan: &WorkflowPlan, node: usize) -> Moved {
         self.ended(plan, node, NodeEvent::Fail)
     }
 
-    pub(crate) fn give_up(&mut self, plan: &Plan, node: usize) -> Moved {
+    pub(crate) fn give_up(&mut self, plan: &WorkflowPlan, node: usize) -> Moved {
         self.ended(plan, node, NodeEvent::Drop)
     }
 
-    fn ended(&mut self, plan: &Plan, node: usize, event: NodeEvent) -> Moved {
+    fn ended(&mut self, plan: &WorkflowPlan, node: usize, event: NodeEvent) -> Moved {
         self.on(node, event)?;
         for link in &plan.nodes()[node].links_out {
             self.links[*link] = LinkState::Dead;
@@ -182,7 +182,7 @@ impl Progress {
     }
 
     /// Nodes that were under way begin anew, in a task that goes on from this point by itself.
-    pub(crate) fn begin_again(&mut self, plan: &Plan) -> Moved {
+    pub(crate) fn begin_again(&mut self, plan: &WorkflowPlan) -> Moved {
         for (node, state) in self.nodes.iter_mut().enumerate() {
             match state {
                 // It counts again when it begins again.
@@ -206,7 +206,7 @@ impl Progress {
     }
 
     /// What follows from a node that has ended.
-    fn settle(&mut self, plan: &Plan) -> Moved {
+    fn settle(&mut self, plan: &WorkflowPlan) -> Moved {
         self.skip(plan)?;
         while let Some(link) = self.next_back(plan) {
             self.again.retain(|other| *other != link);
@@ -216,21 +216,21 @@ impl Progress {
     }
 
     /// The link that leads back next: the one that leads back farthest, whichever was taken first.
-    fn next_back(&self, plan: &Plan) -> Option<usize> {
+    fn next_back(&self, plan: &WorkflowPlan) -> Option<usize> {
         let free = self.again.iter().copied().filter(|link| self.is_free(plan, *link));
         free.min_by_key(|link| (plan.nodes()[plan.links()[*link].to].rank, *link))
     }
 
     /// Whether nothing behind the target of a link that leads back is under way.
-    fn is_free(&self, plan: &Plan, link: usize) -> bool {
+    fn is_free(&self, plan: &WorkflowPlan, link: usize) -> bool {
         let behind = plan.from_on(plan.links()[link].to);
         behind
             .iter()
             .all(|node| !matches!(self.nodes[*node], NodeState::Running | NodeState::Asking))
     }
 
-    fn go_back(&mut self, plan: &Plan, link: usize) -> Moved {
-        let Link { to, .. } = plan.links()[link];
+    fn go_back(&mut self, plan: &WorkflowPlan, link: usize) -> Moved {
+        let PlanLink { to, .. } = plan.links()[link];
         let behind = plan.from_on(to);
         // Nodes that begin anew decide anew whether they lead back.
         self.again.retain(|other| !behind.contains(&plan.links()[*other].from));
@@ -250,7 +250,7 @@ impl Progress {
     }
 
     /// Skips the nodes that no taken link can lead to any more, and what lies behind them.
-    fn skip(&mut self, plan: &Plan) -> Moved {
+    fn skip(&mut self, plan: &WorkflowPlan) -> Moved {
         loop {
             let dead = (0..self.nodes.len()).find(|node| {
                 self.nodes[*node] == NodeState::Waiting
@@ -269,7 +269,7 @@ impl Progress {
 
     /// Whether the links lead to a node, once they are all decided. Edges say whether it runs, where
     /// there are edges; data says only when.
-    fn leads(&self, plan: &Plan, node: usize) -> Option<bool> {
+    fn leads(&self, plan: &WorkflowPlan, node: usize) -> Option<bool> {
         let links = &plan.nodes()[node].links_in;
         if links.is_empty() || links.iter().any(|link| self.links[*link] == LinkState::Open) {
             return None;
@@ -282,7 +282,7 @@ impl Progress {
     }
 
     /// The nodes that may run now, in the order in which they come.
-    pub fn ready(&self, plan: &Plan) -> Vec<usize> {
+    pub fn ready(&self, plan: &WorkflowPlan) -> Vec<usize> {
         let mut ready: Vec<usize> =
             (0..self.nodes.len()).filter(|node| self.is_ready(plan, *node)).collect();
         ready.sort_by_key(|node| plan.nodes()[*node].rank);
@@ -301,10 +301,10 @@ impl Progress {
 
     /// Whether the branches of a parallel node may run: until it is done, and where one success is
     /// enough for it, the others go on after that.
-    fn runs_branches(&self, plan: &Plan, parallel: usize) -> bool {
+    fn runs_branches(&self, plan: &WorkflowPlan, parallel: usize) -> bool {
         match self.nodes[parallel] {
             NodeState::Running => true,
-            NodeState::Done => plan.nodes()[parallel].join() == Some(Join::Any),
+            NodeState::Done => plan.nodes()[parallel].join() == Some(JoinMode::Any),
             NodeState::Waiting
             | NodeState::Asking
             | NodeState::Failed
@@ -313,7 +313,7 @@ impl Progress {
         }
     }
 
-    fn is_ready(&self, plan: &Plan, node: usize) -> bool {
+    fn is_ready(&self, plan: &WorkflowPlan, node: usize) -> bool {
         if self.nodes[node] != NodeState::Waiting {
             return false;
         }

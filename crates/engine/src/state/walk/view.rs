@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use polity_definition::scope::Scope;
-use polity_definition::{NodeKind, WorkflowNode};
+use polity_definition::scope::EvaluationScope;
+use polity_definition::{WorkflowNode, WorkflowNodeKind};
 use polity_model::ids::ToolCallId;
-use polity_model::message::{Conversation, Message};
+use polity_model::message::{Message, MessageHistory};
 use polity_model::state::State;
 use serde_json::{Map, Value};
 
@@ -51,9 +51,9 @@ impl WorkflowRun {
     }
 
     /// What conditions and templates of a node see before it runs.
-    pub(crate) fn scope(&self, node: usize) -> Scope<'_> {
+    pub(crate) fn scope(&self, node: usize) -> EvaluationScope<'_> {
         let last = self.last_before(node);
-        Scope {
+        EvaluationScope {
             input: self.input(),
             last: self.last(last),
             messages: &self.messages,
@@ -84,7 +84,7 @@ impl WorkflowRun {
         &'a self,
         after: &'a After<'a>,
         newest: Option<&'a Message>,
-    ) -> Scope<'a> {
+    ) -> EvaluationScope<'a> {
         let node = &self.plan.nodes()[after.node].node;
         let state = after.state;
         let mut metadata = Cow::Borrowed(state.map_or(&self.metadata, |state| &state.metadata));
@@ -99,7 +99,7 @@ impl WorkflowRun {
             Some(state) => state.routing_key.as_deref(),
             None => self.routing_key.as_deref(),
         };
-        Scope {
+        EvaluationScope {
             input: self.input(),
             last: if says { after.output } else { self.last(self.last_before(after.node)) },
             messages: state.map_or(&self.messages, |state| state.messages.messages()),
@@ -114,7 +114,7 @@ impl WorkflowRun {
 
     /// The State at this moment, copied out to be stored or shown.
     pub fn state(&self) -> State {
-        let mut messages = Conversation::default();
+        let mut messages = MessageHistory::default();
         messages.extend(self.messages.iter().cloned());
         State {
             messages,
@@ -137,38 +137,38 @@ impl WorkflowRun {
 }
 
 /// Whether a node's output is something that was said, and not only a choice of the way.
-pub(super) fn says_something(kind: &NodeKind) -> bool {
+pub(super) fn says_something(kind: &WorkflowNodeKind) -> bool {
     match kind {
-        NodeKind::Agent { .. }
-        | NodeKind::Tool { .. }
-        | NodeKind::Workflow { .. }
-        | NodeKind::Parallel { .. } => true,
-        NodeKind::Condition { .. } | NodeKind::Human { .. } => false,
+        WorkflowNodeKind::Agent { .. }
+        | WorkflowNodeKind::Tool { .. }
+        | WorkflowNodeKind::Workflow { .. }
+        | WorkflowNodeKind::Parallel { .. } => true,
+        WorkflowNodeKind::Condition { .. } | WorkflowNodeKind::Human { .. } => false,
     }
 }
 
 /// What a node adds to the conversation. What a person says joins it with the person's answer.
 pub(super) fn message_of(
-    kind: &NodeKind,
+    kind: &WorkflowNodeKind,
     call: Option<ToolCallId>,
     output: &str,
     timestamp: Timestamp,
 ) -> Option<Message> {
     let content = || output.to_owned();
     match (kind, call) {
-        (NodeKind::Agent { .. } | NodeKind::Workflow { .. }, _) => {
+        (WorkflowNodeKind::Agent { .. } | WorkflowNodeKind::Workflow { .. }, _) => {
             let tool_calls = Vec::new();
             Some(Message::Assistant { content: content(), tool_calls, timestamp })
         }
-        (NodeKind::Tool { .. }, Some(tool_call_id)) => {
+        (WorkflowNodeKind::Tool { .. }, Some(tool_call_id)) => {
             let content = content();
             Some(Message::Tool { tool_call_id, content, is_error: false, timestamp })
         }
         (
-            NodeKind::Tool { .. }
-            | NodeKind::Condition { .. }
-            | NodeKind::Human { .. }
-            | NodeKind::Parallel { .. },
+            WorkflowNodeKind::Tool { .. }
+            | WorkflowNodeKind::Condition { .. }
+            | WorkflowNodeKind::Human { .. }
+            | WorkflowNodeKind::Parallel { .. },
             _,
         ) => None,
     }

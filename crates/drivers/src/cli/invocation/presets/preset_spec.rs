@@ -1,8 +1,8 @@
 //! The types of the preset table.
 
 use polity_definition::{
-    CliTemplate, ErrorStream, InputPattern, JsonPick, JsonPointer, JsonScalar, OutputFormat,
-    OutputParser, Placeholder,
+    CliPlaceholder, CliTemplate, ErrorStream, InputPattern, JsonPick, JsonPointer, JsonScalar,
+    OutputFormat, OutputParser,
 };
 use polity_model::failure::ErrorCategory;
 
@@ -41,7 +41,7 @@ pub(crate) enum PresetArg {
     /// A fixed text.
     Literal(&'static str),
     /// A text that ends with a placeholder.
-    WithPlaceholder(&'static str, Placeholder),
+    WithPlaceholder(&'static str, CliPlaceholder),
 }
 
 impl PresetArg {

@@ -1,7 +1,7 @@
 //! Presets against recorded output of the real programs.
 
 use polity_definition::CliPreset;
-use polity_model::run::Exit;
+use polity_model::run::ProcessExit;
 
 use super::*;
 use crate::cli::outcome::verdict::judge;
@@ -279,7 +279,7 @@ fn what_programs_were_seen_to_do_is_understood() {
     for seen in SEEN {
         let settled = settled(&format!("preset: {}\n", seen.preset));
         let parsed = parsed(&settled, seen.stdout);
-        let end = judge(&settled, Exit::Code(seen.exit), &parsed, seen.stderr, seen.stdout);
+        let end = judge(&settled, ProcessExit::Code(seen.exit), &parsed, seen.stderr, seen.stdout);
         let end = end.as_ref().map(String::as_str);
         let expected = seen.expected.as_ref();
         match (end, expected) {
@@ -317,7 +317,7 @@ fn sessions_and_tokens_are_found_where_programs_tell_them() {
 fn no_preset_puts_the_input_on_the_command_line() {
     for preset in CliPreset::ALL {
         let settled = settled(&format!("preset: {preset}\n"));
-        assert!(settled.args.iter().all(|arg| !arg.names(&Placeholder::Input)), "{preset}");
+        assert!(settled.args.iter().all(|arg| !arg.names(&CliPlaceholder::Input)), "{preset}");
         assert_ne!(settled.input, InputMode::Args, "{preset}");
     }
 }

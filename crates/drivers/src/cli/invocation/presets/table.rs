@@ -6,7 +6,7 @@
 //! Built-in retries, which may take minutes without output, are disabled as far as possible: Polity
 //! retries.
 
-use polity_definition::{CliPreset, ErrorStream, InputPattern, Placeholder};
+use polity_definition::{CliPlaceholder, CliPreset, ErrorStream, InputPattern};
 use polity_model::failure::ErrorCategory::{AgentError, Permanent, Transient};
 
 use super::preset_spec::{
@@ -15,8 +15,8 @@ use super::preset_spec::{
 
 use PresetArg::{Literal, WithPlaceholder};
 
-const MODEL: PresetArg = WithPlaceholder("", Placeholder::Model);
-const SESSION: PresetArg = WithPlaceholder("", Placeholder::SessionId);
+const MODEL: PresetArg = WithPlaceholder("", CliPlaceholder::Model);
+const SESSION: PresetArg = WithPlaceholder("", CliPlaceholder::SessionId);
 
 /// The settings of a preset.
 pub(crate) fn preset_spec(preset: CliPreset) -> &'static PresetSpec {
@@ -254,7 +254,7 @@ static COPILOT: PresetSpec = PresetSpec {
         Literal("--no-ask-user"),
         Literal("--model"),
         MODEL,
-        WithPlaceholder("--resume=", Placeholder::SessionId),
+        WithPlaceholder("--resume=", CliPlaceholder::SessionId),
     ],
     resumed: None,
     allow: &[Literal("--allow-all-tools")],
@@ -296,7 +296,7 @@ static AIDER: PresetSpec = PresetSpec {
     resumed: None,
     allow: &[],
     input: InputPattern::File,
-    tail: &[Literal("--message-file"), WithPlaceholder("", Placeholder::InputFile)],
+    tail: &[Literal("--message-file"), WithPlaceholder("", CliPlaceholder::InputFile)],
     parser: TEXT,
     // `--yes` also accepts the question about sending analytics.
     envs: &[("AIDER_ANALYTICS", "false")],

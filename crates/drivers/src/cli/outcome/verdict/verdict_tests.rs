@@ -12,7 +12,7 @@ fn answered(text: &str) -> ParsedOutput {
     ParsedOutput { answer: Some(text.to_owned()), ..ParsedOutput::default() }
 }
 
-fn category(settled: &ResolvedAgent, exit: Exit, stderr: &str) -> Option<ErrorCategory> {
+fn category(settled: &ResolvedAgent, exit: ProcessExit, stderr: &str) -> Option<ErrorCategory> {
     judge(settled, exit, &answered("done"), stderr, "").err().map(|failure| failure.category)
 }
 
@@ -21,32 +21,32 @@ fn exit_codes_signals_and_messages_have_their_categories() {
     use ErrorCategory::{AgentError, Permanent, SystemError, Transient};
     let plain = settled("");
     for (exit, stderr, expected) in [
-        (Exit::Code(0), "", None),
+        (ProcessExit::Code(0), "", None),
         // A successful run may log errors that it recovered from.
-        (Exit::Code(0), "429 rate limit, trying again", None),
-        (Exit::Code(1), "", Some(AgentError)),
-        (Exit::Code(1), "HTTP 429 too many requests", Some(Transient)),
-        (Exit::Code(1), "status 503", Some(Transient)),
-        (Exit::Code(1), "read ECONNRESET", Some(Transient)),
-        (Exit::Code(1), "request timed out", Some(Transient)),
-        (Exit::Code(1), "429: insufficient_quota", Some(Permanent)),
-        (Exit::Code(1), "401 Unauthorized", Some(Permanent)),
-        (Exit::Code(1), "You are not logged in", Some(Permanent)),
-        (Exit::Code(1), "The model `x` does not exist", Some(Permanent)),
-        (Exit::Code(126), "", Some(SystemError)),
-        (Exit::Code(127), "sh: 1: foo: not found", Some(SystemError)),
-        (Exit::Code(137), "", Some(SystemError)),
-        (Exit::Code(143), "", Some(Transient)),
-        (Exit::Code(145), "", Some(AgentError)),
-        (Exit::Signal(9), "", Some(SystemError)),
-        (Exit::Signal(11), "", Some(AgentError)),
-        (Exit::Signal(15), "", Some(Transient)),
+        (ProcessExit::Code(0), "429 rate limit, trying again", None),
+        (ProcessExit::Code(1), "", Some(AgentError)),
+        (ProcessExit::Code(1), "HTTP 429 too many requests", Some(Transient)),
+        (ProcessExit::Code(1), "status 503", Some(Transient)),
+        (ProcessExit::Code(1), "read ECONNRESET", Some(Transient)),
+        (ProcessExit::Code(1), "request timed out", Some(Transient)),
+        (ProcessExit::Code(1), "429: insufficient_quota", Some(Permanent)),
+        (ProcessExit::Code(1), "401 Unauthorized", Some(Permanent)),
+        (ProcessExit::Code(1), "You are not logged in", Some(Permanent)),
+        (ProcessExit::Code(1), "The model `x` does not exist", Some(Permanent)),
+        (ProcessExit::Code(126), "", Some(SystemError)),
+        (ProcessExit::Code(127), "sh: 1: foo: not found", Some(SystemError)),
+        (ProcessExit::Code(137), "", Some(SystemError)),
+        (ProcessExit::Code(143), "", Some(Transient)),
+        (ProcessExit::Code(145), "", Some(AgentError)),
+        (ProcessExit::Signal(9), "", Some(SystemError)),
+        (ProcessExit::Signal(11), "", Some(AgentError)),
+        (ProcessExit::Signal(15), "", Some(Transient)),
     ] {
         assert_eq!(category(&plain, exit, stderr), expected, "{exit} {stderr}");
     }
     let lenient = settled("success_exit_codes: [0, 3]\n");
-    assert_eq!(category(&lenient, Exit::Code(3), ""), None);
-    assert_eq!(category(&lenient, Exit::Code(4), ""), Some(AgentError));
+    assert_eq!(category(&lenient, ProcessExit::Code(3), ""), None);
+    assert_eq!(category(&lenient, ProcessExit::Code(4), ""), Some(AgentError));
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn rules_of_the_file_come_first_and_decide() {
         "error_rules:\n- {pattern: \"401\", category: transient}\n\
          - {pattern: broken, category: permanent, stream: stdout}\n",
     );
-    assert_eq!(category(&rules, Exit::Code(0), "401"), Some(ErrorCategory::Transient));
-    assert_eq!(category(&rules, Exit::Code(0), "broken"), None);
+    assert_eq!(category(&rules, ProcessExit::Code(0), "401"), Some(ErrorCategory::Transient));
+    assert_eq!(category(&rules, ProcessExit::Code(0), "broken"), None);
     let answer = answered("Hello.\nit is broken, 403\nGoodbye.");
-    let failure = judge(&rules, Exit::Code(0), &answer, "", "").unwrap_err();
+    let failure = judge(&rules, ProcessExit::Code(0), &answer, "", "").unwrap_err();
     assert_eq!(failure.category, ErrorCategory::Permanent);
     let told = "error_rules[1] looks for (exit code 0): it is broken, 403; check its key";
     assert!(failure.message.contains(told), "{failure}");
@@ -68,7 +68,7 @@ fn rules_of_the_file_come_first_and_decide() {
 fn a_failure_says_what_happened_what_to_do_and_the_last_words() {
     let failure = judge(
         &settled(""),
-        Exit::Code(1),
+        ProcessExit::Code(1),
         &ParsedOutput::default(),
         "Loading\nError: 401 invalid key\n",
         "",
@@ -109,7 +109,7 @@ fn an_answer_or_the_last_event_must_be_there() {
             Err("it reported an error (exit code 0): no"),
         ),
     ] {
-        let end = judge(&settled(lines), Exit::Code(0), &parsed, "", "");
+        let end = judge(&settled(lines), ProcessExit::Code(0), &parsed, "", "");
         match (end, expected) {
             (Ok(answer), Ok(expected)) => assert_eq!(answer, expected, "{lines}"),
             (Err(failure), Err(expected)) => {

@@ -35,12 +35,12 @@ const FAULTS_MAX: usize = 50;
 #[error("{}", listed(.faults))]
 pub struct InvalidSchema {
     /// What is wrong with it, each fault once.
-    pub faults: Vec<SchemaFault>,
+    pub faults: Vec<SchemaError>,
 }
 
 /// One thing that is wrong with a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SchemaFault {
+pub struct SchemaError {
     /// Where it is: the keys and indices from the top of the schema on.
     pub place: Vec<String>,
     /// What is wrong. It goes on from the place, with `must` or after a colon.
@@ -51,13 +51,13 @@ pub struct SchemaFault {
     pub allowed: &'static [&'static str],
 }
 
-impl fmt::Display for SchemaFault {
+impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/{}: {}", self.place.join("/"), self.message)
     }
 }
 
-fn listed(faults: &[SchemaFault]) -> String {
+fn listed(faults: &[SchemaError]) -> String {
     faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
@@ -67,7 +67,7 @@ impl InvalidSchema {
         let mut references = Vec::new();
         collect_references(schema, &mut Vec::new(), &mut references);
         let message = format!("there are more than {REFERENCES_MAX} references");
-        let fault = SchemaFault { place: Vec::new(), message, found: None, allowed: &[] };
+        let fault = SchemaError { place: Vec::new(), message, found: None, allowed: &[] };
         (references.len() > REFERENCES_MAX).then(|| Self { faults: vec![fault] })
     }
 
@@ -94,7 +94,7 @@ impl InvalidSchema {
 }
 
 /// The schema of schemas says many things several times.
-fn add(faults: &mut Vec<SchemaFault>, error: &ValidationError<'_>) {
+fn add(faults: &mut Vec<SchemaError>, error: &ValidationError<'_>) {
     for fault in of_error(error) {
         if !faults.contains(&fault) {
             faults.push(fault);
@@ -102,11 +102,11 @@ fn add(faults: &mut Vec<SchemaFault>, error: &ValidationError<'_>) {
     }
 }
 
-fn of_error(error: &ValidationError<'_>) -> Vec<SchemaFault> {
+fn of_error(error: &ValidationError<'_>) -> Vec<SchemaError> {
     let place = steps(error.instance_path().as_str());
     let found = error.instance();
     let fault =
-        |message: String| SchemaFault { place: place.clone(), message, found: None, allowed: &[] };
+        |message: String| SchemaError { place: place.clone(), message, found: None, allowed: &[] };
     match error.kind() {
         ValidationErrorKind::AnyOf { .. } if place.last().is_some_and(|last| last == "type") => {
             wrong_types(&place, found)
@@ -123,8 +123,8 @@ fn of_error(error: &ValidationError<'_>) -> Vec<SchemaFault> {
 }
 
 /// What is wrong with the value of `type`, which is a word or a list of words.
-fn wrong_types(place: &[String], found: &Value) -> Vec<SchemaFault> {
-    let unknown = |place: Vec<String>, word: &str| SchemaFault {
+fn wrong_types(place: &[String], found: &Value) -> Vec<SchemaError> {
+    let unknown = |place: Vec<String>, word: &str| SchemaError {
         place,
         message: format!("unknown value \"{}\"", shorten(word)),
         found: Some(word.to_owned()),
@@ -146,17 +146,17 @@ fn wrong_types(place: &[String], found: &Value) -> Vec<SchemaFault> {
         return faults;
     }
     let message = format!("must be a type or a list of different types, found {}", in_words(found));
-    vec![SchemaFault { place: place.to_vec(), message, found: None, allowed: &TYPES }]
+    vec![SchemaError { place: place.to_vec(), message, found: None, allowed: &TYPES }]
 }
 
 /// The references that cannot be followed. The library does not say where they are.
-fn reference_faults(schema: &Value, error: &ReferencingError) -> Vec<SchemaFault> {
+fn reference_faults(schema: &Value, error: &ReferencingError) -> Vec<SchemaError> {
     let mut references = Vec::new();
     collect_references(schema, &mut Vec::new(), &mut references);
-    let of_those = |is_meant: &dyn Fn(&str) -> bool, why: &str| -> Vec<SchemaFault> {
+    let of_those = |is_meant: &dyn Fn(&str) -> bool, why: &str| -> Vec<SchemaError> {
         let meant = references.iter().filter(|(_, target)| is_meant(target));
         meant
-            .map(|(place, target)| SchemaFault {
+            .map(|(place, target)| SchemaError {
                 place: place.clone(),
                 message: format!("\"{}\" {why}", shorten(target)),
                 found: None,
@@ -179,7 +179,7 @@ fn reference_faults(schema: &Value, error: &ReferencingError) -> Vec<SchemaFault
             },
             "is another document, and no other is read: put what it says under $defs",
         ),
-        ReferencingError::UnknownSpecification { specification } => vec![SchemaFault {
+        ReferencingError::UnknownSpecification { specification } => vec![SchemaError {
             place: vec!["$schema".to_owned()],
             message: format!("\"{}\" is no known version of JSON Schema", shorten(specification)),
             found: None,
@@ -190,7 +190,7 @@ fn reference_faults(schema: &Value, error: &ReferencingError) -> Vec<SchemaFault
     if !faults.is_empty() {
         return faults;
     }
-    vec![SchemaFault {
+    vec![SchemaError {
         place: Vec::new(),
         message: format!("a reference cannot be followed: {}", shorten(&error.to_string())),
         found: None,
@@ -260,11 +260,11 @@ mod tests {
     use serde_json::json;
 
     use super::REFERENCES_MAX;
-    use crate::shape::Shape;
+    use crate::json_schema::SchemaValidator;
 
     #[track_caller]
     fn check(schema: &serde_json::Value, expected: &str) {
-        let error = Shape::compile(schema.as_object().unwrap()).unwrap_err();
+        let error = SchemaValidator::compile(schema.as_object().unwrap()).unwrap_err();
         assert_eq!(error.to_string(), expected, "{schema}");
     }
 
@@ -340,11 +340,14 @@ mod tests {
     fn schemas_may_lead_back_to_themselves() {
         let tree = json!({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object",
             "properties": {"left": {"$ref": "#/$defs/tree"}}}}});
-        let shape = Shape::compile(tree.as_object().unwrap()).unwrap();
+        let shape = SchemaValidator::compile(tree.as_object().unwrap()).unwrap();
         assert_eq!(shape.check(&json!({"left": {"left": {}}})), Ok(()));
         assert!(shape.check(&json!({"left": {"left": 1}})).unwrap_err().starts_with("/left/left:"));
         let circle = json!({"$ref": "#"});
-        assert_eq!(Shape::compile(circle.as_object().unwrap()).unwrap().check(&json!(1)), Ok(()));
+        assert_eq!(
+            SchemaValidator::compile(circle.as_object().unwrap()).unwrap().check(&json!(1)),
+            Ok(())
+        );
     }
 
     #[test]
@@ -357,7 +360,7 @@ mod tests {
             links.insert(format!("a{length}"), json!({"type": "string"}));
             json!({"$ref": "#/$defs/a1", "$defs": links})
         };
-        let longest = Shape::compile(chain(REFERENCES_MAX).as_object().unwrap()).unwrap();
+        let longest = SchemaValidator::compile(chain(REFERENCES_MAX).as_object().unwrap()).unwrap();
         assert!(longest.check(&json!(7)).is_err());
         check(&chain(REFERENCES_MAX + 1), "/: there are more than 1000 references");
     }

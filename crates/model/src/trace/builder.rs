@@ -13,17 +13,17 @@ use super::{
 };
 use crate::event::{Event, ExecutionChange, RecordedEvent, ToolChange};
 use crate::ids::{TaskId, ToolCallId};
-use crate::message::{Message, Role, ToolCall};
+use crate::message::{Message, MessageRole, ToolCall};
 use crate::name::Name;
-use crate::review::{ReviewSubject, Verdict};
-use crate::run::Exit;
+use crate::review::{ReviewSubject, ReviewVerdict};
+use crate::run::ProcessExit;
 use crate::usage::Usage;
-use calls::Calls;
-use nodes::Nodes;
+use calls::TracedCalls;
+use nodes::TracedNodes;
 
 /// Tells events as steps, one by one as they come.
 #[derive(Debug, Clone)]
-pub struct TraceTeller {
+pub struct TraceBuilder {
     trace: TraceLog,
     agent: Name,
     /// When the model call that is under way began.
@@ -31,16 +31,16 @@ pub struct TraceTeller {
     /// When the next try is, while the task waits for it.
     retry_at: Option<Timestamp>,
     /// The tool calls of the newest answer.
-    calls: Calls,
+    calls: TracedCalls,
     /// The nodes that have begun.
-    nodes: Nodes,
+    nodes: TracedNodes,
     /// Whether a person has just decided, so that going on is no surprise.
     was_answered: bool,
     /// Whether a program or another server does the work, whose failures no step of their own tells.
     is_run: bool,
 }
 
-impl TraceTeller {
+impl TraceBuilder {
     /// Begins with a task's creation; nothing comes out of any other event.
     pub fn begin(task_id: TaskId, first: &RecordedEvent) -> Option<Self> {
         let Event::TaskCreated(created) = &first.event else { return None };
@@ -51,18 +51,18 @@ impl TraceTeller {
             created_at: first.at,
             updated_at: first.at,
         };
-        let mut teller = Self {
+        let mut builder = Self {
             trace,
             agent: created.assigned_agent.clone(),
             call_since: None,
             retry_at: None,
-            calls: Calls::default(),
-            nodes: Nodes::default(),
+            calls: TracedCalls::default(),
+            nodes: TracedNodes::default(),
             was_answered: false,
             is_run: false,
         };
-        teller.tell(first);
-        Some(teller)
+        builder.apply(first);
+        Some(builder)
     }
 
     /// The steps so far.
@@ -95,7 +95,7 @@ impl TraceTeller {
     }
 
     /// Goes on with the task's next event.
-    pub fn tell(&mut self, recorded: &RecordedEvent) {
+    pub fn apply(&mut self, recorded: &RecordedEvent) {
         use StepStatus::{Error, Info, Warning};
         let at = recorded.at;
         self.trace.updated_at = at;
@@ -135,9 +135,12 @@ impl TraceTeller {
             }
             Event::ModelAnswered { message, usage, duration_ms, is_cut, .. } => {
                 let (status, said) = if *is_cut {
-                    (Warning, format!("cut off, the model may not say more: {}", told(message)))
+                    (
+                        Warning,
+                        format!("cut off, the model may not say more: {}", summarize(message)),
+                    )
                 } else {
-                    (Info, told(message))
+                    (Info, summarize(message))
                 };
                 self.model_call(at, status, said, *duration_ms, Some(*usage));
                 self.calls.begin(message);
@@ -160,15 +163,15 @@ impl TraceTeller {
                 self.step(at, "shortened", Warning, message);
             }
             Event::MessageAdded { message } => match message.role() {
-                Role::Assistant => self.step(at, "answer", Info, told(message)),
-                Role::User | Role::System | Role::Tool => {
+                MessageRole::Assistant => self.step(at, "answer", Info, summarize(message)),
+                MessageRole::User | MessageRole::System | MessageRole::Tool => {
                     let who = if self.is_run { "told the agent" } else { "told the model" };
-                    self.step(at, "message", Warning, format!("{who}: {}", told(message)));
+                    self.step(at, "message", Warning, format!("{who}: {}", summarize(message)));
                 }
             },
-            Event::ExecutionChanged { change, .. } => self.tell_execution(at, change),
-            Event::ToolChanged { call_id, change } => self.tell_tool(at, *call_id, change),
-            Event::NodeChanged { node, change } => self.tell_node(at, node, change),
+            Event::ExecutionChanged { change, .. } => self.apply_execution(at, change),
+            Event::ToolChanged { call_id, change } => self.apply_tool(at, *call_id, change),
+            Event::NodeChanged { node, change } => self.apply_node(at, node, change),
             Event::StateSet { updates } => {
                 let updates = Value::Object(updates.as_map().clone()).to_string();
                 let message = shorten(&updates, STEP_MESSAGE_CHARACTERS_MAX);
@@ -198,7 +201,7 @@ impl TraceTeller {
         }
     }
 
-    fn tell_execution(&mut self, at: Timestamp, change: &ExecutionChange) {
+    fn apply_execution(&mut self, at: Timestamp, change: &ExecutionChange) {
         match change {
             ExecutionChange::Fail { failure, retry_at: Some(retry_at) } => {
                 self.retry_at = Some(*retry_at);
@@ -228,8 +231,10 @@ impl TraceTeller {
             }
             ExecutionChange::Report { report, .. } => {
                 let status = match report.exit {
-                    Some(Exit::Code(0)) => StepStatus::Info,
-                    Some(Exit::Code(_) | Exit::Signal(_)) | None => StepStatus::Warning,
+                    Some(ProcessExit::Code(0)) => StepStatus::Info,
+                    Some(ProcessExit::Code(_) | ProcessExit::Signal(_)) | None => {
+                        StepStatus::Warning
+                    }
                 };
                 self.step(at, "program_ended", status, report.to_string());
             }
@@ -247,7 +252,7 @@ impl TraceTeller {
         }
     }
 
-    fn tell_tool(&mut self, at: Timestamp, id: ToolCallId, change: &ToolChange) {
+    fn apply_tool(&mut self, at: Timestamp, id: ToolCallId, change: &ToolChange) {
         use StepStatus::{Error, Info, Warning};
         let Some(call) = self.calls.find(id) else { return };
         match change {
@@ -304,19 +309,19 @@ impl TraceTeller {
     fn review_answered(
         &mut self,
         at: Timestamp,
-        verdict: &Verdict,
+        verdict: &ReviewVerdict,
         message: Option<&str>,
         by: &str,
         updates: Option<&Map<String, Value>>,
     ) {
         let said = message.map(|message| format!(": {message}")).unwrap_or_default();
         let changes = match verdict {
-            Verdict::Modify { arguments } if !arguments.is_empty() => Some(arguments),
-            Verdict::Modify { .. }
-            | Verdict::Approve
-            | Verdict::Reject
-            | Verdict::Retry
-            | Verdict::SkipWith { .. } => updates,
+            ReviewVerdict::Modify { arguments } if !arguments.is_empty() => Some(arguments),
+            ReviewVerdict::Modify { .. }
+            | ReviewVerdict::Approve
+            | ReviewVerdict::Reject
+            | ReviewVerdict::Retry
+            | ReviewVerdict::SkipWith { .. } => updates,
         };
         let changes = changes.map(|changes| format!("; {}", Value::Object(changes.clone())));
         let told = format!("{verdict} by {by}{said}{}", changes.unwrap_or_default());
@@ -377,7 +382,7 @@ fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 {
 }
 
 /// A message in one short line.
-fn told(message: &Message) -> String {
+fn summarize(message: &Message) -> String {
     let calls = message.tool_calls();
     if message.content().is_empty() && !calls.is_empty() {
         let names: Vec<_> = calls.iter().map(ToolCall::name).collect();

@@ -10,13 +10,13 @@ use crate::trace::ToolCallRecord;
 
 /// The calls that a model asked for in its newest answer.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Calls {
-    calls: Vec<Told>,
+pub(super) struct TracedCalls {
+    calls: Vec<TracedCall>,
 }
 
 /// One call, as far as it has been told.
 #[derive(Debug, Clone)]
-pub(super) struct Told {
+pub(super) struct TracedCall {
     id: ToolCallId,
     /// The server and the tool, as the model named them or as they were called.
     server: String,
@@ -26,16 +26,16 @@ pub(super) struct Told {
     since: Option<Timestamp>,
 }
 
-impl Calls {
+impl TracedCalls {
     /// A new answer: its calls take the place of all former ones.
     pub(super) fn begin(&mut self, message: &Message) {
         self.calls.clear();
-        self.calls.extend(message.tool_calls().iter().map(Told::new));
+        self.calls.extend(message.tool_calls().iter().map(TracedCall::new));
     }
 
     /// One more call, of a node: others may be under way.
     pub(super) fn add(&mut self, call: &ToolCall) {
-        self.calls.push(Told::new(call));
+        self.calls.push(TracedCall::new(call));
     }
 
     /// Nothing more is told of a call.
@@ -43,7 +43,7 @@ impl Calls {
         self.calls.retain(|call| call.id != id);
     }
 
-    pub(super) fn find(&mut self, id: ToolCallId) -> Option<&mut Told> {
+    pub(super) fn find(&mut self, id: ToolCallId) -> Option<&mut TracedCall> {
         self.calls.iter_mut().find(|call| call.id == id)
     }
 
@@ -64,7 +64,7 @@ impl Calls {
     }
 }
 
-impl Told {
+impl TracedCall {
     fn new(call: &ToolCall) -> Self {
         Self {
             id: call.id,

@@ -1,12 +1,12 @@
 //! Whether a value has the shape that a JSON Schema asks for, and if not, what to change.
 
-mod fault;
+mod error;
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError, Validator};
 use serde_json::{Map, Value};
 
-pub use fault::{InvalidSchema, SchemaFault};
+pub use error::{InvalidSchema, SchemaError};
 
 /// How many problems of one value are told; the rest are only counted.
 pub const PROBLEMS_MAX: usize = 5;
@@ -16,9 +16,9 @@ const VALUE_CHARACTERS_MAX: usize = 80;
 
 /// A JSON Schema, ready to check values.
 #[derive(Debug)]
-pub struct Shape(Validator);
+pub struct SchemaValidator(Validator);
 
-impl Shape {
+impl SchemaValidator {
     /// Compiles a schema. Whatever it refers to must be in it: nothing is fetched.
     pub fn compile(schema: &Map<String, Value>) -> Result<Self, InvalidSchema> {
         let schema = Value::Object(schema.clone());
@@ -118,8 +118,8 @@ mod tests {
 
     use super::*;
 
-    fn shape(schema: &Value) -> Shape {
-        Shape::compile(schema.as_object().unwrap()).unwrap()
+    fn shape(schema: &Value) -> SchemaValidator {
+        SchemaValidator::compile(schema.as_object().unwrap()).unwrap()
     }
 
     #[test]

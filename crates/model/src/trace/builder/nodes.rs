@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{TraceTeller, elapsed_ms};
+use super::{TraceBuilder, elapsed_ms};
 use crate::event::{NodeChange, NodeOutput};
 use crate::ids::ToolCallId;
 use crate::name::Name;
@@ -12,7 +12,7 @@ use crate::trace::{STEP_MESSAGE_CHARACTERS_MAX, StepStatus, ToolCallRecord, shor
 
 /// What is known of the nodes that have begun.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Nodes {
+pub(super) struct TracedNodes {
     /// The node of each call.
     calls: BTreeMap<ToolCallId, Name>,
     /// When each node began.
@@ -21,7 +21,7 @@ pub(super) struct Nodes {
     answered: BTreeMap<Name, (ToolCallRecord, String)>,
 }
 
-impl Nodes {
+impl TracedNodes {
     /// Keeps the answer to a node's call for the step that tells of the node. It comes back where
     /// the call belongs to no node.
     pub(super) fn keep(
@@ -41,8 +41,8 @@ impl Nodes {
     }
 }
 
-impl TraceTeller {
-    pub(super) fn tell_node(&mut self, at: Timestamp, node: &Name, change: &NodeChange) {
+impl TraceBuilder {
+    pub(super) fn apply_node(&mut self, at: Timestamp, node: &Name, change: &NodeChange) {
         let (status, message) = match change {
             NodeChange::Start { call } => {
                 self.nodes.began.insert(node.clone(), at);
