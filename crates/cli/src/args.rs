@@ -4,16 +4,17 @@ mod agent;
 mod sim;
 mod steer;
 
+use std::io::IsTerminal;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use polity_host::SchemaKind;
+use polity_host::recording::{RecordingMode, RecordingRequest};
 use polity_model::ids::CheckpointId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::number::UsdLimit;
-
-use crate::schemas::SchemaKind;
 
 pub(crate) use agent::{AgentAddArgs, AgentArgs, AgentCommand, AgentStatusArgs, KindArg};
 pub(crate) use sim::{
@@ -76,6 +77,21 @@ impl Options {
             (false, true) => Verbosity::Verbose,
             (false, false) => Verbosity::Normal,
         }
+    }
+
+    /// True if steps are shown on stderr.
+    pub(crate) fn shows_progress(&self) -> bool {
+        !self.json && self.verbosity() != Verbosity::Quiet
+    }
+
+    /// True if every event is shown on stderr.
+    pub(crate) fn shows_events(&self) -> bool {
+        !self.json && self.verbosity() == Verbosity::Verbose
+    }
+
+    /// True if stderr is a terminal on which lines can be rewritten.
+    pub(crate) fn is_live(&self) -> bool {
+        self.shows_progress() && std::io::stderr().is_terminal()
     }
 }
 
@@ -194,18 +210,27 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TOKENS", value_parser = token_limit, allow_negative_numbers = true)]
     pub(crate) max_tokens: Option<NonZeroU64>,
     #[command(flatten)]
-    pub(crate) tape: TapeArgs,
+    pub(crate) recording: RecordingArgs,
 }
 
 /// Whether what models and tools answer is recorded, or comes from a recording.
 #[derive(Debug, Clone, Default, ClapArgs)]
-pub(crate) struct TapeArgs {
+pub(crate) struct RecordingArgs {
     /// Write what models and tools answer to this file, a cassette, which holds no secrets
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub(crate) record: Option<PathBuf>,
     /// Take all answers from this cassette: no model is called, and no tool
     #[arg(long, value_name = "FILE")]
     pub(crate) replay: Option<PathBuf>,
+}
+
+impl RecordingArgs {
+    /// The recording or replay that was asked for. The two flags exclude each other.
+    pub(crate) fn request(&self) -> Option<RecordingRequest> {
+        let record = self.record.as_ref().map(|file| (file, RecordingMode::Record));
+        let requested = record.or(self.replay.as_ref().map(|file| (file, RecordingMode::Replay)));
+        requested.map(|(file, mode)| RecordingRequest { file: file.clone(), mode })
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -266,7 +291,7 @@ pub(crate) struct ResumeArgs {
     #[command(flatten)]
     pub(crate) which: ResumeWhich,
     #[command(flatten)]
-    pub(crate) tape: TapeArgs,
+    pub(crate) recording: RecordingArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -426,7 +451,7 @@ pub(crate) struct DecideArgs {
     #[arg(long, conflicts_with_all = ["record", "replay"])]
     pub(crate) detach: bool,
     #[command(flatten)]
-    pub(crate) tape: TapeArgs,
+    pub(crate) recording: RecordingArgs,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -10,7 +10,7 @@ mod demo;
 mod execution;
 mod gc;
 mod init;
-pub(crate) mod review;
+mod review;
 mod run;
 mod schema;
 mod session;
@@ -20,10 +20,7 @@ mod task;
 mod tool;
 mod workflow;
 
-pub(crate) use session::parts_of;
-pub(crate) use task::{checkpoints_of_task, trace_of};
-
-use crate::app::App;
+use crate::app::{App, block_on};
 use crate::args::{Args, Command};
 use crate::error::CliResult;
 
@@ -36,18 +33,20 @@ pub(crate) fn run(args: Args) -> CliResult {
         Command::Completions(args) => completions::completions(&args),
         Command::Demo => demo::demo(&options),
         Command::Check => check::check(&App::new(options)?),
-        Command::Run(args) => run::run(&App::new(options)?, args),
-        Command::Task(command) => task::task(&App::new(options)?, command),
-        Command::Agent(command) => agent::agent(&App::new(options)?, &command),
-        Command::Execution(command) => execution::execution(&App::new(options)?, &command),
-        Command::Workflow(command) => workflow::workflow(&App::new(options)?, &command),
+        Command::Run(args) => block_on(run::run(&App::new(options)?, args)),
+        Command::Task(command) => block_on(task::task(&App::new(options)?, command)),
+        Command::Agent(command) => block_on(agent::agent(&App::new(options)?, &command)),
+        Command::Execution(command) => {
+            block_on(execution::execution(&App::new(options)?, &command))
+        }
+        Command::Workflow(command) => block_on(workflow::workflow(&App::new(options)?, &command)),
         Command::Chart(command) => chart::chart(&App::new(options)?, &command),
         Command::Sim(command) => sim::sim(&App::new(options)?, command),
-        Command::Review(command) => review::review(&App::new(options)?, command),
-        Command::Session(command) => session::session(&App::new(options)?, command),
-        Command::Tool(command) => tool::tool(&App::new(options)?, command),
-        Command::Gc(args) => gc::gc(&App::new(options)?, &args),
-        Command::Cost(args) => cost::cost(&App::new(options)?, &args),
+        Command::Review(command) => block_on(review::review(&App::new(options)?, command)),
+        Command::Session(command) => block_on(session::session(&App::new(options)?, command)),
+        Command::Tool(command) => block_on(tool::tool(&App::new(options)?, command)),
+        Command::Gc(args) => block_on(gc::gc(&App::new(options)?, &args)),
+        Command::Cost(args) => block_on(cost::cost(&App::new(options)?, &args)),
         Command::Backup(args) => backup::backup(&App::new(options)?, &args),
         Command::Restore(args) => backup::restore(&App::new(options)?, &args),
     }

@@ -1,5 +1,7 @@
 //! What the user is told when something goes wrong: what happened, why, what to do.
 
+mod host;
+
 use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,7 +14,6 @@ use polity_model::ids::TaskId;
 use polity_store::{CommitError, StoreError};
 use serde_json::json;
 
-use crate::archive::Damage;
 use crate::exit::Exit;
 use crate::view::note;
 use crate::view::style;
@@ -77,11 +78,6 @@ impl CliError {
         Self::new("damaged", Exit::Failed, message)
     }
 
-    /// The problems of definitions that it tells.
-    pub(crate) fn problems(&self) -> &[DefinitionProblem] {
-        &self.problems
-    }
-
     /// More than a limit allows.
     pub(crate) fn over_limit(code: &'static str, message: impl Display) -> Self {
         Self::new(code, Exit::OverLimit, message)
@@ -121,12 +117,6 @@ impl CliError {
     /// An archive cannot be used.
     pub(crate) fn archive(message: impl Display) -> Self {
         Self::new("archive", Exit::Failed, message)
-    }
-
-    /// There is something where something new is to be written.
-    pub(crate) fn exists(path: &Path) -> Self {
-        Self::new("exists", Exit::Failed, format!("{} exists already", path.display()))
-            .hint("nothing was written; replace it with --force, or name another folder")
     }
 
     /// There is one of that name.
@@ -209,12 +199,6 @@ impl From<StoreError> for CliError {
             StoreError::Failed { .. } | StoreError::Closed => "store_failed",
         };
         Self::new(code, Exit::Failed, &error).hint(error.hint())
-    }
-}
-
-impl From<Damage> for CliError {
-    fn from(damage: Damage) -> Self {
-        Self::archive(damage).hint("nothing was imported; export the task again")
     }
 }
 

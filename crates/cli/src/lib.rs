@@ -2,20 +2,14 @@
 //! here; the other crates are put together and their answers shown.
 
 mod app;
-mod archive;
 mod args;
 mod commands;
 mod error;
 mod exit;
-mod home;
 mod logging;
-mod notices;
-mod schemas;
 mod signals;
-mod simulations;
-mod tape;
-mod telemetry;
 mod view;
+mod warnings;
 
 use std::process::ExitCode;
 
@@ -75,7 +69,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
 
 /// The JSON Schemas of all kinds of definition files, by kind.
 pub fn schemas() -> impl Iterator<Item = (&'static str, serde_json::Value)> {
-    schemas::SchemaKind::all().map(|kind| (kind.as_str(), kind.schema()))
+    polity_host::SchemaKind::all().map(|kind| (kind.as_str(), kind.schema()))
 }
 
 /// The command line as it is declared, from which the reference is written.

@@ -47,15 +47,9 @@ pub(crate) fn print_text(text: &str) -> Result<(), CliError> {
 
 /// Prints one JSON document on stdout.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    print_bytes(&pretty(value)?)
-}
-
-/// One JSON document as people can read it, to its last line end.
-pub(crate) fn pretty(value: &impl Serialize) -> Result<Vec<u8>, CliError> {
-    let mut text = serde_json::to_vec_pretty(value)
+    let text = polity_host::to_pretty_json(value)
         .map_err(|error| CliError::usage(format!("the answer cannot be told as JSON: {error}")))?;
-    text.push(b'\n');
-    Ok(text)
+    print_bytes(&text)
 }
 
 /// Prints bytes on stdout as they are. A reader that has seen enough, such as `head`, is no error.

@@ -2,7 +2,7 @@
 
 use clap::Args as ClapArgs;
 
-use super::{TapeArgs, TaskArgs};
+use super::{RecordingArgs, TaskArgs};
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TaskShowArgs {
@@ -29,7 +29,7 @@ pub(crate) struct ForkArgs {
     #[arg(long)]
     pub(crate) detach: bool,
     #[command(flatten)]
-    pub(crate) tape: TapeArgs,
+    pub(crate) recording: RecordingArgs,
 }
 
 #[derive(Debug, ClapArgs)]

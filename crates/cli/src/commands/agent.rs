@@ -5,11 +5,9 @@ mod status;
 mod switch;
 mod yaml;
 
-use std::sync::Arc;
-
-use polity_definition::{AgentDefinition, AgentKind, Home, NameLookup};
-use polity_engine::agent_toggles::AgentToggles;
+use polity_definition::{AgentDefinition, AgentKind};
 use polity_engine::commands::ToggleAgent;
+use polity_host::find_agent;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -18,23 +16,23 @@ use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::{harmless, print_json, say, style, table};
 
-pub(crate) fn agent(app: &App, command: &AgentCommand) -> CliResult {
+pub(crate) async fn agent(app: &App, command: &AgentCommand) -> CliResult {
     match command {
-        AgentCommand::List => list(app),
-        AgentCommand::Show(args) => show(app, args),
-        AgentCommand::Status(args) => status::status(app, args),
+        AgentCommand::List => list(app).await,
+        AgentCommand::Show(args) => show(app, args).await,
+        AgentCommand::Status(args) => status::status(app, args).await,
         AgentCommand::Add(args) => add::add(app, args),
-        AgentCommand::Enable(args) => switch::switch(app, &args.name, &ToggleAgent::Enable),
+        AgentCommand::Enable(args) => switch::switch(app, &args.name, &ToggleAgent::Enable).await,
         AgentCommand::Disable(args) => {
             let disable = ToggleAgent::Disable { reason: args.message.clone() };
-            switch::switch(app, &args.agent.name, &disable)
+            switch::switch(app, &args.agent.name, &disable).await
         }
     }
 }
 
-fn list(app: &App) -> CliResult {
-    let home = app.listed()?;
-    let agent_toggles = AgentToggles::read(&app.reader()?)?;
+async fn list(app: &App) -> CliResult {
+    let home = app.valid_definitions()?;
+    let toggles = app.queries()?.agent_toggles().await?;
     if app.json() {
         let agents: Vec<_> = home
             .agents
@@ -45,17 +43,17 @@ fn list(app: &App) -> CliResult {
                     "kind": agent.kind.label(),
                     "role": agent.role(),
                     "uses": uses(agent),
-                    "enabled": agent_toggles.is_enabled(agent),
+                    "enabled": toggles.is_enabled(agent),
                     "digest": agent.digest(),
                 })
             })
             .collect();
         print_json(&agents)?;
     } else if home.agents.is_empty() {
-        say!("no agents in {}", app.folder.root().display())?;
+        say!("no agents in {}", app.folder().root().display())?;
     } else {
         let rows = home.agents.values().map(|agent| {
-            let is_off = !agent_toggles.is_enabled(agent);
+            let is_off = !toggles.is_enabled(agent);
             let kind = format!("{}{}", agent.kind.label(), if is_off { " (disabled)" } else { "" });
             let role = agent.role().unwrap_or_default().to_owned();
             [agent.name.to_string(), kind, uses(agent), role]
@@ -80,29 +78,11 @@ fn uses(agent: &AgentDefinition) -> String {
     }
 }
 
-/// The agent of that name.
-fn found(app: &App, home: &Home, name: &str) -> Result<Arc<AgentDefinition>, CliError> {
-    match home.find(name) {
-        NameLookup::Agent(agent) => Ok(agent),
-        NameLookup::Broken(problems) => {
-            let message = format!("the definition of \"{name}\" is not valid");
-            Err(CliError::invalid(message, problems))
-        }
-        NameLookup::Workflow(_) => {
-            Err(CliError::unknown_agent(format!("\"{name}\" is a workflow, not an agent")))
-        }
-        NameLookup::Unknown { suggestion } => {
-            let suggestion = suggestion.map(|name| name.to_string());
-            Err(super::run::unknown(app, name, suggestion))
-        }
-    }
-}
-
-fn show(app: &App, args: &AgentArgs) -> CliResult {
-    let home = app.folder.read()?;
-    let agent = found(app, &home, &args.name)?;
-    let agent_toggles = AgentToggles::read(&app.reader()?)?;
-    let said = agent_toggles.of(&agent.name);
+async fn show(app: &App, args: &AgentArgs) -> CliResult {
+    let home = app.folder().read()?;
+    let agent = find_agent(&app.context, &home, &args.name)?;
+    let toggles = app.queries()?.agent_toggles().await?;
+    let said = toggles.of(&agent.name);
     let canonical = agent.canonical_json();
     let definition: Value = serde_json::from_str(&canonical)
         .map_err(|error| CliError::usage(format!("the definition cannot be shown: {error}")))?;

@@ -12,11 +12,11 @@ use crate::exit::Exit;
 use crate::view::{print_json, say};
 
 pub(crate) fn backup(app: &App, args: &BackupArgs) -> CliResult {
-    if !app.folder.database().exists() {
+    if !app.folder().database().exists() {
         return Err(CliError::not_found("nothing has happened in this home yet")
             .hint("give an agent something to do with `polity run`"));
     }
-    app.reader()?.backup(&args.file)?;
+    app.context.open_reader()?.backup(&args.file)?;
     let bytes = args.file.metadata().map_or(0, |metadata| metadata.len());
     if app.json() {
         print_json(&json!({"file": args.file, "bytes": bytes}))?;
@@ -27,8 +27,8 @@ pub(crate) fn backup(app: &App, args: &BackupArgs) -> CliResult {
 }
 
 pub(crate) fn restore(app: &App, args: &RestoreArgs) -> CliResult {
-    app.folder.must_exist()?;
-    let kept = polity_store::restore(&args.file, &app.folder.database()).map_err(|error| {
+    app.folder().must_exist()?;
+    let kept = polity_store::restore(&args.file, &app.folder().database()).map_err(|error| {
         let of_the_backup = match &error {
             StoreError::Damaged { path, .. }
             | StoreError::Foreign { path }

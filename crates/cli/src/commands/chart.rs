@@ -5,6 +5,8 @@ mod show;
 
 use polity_definition::DefinitionProblem;
 use polity_diagram::{chart_diagram, chart_to_mermaid};
+use polity_host::HostError;
+use polity_host::simulations::CHARTS;
 use polity_statechart::Chart;
 use serde_json::json;
 
@@ -14,8 +16,7 @@ use crate::app::App;
 use crate::args::{ChartCheckArgs, ChartCommand, ChartFormat, ChartGraphArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::simulations::CHARTS;
-use crate::view::{count, note, print_bytes, print_json, say, style, table};
+use crate::view::{count, print_bytes, print_json, say, table};
 
 pub(crate) fn chart(app: &App, command: &ChartCommand) -> CliResult {
     match command {
@@ -28,12 +29,9 @@ pub(crate) fn chart(app: &App, command: &ChartCommand) -> CliResult {
 }
 
 fn list(app: &App) -> CliResult {
-    let simulations = app.folder.simulations()?;
+    let simulations = app.folder().simulations()?;
     let has_problems = !simulations.problems.is_empty();
-    if has_problems && app.shows_progress() {
-        let problems = count(simulations.problems.len(), "problem");
-        note!("{}: {problems} in this home, see `polity check`", style::warning("warning"));
-    }
+    app.warn_of_problems(simulations.problems.len());
     let charts = simulations.charts.values().map(|read| &*read.chart);
     if app.json() {
         let charts: Vec<_> = charts
@@ -49,7 +47,7 @@ fn list(app: &App) -> CliResult {
         print_json(&charts)?;
     } else if simulations.charts.is_empty() {
         let which = if has_problems { "no charts that can be used" } else { "no charts" };
-        say!("{which} in {}", app.folder.root().display())?;
+        say!("{which} in {}", app.folder().root().display())?;
     } else {
         let rows = charts.map(|chart| {
             let (states, transitions) = (chart.states().len(), chart.transitions().len());
@@ -62,7 +60,7 @@ fn list(app: &App) -> CliResult {
 }
 
 fn check(app: &App, args: &ChartCheckArgs) -> CliResult {
-    let simulations = app.folder.simulations()?;
+    let simulations = app.folder().simulations()?;
     let problems: Vec<DefinitionProblem> = match &args.name {
         None => {
             let is_chart = |problem: &&DefinitionProblem| problem.file.starts_with(CHARTS);
@@ -70,8 +68,8 @@ fn check(app: &App, args: &ChartCheckArgs) -> CliResult {
         }
         Some(name) => match simulations.chart(name) {
             Ok(_) => Vec::new(),
-            Err(error) if error.problems().is_empty() => return Err(error),
-            Err(error) => error.problems().to_vec(),
+            Err(HostError::InvalidDefinitions { problems, .. }) if !problems.is_empty() => problems,
+            Err(error) => return Err(error.into()),
         },
     };
     if app.json() {
@@ -90,7 +88,7 @@ fn check(app: &App, args: &ChartCheckArgs) -> CliResult {
 }
 
 fn graph(app: &App, args: &ChartGraphArgs) -> CliResult {
-    let simulations = app.folder.simulations()?;
+    let simulations = app.folder().simulations()?;
     let chart = &simulations.chart(&args.name)?.chart;
     let picture = picture(chart, args.format)?;
     if app.json() {

@@ -1,18 +1,18 @@
 //! `polity check`: every definition, every problem.
 
+use polity_host::simulations::SimulationDefinitions;
 use serde_json::json;
 
 use crate::app::App;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::simulations::Simulations;
 use crate::view::{count, print_json, say};
 
 pub(crate) fn check(app: &App) -> CliResult {
-    app.folder.must_exist()?;
-    let root = app.folder.root();
-    let home = app.folder.read()?;
-    let simulations = app.folder.simulations()?;
+    app.folder().must_exist()?;
+    let root = app.folder().root();
+    let home = app.folder().read()?;
+    let simulations = app.folder().simulations()?;
     let mut problems = home.problems;
     problems.extend_from_slice(&simulations.problems);
     problems.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
@@ -33,7 +33,7 @@ pub(crate) fn check(app: &App) -> CliResult {
         count(home.mcp_servers.len(), "MCP server"),
     ];
     // Most homes simulate nothing.
-    let Simulations { charts, scenarios, .. } = simulations;
+    let SimulationDefinitions { charts, scenarios, .. } = simulations;
     if !charts.is_empty() || !scenarios.is_empty() {
         parts.extend([count(charts.len(), "chart"), count(scenarios.len(), "scenario")]);
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use polity_model::usage::Usage;
-use polity_store::Store;
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
@@ -12,10 +11,10 @@ use crate::error::CliResult;
 use crate::exit::Exit;
 use crate::view::{columns, print_json, say};
 
-pub(crate) fn cost(app: &App, args: &CostArgs) -> CliResult {
+pub(crate) async fn cost(app: &App, args: &CostArgs) -> CliResult {
     let mut sums: BTreeMap<Vec<String>, (u64, Usage)> = BTreeMap::new();
     let mut total = (0, Usage::default());
-    for row in app.reader()?.spending()? {
+    for row in app.queries()?.spending().await? {
         let key = args.by.iter().map(|by| match by {
             CostBy::Agent => row.agent.to_string(),
             CostBy::Day => row.day.to_string(),

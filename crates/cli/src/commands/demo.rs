@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 use polity_definition::Home;
 use polity_engine::commands::{AnswerReview, CreateTask};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_host::{Host, find_assignee, is_home};
 use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
 use polity_model::task::Task;
 
 use super::init::{Files, NEWSROOM, SOCIETY, SUPERVISOR, WORKSHOP, write_home};
-use super::run::{assignee, follow, present};
+use super::run::{follow, present};
 use super::{review, sim, task};
-use crate::app::{App, Workshop, block_on};
+use crate::app::{App, block_on, close};
 use crate::args::{Options, SimCommand, SimRunArgs, ThreadArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::home::is_home;
 use crate::view::{note, print_json, say, style};
 
 const FILES: Files = &[
@@ -55,9 +55,9 @@ pub(crate) fn demo(options: &Options) -> CliResult {
     tell(&app, &style::dim(&format!("a new home in {}", folder.display())));
     let home = app.definitions()?;
     let tasks = block_on(async {
-        let workshop = Workshop::open(&app, &home)?;
-        let shown = show(&app, &workshop, &home).await;
-        workshop.close().await;
+        let host = Host::open(&app.context, &home)?;
+        let shown = show(&app, &host, &home).await;
+        close(host).await;
         shown
     })?;
     let exit = tasks.iter().map(Exit::of_task).find(|exit| *exit != Exit::Done);
@@ -89,53 +89,52 @@ fn simulate(app: &App, scenario: &str) -> CliResult {
 }
 
 /// Shows one thing after the other, and gives the tasks that came of it.
-async fn show(app: &App, workshop: &Workshop, home: &Home) -> Result<Vec<Task>, CliError> {
+async fn show(app: &App, host: &Host, home: &Home) -> Result<Vec<Task>, CliError> {
     tell(
         app,
         "\n1. an agent is asked for a forecast; its model is overloaded at first, so it waits and \
          tries again\n",
     );
-    let forecast =
-        run(app, workshop, home, "forecaster", "What will the weather be in Oslo?").await?;
-    let mut tasks = vec![told(app, workshop, forecast)?];
+    let forecast = run(app, host, home, "forecaster", "What will the weather be in Oslo?").await?;
+    let mut tasks = vec![told(app, host, forecast).await?];
     tell(
         app,
         "\n2. an agent has two others find facts at the same time, and a third write them up\n",
     );
-    let report = run(app, workshop, home, "supervisor", "A report on rain and snow").await?;
-    tasks.push(told(app, workshop, report)?);
+    let report = run(app, host, home, "supervisor", "A report on rain and snow").await?;
+    tasks.push(told(app, host, report).await?);
     tell(
         app,
         "\n3. a workflow: a reporter finds facts, an author writes, and an editor decides what \
          becomes of it\n",
     );
-    let article = run(app, workshop, home, "newsroom", "rain").await?;
-    let article = decided(app, workshop, article).await?;
-    tasks.push(told(app, workshop, article)?);
+    let article = run(app, host, home, "newsroom", "rain").await?;
+    let article = decided(app, host, article).await?;
+    tasks.push(told(app, host, article).await?);
     tell(
         app,
         "\n4. a program is an agent: started, watched over, measured, and its answer found in what \
          it prints\n",
     );
-    let judged = run(app, workshop, home, "judge", "a few words").await?;
-    tasks.push(told(app, workshop, judged)?);
+    let judged = run(app, host, home, "judge", "a few words").await?;
+    tasks.push(told(app, host, judged).await?);
     if !has_python() {
         tell(app, "\n5. an agent with tools needs python3 here, which was not found");
         return Ok(tasks);
     }
     tell(app, "\n5. an agent keeps a note with a tool of an MCP server\n");
-    let noted = run(app, workshop, home, "librarian", "note rain: It rains in Oslo.").await?;
-    tasks.push(told(app, workshop, noted)?);
+    let noted = run(app, host, home, "librarian", "note rain: It rains in Oslo.").await?;
+    tasks.push(told(app, host, noted).await?);
     tell(app, "\n6. it is to delete the note, and that waits for a person\n");
-    let deleted = run(app, workshop, home, "librarian", "forget rain").await?;
-    let deleted = decided(app, workshop, deleted).await?;
-    tasks.push(told(app, workshop, deleted)?);
+    let deleted = run(app, host, home, "librarian", "forget rain").await?;
+    let deleted = decided(app, host, deleted).await?;
+    tasks.push(told(app, host, deleted).await?);
     Ok(tasks)
 }
 
 /// Approves what a task asks, and goes on with it. A task that asks nothing stays as it is.
-async fn decided(app: &App, workshop: &Workshop, task: Task) -> Result<Task, CliError> {
-    let Some(review) = review::open(&workshop.store, task.id).await? else { return Ok(task) };
+async fn decided(app: &App, host: &Host, task: Task) -> Result<Task, CliError> {
+    let Some(review) = host.queries().open_review(task.id).await? else { return Ok(task) };
     tell(app, &format!("\n{}\n\n   here the demo approves\n", review::details(&review)));
     let answer = AnswerReview {
         checkpoint_id: review.checkpoint_id,
@@ -144,36 +143,33 @@ async fn decided(app: &App, workshop: &Workshop, task: Task) -> Result<Task, Cli
         by: "the demo".to_owned(),
         state_updates: StateUpdates::default(),
     };
-    workshop.runtime.answer(task.id, answer).await?;
-    let live = workshop.runtime.subscribe();
-    let handle = workshop.runtime.adopt(task.id).await?;
-    follow(app, workshop, handle, live).await
+    host.runtime().answer(task.id, answer).await?;
+    let live = host.runtime().subscribe();
+    let handle = host.runtime().adopt(task.id).await?;
+    follow(app, host, handle, live).await
 }
 
 async fn run(
     app: &App,
-    workshop: &Workshop,
+    host: &Host,
     home: &Home,
     agent: &str,
     input: &str,
 ) -> Result<Task, CliError> {
-    let create = CreateTask::new(assignee(app, home, agent)?, input);
-    let live = workshop.runtime.subscribe();
-    let handle = workshop.runtime.create(create).await?;
-    follow(app, workshop, handle, live).await
+    let create = CreateTask::new(find_assignee(&app.context, home, agent)?, input);
+    let live = host.runtime().subscribe();
+    let handle = host.runtime().create(create).await?;
+    follow(app, host, handle, live).await
 }
 
-/// Tells what came of a task, and how.
-fn told(app: &App, workshop: &Workshop, task: Task) -> Result<Task, CliError> {
+/// Shows the result of a task and its trace.
+async fn told(app: &App, host: &Host, task: Task) -> Result<Task, CliError> {
     if app.json() {
         return Ok(task);
     }
     present(app, &task)?;
-    let row = workshop
-        .store
-        .task_row(task.id)?
-        .ok_or_else(|| CliError::not_found(format!("task {} is not in the store", task.id)))?;
-    say!("\n{}", task::told(app, &*workshop.store, &row)?)?;
+    let row = host.queries().task_row(task.id).await?;
+    say!("\n{}", task::trace_text(host.queries(), &row).await?)?;
     Ok(task)
 }
 

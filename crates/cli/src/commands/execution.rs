@@ -1,35 +1,30 @@
 //! `polity execution`: the attempts of agents to do their tasks.
 
-use polity_model::execution::AgentExecution;
 use polity_model::execution::view::ExecutionView;
-use polity_store::{ExecutionFilter, Store};
+use polity_store::ExecutionFilter;
 
 use crate::app::App;
 use crate::args::{ExecutionArgs, ExecutionCommand, ExecutionListArgs, TaskArgs};
-use crate::error::{CliError, CliResult};
+use crate::error::CliResult;
 use crate::exit::Exit;
-use crate::view::{harmless, print_json, say, style, table, task as view};
+use crate::view::{harmless, print_json, say, style, table, task as task_view};
 
-pub(crate) fn execution(app: &App, command: &ExecutionCommand) -> CliResult {
+pub(crate) async fn execution(app: &App, command: &ExecutionCommand) -> CliResult {
     match command {
-        ExecutionCommand::List(args) => list(app, args),
-        ExecutionCommand::Show(args) => show(app, args),
-        ExecutionCommand::Cancel(args) => cancel(app, args),
+        ExecutionCommand::List(args) => list(app, args).await,
+        ExecutionCommand::Show(args) => show(app, args).await,
+        ExecutionCommand::Cancel(args) => cancel(app, args).await,
     }
 }
 
-fn list(app: &App, args: &ExecutionListArgs) -> CliResult {
-    let store = app.reader()?;
+async fn list(app: &App, args: &ExecutionListArgs) -> CliResult {
     let filter = ExecutionFilter {
         agent: args.agent.clone(),
         open_only: args.active,
         limit: Some(args.limit),
         ..ExecutionFilter::default()
     };
-    let mut views = Vec::new();
-    for row in store.execution_rows(&filter)? {
-        views.push(seen(app, &store, &row.execution)?);
-    }
+    let views = app.queries()?.execution_views(&filter).await?;
     if app.json() {
         print_json(&views)?;
     } else if views.is_empty() {
@@ -41,7 +36,7 @@ fn list(app: &App, args: &ExecutionListArgs) -> CliResult {
                 state(execution),
                 execution.agent_id.to_string(),
                 execution.task_id.to_string()[..8].to_owned(),
-                execution.start_time.map(view::time).unwrap_or_default(),
+                execution.start_time.map(task_view::time).unwrap_or_default(),
                 execution.retry_count.to_string(),
                 used(execution),
             ]
@@ -73,50 +68,25 @@ fn used(execution: &ExecutionView) -> String {
     format!("{seconds:.1} s CPU, {} MB", used.peak_memory_mb)
 }
 
-/// An execution with what its task says of it.
-fn seen(
-    app: &App,
-    store: &dyn Store,
-    execution: &AgentExecution,
-) -> Result<ExecutionView, CliError> {
-    let missing = || CliError::not_found(format!("task {} is not there", execution.task_id));
-    let row = store.task_row(execution.task_id)?.ok_or_else(missing)?;
-    let task = app.task(store, &row)?;
-    Ok(execution.view(&task))
-}
-
-fn find(store: &dyn Store, id: &str) -> Result<AgentExecution, CliError> {
-    let list = "`polity execution list` shows the executions there are";
-    let id = id.to_lowercase();
-    let found = store.execution_ids_by_prefix(&id, 3)?;
-    let none = || CliError::not_found(format!("there is no execution {id}")).hint(list);
-    match found.as_slice() {
-        [found] if !id.is_empty() => store.execution(*found)?.ok_or_else(none),
-        [_, _, ..] => Err(CliError::usage(format!("several executions begin with \"{id}\""))
-            .hint("give more of the id")),
-        [] | [_] => Err(none()),
-    }
-}
-
-fn show(app: &App, args: &ExecutionArgs) -> CliResult {
-    let store = app.reader()?;
-    let execution = find(&store, &args.id)?;
-    let seen = seen(app, &store, &execution)?;
+async fn show(app: &App, args: &ExecutionArgs) -> CliResult {
+    let queries = app.queries()?;
+    let execution = queries.find_execution(&args.id).await?;
+    let view = queries.execution_view(&execution).await?;
     if app.json() {
-        print_json(&seen)?;
+        print_json(&view)?;
         return Ok(Exit::Done);
     }
-    say!("{} {}", style::label("execution:"), seen.id)?;
-    say!("{} {}", style::label("agent:"), seen.agent_id)?;
-    say!("{} {}", style::label("task:"), seen.task_id)?;
-    say!("{} {}", style::label("state:"), state(&seen))?;
+    say!("{} {}", style::label("execution:"), view.id)?;
+    say!("{} {}", style::label("agent:"), view.agent_id)?;
+    say!("{} {}", style::label("task:"), view.task_id)?;
+    say!("{} {}", style::label("state:"), state(&view))?;
     for moved in &execution.state_transitions {
-        say!("  {} {} -> {}", view::time(moved.timestamp), moved.from, moved.to)?;
+        say!("  {} {} -> {}", task_view::time(moved.timestamp), moved.from, moved.to)?;
     }
     say!(
         "{} {}",
         style::label("retries:"),
-        format!("{} of {}", seen.retry_count, seen.max_retries)
+        format!("{} of {}", view.retry_count, view.max_retries)
     )?;
     for (number, run) in execution.runs.iter().enumerate() {
         say!("{} {}", style::label(&format!("run {}:", number + 1)), run.report)?;
@@ -149,14 +119,14 @@ fn show(app: &App, args: &ExecutionArgs) -> CliResult {
             say!("  not kept: {}", harmless(&format!("{}, {}", left.path, left.reason)))?;
         }
     }
-    if let Some(output) = seen.result.as_ref().and_then(|result| result.output.as_ref()) {
+    if let Some(output) = view.result.as_ref().and_then(|result| result.output.as_ref()) {
         say!("{} {}", style::label("output:"), harmless(output))?;
     }
     Ok(Exit::Done)
 }
 
 /// Ending an execution ends its task.
-fn cancel(app: &App, args: &ExecutionArgs) -> CliResult {
-    let task = find(&app.reader()?, &args.id)?.task_id;
-    super::task::cancel::cancel(app, &TaskArgs { id: task.to_string() })
+async fn cancel(app: &App, args: &ExecutionArgs) -> CliResult {
+    let task = app.queries()?.find_execution(&args.id).await?.task_id;
+    super::task::cancel::cancel(app, &TaskArgs { id: task.to_string() }).await
 }

@@ -1,110 +1,33 @@
 //! `polity gc`: removes tasks whose time is over, and says why the others stay.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::ErrorKind;
-use std::path::Path;
 
 use jiff::Timestamp;
-use polity_definition::is_retention_policy;
-use polity_engine::clock::{Clock, SystemClock};
-use polity_engine::driver::Programs;
-use polity_engine::retention::{
-    RetentionAction, RetentionDecision, RetentionPlan, RetentionReason, plan_retention,
-};
-use polity_engine::runtime::EngineError;
-use polity_model::ids::{ExecutionId, TaskId};
-use polity_store::{Removal, Store, TaskFilter, TaskRow};
+use polity_engine::retention::{RetentionAction, RetentionDecision, RetentionReason};
+use polity_host::clean_up;
+use polity_store::TaskRow;
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::args::GcArgs;
-use crate::error::{CliError, CliResult};
+use crate::error::CliResult;
 use crate::exit::Exit;
 use crate::view::{count, lines, print_json, say, table, task as view};
-
-/// How many units are removed in one transaction: it bounds how long others wait for the store.
-const UNITS_AT_ONCE: usize = 64;
 
 /// How many tasks that stay are listed one by one; more are summed up by what decided.
 const KEPT_LISTED_MAX: usize = 50;
 
-pub(crate) fn gc(app: &App, args: &GcArgs) -> CliResult {
+pub(crate) async fn gc(app: &App, args: &GcArgs) -> CliResult {
     let home = app.definitions()?;
-    let of_policy: Vec<_> = home
-        .problems
-        .iter()
-        .filter(|problem| is_retention_policy(&problem.file))
-        .cloned()
-        .collect();
-    if !of_policy.is_empty() {
-        // With a slip in it, tasks would go that someone meant to keep.
-        return Err(CliError::invalid("the retention policy is not valid", of_policy));
-    }
-    // Where nothing has happened yet, nothing is made.
-    let writes = !args.dry_run && app.folder.database().exists();
-    let store = if writes { app.writer(&home)? } else { app.reader()? };
-    let rows = store.task_rows(&TaskFilter::default())?;
-    let mut plan = plan_retention(&rows, &home.retention_policy, SystemClock.now());
-    if writes {
-        carry_out(app, &*app.programs(&home)?, &store, &mut plan)?;
-    }
-    let rows: BTreeMap<TaskId, &TaskRow> = rows.iter().map(|row| (row.id, row)).collect();
-    let told: Vec<(&RetentionDecision, &TaskRow)> = plan
-        .decisions
-        .iter()
-        .filter_map(|decision| Some((decision, *rows.get(&decision.task)?)))
-        .collect();
+    let report = clean_up(&app.context, &home, args.dry_run).await?;
+    let decisions: Vec<_> =
+        report.decisions.iter().map(|(decision, row)| (decision, row)).collect();
     if app.json() {
-        print_json(&as_json(args.dry_run, &told))?;
+        print_json(&as_json(args.dry_run, &decisions))?;
     } else {
-        say!("{}", as_text(args.dry_run, &told))?;
+        say!("{}", as_text(args.dry_run, &decisions))?;
     }
     Ok(Exit::Done)
-}
-
-/// Removes what is to go. What was refused, because it changed meanwhile, is said to stay.
-fn carry_out(
-    app: &App,
-    programs: &dyn Programs,
-    store: &dyn Store,
-    plan: &mut RetentionPlan,
-) -> Result<(), CliError> {
-    let mut refused: BTreeMap<TaskId, RetentionReason> = BTreeMap::new();
-    for units in plan.units.chunks(UNITS_AT_ONCE) {
-        let answers = store.remove(units.to_vec())?;
-        for (unit, answer) in units.iter().zip(answers) {
-            match answer {
-                Removal::Removed { executions, .. } => {
-                    for execution in executions {
-                        remove_output(app, execution)?;
-                        programs.discard(execution).map_err(EngineError::from)?;
-                    }
-                }
-                Removal::Refused { because, .. } => {
-                    refused.extend(unit.iter().map(|task| (*task, RetentionReason::from(because))));
-                }
-            }
-        }
-    }
-    for decision in &mut plan.decisions {
-        if let Some(rule) = refused.remove(&decision.task) {
-            (decision.action, decision.rule) = (RetentionAction::Keep, rule);
-        }
-    }
-    Ok(())
-}
-
-/// What an execution printed goes after its task: until then someone may want to read it.
-fn remove_output(app: &App, execution: ExecutionId) -> Result<(), CliError> {
-    let path = app.folder.output(execution);
-    let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-    match removed {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(CliError::io("remove", Path::new(&path), &error))
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
 }
 
 fn is_removed(decision: &RetentionDecision) -> bool {

@@ -9,9 +9,9 @@ use serde_json::json;
 use crate::args::{Example, InitArgs, Options};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::home::{SETTINGS_FILE, is_home, named_in_environment};
 use crate::view::print_json;
 use crate::view::say;
+use polity_host::{SETTINGS_FILE, home_from_environment, is_home};
 
 /// The files of an example, by their path in the home.
 pub(super) type Files = &'static [(&'static str, &'static str)];
@@ -154,7 +154,7 @@ pub(crate) fn init(options: &Options, args: &InitArgs) -> CliResult {
         return Err(CliError::usage("both a folder and --home are given").hint("name one of them"));
     }
     let here = Path::new(".");
-    let named = args.dir.clone().or_else(|| options.home.clone()).or_else(named_in_environment);
+    let named = args.dir.clone().or_else(|| options.home.clone()).or_else(home_from_environment);
     let dir = named.as_deref().unwrap_or(here);
     let files = args.example.files();
     if is_home(dir) {

@@ -2,52 +2,53 @@
 
 pub(crate) mod detach;
 mod follow;
+mod recording;
 
 use std::io::{IsTerminal, Read};
 use std::num::NonZeroU64;
 use std::path::Path;
 
-use polity_definition::{Home, NameLookup};
 use polity_engine::commands::{CreateTask, TaskOrigin};
 use polity_engine::driver::RunOverrides;
-use polity_engine::pinned::{Assignee, MissingDefinition, PinnedAgent, PinnedWorkflow};
 use polity_engine::runtime::{EngineError, TaskHandle};
+use polity_host::recording::{CassetteFile, RecordedRun, Recording, RecordingScope};
+use polity_host::{Host, find_assignee};
 use polity_model::budget::Budget;
-use polity_model::event::PinKind;
 use polity_model::failure::ErrorCode;
 use polity_model::machine::task::TaskStatus;
 use polity_model::number::UsdLimit;
 use polity_model::task::Task;
 use serde_json::{Map, Value};
 
-use crate::app::{App, Workshop, block_on, environment};
+use crate::app::{App, close};
 use crate::args::RunArgs;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::tape::{Given, Part, Tape, TapeFile};
 use crate::view::{harmless, note, print_bytes, print_json, print_text, style};
 
 pub(crate) use follow::follow;
+pub(crate) use recording::finish;
 
-pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
+pub(crate) async fn run(app: &App, args: RunArgs) -> CliResult {
     let background = detach::is_background();
     if args.detach && !background {
-        return detach::detach(app);
+        return detach::detach(app).await;
     }
     if background {
         detach::leave_terminal();
     }
     let home = app.definitions()?;
-    let assignee = assignee(app, &home, &args.name)?;
-    let file = TapeFile::find(&args.tape, &args.name, Part::Whole)?;
-    let recorded = file.as_ref().and_then(TapeFile::input).map(str::to_owned);
+    let assignee = find_assignee(&app.context, &home, &args.name)?;
+    let open = |request| CassetteFile::open(request, &args.name, RecordingScope::WholeTask);
+    let file = args.recording.request().map(open).transpose()?;
+    let recorded = file.as_ref().and_then(CassetteFile::input).map(str::to_owned);
     let description = match (args.input, recorded) {
         (None, Some(recorded)) => recorded,
         (input, _) => read_input(input.as_deref(), home.settings.limits.input_bytes.get())?,
     };
-    let overrides = overrides(args.cwd.as_deref(), &args.envs)?;
-    let given = Given { agent: &args.name, input: &description, overrides: &overrides };
-    let (drivers, tape) = Tape::open(file, app, &home, given)?;
+    let overrides = overrides(app, args.cwd.as_deref(), &args.envs)?;
+    let run = RecordedRun { agent: &args.name, input: &description, overrides: &overrides };
+    let (drivers, recording) = Recording::open(file, &app.context, &home, run)?;
     let create = CreateTask {
         assignee,
         origin: TaskOrigin::Outside,
@@ -58,90 +59,35 @@ pub(crate) fn run(app: &App, args: RunArgs) -> CliResult {
         budget: budget(args.max_cost_usd, args.max_tokens),
         overrides,
     };
-    block_on(async {
-        let workshop = Workshop::open_with(app, &home, drivers)?;
-        let begin = workshop.runtime.create(create);
-        let outcome = perform(app, &workshop, &tape, background, begin).await;
-        workshop.close().await;
-        outcome
-    })
+    let host = Host::open_with(&app.context, &home, drivers)?;
+    let begin = host.runtime().create(create);
+    let outcome = perform(app, &host, &recording, background, begin).await;
+    close(host).await;
+    outcome
 }
 
-/// Begins a task, or takes it up, and sees it through: silently in the background, else with each
+/// Creates or adopts a task and follows it to its end: silently in the background, else with each
 /// step.
 pub(crate) async fn perform(
     app: &App,
-    workshop: &Workshop,
-    tape: &Tape,
+    host: &Host,
+    recording: &Recording,
     background: bool,
     begin: impl Future<Output = Result<TaskHandle, EngineError>>,
 ) -> CliResult {
     if background {
-        return detach::work(app, workshop, begin.await?, tape).await;
+        return detach::work(app, host, begin.await?, recording).await;
     }
-    let live = workshop.runtime.subscribe();
+    let live = host.runtime().subscribe();
     let handle = begin.await?;
-    let task = follow(app, workshop, handle, live).await?;
+    let task = follow(app, host, handle, live).await?;
     let exit = present(app, &task)?;
-    tape.finish(app, &task)?;
+    finish(app, recording, &task)?;
     Ok(exit)
 }
 
-/// The agent or workflow that a name stands for, with everything it needs.
-pub(crate) fn assignee(app: &App, home: &Home, name: &str) -> Result<Assignee, CliError> {
-    match home.find(name) {
-        NameLookup::Agent(agent) => {
-            let pinned = PinnedAgent::of(home, agent);
-            Ok(pinned.map_err(|missing| not_there(home, &missing))?.into())
-        }
-        NameLookup::Workflow(workflow) => {
-            let flow = PinnedWorkflow::of(home, workflow);
-            let flow = flow.map_err(|missing| not_there(home, &missing))?;
-            let nothing = || CliError::usage(format!("the workflow \"{name}\" has no nodes"));
-            Ok(flow.ok_or_else(nothing)?.into())
-        }
-        NameLookup::Broken(problems) => {
-            let message = format!("the definition of \"{name}\" is not valid");
-            Err(CliError::invalid(message, problems))
-        }
-        NameLookup::Unknown { suggestion } => {
-            Err(unknown(app, name, suggestion.map(|name| name.to_string())))
-        }
-    }
-}
-
-/// There is no such agent; perhaps another was meant, or another folder.
-pub(crate) fn unknown(app: &App, name: &str, suggestion: Option<String>) -> CliError {
-    let root = app.folder.root().display();
-    let error =
-        CliError::unknown_agent(format!("there is no agent or workflow \"{name}\" in {root}"));
-    match suggestion {
-        Some(suggestion) => error.hint(format!("did you mean \"{suggestion}\"?")),
-        None => error.hint(
-            "`polity agent list` and `polity workflow list` show what there is, `polity init` makes a \
-             home that works",
-        ),
-    }
-}
-
-/// Something that an agent or workflow needs is missing or not valid.
-fn not_there(home: &Home, missing: &MissingDefinition) -> CliError {
-    let (what, folder) = match missing.kind {
-        PinKind::Agent => ("agent", "agents"),
-        PinKind::Workflow => ("workflow", "workflows"),
-        PinKind::Script => ("script", "scripts"),
-    };
-    let file = format!("{folder}/{}.", missing.name);
-    let of_file = home.problems.iter().filter(|problem| problem.file.starts_with(&file));
-    let message = format!(
-        "the {what} \"{}\" that \"{}\" needs is missing or not valid",
-        missing.name, missing.needed_by
-    );
-    CliError::invalid(message, of_file.cloned().collect())
-}
-
 /// What the task says otherwise than its agent's file.
-fn overrides(cwd: Option<&Path>, envs: &[String]) -> Result<RunOverrides, CliError> {
+fn overrides(app: &App, cwd: Option<&Path>, envs: &[String]) -> Result<RunOverrides, CliError> {
     let working_directory = cwd
         .map(|folder| {
             let absolute = std::path::absolute(folder);
@@ -154,7 +100,7 @@ fn overrides(cwd: Option<&Path>, envs: &[String]) -> Result<RunOverrides, CliErr
         })
         .transpose()?;
     // A value that stands on the command line can be read by others, so the name alone will do.
-    let own = environment();
+    let own = app.context.environment();
     let pair = |text: &String| match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         None if !text.is_empty() => {

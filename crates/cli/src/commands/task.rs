@@ -9,44 +9,39 @@ mod list;
 mod resume;
 mod watch;
 
-use polity_model::event::{StreamId, StreamSequence};
-use polity_model::session::session_of_task;
-use polity_model::trace::TraceLog;
-use polity_store::{Store, TaskRow};
+use polity_host::HomeQueries;
+use polity_store::TaskRow;
 
 use crate::app::App;
 use crate::args::{TaskArgs, TaskCommand, TaskShowArgs};
-use crate::commands::session::{info, parts_of};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::{print_json, say, steps, task as view};
 
-pub(crate) use checkpoints::checkpoints_of_task;
-
-pub(crate) fn task(app: &App, command: TaskCommand) -> CliResult {
+pub(crate) async fn task(app: &App, command: TaskCommand) -> CliResult {
     match command {
-        TaskCommand::List(args) => list::list(app, args),
-        TaskCommand::Show(args) => show(app, &args),
-        TaskCommand::Trace(args) => trace(app, &args),
-        TaskCommand::Checkpoints(args) => checkpoints::checkpoints(app, &args),
-        TaskCommand::Watch(args) => watch::watch(app, &args),
-        TaskCommand::Wait(args) => watch::wait(app, &args),
-        TaskCommand::Cancel(args) => cancel::cancel(app, &args),
-        TaskCommand::Resume(args) => resume::resume(app, &args),
-        TaskCommand::Export(args) => export::export(app, &args),
-        TaskCommand::Import(args) => export::import(app, &args),
-        TaskCommand::Fork(args) => fork::fork(app, &args),
-        TaskCommand::Diff(args) => diff::diff(app, &args),
+        TaskCommand::List(args) => list::list(app, args).await,
+        TaskCommand::Show(args) => show(app, &args).await,
+        TaskCommand::Trace(args) => trace(app, &args).await,
+        TaskCommand::Checkpoints(args) => checkpoints::checkpoints(app, &args).await,
+        TaskCommand::Watch(args) => watch::watch(app, &args).await,
+        TaskCommand::Wait(args) => watch::wait(app, &args).await,
+        TaskCommand::Cancel(args) => cancel::cancel(app, &args).await,
+        TaskCommand::Resume(args) => resume::resume(app, &args).await,
+        TaskCommand::Export(args) => export::export(app, &args).await,
+        TaskCommand::Import(args) => export::import(app, &args).await,
+        TaskCommand::Fork(args) => fork::fork(app, &args).await,
+        TaskCommand::Diff(args) => diff::diff(app, &args).await,
     }
 }
 
-fn show(app: &App, args: &TaskShowArgs) -> CliResult {
-    let store = app.reader()?;
-    let row = app.task_row(&store, &args.task.id)?;
+async fn show(app: &App, args: &TaskShowArgs) -> CliResult {
+    let queries = app.queries()?;
+    let row = queries.find_task(&args.task.id).await?;
     if let Some(number) = args.at {
-        return checkpoints::show(app, &store, &row, number);
+        return checkpoints::show(app, &queries, &row, number).await;
     }
-    let task = app.task(&store, &row)?;
+    let task = queries.task_of(&row).await?;
     if app.json() {
         print_json(&task)?;
     } else {
@@ -55,39 +50,26 @@ fn show(app: &App, args: &TaskShowArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-fn trace(app: &App, args: &TaskArgs) -> CliResult {
-    let store = app.reader()?;
-    let row = app.task_row(&store, &args.id)?;
-    let trace = trace_of(&store, &row)?;
+async fn trace(app: &App, args: &TaskArgs) -> CliResult {
+    let queries = app.queries()?;
+    let row = queries.find_task(&args.id).await?;
     if app.json() {
-        print_json(&trace)?;
+        print_json(&queries.trace(&row).await?)?;
     } else {
-        say!("{}", told(app, &store, &row)?)?;
+        say!("{}", trace_text(&queries, &row).await?)?;
     }
     Ok(Exit::Done)
 }
 
-/// The trace for people, with those of the sub-agents below it.
-pub(super) fn told(app: &App, store: &dyn Store, row: &TaskRow) -> Result<String, CliError> {
-    let mut text = steps::tree(&app.task(store, row)?, &trace_of(store, row)?);
-    for part in parts_of(store, row.id)? {
+/// The trace as text, with the traces of the parts indented below it.
+pub(super) async fn trace_text(queries: &HomeQueries, row: &TaskRow) -> Result<String, CliError> {
+    let mut text = steps::tree(&queries.task_of(row).await?, &queries.trace(row).await?);
+    for part in queries.parts(row.id).await? {
         text.push('\n');
-        for line in told(app, store, &part)?.lines() {
+        for line in Box::pin(trace_text(queries, &part)).await?.lines() {
             text.push_str("\n   ");
             text.push_str(line);
         }
     }
     Ok(text)
-}
-
-/// The steps of a task, and the conversations of its sub-agents.
-pub(crate) fn trace_of(store: &dyn Store, row: &TaskRow) -> Result<TraceLog, CliError> {
-    let events = store.events(&StreamId::Task(row.id), StreamSequence::default())?;
-    let mut trace = TraceLog::from_events(row.id, &events).ok_or_else(|| {
-        CliError::not_found(format!("the journal of task {} has no beginning", row.id))
-    })?;
-    let sessions = parts_of(store, row.id)?;
-    trace.sub_agent_sessions =
-        sessions.iter().map(|part| (session_of_task(part.id), info(part))).collect();
-    Ok(trace)
 }

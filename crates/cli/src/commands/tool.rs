@@ -9,7 +9,7 @@ use polity_model::tool::{ToolName, ToolPattern};
 use polity_model::trace::shorten;
 use serde_json::{Map, Value, json};
 
-use crate::app::{App, block_on};
+use crate::app::App;
 use crate::args::{ToolCallArgs, ToolCommand, ToolListArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
@@ -18,18 +18,16 @@ use crate::view::{harmless, print_bytes, print_json, say, table};
 /// How much of a description a list shows; the whole of it is in the JSON form.
 const DESCRIPTION_CHARACTERS_MAX: usize = 80;
 
-pub(crate) fn tool(app: &App, command: ToolCommand) -> CliResult {
-    app.folder.must_exist()?;
+pub(crate) async fn tool(app: &App, command: ToolCommand) -> CliResult {
+    app.folder().must_exist()?;
     let home = app.definitions()?;
-    block_on(async {
-        let tools = app.tools(&home)?;
-        let outcome = match command {
-            ToolCommand::List(args) => list(app, &tools, &home, &args).await,
-            ToolCommand::Call(args) => call(app, &tools, &args).await,
-        };
-        tools.shutdown().await;
-        outcome
-    })
+    let tools = app.context.tools(&home)?;
+    let outcome = match command {
+        ToolCommand::List(args) => list(app, &tools, &home, &args).await,
+        ToolCommand::Call(args) => call(app, &tools, &args).await,
+    };
+    tools.shutdown().await;
+    outcome
 }
 
 async fn list(

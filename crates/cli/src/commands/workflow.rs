@@ -3,10 +3,9 @@
 mod graph;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use polity_definition::{NameLookup, WorkflowDefinition, WorkflowNodeKind, nearest};
-use polity_model::name::Name;
+use polity_definition::{WorkflowDefinition, WorkflowNodeKind};
+use polity_host::find_workflow;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -17,16 +16,16 @@ use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::{print_json, say, style, table};
 
-pub(crate) fn workflow(app: &App, command: &WorkflowCommand) -> CliResult {
+pub(crate) async fn workflow(app: &App, command: &WorkflowCommand) -> CliResult {
     match command {
         WorkflowCommand::List => list(app),
         WorkflowCommand::Show(args) => show(app, args),
-        WorkflowCommand::Graph(args) => graph::graph(app, args),
+        WorkflowCommand::Graph(args) => graph::graph(app, args).await,
     }
 }
 
 fn list(app: &App) -> CliResult {
-    let home = app.listed()?;
+    let home = app.valid_definitions()?;
     if app.json() {
         let workflows: Vec<_> = home
             .workflows
@@ -45,7 +44,7 @@ fn list(app: &App) -> CliResult {
             .collect();
         print_json(&workflows)?;
     } else if home.workflows.is_empty() {
-        say!("no workflows in {}", app.folder.root().display())?;
+        say!("no workflows in {}", app.folder().root().display())?;
     } else {
         let rows = home.workflows.values().map(|workflow| {
             let graph = workflow.expanded();
@@ -71,34 +70,8 @@ fn uses(workflow: &WorkflowDefinition) -> BTreeSet<String> {
     by_nodes.chain(workflow.agents.values().map(ToString::to_string)).collect()
 }
 
-/// The workflow of a name, or why there is none.
-fn find(app: &App, name: &str) -> Result<Arc<WorkflowDefinition>, CliError> {
-    let home = app.folder.read()?;
-    match home.find(name) {
-        NameLookup::Workflow(workflow) => Ok(workflow),
-        NameLookup::Broken(problems) => {
-            let message = format!("the definition of \"{name}\" is not valid");
-            Err(CliError::invalid(message, problems))
-        }
-        NameLookup::Agent(_) => {
-            Err(CliError::unknown_agent(format!("\"{name}\" is an agent, not a workflow"))
-                .hint("`polity workflow list` shows the workflows there are"))
-        }
-        NameLookup::Unknown { .. } => {
-            let root = app.folder.root().display();
-            let error =
-                CliError::unknown_agent(format!("there is no workflow \"{name}\" in {root}"));
-            let names = home.workflows.keys().map(Name::as_str);
-            Err(match nearest(name, names) {
-                Some(suggestion) => error.hint(format!("did you mean \"{suggestion}\"?")),
-                None => error.hint("`polity workflow list` shows the workflows there are"),
-            })
-        }
-    }
-}
-
 fn show(app: &App, args: &WorkflowArgs) -> CliResult {
-    let workflow = find(app, &args.name)?;
+    let workflow = find_workflow(&app.context, &app.folder().read()?, &args.name)?;
     let definition: Map<String, Value> = serde_json::from_str(&workflow.canonical_json())
         .map_err(|error| CliError::usage(format!("the definition cannot be shown: {error}")))?;
     if app.json() {

@@ -8,7 +8,7 @@ use polity_model::trace::TraceBuilder;
 
 use super::{duration, harmless, note, steps, style, tell};
 use crate::app::App;
-use crate::args::Verbosity;
+use crate::args::{Options, Verbosity};
 
 /// How wide the name of the step under way is, so that times stand in a column.
 const WAIT_WIDTH: usize = 16;
@@ -20,8 +20,8 @@ const SAYING_CHARACTERS_MAX: usize = 44;
 pub(crate) const CLEAR_LINE: &str = "\r\x1b[2K";
 
 /// Tells something that is no step of a task, while steps may be shown.
-pub(crate) fn interject(app: &App, line: &str) {
-    let clear = if app.is_live() { CLEAR_LINE } else { "" };
+pub(crate) fn interject(options: &Options, line: &str) {
+    let clear = if options.is_live() { CLEAR_LINE } else { "" };
     note!("{clear}{line}");
 }
 

@@ -99,7 +99,7 @@ pub(crate) fn print_done(app: &App, progress: Progress<'_>) {
         };
         let (turn, operation) = (progress.turn, operation.as_str());
         interject(
-            app,
+            &app.options,
             &harmless(&format!("turn {turn}: {operation} \"{name}\"{wanted}{asked_by}")),
         );
     }

@@ -116,7 +116,7 @@ fn variables(envs: &[String]) -> Result<Map<String, Value>, CliError> {
 
 pub(super) fn add(app: &App, args: &AgentAddArgs) -> CliResult {
     let name: Name = args.name.parse().map_err(|error| CliError::usage(&error))?;
-    match app.folder.read()?.find(name.as_str()) {
+    match app.folder().read()?.find(name.as_str()) {
         NameLookup::Unknown { .. } => {}
         NameLookup::Agent(_) | NameLookup::Workflow(_) | NameLookup::Broken(_) => {
             return Err(taken(&name));
@@ -124,7 +124,7 @@ pub(super) fn add(app: &App, args: &AgentAddArgs) -> CliResult {
     }
     let text = yaml::file(&fields(args, &name)?.0);
     let path = format!("agents/{name}.yaml");
-    let home = app.folder.read_with(SourceFile { path: path.clone(), text: Ok(text.clone()) })?;
+    let home = app.folder().read_with(SourceFile { path: path.clone(), text: Ok(text.clone()) })?;
     let wrong: Vec<_> = home.problems.into_iter().filter(|found| found.file == path).collect();
     if !wrong.is_empty() {
         let message = format!("the agent \"{name}\" would not be valid");
@@ -142,7 +142,7 @@ pub(super) fn add(app: &App, args: &AgentAddArgs) -> CliResult {
 
 /// Writes the file, unless there is one.
 fn write(app: &App, name: &Name, path: &str, text: &str) -> Result<(), CliError> {
-    let path = app.folder.root().join(path);
+    let path = app.folder().root().join(path);
     let made = path.parent().map_or(Ok(()), fs::create_dir_all);
     match made.and_then(|()| File::create_new(&path)) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(taken(name)),

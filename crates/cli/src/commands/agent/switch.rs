@@ -6,21 +6,20 @@ use polity_engine::agent_toggles::AgentToggle;
 use polity_engine::clock::SystemClock;
 use polity_engine::commands::ToggleAgent;
 use polity_engine::runtime::toggle_agent;
+use polity_host::find_agent;
 use polity_store::Store;
 use serde_json::{Value, json};
 
-use super::found;
-use crate::app::{App, block_on};
+use crate::app::App;
 use crate::error::CliResult;
 use crate::exit::Exit;
 use crate::view::{print_json, say, task as view};
 
-pub(super) fn switch(app: &App, name: &str, switch: &ToggleAgent) -> CliResult {
+pub(super) async fn switch(app: &App, name: &str, switch: &ToggleAgent) -> CliResult {
     let home = app.definitions()?;
-    let agent = found(app, &home, name)?;
-    let store: Arc<dyn Store> = Arc::new(app.writer(&home)?);
-    let changed =
-        block_on(async { Ok(toggle_agent(&store, &SystemClock, &agent.name, switch).await?) })?;
+    let agent = find_agent(&app.context, &home, name)?;
+    let store: Arc<dyn Store> = Arc::new(app.context.open_writer(&home)?);
+    let changed = toggle_agent(&store, &SystemClock, &agent.name, switch).await?;
     let (enabled, reason) = match switch {
         ToggleAgent::Enable => (true, None),
         ToggleAgent::Disable { reason } => (false, reason.as_ref()),

@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::view::{harmless, note, print_json, say, style};
 
 pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
-    let simulations = app.folder.simulations()?;
+    let simulations = app.folder().simulations()?;
     let chart = Arc::clone(&simulations.chart(&args.name)?.chart);
     let from = match &args.state {
         None => chart.initial(),

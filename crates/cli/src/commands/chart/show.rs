@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::view::{harmless, print_json, say, style, table};
 
 pub(super) fn show(app: &App, args: &ChartArgs) -> CliResult {
-    let simulations = app.folder.simulations()?;
+    let simulations = app.folder().simulations()?;
     let read = simulations.chart(&args.name)?;
     let chart = &*read.chart;
     if app.json() {

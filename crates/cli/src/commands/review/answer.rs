@@ -1,27 +1,27 @@
 //! `polity review approve`, `reject` and `modify`: the answer is recorded, and the task goes on.
 
-use std::sync::Arc;
-
 use polity_engine::commands::AnswerReview;
 use polity_engine::decide::CommandRejection;
 use polity_engine::driver::RunOverrides;
-use polity_engine::runtime::{EngineError, Owners, top_of};
+use polity_engine::runtime::EngineError;
+use polity_host::recording::{
+    CassetteFile, RecordedRun, Recording, RecordingScope, resumable_task,
+};
+use polity_host::{DriverSet, Host};
 use polity_model::ids::TaskId;
 use polity_model::review::ReviewVerdict;
 use polity_model::state::StateUpdates;
-use polity_store::Store;
 use serde_json::{Map, Value};
 
-use crate::app::{App, Drivers, Workshop, block_on};
+use crate::app::{App, close};
 use crate::args::{ApproveArgs, DecideArgs};
-use crate::commands::run::{follow, present};
+use crate::commands::run::{finish, follow, present};
 use crate::commands::set;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::tape::{Given, Part, Tape, TapeFile, carrier_of};
 use crate::view::{print_json, say};
 
-pub(super) fn approve(app: &App, args: ApproveArgs) -> CliResult {
+pub(super) async fn approve(app: &App, args: ApproveArgs) -> CliResult {
     let verdict = match (args.retry, args.skip_with) {
         (true, None) => ReviewVerdict::Retry,
         (false, Some(result)) => ReviewVerdict::SkipWith { result },
@@ -30,14 +30,14 @@ pub(super) fn approve(app: &App, args: ApproveArgs) -> CliResult {
             return Err(CliError::usage("--retry and --skip-with exclude each other"));
         }
     };
-    answer(app, args.decide, |_, set| Ok((verdict, set::updates(set)?)))
+    answer(app, args.decide, |_, set| Ok((verdict, set::updates(set)?))).await
 }
 
-pub(super) fn reject(app: &App, args: DecideArgs) -> CliResult {
-    answer(app, args, |_, set| Ok((ReviewVerdict::Reject, set::updates(set)?)))
+pub(super) async fn reject(app: &App, args: DecideArgs) -> CliResult {
+    answer(app, args, |_, set| Ok((ReviewVerdict::Reject, set::updates(set)?))).await
 }
 
-pub(super) fn modify(app: &App, args: DecideArgs) -> CliResult {
+pub(super) async fn modify(app: &App, args: DecideArgs) -> CliResult {
     answer(app, args, |arguments, changes| {
         let Some(mut arguments) = arguments.cloned() else {
             return Ok((ReviewVerdict::Modify { arguments: Map::new() }, set::updates(changes)?));
@@ -52,136 +52,129 @@ pub(super) fn modify(app: &App, args: DecideArgs) -> CliResult {
         }
         Ok((ReviewVerdict::Modify { arguments }, StateUpdates::default()))
     })
+    .await
 }
 
 /// What a person decides: the verdict, and what changes in the State.
-type Decided = Result<(ReviewVerdict, StateUpdates), CliError>;
+type ReviewDecision = Result<(ReviewVerdict, StateUpdates), CliError>;
 
-/// Records the answer, and goes on with the task unless only that was asked for.
-fn answer(
+/// Records the answer, and continues the task unless `--detach` is given.
+async fn answer(
     app: &App,
     args: DecideArgs,
-    decide: impl FnOnce(Option<&Map<String, Value>>, &[String]) -> Decided,
+    decide: impl FnOnce(Option<&Map<String, Value>>, &[String]) -> ReviewDecision,
 ) -> CliResult {
-    let reader: Arc<dyn Store> = Arc::new(app.reader()?);
-    let row = app.task_row(&*reader, &args.id)?;
+    let queries = app.queries()?;
+    let row = queries.find_task(&args.id).await?;
     let home = app.definitions()?;
-    let DecideArgs { message, detach, checkpoint, tape, set, .. } = args;
-    block_on(async {
-        let review = super::asked(&reader, row.id).await?;
-        let id = review.task_id;
-        // A sub-agent goes on with the task that it is a part of.
-        let row = app.task_row(&*reader, &id.to_string())?;
-        let whole = top_of(&*reader, row.clone())?.id;
-        let row = carrier_of(&tape, &*reader, row)?;
-        let (carrier, agent) = (row.id, row.assigned_agent.as_str());
-        let file = TapeFile::find(&tape, agent, Part::Rest)?;
-        let input = app.task(&*reader, &row)?.description;
-        let given = Given { agent, input: &input, overrides: &RunOverrides::default() };
-        let (verdict, state_updates) = decide(review.arguments.as_ref(), &set)?;
-        let checkpoint_id = checkpoint.unwrap_or(review.checkpoint_id);
-        // A person can always say no, whatever has become of the servers.
-        let is_rejected = verdict == ReviewVerdict::Reject;
-        let (drivers, tape) = match file {
-            None if is_rejected => (Drivers::available(app, &home)?, Tape::None),
-            file => Tape::open(file, app, &home, given)?,
-        };
-        let workshop = Workshop::open_with(app, &home, drivers)?;
-        if !detach && !is_rejected {
-            // An answer whose consequences could not be carried out is not recorded.
-            workshop.runtime.ready(carrier).await?;
-        }
-        let by = person();
-        let answer = AnswerReview { checkpoint_id, verdict, message, by, state_updates };
-        let answered = workshop.runtime.answer(id, answer).await;
-        let outcome = match answered {
-            Ok(()) if detach => recorded(app, &workshop, whole, carrier),
-            Ok(()) => go_on(app, &workshop, &tape, whole, carrier).await,
-            Err(error) => Err(error.into()),
-        };
-        workshop.close().await;
-        outcome
-    })
+    let DecideArgs { message, detach, checkpoint, recording, set, .. } = args;
+    let review = queries.find_review(row.id).await?;
+    let id = review.task_id;
+    // A part is resumed with the task that it is a part of.
+    let row = queries.task_row(id).await?;
+    let top = queries.top_task(row.clone()).await?.id;
+    let request = recording.request();
+    let row = resumable_task(request.as_ref(), &queries, row).await?;
+    let (resumed, agent) = (row.id, row.assigned_agent.as_str());
+    let open = |request| CassetteFile::open(request, agent, RecordingScope::Remainder);
+    let file = request.map(open).transpose()?;
+    let input = queries.task_of(&row).await?.description;
+    let run = RecordedRun { agent, input: &input, overrides: &RunOverrides::default() };
+    let (verdict, state_updates) = decide(review.arguments.as_ref(), &set)?;
+    let checkpoint_id = checkpoint.unwrap_or(review.checkpoint_id);
+    // A rejection must be possible even if the MCP servers are not valid.
+    let is_rejected = verdict == ReviewVerdict::Reject;
+    let (drivers, recording) = match file {
+        None if is_rejected => (DriverSet::available(&app.context, &home)?, Recording::Off),
+        file => Recording::open(file, &app.context, &home, run)?,
+    };
+    let host = Host::open_with(&app.context, &home, drivers)?;
+    if !detach && !is_rejected {
+        // An answer is recorded only if the task can continue here.
+        host.runtime().ready(resumed).await?;
+    }
+    let by = reviewer_name();
+    let answer = AnswerReview { checkpoint_id, verdict, message, by, state_updates };
+    let outcome = match host.runtime().answer(id, answer).await {
+        Ok(()) if detach => report_recorded(app, &host, top, resumed).await,
+        Ok(()) => resume(app, &host, &recording, top, resumed).await,
+        Err(error) => Err(error.into()),
+    };
+    close(host).await;
+    outcome
 }
 
-/// Tells that the answer is there, and who goes on with it.
-fn recorded(app: &App, workshop: &Workshop, whole: TaskId, carrier: TaskId) -> CliResult {
-    let task = workshop.task(app, whole)?;
+/// Reports that the answer is recorded, and which process continues the task.
+async fn report_recorded(app: &App, host: &Host, top: TaskId, resumed: TaskId) -> CliResult {
+    let task = host.queries().load_task(top).await?;
     if task.status.is_final() {
         return present(app, &task);
     }
     if app.json() {
         print_json(&task)?;
-    } else if has_owner(app, workshop, carrier)? {
-        say!("recorded; another process goes on with the task: `polity task watch {carrier}`")?;
+    } else if host.queries().has_live_owner(&host.queries().task_row(resumed).await?) {
+        say!("recorded; another process goes on with the task: `polity task watch {resumed}`")?;
     } else {
-        say!("recorded; the task goes on with `polity task resume {carrier}`")?;
+        say!("recorded; the task goes on with `polity task resume {resumed}`")?;
     }
     Ok(Exit::Done)
 }
 
-/// Takes over what the answer is needed for, and shows what became of the whole.
-async fn go_on(
+/// Adopts the task that the answer unblocks, and presents the result of the task at the top.
+async fn resume(
     app: &App,
-    workshop: &Workshop,
-    tape: &Tape,
-    whole: TaskId,
-    carrier: TaskId,
+    host: &Host,
+    recording: &Recording,
+    top: TaskId,
+    resumed: TaskId,
 ) -> CliResult {
-    let task = workshop.task(app, whole)?;
+    let queries = host.queries();
+    let task = queries.load_task(top).await?;
     if task.status.is_final() {
         return present(app, &task);
     }
-    let live = workshop.runtime.subscribe();
-    match workshop.runtime.adopt(carrier).await {
+    let live = host.runtime().subscribe();
+    match host.runtime().adopt(resumed).await {
         Ok(handle) => {
-            let mut task = follow(app, workshop, handle, live).await?;
-            if carrier != whole {
-                task = workshop.task(app, whole)?;
+            let mut task = follow(app, host, handle, live).await?;
+            if resumed != top {
+                task = queries.load_task(top).await?;
             }
             let exit = present(app, &task)?;
-            tape.finish(app, &task)?;
+            finish(app, recording, &task)?;
             Ok(exit)
         }
-        // The next question follows on the answer at once, or the answer has ended the part.
+        // The answer has opened the next review at once, or has ended the part.
         Err(EngineError::Rejected(
             CommandRejection::AwaitingHuman { .. } | CommandRejection::Finished { .. },
         )) => {
-            let task = workshop.task(app, whole)?;
+            let task = queries.load_task(top).await?;
             let exit = present(app, &task)?;
-            tape.finish(app, &task)?;
+            finish(app, recording, &task)?;
             Ok(exit)
         }
-        // Someone who adopts whatever is left was faster, and goes on with it. Or what a rejection
-        // leads to may need what is not there.
+        // Another process adopted the task first, or the task needs something that is missing here.
         Err(
             EngineError::Rejected(CommandRejection::OwnerAlive { .. }) | EngineError::NotReady(_),
         ) if app.json() => {
-            print_json(&workshop.task(app, whole)?)?;
+            print_json(&queries.load_task(top).await?)?;
             Ok(Exit::Done)
         }
         Err(EngineError::Rejected(CommandRejection::OwnerAlive { .. })) => {
-            say!("recorded; another process goes on with the task: `polity task watch {carrier}`")?;
+            say!("recorded; another process goes on with the task: `polity task watch {resumed}`")?;
             Ok(Exit::Done)
         }
         Err(EngineError::NotReady(missing)) => {
             say!("recorded; the task cannot go on yet: {missing}")?;
-            say!("{}; then `polity task resume {carrier}`", missing.hint)?;
+            say!("{}; then `polity task resume {resumed}`", missing.hint)?;
             Ok(Exit::Done)
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Whether a process that is alive works on the task, and will notice the answer.
-fn has_owner(app: &App, workshop: &Workshop, id: TaskId) -> Result<bool, CliError> {
-    let row = workshop.store.task_row(id)?;
-    let owner = row.and_then(|row| row.owner);
-    Ok(owner.is_some_and(|owner| Owners::is_alive(&app.instances(), owner)))
-}
-
-/// Who decides: whoever runs this.
-fn person() -> String {
+/// The name of the user who runs this command.
+fn reviewer_name() -> String {
     ["POLITY_USER", "USER", "LOGNAME"]
         .into_iter()
         .find_map(|name| std::env::var_os(name)?.into_string().ok())

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::Stdio;
 
 use polity_engine::runtime::TaskHandle;
+use polity_host::Host;
+use polity_host::recording::Recording;
 
-use crate::app::{App, Workshop};
+use crate::app::App;
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::tape::Tape;
 use crate::view::{print_bytes, print_json, say, tell};
 
 /// Set for the process in the background to the process that started it, so that none of its own
@@ -32,7 +33,7 @@ pub(crate) fn leave_terminal() {
 
 /// Has a process of its own create and run the task, and waits only until it has the task's id. So
 /// the task has one owner from its beginning to its end.
-pub(crate) fn detach(app: &App) -> CliResult {
+pub(crate) async fn detach(app: &App) -> CliResult {
     let program = std::env::current_exe()
         .map_err(|error| CliError::io("find", Path::new("this program"), &error))?;
     let io = |error| CliError::io("start", &program, &error);
@@ -65,9 +66,9 @@ pub(crate) fn detach(app: &App) -> CliResult {
         return Ok(Exit::of_child(status.code()));
     }
     if app.json() {
-        let store = app.reader()?;
-        let row = app.task_row(&store, id.trim())?;
-        print_json(&app.task(&store, &row)?)?;
+        let queries = app.queries()?;
+        let row = queries.find_task(id.trim()).await?;
+        print_json(&queries.task_of(&row).await?)?;
     } else {
         say!("{}", id.trim())?;
     }
@@ -77,13 +78,13 @@ pub(crate) fn detach(app: &App) -> CliResult {
 /// What the process in the background does once it has the task.
 pub(super) async fn work(
     app: &App,
-    workshop: &Workshop,
+    host: &Host,
     mut handle: TaskHandle,
-    tape: &Tape,
+    recording: &Recording,
 ) -> CliResult {
     print_bytes(format!("{}\n", handle.id).as_bytes())?;
     handle.wait().await?;
-    let task = workshop.task(app, handle.id)?;
-    tape.finish(app, &task)?;
+    let task = host.queries().load_task(handle.id).await?;
+    super::finish(app, recording, &task)?;
     Ok(Exit::of_task(&task))
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::decide::CommandRejection;
 use polity_engine::runtime::{EngineError, Live, TaskHandle};
+use polity_host::{HomeQueries, Host};
 use polity_model::event::{RecordedEvent, StreamId};
 use polity_model::ids::TaskId;
 use polity_model::task::Task;
-use polity_store::Store;
 use tokio::sync::broadcast;
 
-use crate::app::{App, Workshop};
+use crate::app::App;
 use crate::error::CliError;
 use crate::signals::{Signals, Stop};
 use crate::view::live::LiveView;
@@ -25,19 +25,19 @@ const TICK: Duration = Duration::from_millis(100);
 /// request to terminate, quits at once and leaves it interrupted.
 pub(crate) async fn follow(
     app: &App,
-    workshop: &Workshop,
+    host: &Host,
     mut handle: TaskHandle,
     mut live: broadcast::Receiver<Live>,
 ) -> Result<Task, CliError> {
     let id = handle.id;
     let mut signals = Signals::listen()?;
-    let mut views = Views::new(app, workshop, id);
+    let mut views = TaskViews::new(app, host, id);
     if app.shows_progress() {
         note!("{} {id}", style::label("task"));
     }
     let mut tick = tokio::time::interval(TICK);
     let mut asked_to_stop = false;
-    views.catch_up()?;
+    views.catch_up().await?;
     let outcome = loop {
         tokio::select! {
             biased;
@@ -48,18 +48,18 @@ pub(crate) async fn follow(
                 }
                 asked_to_stop = true;
                 note!("cancelling; once more to quit and leave it interrupted");
-                match workshop.runtime.cancel(id).await {
+                match host.runtime().cancel(id).await {
                     // It ended before it could be cancelled: its outcome comes next.
                     Ok(_) | Err(EngineError::Rejected(CommandRejection::Finished { .. })) => {}
                     Err(error) => return Err(error.into()),
                 }
             }
             event = live.recv() => match event {
-                Ok(Live::Event(event)) => views.see(&event)?,
+                Ok(Live::Event(event)) => views.see(&event).await?,
                 Ok(Live::Text { task, piece }) if task == id => views.top.hear(&piece),
                 Ok(Live::Text { .. }) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => {
-                    views.catch_up()?;
+                    views.catch_up().await?;
                 }
                 Err(broadcast::error::RecvError::Closed) => break handle.wait().await,
             },
@@ -67,10 +67,10 @@ pub(crate) async fn follow(
             _ = tick.tick() => views.top.tick(SystemClock.now()),
         }
     };
-    views.catch_up()?;
+    views.catch_up().await?;
     views.top.clear();
     outcome?;
-    workshop.task(app, id)
+    Ok(host.queries().load_task(id).await?)
 }
 
 /// Ends the program at once, and waits for nothing: not for a disk that hangs, nor for a model. The
@@ -83,9 +83,9 @@ fn quit(app: &App, id: TaskId) -> ! {
 }
 
 /// What is seen of a task and of its sub-agents.
-struct Views<'a> {
+struct TaskViews<'a> {
     app: &'a App,
-    store: &'a dyn Store,
+    queries: &'a HomeQueries,
     id: TaskId,
     top: LiveView,
     /// The sub-agents' tasks, each with how far below the top it is.
@@ -94,19 +94,19 @@ struct Views<'a> {
     others: HashSet<TaskId>,
 }
 
-impl<'a> Views<'a> {
-    fn new(app: &'a App, workshop: &'a Workshop, id: TaskId) -> Self {
-        let (top, store) = (LiveView::new(app), &*workshop.store);
-        Self { app, store, id, top, nested: HashMap::new(), others: HashSet::new() }
+impl<'a> TaskViews<'a> {
+    fn new(app: &'a App, host: &'a Host, id: TaskId) -> Self {
+        let (top, queries) = (LiveView::new(app), host.queries());
+        Self { app, queries, id, top, nested: HashMap::new(), others: HashSet::new() }
     }
 
     /// Shows what the journal has of the task and its sub-agents beyond what was shown.
-    fn catch_up(&mut self) -> Result<(), CliError> {
-        for recorded in self.store.events(&StreamId::Task(self.id), self.top.seen())? {
+    async fn catch_up(&mut self) -> Result<(), CliError> {
+        for recorded in self.queries.events(self.id, self.top.seen()).await? {
             self.top.see(&recorded);
         }
         for (task, (_, view)) in &mut self.nested {
-            for recorded in self.store.events(&StreamId::Task(*task), view.seen())? {
+            for recorded in self.queries.events(*task, view.seen()).await? {
                 self.top.clear();
                 view.see(&recorded);
             }
@@ -114,7 +114,7 @@ impl<'a> Views<'a> {
         Ok(())
     }
 
-    fn see(&mut self, recorded: &RecordedEvent) -> Result<(), CliError> {
+    async fn see(&mut self, recorded: &RecordedEvent) -> Result<(), CliError> {
         let StreamId::Task(task) = recorded.stream else { return Ok(()) };
         let seen = match self.nested.get(&task) {
             Some((_, view)) => Some(view.seen()),
@@ -123,7 +123,7 @@ impl<'a> Views<'a> {
         if let Some(seen) = seen {
             // What another process wrote in between is only in the journal.
             if recorded.sequence > seen.plus(1) {
-                return self.catch_up();
+                return self.catch_up().await;
             }
             match self.nested.get_mut(&task) {
                 Some((_, view)) => {
@@ -137,7 +137,7 @@ impl<'a> Views<'a> {
         if self.others.contains(&task) {
             return Ok(());
         }
-        let Some(row) = self.store.task_row(task)? else { return Ok(()) };
+        let Some(row) = self.queries.store().task_row(task)? else { return Ok(()) };
         let above = row.parent_task_id.and_then(|parent| {
             let of_top = (parent == self.id).then_some(0);
             of_top.or_else(|| self.nested.get(&parent).map(|(depth, _)| *depth))
@@ -148,6 +148,6 @@ impl<'a> Views<'a> {
         };
         let view = LiveView::nested(self.app, above + 1, &row.assigned_agent);
         self.nested.insert(task, (above + 1, view));
-        self.catch_up()
+        self.catch_up().await
     }
 }

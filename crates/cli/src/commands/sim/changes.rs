@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use polity_definition::{ExternalDocument, nearest};
+use polity_host::simulations::{LoadedScenario, complaint_from};
 use polity_simulator::scenario::{GroupFile, Limit, Scenario, ScenarioError, ScenarioFile};
 use serde_json::{Map, Value};
 
 use super::super::set;
 use crate::error::CliError;
-use crate::simulations::{ReadScenario, complaint};
 
 /// What someone wants to be different.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,7 +48,10 @@ const TIME_IS_OVER: &str =
     "a part of its time is over; begin a new run with `polity sim run` and --set";
 
 /// A scenario with some changes.
-pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadScenario, CliError> {
+pub(super) fn changed(
+    read: &LoadedScenario,
+    changes: Changes<'_>,
+) -> Result<LoadedScenario, CliError> {
     let mut document = document_of(&read.file)?;
     let mut made = Vec::new();
     for change in changes.set {
@@ -83,12 +86,12 @@ pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadS
     let never: Vec<ScenarioError> = never.filter(asked_for).collect();
     if !never.is_empty() {
         for error in never {
-            document.complain(complaint(error));
+            document.complain(complaint_from(error));
         }
         return Err(invalid(document));
     }
     match Scenario::new(&file, Arc::clone(&read.chart.chart)) {
-        Ok(scenario) => Ok(ReadScenario { scenario, file, chart: read.chart.clone() }),
+        Ok(scenario) => Ok(LoadedScenario { scenario, file, chart: read.chart.clone() }),
         Err(errors) => {
             let over = errors.iter().find_map(|error| Some((error.limit?, &error.message)));
             match over {
@@ -107,7 +110,7 @@ pub(super) fn changed(read: &ReadScenario, changes: Changes<'_>) -> Result<ReadS
                 None => {}
             }
             for error in errors {
-                document.complain(complaint(error));
+                document.complain(complaint_from(error));
             }
             Err(invalid(document))
         }

@@ -4,9 +4,10 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use polity_definition::nearest;
+use polity_host::simulations::runs::{pinned_scenario, run_name};
 use polity_simulator::simulation::Simulation;
 
-use super::{called, find, of_run, pinned};
+use super::{find, run_error};
 use crate::app::App;
 use crate::args::SimExportArgs;
 use crate::error::{CliError, CliResult};
@@ -15,17 +16,17 @@ use crate::view::print_json;
 
 pub(super) fn export(app: &App, args: &SimExportArgs) -> CliResult {
     let (folder, record) = find(app, &args.run)?;
-    let run = called(app, &folder, &record);
-    let scenario = Arc::new(pinned(&folder)?.scenario);
+    let run = run_name(app.folder(), &folder, &record);
+    let scenario = Arc::new(pinned_scenario(&folder)?.scenario);
     let simulation = Simulation::restore(&folder, args.at, &scenario, Some(NonZeroUsize::MIN));
-    let simulation = simulation.map_err(|error| of_run(error, &run))?;
+    let simulation = simulation.map_err(|error| run_error(error, &run))?;
     if let Some(agent) = simulation.export(&args.agent) {
         print_json(&agent)?;
         return Ok(Exit::Done);
     }
     let (turn, agent) = (simulation.turn(), &args.agent);
     let missing = format!("there is no agent \"{agent}\" at the end of turn {turn}");
-    let seen = simulation.last_seen(&folder, agent).map_err(|error| of_run(error, &run))?;
+    let seen = simulation.last_seen(&folder, agent).map_err(|error| run_error(error, &run))?;
     if let Some(seen) = seen {
         let removed = seen + 1;
         let error = CliError::not_found(format!("{missing}: it was removed in turn {removed}"));

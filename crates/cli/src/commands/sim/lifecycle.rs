@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_host::simulations::runs::{pinned_scenario, run_name};
 use polity_model::ids::RunId;
 use polity_simulator::folder::{RunFolder, RunRecord, RunStatus};
 use polity_simulator::lifecycle::{LifecycleAction, Operation, Opinion};
 use polity_simulator::simulation::Simulation;
 
-use super::{called, find, pinned};
+use super::find;
 use crate::app::App;
 use crate::args::{LifecycleCommand, SimLifecycleArgs};
 use crate::error::{CliError, CliResult};
@@ -80,13 +81,13 @@ fn later(app: &App, folder: &RunFolder, action: &LifecycleAction) -> CliResult {
 
 /// What is to be said about a request as the run stands at its newest checkpoint.
 fn opinion(folder: &RunFolder, action: &LifecycleAction) -> Result<Opinion, CliError> {
-    let scenario = Arc::new(pinned(folder)?.scenario);
+    let scenario = Arc::new(pinned_scenario(folder)?.scenario);
     let mut simulation = Simulation::restore(folder, None, &scenario, Some(NonZeroUsize::MIN))?;
     Ok(simulation.consider(folder, action)?)
 }
 
 fn ended(app: &App, folder: &RunFolder, record: &RunRecord) -> CliError {
-    let run = called(app, folder, record);
+    let run = run_name(app.folder(), folder, record);
     CliError::conflict(format!("the run {run} has ended, nothing can be asked of it"))
         .hint(format!("begin another future of it: `polity sim fork {run} --at TURN`"))
 }

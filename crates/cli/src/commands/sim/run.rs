@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use polity_engine::clock::{Clock, SystemClock};
 use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_host::simulations::LoadedScenario;
+use polity_host::simulations::runs::{pinned_scenario, run_name};
 use polity_model::ids::RunId;
 use polity_simulator::folder::{Fork, RunRecord, RunStatus};
 use polity_simulator::run::{Beginning, GoOn, Past, Run};
@@ -15,18 +17,17 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use super::changes::{Changes, Fixed, changed, refuse_fixed, text_of, values_set};
-use super::{called, find, of_run, pinned};
+use super::{find, run_error};
 use crate::app::App;
 use crate::args::{SimForkArgs, SimResumeArgs, SimRunArgs, ThreadArgs};
 use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
-use crate::simulations::ReadScenario;
 use crate::view::live::CLEAR_LINE;
 use crate::view::simulation::{Bar, print_done, print_summary};
 use crate::view::{note, print_json, style};
 
 pub(super) fn run(app: &App, args: &SimRunArgs) -> CliResult {
-    let simulations = app.folder.simulations()?;
+    let simulations = app.folder().simulations()?;
     let SimRunArgs { turns, agents, seed, set, .. } = args;
     refuse_fixed(set, Fixed::InRun)?;
     let changes = Changes { turns: *turns, agents: *agents, seed: *seed, after: 0, set };
@@ -40,22 +41,22 @@ pub(super) fn run(app: &App, args: &SimRunArgs) -> CliResult {
 
 pub(super) fn resume(app: &App, args: &SimResumeArgs) -> CliResult {
     let (folder, record) = find(app, &args.run)?;
-    let run = called(app, &folder, &record);
-    let scenario = Arc::new(pinned(&folder)?.scenario);
+    let run = run_name(app.folder(), &folder, &record);
+    let scenario = Arc::new(pinned_scenario(&folder)?.scenario);
     let threads = args.threads.threads;
     perform(app, || {
         let resumed = Run::resume(folder, args.from, args.turns, &scenario, threads);
-        resumed.map_err(|error| of_run(error, &run))
+        resumed.map_err(|error| run_error(error, &run))
     })
 }
 
 pub(super) fn fork(app: &App, args: &SimForkArgs) -> CliResult {
     let (other, before) = find(app, &args.run)?;
-    let run = called(app, &other, &before);
+    let run = run_name(app.folder(), &other, &before);
     refuse_fixed(&args.set, Fixed::InFork)?;
     let changes =
         Changes { turns: args.turns, after: args.at, set: &args.set, ..Changes::default() };
-    let mut pinned = pinned(&other)?;
+    let mut pinned = pinned_scenario(&other)?;
     // It has as many turns as the other one, which may have been given more than its scenario has.
     pinned.file.turns = Some(before.turns);
     let read = changed(&pinned, changes)?;
@@ -69,11 +70,11 @@ pub(super) fn fork(app: &App, args: &SimForkArgs) -> CliResult {
     let beginning = beginning(read, &texts, args.threads);
     perform(app, || {
         let forked = Run::fork(&path, record, &beginning, &past);
-        forked.map_err(|error| of_run(error, &run))
+        forked.map_err(|error| run_error(error, &run))
     })
 }
 
-fn record(read: &ReadScenario, strict: bool, forked_from: Option<Fork>) -> RunRecord {
+fn record(read: &LoadedScenario, strict: bool, forked_from: Option<Fork>) -> RunRecord {
     RunRecord {
         run_id: RunId::from_random_bytes(SystemEntropy.seed()).to_string(),
         scenario: read.scenario.name.clone(),
@@ -90,18 +91,18 @@ fn place(app: &App, out: Option<&Path>, record: &RunRecord) -> Result<PathBuf, C
     if let Some(out) = out {
         return Ok(out.to_owned());
     }
-    app.folder.must_exist()?;
-    Ok(app.folder.runs().join(&record.run_id))
+    app.folder().must_exist()?;
+    Ok(app.folder().runs().join(&record.run_id))
 }
 
 /// The scenario and the chart as the run keeps them.
-fn texts(read: &ReadScenario) -> Result<(String, String), CliError> {
+fn texts(read: &LoadedScenario) -> Result<(String, String), CliError> {
     let chart = serde_json::to_string_pretty(&read.chart.document)
         .map_err(|error| CliError::usage(format!("the chart cannot be written: {error}")))?;
     Ok((text_of(&read.file)?, chart))
 }
 
-fn beginning(read: ReadScenario, texts: &(String, String), threads: ThreadArgs) -> Beginning<'_> {
+fn beginning(read: LoadedScenario, texts: &(String, String), threads: ThreadArgs) -> Beginning<'_> {
     let (scenario_text, chart_text) = texts;
     let scenario = Arc::new(read.scenario);
     Beginning { scenario, scenario_text, chart_text, threads: threads.threads }
@@ -128,8 +129,8 @@ fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResul
         }
     });
     bar.clear();
-    let name = called(app, run.folder(), run.record());
-    let summary = summary.map_err(|error| of_run(error, &name))?;
+    let name = run_name(app.folder(), run.folder(), run.record());
+    let summary = summary.map_err(|error| run_error(error, &name))?;
     if app.json() {
         print_json(&summary)?;
     } else {

@@ -1,14 +1,12 @@
 //! `polity task checkpoints` and `polity task show --at N`: the points that one can return to.
 
-use polity_engine::checkpoints::checkpoints as checkpoints_of;
-use polity_engine::runtime::Beginning;
+use polity_host::HomeQueries;
 use polity_model::checkpoint::Checkpoint;
-use polity_model::ids::TaskId;
 use polity_model::machine::task::TaskStatus;
 use polity_model::message::Message;
 use polity_model::review::HumanFeedback;
 use polity_model::trace::shorten;
-use polity_store::{Store, TaskRow};
+use polity_store::TaskRow;
 
 use crate::app::App;
 use crate::args::TaskArgs;
@@ -26,10 +24,10 @@ const MESSAGE_CHARACTERS_MAX: usize = 200;
 /// How much of a person's answer a list shows.
 const ANSWER_CHARACTERS_MAX: usize = 60;
 
-pub(crate) fn checkpoints(app: &App, args: &TaskArgs) -> CliResult {
-    let store = app.reader()?;
-    let row = app.task_row(&store, &args.id)?;
-    let checkpoints = checkpoints_of_task(&store, row.id)?;
+pub(crate) async fn checkpoints(app: &App, args: &TaskArgs) -> CliResult {
+    let queries = app.queries()?;
+    let row = queries.find_task(&args.id).await?;
+    let checkpoints = queries.checkpoints(row.id).await?;
     if app.json() {
         print_json(&checkpoints)?;
     } else if checkpoints.is_empty() {
@@ -70,19 +68,15 @@ fn answered(feedback: &HumanFeedback) -> String {
     format!("{} by {}{}", feedback.action, feedback.by, message.unwrap_or_default())
 }
 
-/// The checkpoints of a task, with their States.
-pub(crate) fn checkpoints_of_task(
-    store: &dyn Store,
-    id: TaskId,
-) -> Result<Vec<Checkpoint>, CliError> {
-    checkpoints_of(Beginning::of(store, id)?)
-        .map_err(|broken| CliError::not_found(format!("task {id}: {broken}")))
-}
-
 /// Shows one checkpoint of a task.
-pub(super) fn show(app: &App, store: &dyn Store, row: &TaskRow, number: u32) -> CliResult {
-    must_exist(store, row, number)?;
-    let mut checkpoints = checkpoints_of_task(store, row.id)?.into_iter();
+pub(super) async fn show(
+    app: &App,
+    queries: &HomeQueries,
+    row: &TaskRow,
+    number: u32,
+) -> CliResult {
+    must_exist(queries, row, number).await?;
+    let mut checkpoints = queries.checkpoints(row.id).await?.into_iter();
     let checkpoint = checkpoints.find(|checkpoint| checkpoint.sequence == number);
     let checkpoint = checkpoint.ok_or_else(|| {
         CliError::not_found(format!("checkpoint {number} of task {} cannot be read", row.id))
@@ -96,8 +90,12 @@ pub(super) fn show(app: &App, store: &dyn Store, row: &TaskRow, number: u32) -> 
 }
 
 /// Says which checkpoints there are, where this one is not among them.
-pub(super) fn must_exist(store: &dyn Store, row: &TaskRow, number: u32) -> Result<(), CliError> {
-    let there = store.checkpoints(row.id)?;
+pub(super) async fn must_exist(
+    queries: &HomeQueries,
+    row: &TaskRow,
+    number: u32,
+) -> Result<(), CliError> {
+    let there = queries.checkpoint_rows(row.id).await?;
     if there.iter().any(|checkpoint| checkpoint.sequence == number) {
         return Ok(());
     }

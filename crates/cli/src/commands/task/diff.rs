@@ -36,10 +36,10 @@ struct Answer<'a> {
     comparison: &'a RunComparison,
 }
 
-pub(crate) fn diff(app: &App, args: &DiffArgs) -> CliResult {
-    let store = app.reader()?;
-    let (a, b) = (app.task_row(&store, &args.a)?, app.task_row(&store, &args.b)?);
-    let (a, b) = (ComparedRun::of(&store, a.id)?, ComparedRun::of(&store, b.id)?);
+pub(crate) async fn diff(app: &App, args: &DiffArgs) -> CliResult {
+    let queries = app.queries()?;
+    let (a, b) = (queries.find_task(&args.a).await?, queries.find_task(&args.b).await?);
+    let (a, b) = (queries.comparison_run(a.id).await?, queries.comparison_run(b.id).await?);
     let comparison = RunComparison::of(&a, &b);
     if app.json() {
         print_json(&Answer { a: side(&a), b: side(&b), comparison: &comparison })?;

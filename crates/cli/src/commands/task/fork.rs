@@ -1,39 +1,42 @@
-//! `polity task fork`: a new task that goes on from a checkpoint of another.
+//! `polity task fork`: a new task that continues from a checkpoint of another.
 
 use polity_engine::driver::RunOverrides;
+use polity_host::Host;
+use polity_host::recording::{CassetteFile, RecordedRun, Recording, RecordingScope};
 
-use crate::app::{App, Workshop, block_on};
+use crate::app::{App, close};
 use crate::args::ForkArgs;
 use crate::commands::run::{detach, perform};
 use crate::commands::set;
 use crate::error::CliResult;
-use crate::tape::{Given, Part, Tape, TapeFile};
 
-pub(crate) fn fork(app: &App, args: &ForkArgs) -> CliResult {
+pub(crate) async fn fork(app: &App, args: &ForkArgs) -> CliResult {
     let background = detach::is_background();
     if args.detach && !background {
-        return detach::detach(app);
+        return detach::detach(app).await;
     }
     if background {
         detach::leave_terminal();
     }
-    let reader = app.reader()?;
-    let row = app.task_row(&reader, &args.task.id)?;
-    super::checkpoints::must_exist(&reader, &row, args.from)?;
+    let queries = app.queries()?;
+    let row = queries.find_task(&args.task.id).await?;
+    super::checkpoints::must_exist(&queries, &row, args.from).await?;
     let updates = set::updates(&args.set)?;
     let home = app.definitions()?;
     let agent = row.assigned_agent.as_str();
-    // A cassette of a fork holds what the fork itself asks. One of the first task holds more.
-    let part = if args.tape.replay.is_some() { Part::Rest } else { Part::Whole };
-    let file = TapeFile::find(&args.tape, agent, part)?;
-    let input = app.task(&reader, &row)?.description;
-    let given = Given { agent, input: &input, overrides: &RunOverrides::default() };
-    block_on(async {
-        let (drivers, tape) = Tape::open(file, app, &home, given)?;
-        let workshop = Workshop::open_with(app, &home, drivers)?;
-        let fork = workshop.runtime.fork(row.id, args.from, updates);
-        let outcome = perform(app, &workshop, &tape, background, fork).await;
-        workshop.close().await;
-        outcome
-    })
+    // The cassette of a fork holds only the fork's own calls; that of the first task holds more.
+    let scope = match args.recording.replay {
+        Some(_) => RecordingScope::Remainder,
+        None => RecordingScope::WholeTask,
+    };
+    let file = args.recording.request();
+    let file = file.map(|request| CassetteFile::open(request, agent, scope)).transpose()?;
+    let input = queries.task_of(&row).await?.description;
+    let run = RecordedRun { agent, input: &input, overrides: &RunOverrides::default() };
+    let (drivers, recording) = Recording::open(file, &app.context, &home, run)?;
+    let host = Host::open_with(&app.context, &home, drivers)?;
+    let fork = host.runtime().fork(row.id, args.from, updates);
+    let outcome = perform(app, &host, &recording, background, fork).await;
+    close(host).await;
+    outcome
 }

@@ -1,17 +1,20 @@
 //! `polity task list`: what was asked for, and on request what it was divided into.
 
-use polity_store::{Store, TaskFilter};
+use polity_store::TaskFilter;
 
 use crate::app::App;
 use crate::args::TaskListArgs;
-use crate::error::CliResult;
+use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::task::{Column, list as listed};
 use crate::view::{print_json, say};
 
-pub(crate) fn list(app: &App, args: TaskListArgs) -> CliResult {
-    let store = app.reader()?;
-    let parent = args.parent.as_ref().map(|id| app.task_row(&store, id)).transpose()?;
+pub(crate) async fn list(app: &App, args: TaskListArgs) -> CliResult {
+    let queries = app.queries()?;
+    let parent = match &args.parent {
+        Some(id) => Some(queries.find_task(id).await?),
+        None => None,
+    };
     let with_parts = args.parts || parent.is_some();
     let is_narrowed = !args.status.is_empty() || args.agent.is_some();
     let filter = TaskFilter {
@@ -24,15 +27,15 @@ pub(crate) fn list(app: &App, args: TaskListArgs) -> CliResult {
     };
     let (mut tasks, mut parts) = (Vec::new(), Vec::new());
     let mut exit = Exit::Done;
-    for row in store.task_rows(&filter)? {
-        match app.task(&store, &row) {
+    for row in queries.task_rows(&filter).await? {
+        match queries.task_of(&row).await {
             Ok(task) => {
                 tasks.push(task);
-                parts.push(store.tree(row.id)?.tasks.saturating_sub(1));
+                parts.push(queries.count_parts(row.id).await?);
             }
-            // One that cannot be read must not hide the others.
+            // An unreadable task must not hide the others.
             Err(error) => {
-                error.print(app.json());
+                CliError::from(error).print(app.json());
                 exit = Exit::Failed;
             }
         }

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use polity_engine::clock::{Clock, SystemClock};
-use polity_model::event::{StreamId, StreamSequence};
+use polity_host::HomeQueries;
+use polity_model::event::StreamSequence;
 use polity_model::machine::task::TaskStatus;
-use polity_store::{SqliteStore, Store, TaskRow};
+use polity_store::TaskRow;
 
 use crate::app::App;
 use crate::args::TaskArgs;
@@ -15,50 +16,49 @@ use crate::exit::Exit;
 use crate::view::live::LiveView;
 use crate::view::print_json;
 
-/// How often the journal is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The interval between two reads of the journal.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long a task may be without an owner before waiting for it makes no sense: one who resumes
-/// it takes a moment to take hold.
-const ORPHANED_AT_MOST: Duration = Duration::from_millis(500);
+/// The time that a task may be without a live owner: a process that resumes it needs a moment to claim
+/// it.
+const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 
-pub(crate) fn watch(app: &App, args: &TaskArgs) -> CliResult {
-    let store = app.reader()?;
-    let row = app.task_row(&store, &args.id)?;
-    let row = follow(app, &store, row, &mut LiveView::new(app))?;
+pub(crate) async fn watch(app: &App, args: &TaskArgs) -> CliResult {
+    let queries = app.queries()?;
+    let row = queries.find_task(&args.id).await?;
+    let row = follow(&queries, row, &mut LiveView::new(app)).await?;
+    let task = queries.task_of(&row).await?;
     if app.json() {
-        print_json(&super::trace_of(&store, &row)?)?;
-        return Ok(Exit::of_task(&app.task(&store, &row)?));
+        print_json(&queries.trace(&row).await?)?;
+        return Ok(Exit::of_task(&task));
     }
-    present(app, &app.task(&store, &row)?)
+    present(app, &task)
 }
 
-pub(crate) fn wait(app: &App, args: &TaskArgs) -> CliResult {
-    let store = app.reader()?;
-    let mut row = app.task_row(&store, &args.id)?;
-    let mut patience = Patience::default();
+pub(crate) async fn wait(app: &App, args: &TaskArgs) -> CliResult {
+    let queries = app.queries()?;
+    let mut row = queries.find_task(&args.id).await?;
+    let mut orphan_check = OrphanCheck::default();
     while is_under_way(row.status) {
-        patience.check(app, &row)?;
-        std::thread::sleep(LOOK_EVERY);
-        row = read_again(&store, &row)?;
+        orphan_check.check(&queries, &row)?;
+        tokio::time::sleep(POLL_INTERVAL).await;
+        row = queries.task_row(row.id).await?;
     }
-    present(app, &app.task(&store, &row)?)
+    present(app, &queries.task_of(&row).await?)
 }
 
-/// Shows the steps of a task until no one works on it any more.
-pub(super) fn follow(
-    app: &App,
-    store: &SqliteStore,
+/// Shows the steps of a task until it ends or awaits a review.
+async fn follow(
+    queries: &HomeQueries,
     mut row: TaskRow,
     view: &mut LiveView,
 ) -> Result<TaskRow, CliError> {
-    let stream = StreamId::Task(row.id);
     let mut seen = StreamSequence::default();
-    let mut patience = Patience::default();
+    let mut orphan_check = OrphanCheck::default();
     loop {
-        // The row is read first: when it says that the task is over, all events are there.
+        // The row is read before the events: if it says that the task is over, all events are there.
         let over = !is_under_way(row.status);
-        for recorded in store.events(&stream, seen)? {
+        for recorded in queries.events(row.id, seen).await? {
             seen = recorded.sequence;
             view.see(&recorded);
         }
@@ -66,10 +66,10 @@ pub(super) fn follow(
             view.clear();
             return Ok(row);
         }
-        patience.check(app, &row).inspect_err(|_| view.clear())?;
+        orphan_check.check(queries, &row).inspect_err(|_| view.clear())?;
         view.tick(SystemClock.now());
-        std::thread::sleep(LOOK_EVERY);
-        row = read_again(store, &row)?;
+        tokio::time::sleep(POLL_INTERVAL).await;
+        row = queries.task_row(row.id).await?;
     }
 }
 
@@ -83,26 +83,20 @@ fn is_under_way(status: TaskStatus) -> bool {
     }
 }
 
-fn read_again(store: &SqliteStore, row: &TaskRow) -> Result<TaskRow, CliError> {
-    store
-        .task_row(row.id)?
-        .ok_or_else(|| CliError::not_found(format!("task {} is not there any more", row.id)))
-}
-
-/// Notices when a task has been without an owner for too long.
+/// Notices that a task has had no live owner for too long.
 #[derive(Default)]
-struct Patience {
+struct OrphanCheck {
     orphaned_since: Option<Instant>,
 }
 
-impl Patience {
-    fn check(&mut self, app: &App, row: &TaskRow) -> Result<(), CliError> {
-        if !app.is_interrupted(row) {
+impl OrphanCheck {
+    fn check(&mut self, queries: &HomeQueries, row: &TaskRow) -> Result<(), CliError> {
+        if !queries.is_interrupted(row) {
             self.orphaned_since = None;
             return Ok(());
         }
         let since = *self.orphaned_since.get_or_insert_with(Instant::now);
-        if since.elapsed() < ORPHANED_AT_MOST {
+        if since.elapsed() < ORPHAN_GRACE {
             return Ok(());
         }
         Err(CliError::conflict(format!("task {} was interrupted: its process is gone", row.id))

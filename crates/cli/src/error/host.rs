@@ -1,0 +1,215 @@
+//! Codes, exit codes and hints for the errors of the host.
+
+use polity_drivers::cassette::CassetteError;
+use polity_host::archive::ArchiveError;
+use polity_host::recording::RecordingError;
+use polity_host::{DefinitionError, HostError, LookupError, RecordKind};
+use polity_simulator::error::SimError;
+use polity_simulator::folder::RunFolder;
+use polity_store::ImportError;
+
+use super::CliError;
+use crate::view::harmless;
+
+impl From<HostError> for CliError {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Store(error) => error.into(),
+            HostError::Engine(error) => error.into(),
+            HostError::Simulation(error) => error.into(),
+            HostError::Archive(error) => error.into(),
+            HostError::Recording(error) => error.into(),
+            HostError::Definition(error) => error.into(),
+            HostError::Lookup(error) => error.into(),
+            HostError::Io { doing, path, source } => Self::io(doing, &path, &source),
+            HostError::MissingHome { .. } => Self::not_found(&error)
+                .hint("make one with `polity init`, or name another with --home"),
+            HostError::NoUserFolder => {
+                Self::usage(&error).hint("make one with `polity init`, or name one with --home")
+            }
+            HostError::InvalidDefinitions { message, problems } => Self::invalid(message, problems),
+            HostError::InvalidRun { ref folder, ref problems } => {
+                Self::invalid(&error, problems.clone()).hint(format!(
+                    "the run keeps its own chart.json and scenario.json in {}: put them back as \
+                     they were, or begin a new run",
+                    folder.display()
+                ))
+            }
+            HostError::NotARunFolder { .. } => Self::not_found(&error)
+                .hint("a run is a folder with a run.json, as `polity sim run --out DIR` makes it"),
+            HostError::TaskRemoved(_)
+            | HostError::EmptyJournal(_)
+            | HostError::BrokenTask { .. }
+            | HostError::LostDefinition { .. } => Self::not_found(&error),
+            HostError::ChangingTask(_) => {
+                Self::conflict(&error).hint("try again when there is less to do")
+            }
+            HostError::NoReview(_) => {
+                Self::conflict(&error).hint("`polity review list` shows what waits")
+            }
+            HostError::SeveralReviews { ref reviews, .. } => {
+                let each = reviews
+                    .iter()
+                    .map(|(task, question)| format!("\n  {task}  {}", harmless(question)));
+                Self::usage(&error).hint(format!("name one of them:{}", each.collect::<String>()))
+            }
+            HostError::OwnerUnresponsive { task, .. } => Self::conflict(&error).hint(format!(
+                "the request stays; follow the task with `polity task watch {task}`"
+            )),
+        }
+    }
+}
+
+impl From<LookupError> for CliError {
+    fn from(error: LookupError) -> Self {
+        let list = match error.kind() {
+            RecordKind::Task => "`polity task list` shows the tasks there are",
+            RecordKind::Execution => "`polity execution list` shows the executions there are",
+            RecordKind::Run => "`polity sim status` shows the runs there are",
+        };
+        match error {
+            LookupError::NoneYet(RecordKind::Run) => {
+                Self::not_found(&error).hint("begin one: `polity sim run`")
+            }
+            LookupError::NoneYet(RecordKind::Task | RecordKind::Execution) => {
+                Self::not_found(&error)
+            }
+            LookupError::EmptyId(_) => Self::usage(&error).hint(list),
+            LookupError::NotFound { .. } => Self::not_found(&error).hint(list),
+            LookupError::Ambiguous { .. } => Self::usage(&error).hint("give more of the id"),
+        }
+    }
+}
+
+impl From<DefinitionError> for CliError {
+    fn from(error: DefinitionError) -> Self {
+        let did_you_mean = |suggestion: &Option<String>| {
+            suggestion.as_ref().map(|name| format!("did you mean \"{name}\"?"))
+        };
+        match &error {
+            DefinitionError::UnknownAssignee { suggestion, .. } => Self::unknown_agent(&error)
+                .hint(did_you_mean(suggestion).unwrap_or_else(|| {
+                    "`polity agent list` and `polity workflow list` show what there is, `polity \
+                     init` makes a home that works"
+                        .to_owned()
+                })),
+            DefinitionError::UnknownWorkflow { suggestion, .. } => Self::unknown_agent(&error)
+                .hint(did_you_mean(suggestion).unwrap_or_else(|| {
+                    "`polity workflow list` shows the workflows there are".to_owned()
+                })),
+            DefinitionError::UnknownSimulation { kind, folder, suggestion, .. } => {
+                Self::unknown_definition(&error).hint(
+                    did_you_mean(suggestion)
+                        .unwrap_or_else(|| format!("{kind}s are files in {folder}/ of the home")),
+                )
+            }
+            DefinitionError::NotAnAgent(_) => Self::unknown_agent(&error),
+            DefinitionError::NotAWorkflow(_) => Self::unknown_agent(&error)
+                .hint("`polity workflow list` shows the workflows there are"),
+            DefinitionError::EmptyWorkflow(_) => Self::usage(&error),
+        }
+    }
+}
+
+impl From<ArchiveError> for CliError {
+    fn from(error: ArchiveError) -> Self {
+        match &error {
+            ArchiveError::Damaged(_) => {
+                Self::archive(&error).hint("nothing was imported; export the task again")
+            }
+            ArchiveError::Empty(_) => Self::not_found(&error).hint(
+                "name the folder that `polity task export --out` wrote to, or the folder of one \
+                 task in it",
+            ),
+            ArchiveError::FolderExists(_) => Self::already(&error)
+                .hint("nothing was written; replace it with --force, or name another folder"),
+            ArchiveError::PartOfTask { parent, .. } => Self::usage(&error)
+                .hint(format!("export it with the whole: `polity task export {parent} --out DIR`")),
+            ArchiveError::Conflict { .. } => Self::conflict(&error)
+                .hint("nothing was imported; use another home with --home to have both"),
+            ArchiveError::Refused(ImportError::Exists { .. }) => {
+                Self::conflict(&error).hint("nothing was imported; another process was faster")
+            }
+            ArchiveError::Duplicate(_)
+            | ArchiveError::NotSerializable { .. }
+            | ArchiveError::Contradiction { .. }
+            | ArchiveError::Refused(ImportError::Illegal { .. } | ImportError::Store(_)) => {
+                Self::archive(&error)
+            }
+        }
+    }
+}
+
+impl From<RecordingError> for CliError {
+    fn from(error: RecordingError) -> Self {
+        if let RecordingError::ExistingFile(error) = error {
+            return Self::from(*error)
+                .hint("nothing was changed; name another file, or remove this one first");
+        }
+        let hint = match &error {
+            RecordingError::Io { doing, path, source } => return Self::io(doing, path, source),
+            RecordingError::WouldReplace { .. } => "name another file, or remove this one",
+            RecordingError::NoBeginning(_) => {
+                "go on without --record, or begin again: polity run NAME INPUT --record FILE"
+            }
+            RecordingError::OtherAgent { .. } => "name the agent's own cassette",
+            RecordingError::OtherInput { .. } => "name the task's own cassette",
+            RecordingError::NotFound(file) => {
+                let hint = format!("record one: polity run NAME INPUT --record {}", file.display());
+                return Self::cassette(&error).hint(hint);
+            }
+            RecordingError::IsFolder(_) => "name a file in it",
+            RecordingError::NotAFile(_) => "name another file",
+            RecordingError::Unusable { error, .. } => match error {
+                CassetteError::NotACassette => "name a file that `polity run --record` wrote",
+                CassetteError::CutShort { .. } | CassetteError::Unreadable { .. } => {
+                    "mend it or take it back from where it is kept; or remove it, and record it \
+                     again with --record"
+                }
+                CassetteError::UnknownVersion { .. } => {
+                    "use the Polity that wrote it; or remove it, and record it again with --record"
+                }
+            },
+            RecordingError::NoFolder { .. } => "make the folder first, or name another file",
+            RecordingError::NotSerializable { .. } | RecordingError::ExistingFile(_) => {
+                return Self::cassette(&error);
+            }
+        };
+        Self::cassette(harmless(&error.to_string())).hint(hint)
+    }
+}
+
+impl From<SimError> for CliError {
+    fn from(error: SimError) -> Self {
+        match &error {
+            SimError::Exists(_) => Self::conflict(&error).hint(
+                "a run has a folder of its own: name one with --out that is empty or not there yet",
+            ),
+            SimError::Io { doing, path, source } => Self::io(doing, path, source),
+            SimError::Damaged { path, .. } if RunFolder::is_checkpoint(path) => {
+                Self::damaged(&error).hint(
+                    "go on from an earlier turn: `polity sim resume RUN --from TURN`; `polity sim \
+                     status RUN` shows the turns that have a checkpoint",
+                )
+            }
+            SimError::Damaged { .. } => Self::damaged(&error)
+                .hint("put the file back from a copy, or begin a new run with `polity sim run`"),
+            SimError::NoCheckpoint { .. } => Self::not_found(&error)
+                .hint("`polity sim status RUN` shows the turns that have a checkpoint"),
+            SimError::Ended(_) => Self::conflict(&error)
+                .hint("begin another future of it: `polity sim fork RUN --at TURN`"),
+            SimError::InUse => {
+                Self::conflict(&error).hint("`polity sim status` shows which runs are at work")
+            }
+            SimError::TooManyAgents { .. } => Self::over_limit("limit_max_agents", &error)
+                .hint("raise max_agents in the scenario, or with --set max_agents=N"),
+            SimError::TooManyTurns { .. } => Self::over_limit("limit_turns", &error)
+                .hint("ask for fewer turns, or give a turn fewer ticks"),
+            SimError::TooFewTurns { .. } => Self::usage(&error)
+                .hint("ask for more turns with --turns, or begin at an earlier one"),
+            SimError::Threads(_) => Self::conflict(&error).hint("try fewer with --threads"),
+            SimError::Scenario(_) => Self::usage(&error),
+            SimError::Rates(_) | SimError::Agent(_) => Self::conflict(&error),
+        }
+    }
+}

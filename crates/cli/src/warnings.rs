@@ -1,0 +1,36 @@
+//! Warnings of the host on stderr.
+
+use polity_host::{HostWarning, ReviewWarning};
+use serde_json::json;
+
+use crate::args::Options;
+use crate::view::live::interject;
+use crate::view::{harmless, note, style};
+
+/// Shows a warning. A review without a notification is shown even with `--quiet`.
+pub(crate) fn show(options: &Options, warning: &HostWarning) {
+    match warning {
+        HostWarning::Telemetry(problem) if options.shows_progress() => {
+            note!("{}: telemetry: {problem}", style::warning("warning"));
+        }
+        HostWarning::Telemetry(problem) => tracing::warn!("telemetry: {problem}"),
+        HostWarning::Review(warning) => show_review(options, warning),
+    }
+}
+
+fn show_review(options: &Options, warning: &ReviewWarning) {
+    let hint = match warning {
+        ReviewWarning::Aborted => "the review waits all the same: `polity review list`",
+        ReviewWarning::NotSerializable { .. } => "look at it with `polity review list`",
+        ReviewWarning::NotDelivered { cause, .. } => cause.hint(),
+        ReviewWarning::Unreadable(_) => "`polity review list` shows what waits",
+    };
+    let message = warning.to_string();
+    if options.json {
+        let warning = json!({"code": "notify", "message": message, "hint": hint});
+        interject(options, &json!({ "warning": warning }).to_string());
+        return;
+    }
+    interject(options, &format!("{}: {}", style::warning("warning"), harmless(&message)));
+    interject(options, &format!("  {}: {hint}", style::hint("hint")));
+}

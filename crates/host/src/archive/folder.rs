@@ -1,0 +1,101 @@
+//! Atomic writes of task folders.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use polity_model::ids::TaskId;
+
+use super::{ArchiveError, TASKS_FOLDER};
+use crate::error::HostError;
+
+/// The result of writing the folder of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FolderOutcome {
+    /// The folder was written, possibly in place of another.
+    Written,
+    /// The folder was there with identical files.
+    Unchanged,
+}
+
+/// The folder of a task in an archive.
+fn folder_of(root: &Path, task: TaskId) -> PathBuf {
+    root.join(TASKS_FOLDER).join(task.to_string())
+}
+
+/// Writes the folders of tasks. Without `force`, a folder that exists with other files is an error
+/// and nothing is written; so is an existing folder of `asked_for`.
+pub(super) fn write_folders(
+    root: &Path,
+    asked_for: TaskId,
+    tasks: &[(TaskId, BTreeMap<String, Vec<u8>>)],
+    force: bool,
+) -> Result<Vec<FolderOutcome>, HostError> {
+    let mut outcomes = Vec::with_capacity(tasks.len());
+    for (task, files) in tasks {
+        let folder = folder_of(root, *task);
+        outcomes.push(match (folder.exists(), force) {
+            (false, _) | (true, true) => FolderOutcome::Written,
+            // Exports of several forks share the tasks they were forked from.
+            (true, false) if *task != asked_for && has_files(&folder, files)? => {
+                FolderOutcome::Unchanged
+            }
+            (true, false) => return Err(ArchiveError::FolderExists(folder).into()),
+        });
+    }
+    for ((task, files), outcome) in tasks.iter().zip(&outcomes) {
+        if *outcome == FolderOutcome::Written {
+            replace_folder(&folder_of(root, *task), files)?;
+        }
+    }
+    Ok(outcomes)
+}
+
+fn has_files(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<bool, HostError> {
+    for (name, bytes) in files {
+        let path = folder.join(name);
+        match fs::read(&path) {
+            Ok(found) if found == *bytes => {}
+            Ok(_) => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(HostError::io("read", &path, error)),
+        }
+    }
+    Ok(true)
+}
+
+/// Writes the files into a hidden sibling folder, then renames it.
+fn replace_folder(folder: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), HostError> {
+    let (unfinished, replaced) = (sibling(folder, "unfinished"), sibling(folder, "replaced"));
+    for left_over in [&unfinished, &replaced] {
+        remove(left_over)?;
+    }
+    fs::create_dir_all(&unfinished).map_err(|error| HostError::io("make", &unfinished, error))?;
+    for (name, bytes) in files {
+        let path = unfinished.join(name);
+        File::create_new(&path)
+            .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+            .map_err(|error| HostError::io("write", &path, error))?;
+    }
+    if folder.exists() {
+        fs::rename(folder, &replaced).map_err(|error| HostError::io("replace", folder, error))?;
+    }
+    fs::rename(&unfinished, folder).map_err(|error| HostError::io("write", folder, error))?;
+    remove(&replaced)
+}
+
+/// A hidden sibling, which imports ignore.
+fn sibling(folder: &Path, suffix: &str) -> PathBuf {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    folder.with_file_name(format!(".{name}.{suffix}"))
+}
+
+fn remove(folder: &Path) -> Result<(), HostError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(HostError::io("remove", folder, error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

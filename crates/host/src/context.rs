@@ -1,0 +1,175 @@
+//! The home that a front end works on, with the surroundings of this process.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use polity_definition::{DurabilitySetting, Home, is_servers, is_settings};
+use polity_drivers::Environment;
+use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
+use polity_drivers::mcp::{McpOptions, McpTools};
+use polity_drivers::process::ProcessLauncher;
+use polity_drivers::remote::{A2aRemotes, RemoteOptions};
+use polity_engine::driver::Programs;
+use polity_store::instances::Instances;
+use polity_store::{Access, Durability, SqliteStore};
+
+use crate::error::HostError;
+use crate::home_folder::HomeFolder;
+use crate::queries::HomeQueries;
+use crate::warning::HostWarning;
+
+/// The function that shows warnings.
+type WarningHandler = dyn Fn(HostWarning) + Send + Sync;
+
+/// A home, the environment of this process and a handler for warnings. It opens the store and
+/// creates drivers.
+#[derive(Clone)]
+pub struct HostContext {
+    folder: HomeFolder,
+    environment: Environment,
+    on_warning: Arc<WarningHandler>,
+}
+
+impl fmt::Debug for HostContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostContext").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl HostContext {
+    /// A context of a home.
+    pub fn new(
+        folder: HomeFolder,
+        environment: Environment,
+        on_warning: impl Fn(HostWarning) + Send + Sync + 'static,
+    ) -> Self {
+        Self { folder, environment, on_warning: Arc::new(on_warning) }
+    }
+
+    /// The home folder.
+    pub fn folder(&self) -> &HomeFolder {
+        &self.folder
+    }
+
+    /// The environment variables that drivers and telemetry see.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// Passes a warning to the front end.
+    pub(crate) fn warn(&self, warning: HostWarning) {
+        (self.on_warning)(warning);
+    }
+
+    /// Opens the store for reading. Creates nothing.
+    pub fn open_queries(&self) -> Result<HomeQueries, HostError> {
+        Ok(self.queries_on(Arc::new(self.open_reader()?)))
+    }
+
+    /// Opens the store for reading. Creates nothing.
+    pub fn open_reader(&self) -> Result<SqliteStore, HostError> {
+        self.folder.must_exist()?;
+        Ok(SqliteStore::open(&self.folder.database(), Access::ReadOnly)?)
+    }
+
+    /// Opens the store for writing.
+    pub fn open_writer(&self, home: &Home) -> Result<SqliteStore, HostError> {
+        let durability = match home.settings.durability {
+            DurabilitySetting::Full => Durability::Full,
+            DurabilitySetting::Relaxed => Durability::Relaxed,
+        };
+        Ok(SqliteStore::open(&self.folder.database(), Access::ReadWrite(durability))?)
+    }
+
+    /// Queries on a store of this home that is open already.
+    pub fn queries_on(&self, store: Arc<dyn polity_store::Store>) -> HomeQueries {
+        HomeQueries::new(store, self.instances())
+    }
+
+    /// Reads the definitions. Fails if the settings are not valid: a misspelt limit would otherwise
+    /// be ignored.
+    pub fn definitions(&self) -> Result<Home, HostError> {
+        let home = self.folder.read()?;
+        let problems: Vec<_> =
+            home.problems.iter().filter(|problem| is_settings(&problem.file)).cloned().collect();
+        if problems.is_empty() {
+            Ok(home)
+        } else {
+            Err(HostError::invalid("the settings are not valid", problems))
+        }
+    }
+
+    /// The tools of the home's MCP servers. A server starts when it is first needed.
+    pub fn tools(&self, home: &Home) -> Result<McpTools, HostError> {
+        // A server with a mistake in its definition is left out, and tasks would miss its tools.
+        let problems: Vec<_> =
+            home.problems.iter().filter(|problem| is_servers(&problem.file)).cloned().collect();
+        if !problems.is_empty() {
+            return Err(HostError::invalid("the MCP servers are not valid", problems));
+        }
+        self.valid_tools(home)
+    }
+
+    /// The tools of the valid MCP servers only.
+    pub(crate) fn valid_tools(&self, home: &Home) -> Result<McpTools, HostError> {
+        let options =
+            McpOptions::new(self.absolute_root()?, self.environment.clone(), self.launcher()?);
+        let servers = home.mcp_servers.values().map(|server| (**server).clone());
+        Ok(McpTools::new(servers, options))
+    }
+
+    /// The driver of CLI agents.
+    pub fn programs(&self, home: &Home) -> Result<Arc<dyn Programs>, HostError> {
+        let folder = std::env::current_dir()
+            .map_err(|error| HostError::io("find", Path::new("this folder"), error))?;
+        let root = self.absolute_root()?;
+        Ok(Arc::new(CliDriver::new(CliOptions {
+            data: root.join("data"),
+            home: root,
+            folder,
+            environment: self.environment.clone(),
+            launcher: self.launcher()?,
+            redaction: home.settings.redaction.clone(),
+            output_bytes: home.settings.limits.output_bytes,
+            artifacts: ArtifactLimits {
+                files: home.settings.limits.artifact_files,
+                bytes: home.settings.limits.artifact_bytes,
+            },
+        })))
+    }
+
+    /// The driver of agents on other servers.
+    pub fn remotes(&self, home: &Home) -> A2aRemotes {
+        let output_bytes = home.settings.limits.output_bytes;
+        A2aRemotes::new(RemoteOptions { environment: self.environment.clone(), output_bytes })
+    }
+
+    /// The absolute path of the home folder.
+    pub fn absolute_root(&self) -> Result<PathBuf, HostError> {
+        std::path::absolute(self.folder.root())
+            .map_err(|error| HostError::io("find", self.folder.root(), error))
+    }
+
+    /// The registry of the processes that work on this home.
+    pub fn instances(&self) -> Instances {
+        Instances::at(self.folder.instances())
+    }
+
+    /// The way to start child processes.
+    pub(crate) fn launcher(&self) -> Result<ProcessLauncher, HostError> {
+        let program = std::env::current_exe()
+            .map_err(|error| HostError::io("find", Path::new("this program"), error))?;
+        // Only Linux can keep a whole process tree together.
+        Ok(if cfg!(target_os = "linux") {
+            ProcessLauncher::Shim(program)
+        } else {
+            ProcessLauncher::Direct
+        })
+    }
+}
+
+/// The environment of this process. A variable that is not UTF-8 counts as unset.
+pub fn process_environment() -> Environment {
+    Environment::new(|name| std::env::var_os(name)?.into_string().ok())
+}

@@ -1,0 +1,52 @@
+//! The drivers that a host performs effects with.
+
+use std::sync::Arc;
+
+use polity_definition::Home;
+use polity_drivers::llm::LanguageModels;
+use polity_drivers::mcp::McpTools;
+use polity_engine::driver::{Models, Programs, Remotes, Tools};
+
+use crate::context::HostContext;
+use crate::error::HostError;
+
+/// One driver of each kind.
+pub struct DriverSet {
+    /// Calls models.
+    pub(crate) models: Arc<dyn Models>,
+    /// Calls tools.
+    pub(crate) tools: Arc<dyn Tools>,
+    /// Runs CLI agents.
+    pub(crate) programs: Arc<dyn Programs>,
+    /// Sends tasks to agents on other servers.
+    pub(crate) remotes: Arc<dyn Remotes>,
+    /// The MCP servers behind the tools, which the host shuts down.
+    pub(crate) servers: Option<Arc<McpTools>>,
+    /// True if reviewers are notified. A replay stays offline and notifies no one.
+    pub(crate) notifies: bool,
+}
+
+impl DriverSet {
+    /// The real drivers. Fails if the definition of an MCP server is not valid.
+    pub fn live(context: &HostContext, home: &Home) -> Result<Self, HostError> {
+        Ok(Self::new(context, home, context.tools(home)?, context.programs(home)?))
+    }
+
+    /// The real drivers without the MCP servers whose definitions are not valid.
+    pub fn available(context: &HostContext, home: &Home) -> Result<Self, HostError> {
+        Ok(Self::new(context, home, context.valid_tools(home)?, context.programs(home)?))
+    }
+
+    fn new(
+        context: &HostContext,
+        home: &Home,
+        servers: McpTools,
+        programs: Arc<dyn Programs>,
+    ) -> Self {
+        let servers = Arc::new(servers);
+        let models = Arc::new(LanguageModels::new(context.environment().clone()));
+        let remotes = Arc::new(context.remotes(home));
+        let tools = servers.clone();
+        Self { models, tools, programs, remotes, servers: Some(servers), notifies: true }
+    }
+}

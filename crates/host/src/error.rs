@@ -1,0 +1,201 @@
+//! Errors of this crate. Each says what happened and where; a front end adds codes and hints.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use polity_definition::DefinitionProblem;
+use polity_engine::runtime::EngineError;
+use polity_model::ids::TaskId;
+use polity_simulator::error::SimError;
+use polity_store::StoreError;
+
+use crate::archive::ArchiveError;
+use crate::definitions::DefinitionError;
+use crate::recording::RecordingError;
+
+/// An operation on a home that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The engine failed or refused a command.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A simulation failed.
+    #[error(transparent)]
+    Simulation(#[from] SimError),
+    /// An archive cannot be read or written.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// A cassette cannot be used.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// A definition is unknown or of another kind.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// An id stands for no record, or for several.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// A file could not be read or written.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io {
+        /// The operation, as a verb.
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The home folder does not exist.
+    #[error("there is no home folder {}", path.display())]
+    MissingHome {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// No home was named, none was found upwards, and the user has no home directory.
+    #[error("there is no home folder here, and no user's folder to fall back on")]
+    NoUserFolder,
+    /// Definition files have problems.
+    #[error("{message}")]
+    InvalidDefinitions {
+        /// The files concerned, in words.
+        message: String,
+        /// Every problem.
+        problems: Vec<DefinitionProblem>,
+    },
+    /// The definitions that a simulation run pinned are not valid.
+    #[error("what the run began with is not valid any more")]
+    InvalidRun {
+        /// The folder of the run.
+        folder: PathBuf,
+        /// Every problem.
+        problems: Vec<DefinitionProblem>,
+    },
+    /// A path names a folder without a run record.
+    #[error("{path} is not the folder of a run")]
+    NotARunFolder {
+        /// The path as it was typed.
+        path: String,
+    },
+    /// A task that was there is gone from the store.
+    #[error("task {0} is not in the store any more")]
+    TaskRemoved(TaskId),
+    /// The journal of a task does not begin with its creation.
+    #[error("the journal of task {0} has no beginning")]
+    EmptyJournal(TaskId),
+    /// The events of a task contradict each other.
+    #[error("task {task}: {reason}")]
+    BrokenTask {
+        /// The task.
+        task: TaskId,
+        /// The contradiction.
+        reason: String,
+    },
+    /// A definition that a task pinned is not in the store.
+    #[error("what task {task} pinned of {name} is lost")]
+    LostDefinition {
+        /// The task.
+        task: TaskId,
+        /// The definition.
+        name: String,
+    },
+    /// A task changed on every attempt to read it consistently.
+    #[error("task {0} changes faster than it can be read")]
+    ChangingTask(TaskId),
+    /// A task has no open review.
+    #[error("task {0} waits for no decision")]
+    NoReview(TaskId),
+    /// Several parts of a task have an open review.
+    #[error("several sub-agents of task {task} wait for a decision")]
+    SeveralReviews {
+        /// The task.
+        task: TaskId,
+        /// Each waiting part with its question, or the error that hides the question.
+        reviews: Vec<(TaskId, String)>,
+    },
+    /// The owner of a task did not carry out a cancellation in time.
+    #[error(
+        "the process that runs task {task} was asked to end it and has not done so within \
+         {seconds} seconds"
+    )]
+    OwnerUnresponsive {
+        /// The task.
+        task: TaskId,
+        /// The time that the owner had.
+        seconds: u64,
+    },
+}
+
+impl HostError {
+    /// An I/O error on a path.
+    pub fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { doing, path: path.to_owned(), source }
+    }
+
+    /// Definition files with problems.
+    pub fn invalid(message: impl Into<String>, problems: Vec<DefinitionProblem>) -> Self {
+        Self::InvalidDefinitions { message: message.into(), problems }
+    }
+}
+
+/// A kind of record that has an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordKind {
+    /// A task.
+    Task,
+    /// An execution.
+    Execution,
+    /// A run of a simulation.
+    Run,
+}
+
+impl fmt::Display for RecordKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Task => "task",
+            Self::Execution => "execution",
+            Self::Run => "run",
+        })
+    }
+}
+
+/// A lookup by id prefix that did not find exactly one record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LookupError {
+    /// `last` was asked for, and there are none.
+    #[error("there are no {0}s yet")]
+    NoneYet(RecordKind),
+    /// The id is empty.
+    #[error("the id is empty")]
+    EmptyId(RecordKind),
+    /// No id begins so.
+    #[error("there is no {kind} {id}")]
+    NotFound {
+        /// The kind of record.
+        kind: RecordKind,
+        /// The id or prefix.
+        id: String,
+    },
+    /// Several ids begin so.
+    #[error("several {kind}s begin with \"{prefix}\"")]
+    Ambiguous {
+        /// The kind of record.
+        kind: RecordKind,
+        /// The prefix.
+        prefix: String,
+    },
+}
+
+impl LookupError {
+    /// The kind of record that was looked for.
+    pub fn kind(&self) -> RecordKind {
+        match self {
+            Self::NoneYet(kind)
+            | Self::EmptyId(kind)
+            | Self::NotFound { kind, .. }
+            | Self::Ambiguous { kind, .. } => *kind,
+        }
+    }
+}

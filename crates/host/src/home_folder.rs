@@ -1,0 +1,167 @@
+//! The home folder: finding it, and reading its files.
+
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use polity_definition::{DEFINITION_BYTES_MAX, EXTENSIONS, Home, SourceFile};
+use polity_model::ids::ExecutionId;
+
+use crate::error::HostError;
+use crate::simulations::{CHARTS, SCENARIOS, SimulationDefinitions};
+
+/// The file that marks a home, as `init` writes it.
+pub const SETTINGS_FILE: &str = "polity.yaml";
+
+/// The settings of a folder, if it is a home: the file's name, whichever way it is written.
+fn settings_of(folder: &Path) -> impl Iterator<Item = String> + '_ {
+    EXTENSIONS
+        .iter()
+        .map(|extension| format!("polity.{extension}"))
+        .filter(|name| folder.join(name).exists())
+}
+
+/// Whether a folder is a home.
+pub fn is_home(folder: &Path) -> bool {
+    settings_of(folder).next().is_some()
+}
+
+/// The folders that definitions are read from.
+const FOLDERS: [&str; 5] = ["agents", "workflows", "schedules", "scripts", "config"];
+
+/// The home that the environment names.
+pub fn home_from_environment() -> Option<PathBuf> {
+    std::env::var_os("POLITY_HOME").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Where everything of one home is.
+#[derive(Debug, Clone)]
+pub struct HomeFolder {
+    root: PathBuf,
+}
+
+impl HomeFolder {
+    /// The folder that was asked for, or the nearest one upwards, or the user's own.
+    pub fn find(asked_for: Option<&Path>) -> Result<Self, HostError> {
+        if let Some(root) = asked_for.map(Path::to_owned).or_else(home_from_environment) {
+            return Ok(Self { root });
+        }
+        let here = std::env::current_dir()
+            .map_err(|error| HostError::io("find", Path::new("the current folder"), error))?;
+        if let Some(root) = here.ancestors().find(|folder| is_home(folder)) {
+            return Ok(Self { root: root.to_owned() });
+        }
+        let user = std::env::home_dir().ok_or(HostError::NoUserFolder)?;
+        Ok(Self { root: user.join(".polity") })
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The database.
+    pub fn database(&self) -> PathBuf {
+        self.root.join("data").join("polity.db")
+    }
+
+    /// Where processes show that they are alive.
+    pub fn instances(&self) -> PathBuf {
+        self.root.join("data").join("instances")
+    }
+
+    /// Where the runs of simulations are.
+    pub fn runs(&self) -> PathBuf {
+        self.root.join("data").join("simulations")
+    }
+
+    /// Where an execution's output is, if it left any.
+    pub fn output(&self, execution: ExecutionId) -> PathBuf {
+        self.root.join("data").join("output").join(execution.to_string())
+    }
+
+    /// Where there is no folder, nothing can be in it, and that is most likely a slip.
+    pub fn must_exist(&self) -> Result<(), HostError> {
+        if self.root.is_dir() {
+            return Ok(());
+        }
+        Err(HostError::MissingHome { path: self.root.clone() })
+    }
+
+    /// Reads every definition. What cannot be read is a problem of that file alone.
+    pub fn read(&self) -> Result<Home, HostError> {
+        Ok(Home::parse(self.definitions()?))
+    }
+
+    /// Reads every definition as if this one were there too.
+    pub fn read_with(&self, another: SourceFile) -> Result<Home, HostError> {
+        let mut sources = self.definitions()?;
+        sources.push(another);
+        Ok(Home::parse(sources))
+    }
+
+    fn definitions(&self) -> Result<Vec<SourceFile>, HostError> {
+        self.must_exist()?;
+        let mut sources = self.sources(&FOLDERS)?;
+        for settings in settings_of(&self.root) {
+            let file = self.root.join(&settings);
+            sources.push(SourceFile { path: settings, text: text(&file) });
+        }
+        Ok(sources)
+    }
+
+    /// Reads every chart and scenario.
+    pub fn simulations(&self) -> Result<SimulationDefinitions, HostError> {
+        self.must_exist()?;
+        Ok(SimulationDefinitions::read(&self.sources(&[CHARTS, SCENARIOS])?))
+    }
+
+    /// The files in some folders that may be definitions.
+    fn sources(&self, folders: &[&str]) -> Result<Vec<SourceFile>, HostError> {
+        let mut sources = Vec::new();
+        for folder in folders {
+            let path = self.root.join(folder);
+            let entries = match fs::read_dir(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                entries => entries.map_err(|error| HostError::io("read", &path, error))?,
+            };
+            for entry in entries {
+                let file = entry.map_err(|error| HostError::io("read", &path, error))?.path();
+                if let (true, Some(name)) = (is_definition(&file), file.file_name()) {
+                    let path = format!("{folder}/{}", name.to_string_lossy());
+                    sources.push(SourceFile { path, text: text(&file) });
+                }
+            }
+        }
+        Ok(sources)
+    }
+}
+
+fn is_definition(file: &Path) -> bool {
+    let hidden = file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    !hidden && !file.is_dir() && extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
+}
+
+/// What a file says, or why it cannot be read. No more is read than a definition may have and a
+/// little, so that a huge file is refused and not loaded.
+fn text(file: &Path) -> Result<String, String> {
+    let cannot = |error: std::io::Error| format!("the file cannot be read: {error}");
+    // A pipe would be waited for.
+    if !file.metadata().map_err(cannot)?.is_file() {
+        return Err("this is not a file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let most = DEFINITION_BYTES_MAX as u64 + 1;
+    fs::File::open(file)
+        .and_then(|file| file.take(most).read_to_end(&mut bytes))
+        .map_err(cannot)?;
+    String::from_utf8(bytes).or_else(|error| {
+        // A text that was cut in the middle of a character is too long, and is told to be so.
+        if error.as_bytes().len() as u64 == most {
+            return Ok(String::from_utf8_lossy(error.as_bytes()).into_owned());
+        }
+        let at = error.utf8_error().valid_up_to();
+        Err(format!("the file is not UTF-8 text: its byte {at} belongs to no character"))
+    })
+}

@@ -1,0 +1,105 @@
+//! A process that performs work: runtime, store, drivers, notifications and telemetry together.
+
+use std::sync::Arc;
+
+use polity_definition::Home;
+use polity_drivers::mcp::McpTools;
+use polity_engine::clock::SystemClock;
+use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_engine::runtime::{Parts, Runtime};
+use polity_model::ids::InstanceId;
+use polity_store::Store;
+use polity_store::instances::Instance;
+
+use crate::context::HostContext;
+use crate::drivers::DriverSet;
+use crate::error::HostError;
+use crate::queries::HomeQueries;
+use crate::review_notifier::ReviewNotifier;
+use crate::telemetry::Telemetry;
+
+/// An open home on which this process performs work. The process is registered as alive until the
+/// host is closed or dropped.
+pub struct Host {
+    runtime: Runtime,
+    queries: HomeQueries,
+    servers: Option<Arc<McpTools>>,
+    telemetry: Telemetry,
+    notifier: Option<ReviewNotifier>,
+    _alive: Instance,
+}
+
+impl Host {
+    /// Opens a host with the real drivers. Must be called within a Tokio runtime.
+    pub fn open(context: &HostContext, home: &Home) -> Result<Self, HostError> {
+        Self::open_with(context, home, DriverSet::live(context, home)?)
+    }
+
+    /// Opens a host with the given drivers. Must be called within a Tokio runtime.
+    pub fn open_with(
+        context: &HostContext,
+        home: &Home,
+        drivers: DriverSet,
+    ) -> Result<Self, HostError> {
+        let store: Arc<dyn Store> = Arc::new(context.open_writer(home)?);
+        let instances = context.instances();
+        let io = |error| HostError::io("write", &context.folder().instances(), error);
+        if let Err(error) = instances.sweep() {
+            // Lock files of dead processes do no harm, and another process may be able to remove them.
+            tracing::warn!(%error, "the signs of ended processes could not be removed");
+        }
+        let id = InstanceId::from_random_bytes(SystemEntropy.seed());
+        let alive = instances.register(id).map_err(io)?;
+        let DriverSet { models, tools, programs, remotes, servers, notifies } = drivers;
+        let runtime = Runtime::start(Parts {
+            store: Arc::clone(&store),
+            models,
+            tools,
+            programs,
+            remotes,
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+            owners: Arc::new(instances),
+            instance: id,
+            limits: home.settings.limits,
+        })?;
+        let telemetry = Telemetry::start(context, &runtime, &store);
+        let queries = context.queries_on(store);
+        let settings = home.settings.on_review.clone();
+        let notifier = if notifies {
+            ReviewNotifier::start(context, settings, &runtime, &queries)?
+        } else {
+            None
+        };
+        Ok(Self { runtime, queries, servers, telemetry, notifier, _alive: alive })
+    }
+
+    /// The runtime.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Queries on the store that the runtime commits to.
+    pub fn queries(&self) -> &HomeQueries {
+        &self.queries
+    }
+
+    /// Shuts down MCP servers, sends the last spans and delivers outstanding notifications.
+    /// Completion of `abort` gives up the notifications.
+    pub async fn close(self, abort: impl Future<Output = ()>) {
+        let Self { runtime, queries, servers, telemetry, notifier, _alive } = self;
+        drop(runtime);
+        let shutdown = async {
+            if let Some(servers) = servers {
+                servers.shutdown().await;
+            }
+        };
+        let notified = async {
+            if let Some(notifier) = notifier {
+                notifier.close(abort).await;
+            }
+        };
+        tokio::join!(shutdown, telemetry.close(), notified);
+        drop(queries);
+    }
+}

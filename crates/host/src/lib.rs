@@ -1,0 +1,41 @@
+//! The composition root and the queries that every front end shares.
+//!
+//! A front end finds a home with [`HomeFolder`], wraps it in a [`HostContext`], and then reads with
+//! [`HomeQueries`] or opens a [`Host`] to perform work. This crate prints nothing and knows no exit
+//! codes: problems that do not stop the work go to the context's warning handler.
+
+pub mod archive;
+mod context;
+mod control;
+mod definitions;
+mod drivers;
+mod error;
+mod home_folder;
+mod host;
+mod queries;
+pub mod recording;
+mod retention;
+mod review_notifier;
+mod schemas;
+pub mod simulations;
+mod telemetry;
+mod warning;
+
+pub use context::{HostContext, process_environment};
+pub use control::cancel_task;
+pub use definitions::{DefinitionError, find_agent, find_assignee, find_workflow};
+pub use drivers::DriverSet;
+pub use error::{HostError, LookupError, RecordKind};
+pub use home_folder::{HomeFolder, SETTINGS_FILE, home_from_environment, is_home};
+pub use host::Host;
+pub use queries::{AgentStatus, HomeQueries, PoolStatus};
+pub use retention::{CleanupReport, clean_up};
+pub use schemas::SchemaKind;
+pub use warning::{HostWarning, ReviewWarning};
+
+/// Serializes a value as indented JSON with a final newline, as files and `--json` have it.
+pub fn to_pretty_json(value: &impl serde::Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    Ok(text)
+}

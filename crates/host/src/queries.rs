@@ -1,0 +1,41 @@
+//! Read queries that every front end shares.
+
+mod agent_status;
+mod executions;
+mod review_path;
+mod reviews;
+mod tasks;
+mod workflow_progress;
+
+use std::fmt;
+use std::sync::Arc;
+
+use polity_store::Store;
+use polity_store::instances::Instances;
+
+pub use agent_status::{AgentStatus, PoolStatus};
+
+/// Queries on the store of a home, and on the processes that work there.
+#[derive(Clone)]
+pub struct HomeQueries {
+    store: Arc<dyn Store>,
+    instances: Instances,
+}
+
+impl fmt::Debug for HomeQueries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HomeQueries").finish_non_exhaustive()
+    }
+}
+
+impl HomeQueries {
+    /// Queries on a store and the registry of live processes.
+    pub fn new(store: Arc<dyn Store>, instances: Instances) -> Self {
+        Self { store, instances }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+}

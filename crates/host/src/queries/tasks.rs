@@ -1,0 +1,168 @@
+//! Tasks: lookup by id prefix, views, traces, checkpoints and parts.
+
+use polity_engine::checkpoints::checkpoints;
+use polity_engine::clock::{Clock, SystemClock};
+use polity_engine::comparison::ComparedRun;
+use polity_engine::runtime::{Beginning, Owners, orphans, top_of};
+use polity_engine::state::TaskState;
+use polity_model::checkpoint::Checkpoint;
+use polity_model::event::{RecordedEvent, StreamId, StreamSequence};
+use polity_model::ids::TaskId;
+use polity_model::machine::task::TaskStatus;
+use polity_model::session::session_of_task;
+use polity_model::task::Task;
+use polity_model::trace::{SubAgentSessionInfo, TraceLog};
+use polity_store::{CheckpointRow, SpendingRow, TaskFilter, TaskRow};
+
+use super::HomeQueries;
+use crate::error::{HostError, LookupError, RecordKind};
+
+impl HomeQueries {
+    /// Finds a task by its id, by the beginning of one, or the newest by `last`.
+    pub async fn find_task(&self, id: &str) -> Result<TaskRow, HostError> {
+        let kind = RecordKind::Task;
+        if id == "last" {
+            let newest = TaskFilter { limit: Some(1), roots_only: true, ..TaskFilter::default() };
+            let row = self.store.task_rows(&newest)?.pop();
+            return row.ok_or_else(|| LookupError::NoneYet(kind).into());
+        }
+        let id = id.to_lowercase();
+        if id.is_empty() {
+            return Err(LookupError::EmptyId(kind).into());
+        }
+        match self.store.task_ids_by_prefix(&id, 2)?.as_slice() {
+            [] => Err(LookupError::NotFound { kind, id }.into()),
+            [found] => self
+                .store
+                .task_row(*found)?
+                .ok_or_else(|| LookupError::NotFound { kind, id: found.to_string() }.into()),
+            _ => Err(LookupError::Ambiguous { kind, prefix: id }.into()),
+        }
+    }
+
+    /// The row of a task that exists.
+    pub async fn task_row(&self, id: TaskId) -> Result<TaskRow, HostError> {
+        self.store.task_row(id)?.ok_or(HostError::TaskRemoved(id))
+    }
+
+    /// The rows of the tasks that match a filter, newest first.
+    pub async fn task_rows(&self, filter: &TaskFilter) -> Result<Vec<TaskRow>, HostError> {
+        Ok(self.store.task_rows(filter)?)
+    }
+
+    /// A task with its texts, marked as interrupted if its owner is dead.
+    pub async fn load_task(&self, id: TaskId) -> Result<Task, HostError> {
+        let row = self.task_row(id).await?;
+        self.task_of(&row).await
+    }
+
+    /// A task of which the row has been read.
+    pub async fn task_of(&self, row: &TaskRow) -> Result<Task, HostError> {
+        // The owner may have finished and exited after the row was read. A dead owner writes nothing,
+        // so the row that is read now stays true.
+        let newer = if self.is_interrupted(row) { self.store.task_row(row.id)? } else { None };
+        let row = newer.as_ref().unwrap_or(row);
+        let mut task = self.store.task(row)?;
+        task.interrupted = self.is_interrupted(row);
+        task.released = task.interrupted && row.owner.is_none();
+        Ok(task)
+    }
+
+    /// True if a task should be at work and has no live owner.
+    pub fn is_interrupted(&self, row: &TaskRow) -> bool {
+        match row.status {
+            TaskStatus::Pending | TaskStatus::Running => !self.has_live_owner(row),
+            TaskStatus::AwaitingHuman
+            | TaskStatus::Completed
+            | TaskStatus::Failed
+            | TaskStatus::Cancelled => false,
+        }
+    }
+
+    /// True if a live process owns a task.
+    pub fn has_live_owner(&self, row: &TaskRow) -> bool {
+        row.owner.is_some_and(|owner| Owners::is_alive(&self.instances, owner))
+    }
+
+    /// The tasks that no live process owns and that can be resumed, oldest first.
+    pub async fn orphans(&self) -> Result<Vec<TaskRow>, HostError> {
+        Ok(orphans(&*self.store, &self.instances, SystemClock.now())?)
+    }
+
+    /// The task at the top of the tree that a task is a part of.
+    pub async fn top_task(&self, row: TaskRow) -> Result<TaskRow, HostError> {
+        Ok(top_of(&*self.store, row)?)
+    }
+
+    /// The events of a task after a sequence number.
+    pub async fn events(
+        &self,
+        id: TaskId,
+        after: StreamSequence,
+    ) -> Result<Vec<RecordedEvent>, HostError> {
+        Ok(self.store.events(&StreamId::Task(id), after)?)
+    }
+
+    /// The parts of a task, oldest first: the tasks of its sub-agents and nodes.
+    pub async fn parts(&self, parent: TaskId) -> Result<Vec<TaskRow>, HostError> {
+        let filter = TaskFilter { parent: Some(parent), ..TaskFilter::default() };
+        let mut rows = self.store.task_rows(&filter)?;
+        rows.reverse();
+        Ok(rows)
+    }
+
+    /// The number of tasks in the tree below a task.
+    pub async fn count_parts(&self, id: TaskId) -> Result<u64, HostError> {
+        Ok(self.store.tree(id)?.tasks.saturating_sub(1))
+    }
+
+    /// The steps of a task, and the sessions of its sub-agents.
+    pub async fn trace(&self, row: &TaskRow) -> Result<TraceLog, HostError> {
+        let events = self.events(row.id, StreamSequence::default()).await?;
+        let mut trace =
+            TraceLog::from_events(row.id, &events).ok_or(HostError::EmptyJournal(row.id))?;
+        let parts = self.parts(row.id).await?;
+        trace.sub_agent_sessions =
+            parts.iter().map(|part| (session_of_task(part.id), session_info(part))).collect();
+        Ok(trace)
+    }
+
+    /// The rows of a task's checkpoints.
+    pub async fn checkpoint_rows(&self, id: TaskId) -> Result<Vec<CheckpointRow>, HostError> {
+        Ok(self.store.checkpoints(id)?)
+    }
+
+    /// The checkpoints of a task, each with its State.
+    pub async fn checkpoints(&self, id: TaskId) -> Result<Vec<Checkpoint>, HostError> {
+        checkpoints(Beginning::of(&*self.store, id)?)
+            .map_err(|broken| HostError::BrokenTask { task: id, reason: broken.to_string() })
+    }
+
+    /// The state of a task after its newest event.
+    pub async fn task_state(&self, id: TaskId) -> Result<TaskState, HostError> {
+        let Beginning { state, rest, .. } = Beginning::of(&*self.store, id)?;
+        state
+            .following(rest)
+            .map_err(|broken| HostError::BrokenTask { task: id, reason: broken.to_string() })
+    }
+
+    /// The run of a task, for a comparison with another.
+    pub async fn comparison_run(&self, id: TaskId) -> Result<ComparedRun, HostError> {
+        Ok(ComparedRun::of(&*self.store, id)?)
+    }
+
+    /// The model usage of every agent on every day.
+    pub async fn spending(&self) -> Result<Vec<SpendingRow>, HostError> {
+        Ok(self.store.spending()?)
+    }
+}
+
+/// The session of a sub-agent, as its parent's trace lists it.
+fn session_info(row: &TaskRow) -> SubAgentSessionInfo {
+    SubAgentSessionInfo {
+        session_id: session_of_task(row.id),
+        agent: row.assigned_agent.clone(),
+        message_count: row.message_count.into(),
+        status: row.status.into(),
+    }
+}

@@ -1,0 +1,103 @@
+//! Removal of ended tasks by the retention policy, with the output of their executions.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+
+use polity_definition::{Home, is_retention_policy};
+use polity_engine::clock::{Clock, SystemClock};
+use polity_engine::driver::Programs;
+use polity_engine::retention::{
+    RetentionAction, RetentionDecision, RetentionPlan, RetentionReason, plan_retention,
+};
+use polity_engine::runtime::EngineError;
+use polity_model::ids::{ExecutionId, TaskId};
+use polity_store::{Removal, Store, TaskFilter, TaskRow};
+
+use crate::context::HostContext;
+use crate::error::HostError;
+
+/// The most units removed in one transaction, which bounds the time that others wait for the store.
+const UNITS_PER_TRANSACTION: usize = 64;
+
+/// The decision about every task, with its row.
+pub struct CleanupReport {
+    /// Every task with the decision about it.
+    pub decisions: Vec<(RetentionDecision, TaskRow)>,
+}
+
+/// Removes the tasks that the retention policy no longer keeps. A dry run only decides.
+pub async fn clean_up(
+    context: &HostContext,
+    home: &Home,
+    dry_run: bool,
+) -> Result<CleanupReport, HostError> {
+    let problems: Vec<_> = home
+        .problems
+        .iter()
+        .filter(|problem| is_retention_policy(&problem.file))
+        .cloned()
+        .collect();
+    if !problems.is_empty() {
+        // A mistake in the policy could remove tasks that should be kept.
+        return Err(HostError::invalid("the retention policy is not valid", problems));
+    }
+    // A home without a database has no tasks, and none is created.
+    let writes = !dry_run && context.folder().database().exists();
+    let store = if writes { context.open_writer(home)? } else { context.open_reader()? };
+    let rows = store.task_rows(&TaskFilter::default())?;
+    let mut plan = plan_retention(&rows, &home.retention_policy, SystemClock.now());
+    if writes {
+        carry_out(context, &*context.programs(home)?, &store, &mut plan)?;
+    }
+    let mut rows: BTreeMap<TaskId, TaskRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+    let decisions = plan.decisions.into_iter().filter_map(|decision| {
+        let row = rows.remove(&decision.task)?;
+        Some((decision, row))
+    });
+    Ok(CleanupReport { decisions: decisions.collect() })
+}
+
+/// Removes the planned units. A unit that changed meanwhile is refused and its decision becomes keep.
+fn carry_out(
+    context: &HostContext,
+    programs: &dyn Programs,
+    store: &dyn Store,
+    plan: &mut RetentionPlan,
+) -> Result<(), HostError> {
+    let mut refused: BTreeMap<TaskId, RetentionReason> = BTreeMap::new();
+    for units in plan.units.chunks(UNITS_PER_TRANSACTION) {
+        let answers = store.remove(units.to_vec())?;
+        for (unit, answer) in units.iter().zip(answers) {
+            match answer {
+                Removal::Removed { executions, .. } => {
+                    for execution in executions {
+                        remove_output(context, execution)?;
+                        programs.discard(execution).map_err(EngineError::from)?;
+                    }
+                }
+                Removal::Refused { because, .. } => {
+                    refused.extend(unit.iter().map(|task| (*task, RetentionReason::from(because))));
+                }
+            }
+        }
+    }
+    for decision in &mut plan.decisions {
+        if let Some(rule) = refused.remove(&decision.task) {
+            (decision.action, decision.rule) = (RetentionAction::Keep, rule);
+        }
+    }
+    Ok(())
+}
+
+/// Removes the output of an execution, after its task is gone from the store.
+fn remove_output(context: &HostContext, execution: ExecutionId) -> Result<(), HostError> {
+    let path = context.folder().output(execution);
+    let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(HostError::io("remove", &path, error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,178 @@
+//! Telemetry from the opening of a workshop to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry_otlp::{Protocol, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::resource::EnvResourceDetector;
+use opentelemetry_sdk::trace::SpanExporter as _;
+use polity_drivers::Environment;
+use polity_drivers::http;
+use polity_engine::runtime::{Live, Runtime};
+use polity_store::Store;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, oneshot};
+
+use super::settings::{TelemetrySettings, TelemetrySettingsError};
+use super::span_builder::SpanBuilder;
+use super::span_queue::{SpanDelivery, deliver, span_queue};
+use crate::context::HostContext;
+use crate::warning::HostWarning;
+
+/// What this program is called where the environment does not say.
+const SERVICE_NAME: &str = "polity";
+
+/// How long the end of the process waits for the last spans to be sent.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Spans are told and sent for as long as this is kept, if the environment asks for it.
+pub(crate) struct Telemetry {
+    context: HostContext,
+    sender: Option<SpanSender>,
+}
+
+struct SpanSender {
+    /// The receiver's address without what may be secret in it.
+    receiver: String,
+    stop: oneshot::Sender<()>,
+    delivered: oneshot::Receiver<SpanDelivery>,
+}
+
+/// Why no spans are sent.
+#[derive(Debug, thiserror::Error)]
+enum TelemetryStartError {
+    #[error(transparent)]
+    TelemetrySettings(#[from] TelemetrySettingsError),
+    #[error("the HTTP client cannot be made: {0}")]
+    Client(String),
+    #[error(transparent)]
+    Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
+    #[error(transparent)]
+    Store(#[from] polity_store::StoreError),
+    #[error("its thread cannot be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl Telemetry {
+    /// Starts to tell what the runtime does. What is wrong is said, and is no reason not to work.
+    pub(crate) fn start(context: &HostContext, runtime: &Runtime, store: &Arc<dyn Store>) -> Self {
+        let started = SpanSender::start(runtime, store, context.environment());
+        let sender = started.unwrap_or_else(|error| {
+            context.warn(HostWarning::Telemetry(format!("no spans are sent: {error}")));
+            None
+        });
+        Self { context: context.clone(), sender }
+    }
+
+    /// Sends what is left. Waits for that, but not for long.
+    pub(crate) async fn close(self) {
+        let Some(SpanSender { receiver, stop, delivered }) = self.sender else { return };
+        // One that has ended by itself needs not be told.
+        let _ = stop.send(());
+        let problem = match tokio::time::timeout(FLUSH_TIMEOUT, delivered).await {
+            Ok(Ok(SpanDelivery { lost: 0, .. })) => return,
+            Ok(Ok(SpanDelivery { lost, reason })) => {
+                let reason = reason.unwrap_or_else(|| "it is too slow".to_owned());
+                let spans = if lost == 1 { "span was" } else { "spans were" };
+                format!("{lost} {spans} not sent to {receiver}: {reason}")
+            }
+            Ok(Err(_)) => format!("spans were not sent to {receiver}: the sender has ended"),
+            Err(_) => format!(
+                "{receiver} did not take the last spans within {} seconds",
+                FLUSH_TIMEOUT.as_secs()
+            ),
+        };
+        self.context.warn(HostWarning::Telemetry(problem));
+    }
+}
+
+impl SpanSender {
+    fn start(
+        runtime: &Runtime,
+        store: &Arc<dyn Store>,
+        environment: &Environment,
+    ) -> Result<Option<Self>, TelemetryStartError> {
+        let Some(settings) = TelemetrySettings::read(environment)? else { return Ok(None) };
+        let exporter = exporter(&settings, environment)?;
+        // A thread of its own: reading the journal and putting batches together takes no time from
+        // the work.
+        let executor = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let (report, delivered) = oneshot::channel();
+        let (live, last) = (runtime.subscribe(), store.last_position()?);
+        let span_builder = SpanBuilder::new(Arc::clone(store), runtime.instance(), last);
+        std::thread::Builder::new().name("telemetry".to_owned()).spawn(move || {
+            let delivery = executor.block_on(send(live, span_builder, &exporter, stopped));
+            // Who no longer waits for it does not want to know.
+            let _ = report.send(delivery);
+        })?;
+        Ok(Some(Self { receiver: http::shown_url(&settings.endpoint), stop, delivered }))
+    }
+}
+
+fn exporter(
+    settings: &TelemetrySettings,
+    environment: &Environment,
+) -> Result<opentelemetry_otlp::SpanExporter, TelemetryStartError> {
+    let is_secure = settings.endpoint.scheme() == "https";
+    let client = http::client(is_secure, environment)
+        .map_err(|error| TelemetryStartError::Client(error.to_string()))?;
+    let mut exporter = opentelemetry_otlp::SpanExporter::builder()
+        .with_http()
+        .with_http_client(client)
+        .with_protocol(Protocol::HttpBinary)
+        .with_endpoint(settings.endpoint.as_str())
+        .build()?;
+    let resource = Resource::builder_empty()
+        .with_service_name(SERVICE_NAME)
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .with_detector(Box::new(EnvResourceDetector::new()))
+        .with_attributes(
+            settings.service_name.clone().map(|name| KeyValue::new("service.name", name)),
+        )
+        .build();
+    exporter.set_resource(&resource);
+    Ok(exporter)
+}
+
+/// Tells and sends until it is told to stop, and what has happened until then is sent.
+async fn send(
+    live: broadcast::Receiver<Live>,
+    span_builder: SpanBuilder,
+    exporter: &opentelemetry_otlp::SpanExporter,
+    stopped: oneshot::Receiver<()>,
+) -> SpanDelivery {
+    let (mut span_queue, spans) = span_queue();
+    let told = async {
+        listen(live, span_builder, stopped, |spans| span_queue.put(spans)).await;
+        span_queue.close()
+    };
+    let (unplaced, mut delivery) = tokio::join!(told, deliver(exporter, spans));
+    delivery.lost += unplaced;
+    delivery
+}
+
+async fn listen(
+    mut live: broadcast::Receiver<Live>,
+    mut span_builder: SpanBuilder,
+    mut stopped: oneshot::Receiver<()>,
+    mut put: impl FnMut(Vec<opentelemetry_sdk::trace::SpanData>),
+) {
+    loop {
+        tokio::select! {
+            // What has happened is told before anyone stops.
+            biased;
+            news = live.recv() => match news {
+                Ok(Live::Event(recorded)) => put(span_builder.tell(&recorded)),
+                // What a model is saying is no fact, and never leaves the home this way.
+                Ok(Live::Text { .. }) => {}
+                Err(RecvError::Lagged(_)) => put(span_builder.catch_up()),
+                Err(RecvError::Closed) => return,
+            },
+            // Dropping the other end says the same.
+            _ = &mut stopped => return,
+        }
+    }
+}

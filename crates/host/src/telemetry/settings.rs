@@ -1,0 +1,147 @@
+//! What the environment says about telemetry, in the variables that OpenTelemetry has for it.
+
+use polity_drivers::Environment;
+use polity_drivers::http::Url;
+
+/// Where all telemetry goes; the traces to a path below it.
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// Where traces go, to the letter.
+const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+
+/// The path of traces below the common address.
+const TRACES_PATH: &str = "v1/traces";
+
+/// The one protocol that is spoken.
+const PROTOCOL: &str = "http/protobuf";
+
+/// Where spans are sent, and in whose name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TelemetrySettings {
+    /// The address to which batches are posted.
+    pub(super) endpoint: Url,
+    /// The name that the environment gives this program, if it does.
+    pub(super) service_name: Option<String>,
+}
+
+/// Spans were asked for in a way that cannot be done.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TelemetrySettingsError {
+    /// The address is none. It is not repeated, for there may be a password in it.
+    #[error("{0} is not an address that starts with http:// or https://")]
+    Address(&'static str),
+    /// Another protocol was asked for.
+    #[error(
+        "{variable} asks for {protocol}, and only {PROTOCOL} is spoken: unset it, and name a \
+         receiver of OTLP over HTTP, usually on port 4318"
+    )]
+    Protocol {
+        /// Where it says so.
+        variable: &'static str,
+        /// What it says.
+        protocol: String,
+    },
+}
+
+impl TelemetrySettings {
+    /// Reads the environment. Nothing, if it asks for no spans.
+    pub(super) fn read(environment: &Environment) -> Result<Option<Self>, TelemetrySettingsError> {
+        let says = |name, word: &str| {
+            environment.get(name).is_some_and(|value| value.eq_ignore_ascii_case(word))
+        };
+        if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
+            return Ok(None);
+        }
+        let endpoint = match (environment.get(TRACES_ENDPOINT), environment.get(ENDPOINT)) {
+            (Some(own), _) => {
+                address(&own).ok_or(TelemetrySettingsError::Address(TRACES_ENDPOINT))?
+            }
+            (None, Some(common)) => {
+                let below = address(&common).and_then(|common| below(common, TRACES_PATH));
+                below.ok_or(TelemetrySettingsError::Address(ENDPOINT))?
+            }
+            (None, None) => return Ok(None),
+        };
+        for variable in ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"] {
+            match environment.get(variable) {
+                None => {}
+                Some(protocol) if protocol == PROTOCOL => break,
+                Some(protocol) => {
+                    return Err(TelemetrySettingsError::Protocol { variable, protocol });
+                }
+            }
+        }
+        Ok(Some(Self { endpoint, service_name: environment.get("OTEL_SERVICE_NAME") }))
+    }
+}
+
+fn address(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
+}
+
+fn below(mut url: Url, path: &str) -> Option<Url> {
+    url.path_segments_mut().ok()?.pop_if_empty().extend(path.split('/'));
+    Some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(
+        variables: &'static [(&'static str, &'static str)],
+    ) -> Result<Option<TelemetrySettings>, TelemetrySettingsError> {
+        TelemetrySettings::read(&Environment::new(|name| {
+            let found = variables.iter().find(|(variable, _)| *variable == name)?;
+            Some(found.1.to_owned())
+        }))
+    }
+
+    fn endpoint(variables: &'static [(&'static str, &'static str)]) -> Option<String> {
+        read(variables).unwrap().map(|settings| settings.endpoint.to_string())
+    }
+
+    #[test]
+    fn nothing_is_exported_unless_an_address_says_where_to() {
+        assert_eq!(endpoint(&[]), None);
+        assert_eq!(endpoint(&[(ENDPOINT, " ")]), None);
+        assert_eq!(endpoint(&[(ENDPOINT, "http://h:4318"), ("OTEL_SDK_DISABLED", "True")]), None);
+        assert_eq!(endpoint(&[(ENDPOINT, "http://h"), ("OTEL_TRACES_EXPORTER", "none")]), None);
+    }
+
+    #[test]
+    fn the_common_address_gets_a_path_and_that_of_traces_is_taken_to_the_letter() {
+        for common in ["http://h:4318", "http://h:4318/"] {
+            let settings = TelemetrySettings::read(&Environment::new(move |name| {
+                (name == ENDPOINT).then(|| common.to_owned())
+            }));
+            let endpoint = settings.unwrap().unwrap().endpoint;
+            assert_eq!(endpoint.as_str(), "http://h:4318/v1/traces");
+        }
+        let below = endpoint(&[(ENDPOINT, "https://h/otlp/")]);
+        assert_eq!(below.as_deref(), Some("https://h/otlp/v1/traces"));
+        let own = endpoint(&[(ENDPOINT, "http://h:1"), (TRACES_ENDPOINT, "http://h:2/t")]);
+        assert_eq!(own.as_deref(), Some("http://h:2/t"));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_said_without_what_may_be_secret() {
+        for text in ["localhost:4318", "h", "grpc://h:4317", "user:secret@h", "http://"] {
+            let settings = TelemetrySettings::read(&Environment::new(move |name| {
+                (name == ENDPOINT).then(|| text.to_owned())
+            }));
+            let error = settings.unwrap_err();
+            assert_eq!(error, TelemetrySettingsError::Address(ENDPOINT), "{text}");
+            assert!(!error.to_string().contains("secret"));
+        }
+        let error = read(&[(ENDPOINT, "http://h:4317"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]);
+        assert!(error.unwrap_err().to_string().contains("asks for grpc"));
+        let own = read(&[
+            (ENDPOINT, "http://h:4318"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ]);
+        assert!(own.unwrap().is_some(), "what is said of traces goes before what is said of all");
+    }
+}

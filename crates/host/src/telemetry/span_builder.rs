@@ -1,0 +1,182 @@
+//! The events of all tasks, told as spans. It keeps the tasks that someone works on; what it must
+//! know of any other it reads from the journal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use opentelemetry::trace::SpanId;
+use opentelemetry_sdk::trace::SpanData;
+use polity_model::event::{
+    Event, JournalPosition, RecordedEvent, StreamId, StreamSequence, TaskCreated, ToolChange,
+};
+use polity_model::ids::{InstanceId, TaskId, ToolCallId};
+use polity_store::{Store, StoreError};
+
+use super::model_attributes::ModelAttributes;
+use super::span::{SpanOperation, span_id, trace_id};
+use super::task_spans::{SpanOrigin, TaskSpans};
+
+/// How many tasks may stand above one another before a journal is taken to be broken.
+const PARENTS_MAX: u32 = 64;
+
+/// How many events one look at the journal reads at most; the rest is read after it.
+const HEADERS_MAX: u32 = 1000;
+
+/// Tells events as spans, as they come.
+pub(super) struct SpanBuilder {
+    store: Arc<dyn Store>,
+    /// This process, whose work is told.
+    instance: InstanceId,
+    open: BTreeMap<TaskId, TaskSpans>,
+    /// The newest event that was told.
+    last: JournalPosition,
+}
+
+impl SpanBuilder {
+    /// A span_builder that knows of no task yet, and tells what comes after a position.
+    pub(super) fn new(store: Arc<dyn Store>, instance: InstanceId, last: JournalPosition) -> Self {
+        Self { store, instance, open: BTreeMap::new(), last }
+    }
+
+    /// The spans that end with this event. Where the journal cannot be read there are none: the
+    /// task itself will have more to say about that.
+    pub(super) fn tell(&mut self, recorded: &RecordedEvent) -> Vec<SpanData> {
+        let mut ended = Vec::new();
+        self.last = self.last.max(recorded.position);
+        if let StreamId::Task(id) = recorded.stream
+            && let Err(error) = self.tell_task(id, recorded, &mut ended)
+        {
+            tracing::debug!(%id, %error, "the spans of a task cannot be told");
+        }
+        ended
+    }
+
+    /// The spans that ended with events that were missed.
+    pub(super) fn catch_up(&mut self) -> Vec<SpanData> {
+        let missed = self.missed().unwrap_or_else(|error| {
+            tracing::debug!(%error, "the spans of what was missed cannot be told");
+            Vec::new()
+        });
+        missed.iter().flat_map(|recorded| self.tell(recorded)).collect()
+    }
+
+    /// The events of this process's tasks since the newest that was told, task by task.
+    fn missed(&self) -> Result<Vec<RecordedEvent>, StoreError> {
+        let mut streams = BTreeSet::new();
+        let mut after = self.last;
+        loop {
+            let headers = self.store.headers_after(after, HEADERS_MAX)?;
+            let Some(newest) = headers.last() else { break };
+            after = newest.position;
+            streams.extend(headers.into_iter().map(|header| header.stream));
+        }
+        // A task that is told already may have missed events before the newest of all, too.
+        streams.extend(self.open.keys().copied().map(StreamId::Task));
+        let mut missed = Vec::new();
+        for stream in streams {
+            let StreamId::Task(id) = stream else { continue };
+            if let Some(task) = self.open.get(&id) {
+                missed.extend(self.store.events(&stream, task.seen())?);
+                continue;
+            }
+            let mut events = self.store.events(&stream, StreamSequence::default())?;
+            events.retain(|recorded| recorded.position > self.last);
+            if events.iter().any(|recorded| self.claims(&recorded.event)) {
+                missed.extend(events);
+            }
+        }
+        Ok(missed)
+    }
+
+    /// Whether this process made a task its own: the work of others is told by them.
+    fn claims(&self, event: &Event) -> bool {
+        matches!(event, Event::TaskClaimed { instance, .. } if *instance == self.instance)
+    }
+
+    fn tell_task(
+        &mut self,
+        id: TaskId,
+        recorded: &RecordedEvent,
+        ended: &mut Vec<SpanData>,
+    ) -> Result<(), StoreError> {
+        let known = match self.open.remove(&id) {
+            Some(task) => Some(task),
+            None => self.recall(id, recorded)?,
+        };
+        let Some(mut task) = known else { return Ok(()) };
+        if recorded.sequence > task.seen() {
+            if recorded.sequence > task.seen().plus(1) {
+                let missed = self.store.events(&recorded.stream, task.seen())?;
+                let before = missed.iter().filter(|event| event.sequence < recorded.sequence);
+                before.for_each(|recorded| task.tell(recorded, ended));
+            }
+            task.tell(recorded, ended);
+        }
+        if task.is_open() {
+            self.open.insert(id, task);
+        }
+        Ok(())
+    }
+
+    /// A task as it was before this event. The spans that ended before are not told again: whoever
+    /// performed the task then has told them.
+    fn recall(&self, id: TaskId, next: &RecordedEvent) -> Result<Option<TaskSpans>, StoreError> {
+        if let Event::TaskCreated(created) = &next.event {
+            return self.begin(id, created).map(Some);
+        }
+        let events = self.store.events(&next.stream, StreamSequence::default())?;
+        let Some(Event::TaskCreated(created)) = events.first().map(|first| &first.event) else {
+            return Ok(None);
+        };
+        let mut task = self.begin(id, created)?;
+        let mut told_before = Vec::new();
+        for recorded in events.iter().take_while(|recorded| recorded.sequence < next.sequence) {
+            task.tell(recorded, &mut told_before);
+            told_before.clear();
+        }
+        Ok(Some(task))
+    }
+
+    fn begin(&self, id: TaskId, created: &TaskCreated) -> Result<TaskSpans, StoreError> {
+        let origin = self.origin(id, created, PARENTS_MAX)?;
+        let model = ModelAttributes::of(created, &*self.store);
+        Ok(TaskSpans::new(id, origin, created.assigned_agent.clone(), model))
+    }
+
+    /// A task that is part of another has the id of the tool call that opened it, and is told below
+    /// the newest attempt of that call.
+    fn origin(
+        &self,
+        id: TaskId,
+        created: &TaskCreated,
+        parents_max: u32,
+    ) -> Result<SpanOrigin, StoreError> {
+        let call = ToolCallId::from_bytes(*id.as_bytes());
+        let alone = SpanOrigin { trace: trace_id(id), parent: SpanId::INVALID };
+        let (Some(parent), Some(parents_max)) =
+            (created.parent_task_id, parents_max.checked_sub(1))
+        else {
+            return Ok(alone);
+        };
+        if let Some(origin) = self.open.get(&parent).and_then(|task| task.origin_below(call)) {
+            return Ok(origin);
+        }
+        let events = self.store.events(&StreamId::Task(parent), StreamSequence::default())?;
+        let Some(Event::TaskCreated(created)) = events.first().map(|first| &first.event) else {
+            return Ok(alone);
+        };
+        let trace = self.origin(parent, created, parents_max)?.trace;
+        let attempt = events.iter().rev().find(|recorded| is_attempt(&recorded.event, call));
+        let span =
+            attempt.map(|called| span_id(SpanOperation::ExecuteTool, parent, called.sequence));
+        Ok(SpanOrigin { trace, parent: span.unwrap_or(SpanId::INVALID) })
+    }
+}
+
+fn is_attempt(event: &Event, call: ToolCallId) -> bool {
+    matches!(event, Event::ToolChanged { call_id, change: ToolChange::Call { .. } } if *call_id == call)
+}
+
+#[cfg(test)]
+#[path = "span_builder_tests.rs"]
+mod tests;

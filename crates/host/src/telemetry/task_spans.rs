@@ -1,0 +1,272 @@
+//! One task's events, told as spans.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use opentelemetry::trace::{SpanId, TraceId};
+use opentelemetry::{Array, KeyValue, StringValue, Value};
+use opentelemetry_sdk::trace::SpanData;
+use polity_model::event::{Event, RecordedEvent, StreamSequence, ToolChange};
+use polity_model::failure::ErrorCode;
+use polity_model::ids::{TaskId, ToolCallId};
+use polity_model::name::Name;
+use polity_model::tool::ToolName;
+use polity_model::usage::Usage;
+
+use super::convention;
+use super::model_attributes::ModelAttributes;
+use super::span::{OpenSpan, SpanOperation};
+
+/// Where a task's spans belong.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SpanOrigin {
+    /// The trace of the task that all this is a part of.
+    pub(super) trace: TraceId,
+    /// What the task was opened by; no valid id if that is no span.
+    pub(super) parent: SpanId,
+}
+
+/// A task with the spans that are open.
+#[derive(Debug)]
+pub(super) struct TaskSpans {
+    id: TaskId,
+    origin: SpanOrigin,
+    agent: Name,
+    model: Option<ModelAttributes>,
+    /// The newest event that was told.
+    seen: StreamSequence,
+    work_period: Option<WorkPeriod>,
+    chat: Option<OpenSpan>,
+    calls: BTreeMap<ToolCallId, (OpenSpan, ToolName)>,
+}
+
+/// The work on a task from when someone takes it until it is over, waits for a person or is let go.
+/// A crash does not end it: whoever takes the task next goes on with it.
+#[derive(Debug)]
+struct WorkPeriod {
+    span: OpenSpan,
+    usage: Usage,
+}
+
+/// How a work_period ends.
+#[derive(Debug, Clone, Copy)]
+struct WorkOutcome {
+    status: &'static str,
+    error: Option<ErrorCode>,
+}
+
+impl TaskSpans {
+    /// A task of which nothing was told yet.
+    pub(super) fn new(
+        id: TaskId,
+        origin: SpanOrigin,
+        agent: Name,
+        model: Option<ModelAttributes>,
+    ) -> Self {
+        let seen = StreamSequence::default();
+        let calls = BTreeMap::new();
+        Self { id, origin, agent, model, seen, work_period: None, chat: None, calls }
+    }
+
+    /// The newest event that was told.
+    pub(super) fn seen(&self) -> StreamSequence {
+        self.seen
+    }
+
+    /// Whether someone works on the task.
+    pub(super) fn is_open(&self) -> bool {
+        self.work_period.is_some()
+    }
+
+    /// Where the spans of a task belong that a call of this one has opened, if it is under way.
+    pub(super) fn origin_below(&self, call: ToolCallId) -> Option<SpanOrigin> {
+        let (span, _) = self.calls.get(&call)?;
+        Some(SpanOrigin { trace: self.origin.trace, parent: span.id })
+    }
+
+    /// Goes on with the task's next event, and adds the spans that end with it.
+    pub(super) fn tell(&mut self, recorded: &RecordedEvent, ended: &mut Vec<SpanData>) {
+        self.seen = recorded.sequence;
+        let at = recorded.at;
+        match &recorded.event {
+            Event::TaskCreated(_) | Event::TaskClaimed { .. } => self.begin(recorded),
+            Event::TaskResumed => {
+                self.end_chat(at, Vec::new(), Some(convention::INTERRUPTED), ended);
+            }
+            Event::ModelCalled { .. } => {
+                self.chat = Some(self.open(SpanOperation::Chat, recorded));
+            }
+            Event::ModelAnswered { message, usage, is_cut, .. } => {
+                if let Some(work_period) = &mut self.work_period {
+                    work_period.usage += *usage;
+                }
+                let reason = match (is_cut, message.tool_calls().is_empty()) {
+                    (true, _) => "length",
+                    (false, true) => "stop",
+                    (false, false) => "tool_call",
+                };
+                let reasons = Value::Array(Array::String(vec![StringValue::from(reason)]));
+                let mut attributes = usage_attributes(usage);
+                attributes.push(KeyValue::new(convention::FINISH_REASONS, reasons));
+                self.end_chat(at, attributes, None, ended);
+            }
+            Event::ModelFailed { failure, of_tools, .. } => {
+                // The call was begun in the journal, and ended before the model was asked.
+                let error = if *of_tools {
+                    ErrorCode::ToolsUnavailable.label()
+                } else {
+                    failure.category.label()
+                };
+                self.end_chat(at, Vec::new(), Some(error), ended);
+            }
+            Event::ToolChanged { call_id, change } => {
+                self.tell_call(*call_id, change, recorded, ended);
+            }
+            Event::ReviewOpened { .. } | Event::TaskPaused => {
+                self.end(at, WorkOutcome { status: "awaiting_human", error: None }, ended);
+            }
+            Event::TaskReleased => {
+                self.end(at, WorkOutcome { status: "released", error: None }, ended);
+            }
+            Event::TaskCompleted { .. } => {
+                self.finish(at, WorkOutcome { status: "completed", error: None }, ended);
+            }
+            Event::TaskFailed { code, .. } => {
+                self.finish(at, WorkOutcome { status: "failed", error: Some(*code) }, ended);
+            }
+            Event::TaskCancelled => {
+                self.finish(at, WorkOutcome { status: "cancelled", error: None }, ended);
+            }
+            // They begin nothing that takes time, and end nothing.
+            Event::TaskStarted
+            | Event::RunShared { .. }
+            | Event::CancelRequested
+            | Event::ExecutionChanged { .. }
+            | Event::HistoryShortened { .. }
+            | Event::NodeChanged { .. }
+            | Event::StateSet { .. }
+            | Event::ReviewAnswered { .. }
+            | Event::MessageAdded { .. }
+            | Event::CheckpointTaken { .. }
+            | Event::AgentEnabled
+            | Event::AgentDisabled { .. } => {}
+        }
+    }
+
+    fn tell_call(
+        &mut self,
+        id: ToolCallId,
+        change: &ToolChange,
+        recorded: &RecordedEvent,
+        ended: &mut Vec<SpanData>,
+    ) {
+        let at = recorded.at;
+        match change {
+            // Nothing is called while a person decides.
+            ToolChange::Hold { .. } => {}
+            ToolChange::Call { tool, .. } => {
+                // Made again after a crash, of which there is no other word.
+                self.end_call(id, at, Some(convention::INTERRUPTED), ended);
+                let span = self.open(SpanOperation::ExecuteTool, recorded);
+                self.calls.insert(id, (span, tool.clone()));
+            }
+            ToolChange::Fail { failure, .. } => {
+                self.end_call(id, at, Some(failure.category.label()), ended);
+            }
+            ToolChange::Wait => self.end_call(id, at, None, ended),
+            ToolChange::Doubt => self.end_call(id, at, Some(convention::IN_DOUBT), ended),
+            ToolChange::Answer { is_error, .. } => {
+                self.end_call(id, at, is_error.then_some(convention::TOOL_ERROR), ended);
+            }
+        }
+    }
+
+    /// Someone takes the task, unless the work of one who is gone is still open.
+    fn begin(&mut self, recorded: &RecordedEvent) {
+        if self.work_period.is_none() {
+            let (id, parent) = (self.id, self.origin.parent);
+            let operation = SpanOperation::InvokeAgent;
+            let span = OpenSpan::new(operation, id, recorded.sequence, parent, recorded.at);
+            self.work_period = Some(WorkPeriod { span, usage: Usage::default() });
+        }
+    }
+
+    fn open(&self, operation: SpanOperation, recorded: &RecordedEvent) -> OpenSpan {
+        OpenSpan::new(operation, self.id, recorded.sequence, self.within(), recorded.at)
+    }
+
+    /// The span that others begin within.
+    fn within(&self) -> SpanId {
+        self.work_period.as_ref().map_or(self.origin.parent, |work_period| work_period.span.id)
+    }
+
+    /// The task is over, and so is all that was under way.
+    fn finish(&mut self, at: Timestamp, outcome: WorkOutcome, ended: &mut Vec<SpanData>) {
+        let error = outcome.error.map_or(outcome.status, ErrorCode::label);
+        self.end_chat(at, Vec::new(), Some(error), ended);
+        let under_way: Vec<_> = self.calls.keys().copied().collect();
+        for id in under_way {
+            self.end_call(id, at, Some(error), ended);
+        }
+        self.end(at, outcome, ended);
+    }
+
+    /// No one works on the task any more.
+    fn end(&mut self, at: Timestamp, outcome: WorkOutcome, ended: &mut Vec<SpanData>) {
+        let Some(WorkPeriod { span, usage }) = self.work_period.take() else { return };
+        let mut attributes = self.attributes();
+        attributes.extend(usage_attributes(&usage));
+        attributes.push(KeyValue::new(convention::TASK_STATUS, outcome.status));
+        let (trace, error) = (self.origin.trace, outcome.error.map(ErrorCode::label));
+        ended.push(span.end(trace, Some(self.agent.as_str()), at, attributes, error));
+    }
+
+    fn end_chat(
+        &mut self,
+        at: Timestamp,
+        mut attributes: Vec<KeyValue>,
+        error: Option<&'static str>,
+        ended: &mut Vec<SpanData>,
+    ) {
+        let Some(span) = self.chat.take() else { return };
+        attributes.extend(self.attributes());
+        attributes.extend(self.model.iter().flat_map(ModelAttributes::call_attributes));
+        let name = self.model.as_ref().and_then(|model| model.name.as_deref());
+        ended.push(span.end(self.origin.trace, name, at, attributes, error));
+    }
+
+    fn end_call(
+        &mut self,
+        id: ToolCallId,
+        at: Timestamp,
+        error: Option<&'static str>,
+        ended: &mut Vec<SpanData>,
+    ) {
+        let Some((span, tool)) = self.calls.remove(&id) else { return };
+        let attributes = vec![
+            KeyValue::new(convention::AGENT_NAME, self.agent.to_string()),
+            KeyValue::new(convention::CONVERSATION_ID, self.id.to_string()),
+            KeyValue::new(convention::TOOL_NAME, tool.to_string()),
+            KeyValue::new(convention::TOOL_CALL_ID, id.to_string()),
+            KeyValue::new(convention::TOOL_TYPE, convention::TOOL_TYPE_FUNCTION),
+        ];
+        ended.push(span.end(self.origin.trace, Some(tool.as_str()), at, attributes, error));
+    }
+
+    fn attributes(&self) -> Vec<KeyValue> {
+        let mut attributes = vec![
+            KeyValue::new(convention::AGENT_NAME, self.agent.to_string()),
+            KeyValue::new(convention::CONVERSATION_ID, self.id.to_string()),
+        ];
+        attributes.extend(self.model.iter().flat_map(ModelAttributes::attributes));
+        attributes
+    }
+}
+
+fn usage_attributes(usage: &Usage) -> Vec<KeyValue> {
+    let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    vec![
+        KeyValue::new(convention::INPUT_TOKENS, count(usage.input_tokens)),
+        KeyValue::new(convention::OUTPUT_TOKENS, count(usage.output_tokens)),
+    ]
+}

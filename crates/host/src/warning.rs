@@ -1,0 +1,42 @@
+//! Problems that do not stop the work.
+
+use polity_drivers::notify::NotTold;
+use polity_model::ids::TaskId;
+
+use crate::error::HostError;
+
+/// A problem that does not stop the work, for the front end to show.
+#[derive(Debug)]
+pub enum HostWarning {
+    /// Spans are not exported, or some were lost.
+    Telemetry(String),
+    /// A reviewer may not know of an open review.
+    Review(ReviewWarning),
+}
+
+/// A review whose notification was not delivered.
+#[derive(Debug, thiserror::Error)]
+pub enum ReviewWarning {
+    /// The front end stopped waiting for the notification.
+    #[error("stopped before everyone was told of a review")]
+    Aborted,
+    /// The review cannot be serialized.
+    #[error("the review of task {task} cannot be told as JSON: {error}")]
+    NotSerializable {
+        /// The task.
+        task: TaskId,
+        /// The cause.
+        error: serde_json::Error,
+    },
+    /// The configured command or webhook failed.
+    #[error("no one was told that task {task} waits: {cause}")]
+    NotDelivered {
+        /// The task.
+        task: TaskId,
+        /// The failure.
+        cause: NotTold,
+    },
+    /// The review cannot be read from the store.
+    #[error("no one was told of a review: {0}")]
+    Unreadable(HostError),
+}
