@@ -1,4 +1,4 @@
-//! How long a transition of a running task takes, and what it allocates.
+//! The time and allocations of one transition of a running task.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 #![allow(unsafe_code, reason = "counting allocations needs an allocator of our own")]
 
@@ -94,7 +94,8 @@ fn main() {
     );
 }
 
-/// The way that was not taken: the snapshot is dumped, changed, and read back with all its checks.
+/// The alternative, for comparison: dumps the snapshot, changes it and reads it back with
+/// validation.
 fn copy_and_validate(run: &TaskExecution, rounds: u32) -> f64 {
     let mut text = serde_json::to_string(&run.snapshot()).unwrap();
     let began = Instant::now();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::number::UsdLimit;
 
-/// What one task may spend.
+/// The spending limits of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {

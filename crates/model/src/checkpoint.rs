@@ -21,11 +21,11 @@ pub struct Checkpoint {
     pub position: String,
     /// Counts the task's checkpoints from 0.
     pub sequence: u32,
-    /// When it was taken.
+    /// The time it was taken.
     pub created_at: Timestamp,
-    /// Whether the task waits there for a person.
+    /// True if the task waits there for a person.
     pub awaiting_human: bool,
-    /// What the person answered, if the task waited there and has its answer.
+    /// The reviewer's answer, if the task waited there and has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub human_feedback: Option<HumanFeedback>,
 }

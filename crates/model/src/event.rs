@@ -1,7 +1,7 @@
-//! Events: what is written to the journal. Everything else is derived from them.
+//! Events: the records of the journal, from which all other state is derived.
 //!
-//! Names are in the past tense. Once released, an event's JSON form is read for ever: fields may
-//! be added with a default, never renamed or given another meaning.
+//! Names are in the past tense. The JSON form of a released event stays readable: fields may be
+//! added with a default, never renamed or given another meaning.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use crate::state::StateUpdates;
 use crate::tool::ToolName;
 use crate::usage::Usage;
 
-/// What a list of events belongs to.
+/// The owner of a list of events.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamId {
     /// A task's.
@@ -34,7 +34,7 @@ pub enum StreamId {
     Agent(Name),
 }
 
-/// Where an event stands among all events, in commit order.
+/// The position of an event in the whole journal, in commit order.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -48,7 +48,7 @@ impl JournalPosition {
     }
 }
 
-/// Where an event stands in its stream: 1, 2, 3 without gaps; 0 is an empty stream.
+/// The number of an event in its stream: 1, 2, 3 without gaps; 0 is an empty stream.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -62,7 +62,7 @@ impl StreamSequence {
     }
 }
 
-/// How often a task has changed hands. A commit in the name of an older owner is refused.
+/// The number of owners a task has had. The store refuses commits of an earlier owner.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -76,22 +76,22 @@ impl OwnerEpoch {
     }
 }
 
-/// An event with its place in the journal.
+/// An event with its position in the journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedEvent {
-    /// Its place among all events.
+    /// The position in the whole journal.
     pub position: JournalPosition,
     /// The stream it belongs to.
     pub stream: StreamId,
-    /// Its place in that stream.
+    /// The number in that stream.
     pub sequence: StreamSequence,
-    /// When it happened.
+    /// The time of the commit.
     pub at: Timestamp,
-    /// What happened.
+    /// The event itself.
     pub event: Event,
 }
 
-/// What happened.
+/// One fact in the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
@@ -101,19 +101,19 @@ pub enum Event {
     TaskClaimed {
         /// The process.
         instance: InstanceId,
-        /// How often the task has changed hands, this time included.
+        /// The number of owners so far, this one included.
         epoch: OwnerEpoch,
     },
     /// The owner let go of the task without having ended it: anyone may go on with it.
     TaskReleased,
     /// The task's turn came.
     TaskStarted,
-    /// Sub-agents of the task wait for a person, and nothing else is under way. The task belongs to
-    /// no process while it waits with them.
+    /// All remaining sub-agents wait for a person. The task has no owner while it waits.
     TaskPaused,
-    /// A new owner goes on with a task whose former owner is gone, or that was paused.
+    /// A new owner continues a paused task, or one whose owner died.
     TaskResumed,
-    /// The task's program is not run: another task was given the same, and what comes of that counts.
+    /// The task is a duplicate of another: its CLI agent does not run, and the other's result is
+    /// used.
     RunShared {
         /// The other task.
         with: TaskId,
@@ -122,7 +122,7 @@ pub enum Event {
     CancelRequested,
     /// The task is done.
     TaskCompleted {
-        /// Where the result is.
+        /// The location of the result.
         result: ResultRef,
     },
     /// The task failed.
@@ -131,7 +131,7 @@ pub enum Event {
         code: ErrorCode,
         /// Why, for people.
         error: String,
-        /// Where what there is of a result is.
+        /// The location of a partial result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         partial_result: Option<ResultRef>,
     },
@@ -142,27 +142,27 @@ pub enum Event {
     ExecutionChanged {
         /// The execution.
         execution_id: ExecutionId,
-        /// What happened to it.
+        /// The change.
         change: ExecutionChange,
     },
 
     /// A request went to the model.
     ModelCalled {
-        /// Which turn of the loop this is, from 1.
+        /// The turn of the loop, from 1.
         iteration: u32,
     },
     /// The model answered.
     ModelAnswered {
-        /// What it said.
+        /// The answer.
         message: Message,
-        /// What the call used.
+        /// The tokens and cost of the call.
         usage: Usage,
-        /// How long the call took.
+        /// The duration of the call.
         duration_ms: u64,
-        /// Whether the model stopped because it may not say more, and not because it was done.
+        /// True if the model stopped at its output limit.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_cut: bool,
-        /// What the driver wants to be told again in later calls of the task.
+        /// A driver's mark, passed to later model calls of the task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<u32>,
     },
@@ -170,12 +170,12 @@ pub enum Event {
     ModelFailed {
         /// Why.
         failure: AttemptFailure,
-        /// Whether the agent's tools could not be listed, so that the model was not even called.
+        /// True if listing the agent's tools failed, before the model was called.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         of_tools: bool,
-        /// How long the call took.
+        /// The duration of the call.
         duration_ms: u64,
-        /// What the driver wants to be told again in later calls of the task.
+        /// A driver's mark, passed to later model calls of the task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<u32>,
     },
@@ -190,7 +190,7 @@ pub enum Event {
     ToolChanged {
         /// The call.
         call_id: ToolCallId,
-        /// What happened to it.
+        /// The change.
         change: ToolChange,
     },
 
@@ -198,7 +198,7 @@ pub enum Event {
     NodeChanged {
         /// The node.
         node: Name,
-        /// What happened to it.
+        /// The change.
         change: NodeChange,
     },
 
@@ -206,27 +206,27 @@ pub enum Event {
     ReviewOpened {
         /// The checkpoint at which it waits.
         checkpoint_id: CheckpointId,
-        /// What the decision is about.
+        /// The subject of the review.
         subject: ReviewSubject,
-        /// What is asked, for people.
+        /// The question, for people.
         question: String,
         /// Until when the person has time; for ever if none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Timestamp>,
-        /// What is decided when the deadline passes; the task fails if none.
+        /// The answer that applies after the deadline; without one the task fails.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         default_action: Option<ReviewAction>,
     },
     /// A person has decided.
     ReviewAnswered {
-        /// What was decided.
+        /// The decision.
         verdict: ReviewVerdict,
-        /// What the person said about it.
+        /// The reviewer's comment.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
-        /// Who decided.
+        /// The reviewer.
         by: String,
-        /// What the person changed in the State: the new value for each path.
+        /// The reviewer's changes to the State: the new value for each path.
         #[serde(default, skip_serializing_if = "StateUpdates::is_empty")]
         state_updates: StateUpdates,
     },
@@ -249,16 +249,16 @@ pub enum Event {
         sequence: u32,
         /// The node, or the agent's name.
         node: String,
-        /// Whether the task waits there for a person.
+        /// True if the task waits there for a person.
         awaiting_human: bool,
-        /// How many messages the State has, where calls of the turn still wait for their answers.
+        /// The number of messages of the State, if calls of the turn are still unanswered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message_count: Option<u32>,
     },
 
-    /// An agent takes work from now on, whatever its file says.
+    /// An agent was enabled, overriding its file.
     AgentEnabled,
-    /// An agent takes no work from now on, whatever its file says.
+    /// An agent was disabled, overriding its file.
     AgentDisabled {
         /// Why, for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -266,26 +266,26 @@ pub enum Event {
     },
 }
 
-/// What happened to an execution; each is one transition of its state machine.
+/// A change of an execution; each is one transition of its state machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "on", rename_all = "snake_case")]
 pub enum ExecutionChange {
-    /// It waits for a place among those that may run at once.
+    /// It waits for a slot.
     Queue {
         /// The agent that will run.
         agent: Name,
-        /// How many retries it has.
+        /// The retry limit.
         max_retries: u32,
-        /// The pool of which it takes up a place.
+        /// The slot pool it uses.
         pool: String,
-        /// How long one run may take.
+        /// The time limit of one run.
         timeout_seconds: u64,
     },
     /// It left idle and gets what it needs.
     Start {
         /// The agent that runs.
         agent: Name,
-        /// How many retries it has.
+        /// The retry limit.
         max_retries: u32,
     },
     /// Its work began.
@@ -297,7 +297,7 @@ pub enum ExecutionChange {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         remote: Option<RemoteTask>,
     },
-    /// The server that does the work was asked to end it, since no one waits for it any more.
+    /// Polity asked the remote server to cancel its task, whose result is no longer needed.
     EndRemote {
         /// The task there.
         task: RemoteTask,
@@ -305,11 +305,11 @@ pub enum ExecutionChange {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refusal: Option<String>,
     },
-    /// What one run of a program, or one message to an agent on another server, came to.
+    /// The outcome of one CLI agent run, or of one message to a remote agent.
     Report {
-        /// What it came to.
+        /// The outcome.
         report: Box<RunReport>,
-        /// What the program or the server says was used of a model.
+        /// The model usage that the CLI agent or server reported.
         usage: Usage,
     },
     /// Its work succeeded.
@@ -318,7 +318,7 @@ pub enum ExecutionChange {
     Fail {
         /// Why.
         failure: AttemptFailure,
-        /// When it will be tried again, if it will.
+        /// The time of the next attempt, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_at: Option<Timestamp>,
     },
@@ -328,9 +328,9 @@ pub enum ExecutionChange {
     TimeOut,
     /// It ended because someone asked for it.
     Cancel,
-    /// What is left of it is being put in order.
+    /// Its leftovers are being cleaned up.
     CleanUp,
-    /// All is in order; it is over.
+    /// Cleanup is done; the execution is over.
     Finish,
 }
 
@@ -339,7 +339,7 @@ impl ExecutionChange {
     pub const RUN: Self = Self::Run { process_id: None, remote: None };
 }
 
-/// What happened to a tool call; each is one transition of its state machine.
+/// A change of a tool call; each is one transition of its state machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "on", rename_all = "snake_case")]
 pub enum ToolChange {
@@ -348,28 +348,28 @@ pub enum ToolChange {
         /// The tool that would be called.
         tool: ToolName,
     },
-    /// It is being made. Written before that, so that a crash cannot hide it.
+    /// It starts. Committed before the call is made, so that a crash cannot hide it.
     Call {
         /// The tool, which may be another than the one that the model named.
         tool: ToolName,
         /// The arguments, where they are not those that the model gave.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<Map<String, Value>>,
-        /// Whether the call may be made again without harm.
+        /// True if the call is safe to repeat.
         repeatable: bool,
     },
     /// An attempt failed, and another follows.
     Fail {
         /// Why.
         failure: AttemptFailure,
-        /// How long the attempt took.
+        /// The duration of the attempt.
         duration_ms: u64,
-        /// When the next attempt is made.
+        /// The time of the next attempt.
         retry_at: Timestamp,
     },
     /// The sub-agent that was called waits for a person.
     Wait,
-    /// It may not be repeated, and was being made when the process ended.
+    /// It is not safe to repeat, and its process ended while it ran.
     Doubt,
     /// It has its answer, which counts as a message of the conversation.
     Answer {
@@ -377,33 +377,33 @@ pub enum ToolChange {
         /// in the order in which they were asked for. None where it is the next, as for a workflow.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ordinal: Option<u32>,
-        /// What the model reads.
+        /// The text for the model.
         content: String,
         /// The result as JSON, where that is not what the model reads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         structured: Option<Value>,
-        /// Whether the answer says what went wrong.
+        /// True if the answer is an error message.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
-        /// How long the last attempt took; 0 where none was made.
+        /// The duration of the last attempt; 0 if none was made.
         duration_ms: u64,
     },
 }
 
-/// What happened to a node of a workflow; each is a transition of its state machine. Asking a
-/// person, and the answer, have events of their own.
+/// A change of a workflow node; each is one transition of its state machine. Reviews have events of
+/// their own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "on", rename_all = "snake_case")]
 pub enum NodeChange {
     /// It began.
     Start {
-        /// The call that does its work, with all that it is given; none for a parallel node.
+        /// The call that does its work, with its input; none for a parallel node.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<ToolCall>,
     },
     /// It is done.
     Finish {
-        /// What came out.
+        /// The output.
         output: NodeOutput,
         /// The routing key, where the node gives one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -423,11 +423,11 @@ pub enum NodeChange {
         /// Why, for people.
         error: String,
     },
-    /// It was given up, because another branch was first.
+    /// It was dropped because another branch finished first.
     Drop,
 }
 
-/// Where a node's output is. Texts are stored once.
+/// The location of a node's output. Texts are stored once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeOutput {
@@ -452,26 +452,26 @@ pub struct TaskCreated {
     /// A class of the retention policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// How long to keep it after its end, if the task says so itself.
+    /// The task's own retention period after its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_days: Option<u32>,
     /// The task that this one is a part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_task_id: Option<TaskId>,
-    /// What the task may spend, where whoever gave it said so, besides the agent's own budget.
+    /// The budget from the request, besides the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// Where in another task this one began, if it is a fork.
+    /// The fork point, if the task is a fork.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkPoint>,
-    /// Where the program runs, where whoever gave the task said so.
+    /// The working directory from the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// Whether what was given has secrets in it. They are not in the journal.
+    /// True if the raw input contains secrets, which the journal does not hold.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_private: bool,
-    /// What all tasks have in common that were given the same, where those share a run. Nothing of
-    /// what was given can be read from it.
+    /// The deduplication key of the request, if duplicates share a run. It reveals nothing of the
+    /// input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Digest>,
 }
@@ -487,7 +487,7 @@ pub struct ForkPoint {
     pub checkpoint: u32,
 }
 
-/// What a pinned definition is.
+/// The kind of a pinned definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PinKind {
@@ -499,10 +499,10 @@ pub enum PinKind {
     Script,
 }
 
-/// A definition that a task holds on to, whatever becomes of its file.
+/// A definition pinned by a task: later changes of its file do not affect the task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DefinitionPin {
-    /// What it is.
+    /// The kind.
     pub kind: PinKind,
     /// Its name.
     pub name: Name,
@@ -510,7 +510,7 @@ pub struct DefinitionPin {
     pub digest: Digest,
 }
 
-/// Where a result is. Messages are stored once, so a result that is a message is not repeated.
+/// The location of a result. A result that is a message is stored once, as that message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultRef {

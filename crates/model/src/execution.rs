@@ -21,7 +21,7 @@ pub struct ExecutionStateChange {
     pub from: ExecutionState,
     /// The state it entered.
     pub to: ExecutionState,
-    /// When.
+    /// The time of the change.
     pub timestamp: Timestamp,
 }
 
@@ -35,28 +35,28 @@ pub struct AgentExecution {
     pub agent: Name,
     /// The task it runs for.
     pub task_id: TaskId,
-    /// Where it is in its life.
+    /// The current status.
     pub state: ExecutionState,
-    /// Where it was before.
+    /// The state before.
     pub previous_state: ExecutionState,
-    /// When it first started.
+    /// The time of the first start.
     pub start_time: Option<Timestamp>,
-    /// When its work ended, whichever way.
+    /// The time its work ended.
     pub end_time: Option<Timestamp>,
-    /// When `state` changed last.
+    /// The time of the last change of `state`.
     pub last_state_change: Option<Timestamp>,
     /// The newest failure.
     pub failure: Option<AttemptFailure>,
-    /// How many times it was tried again.
+    /// The number of retries so far.
     pub retry_count: u32,
-    /// How many times it may be tried again.
+    /// The retry limit.
     pub max_retries: u32,
     /// Every change of state, oldest first.
     pub state_transitions: Vec<ExecutionStateChange>,
-    /// The pool of which it takes up a place, where it is a program's.
+    /// The slot pool it uses, for CLI agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// How long one run of the program may take.
+    /// The time limit of one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u64>,
     /// The process that runs, or ran last.
@@ -65,7 +65,7 @@ pub struct AgentExecution {
     /// The task on another server that does the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteTask>,
-    /// What each run of the program, or each message to another server, came to, oldest first.
+    /// The outcome of each CLI agent run or remote message, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<ExecutionRun>,
 }
@@ -73,10 +73,10 @@ pub struct AgentExecution {
 /// One run of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionRun {
-    /// What it came to.
+    /// The outcome.
     #[serde(flatten)]
     pub report: RunReport,
-    /// When it was over.
+    /// The time it ended.
     pub ended_at: Timestamp,
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,7 +162,7 @@ impl AgentExecution {
         Ok(())
     }
 
-    /// Whether a failure of this category may be tried again now.
+    /// True if a failure of this category may be retried now.
     pub fn may_retry(&self, category: ErrorCategory) -> bool {
         category == ErrorCategory::Transient && self.retry_count < self.max_retries
     }
@@ -183,7 +183,7 @@ impl AgentExecution {
         Ok(())
     }
 
-    /// Follows one change that the journal tells of.
+    /// Applies one change from the journal.
     pub fn apply(&mut self, change: &ExecutionChange, at: Timestamp) -> Result<(), RetryRefused> {
         use ExecutionTransition as On;
         let on = match change {
@@ -220,17 +220,17 @@ impl AgentExecution {
         Ok(self.advance(on, at)?)
     }
 
-    /// Whether it came to its end, and all is in order.
+    /// True if it ended and cleanup is done.
     pub fn is_over(&self) -> bool {
         self.state == ExecutionState::Idle && !self.state_transitions.is_empty()
     }
 
-    /// Whether its work succeeded.
+    /// True if its work succeeded.
     pub fn has_succeeded(&self) -> bool {
         self.state_transitions.iter().any(|moved| moved.to == ExecutionState::Completed)
     }
 
-    /// Whether the execution has begun and its work has not ended.
+    /// True if the execution has started and its work has not ended.
     pub fn is_active(&self) -> bool {
         match self.state {
             ExecutionState::Starting | ExecutionState::Running => true,

@@ -1,11 +1,11 @@
-//! Why things fail: the category decides whether a retry makes sense, the code tells programs.
+//! Failures: the category decides about retries, the code identifies the reason for programs.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What kind of error ended an attempt.
+/// The kind of error that ended an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCategory {
@@ -49,13 +49,13 @@ pub enum ErrorCode {
     LimitRepeats,
     /// The conversation is longer than the model can read, however much it is shortened.
     LimitContext,
-    /// What the task, or the one it is a part of, may spend is used up.
+    /// The budget of the task, or of one of its ancestors, is used up.
     Budget,
     /// The model answered with neither text nor tool calls.
     EmptyAnswer,
-    /// The model's answers did not fit the agent's `output_schema`, however often it was told.
+    /// The model's answers did not match the agent's `output_schema`, even after corrections.
     InvalidOutput,
-    /// The program failed, for a reason that would come again, or more often than it is tried.
+    /// The CLI agent failed permanently, or more often than it is retried.
     AgentFailed,
     /// More runs of the agent waited than its `queue_limit`, or this one for longer than its
     /// `queue_timeout_seconds`.
@@ -118,9 +118,9 @@ impl fmt::Display for ErrorCode {
 /// One failed attempt of an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptFailure {
-    /// What kind of error it was.
+    /// The kind of error.
     pub category: ErrorCategory,
-    /// What happened, for people.
+    /// The message, for people.
     pub message: String,
 }
 

@@ -1,4 +1,5 @@
-//! Typed ids. Every id is a UUID v4; a task's id can never stand where an execution's belongs.
+//! Typed ids. Every id is a UUID v4; the compiler keeps the id of a task apart from that of an
+//! execution.
 //!
 //! Randomness is passed in as bytes: this crate has no random source of its own.
 

@@ -13,11 +13,11 @@ use std::fmt;
 
 /// A state machine over `Copy` states, small enough to be enumerated for tests and diagrams.
 pub trait Machine: Copy + Eq + fmt::Debug + 'static {
-    /// What can happen to the machine.
+    /// The events of the machine.
     type Event: Copy + Eq + fmt::Debug + 'static;
-    /// What the machine is about, for messages: "task", "execution".
+    /// The subject in messages: "task", "execution".
     const SUBJECT: &'static str;
-    /// Where every life begins.
+    /// The initial state.
     const INITIAL: Self;
     /// Every state.
     const STATES: &'static [Self];

@@ -11,45 +11,45 @@ use crate::ids::ToolCallId;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// What a person, or another agent, said.
+    /// A message from a person or another agent.
     User {
         /// The text.
         content: String,
-        /// When it was said.
+        /// The time of the message.
         timestamp: Timestamp,
     },
-    /// What the model answered.
+    /// An answer of the model.
     Assistant {
         /// The text; may be empty when the model only asks for tools.
         content: String,
         /// The tools the model asks for.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
-        /// When it was said.
+        /// The time of the message.
         timestamp: Timestamp,
     },
-    /// What a tool answered.
+    /// An answer of a tool.
     Tool {
         /// The call that this answers.
         tool_call_id: ToolCallId,
         /// The text.
         content: String,
-        /// Whether the text says what went wrong.
+        /// True if the text is an error message.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
-        /// When it was said.
+        /// The time of the message.
         timestamp: Timestamp,
     },
     /// An instruction from Polity or from the agent's author.
     System {
         /// The text.
         content: String,
-        /// When it was said.
+        /// The time of the message.
         timestamp: Timestamp,
     },
 }
 
-/// Who said a message.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageRole {
@@ -84,15 +84,15 @@ pub struct ToolCall {
     pub server: String,
     /// The tool's name on that server.
     pub tool: String,
-    /// What to call it with.
+    /// The arguments.
     pub arguments: Map<String, Value>,
-    /// What the model wants to be told again together with this call.
+    /// A provider's signature, sent back to the model with this call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
 }
 
 impl ToolCall {
-    /// The tool as people write it. A model may have named no server that could be made out.
+    /// The tool as people write it. The server is empty if the model named none that is known.
     pub fn name(&self) -> String {
         match self.server.as_str() {
             "" => self.tool.clone(),
@@ -102,7 +102,7 @@ impl ToolCall {
 }
 
 impl Message {
-    /// Who said it.
+    /// The author.
     pub fn role(&self) -> MessageRole {
         match self {
             Self::User { .. } => MessageRole::User,
@@ -132,7 +132,7 @@ impl Message {
         }
     }
 
-    /// The tools it asks for; empty unless an assistant said it.
+    /// The tool calls; empty unless an assistant is the author.
     pub fn tool_calls(&self) -> &[ToolCall] {
         match self {
             Self::Assistant { tool_calls, .. } => tool_calls,
@@ -140,7 +140,7 @@ impl Message {
         }
     }
 
-    /// When it was said.
+    /// The time of the message.
     pub fn timestamp(&self) -> Timestamp {
         match self {
             Self::User { timestamp, .. }
@@ -151,7 +151,7 @@ impl Message {
     }
 }
 
-/// Messages in order. The type offers no way to change or remove one.
+/// Messages in order. The type is append-only.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MessageHistory {
@@ -174,17 +174,17 @@ impl MessageHistory {
         self.messages.last()
     }
 
-    /// How many messages there are.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Whether nothing has been said yet.
+    /// True if there is no message.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// The newest thing the model said that has any text, from a message on.
+    /// The newest answer of the model with any text, from message `first` on.
     pub fn last_answer_since(&self, first: usize) -> Option<&str> {
         self.messages
             .iter()

@@ -57,7 +57,7 @@ macro_rules! number_type {
 }
 
 number_type!(
-    /// How freely a model samples, from 0 to 2.
+    /// The sampling temperature of a model, from 0 to 2.
     Temperature,
     |number| (0.0..=2.0).contains(&number),
     "from 0 to 2",

@@ -1,10 +1,10 @@
-//! Tasks on other servers: what the journal keeps of them.
+//! Tasks on other servers, as the journal records them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A task on another server, by the names that the server gave.
+/// A task on another server, by that server's ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteTask {
     /// The task's id there.
@@ -20,13 +20,13 @@ impl fmt::Display for RemoteTask {
     }
 }
 
-/// What one message to an agent on another server came to.
+/// The outcome of one message to a remote agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteReport {
-    /// Where the message went, without secrets; empty if it is not known.
+    /// The address, without secrets; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub url: String,
-    /// What was spoken, such as `JSON-RPC 1.0`; empty if it is not known.
+    /// The protocol, such as `JSON-RPC 1.0`; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub protocol: String,
     /// The task there, if the server made one.
@@ -35,13 +35,13 @@ pub struct RemoteReport {
     /// The state of that task when it was last seen, in the server's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Whether the task there has come to its end, or is not there any more.
+    /// True if the remote task has ended or no longer exists.
     #[serde(default)]
     pub is_over: bool,
 }
 
 impl RemoteReport {
-    /// The report, with how long it took.
+    /// The report with its duration, in words.
     pub(crate) fn after(&self, seconds: f64) -> String {
         let Self { url, protocol, task, state, is_over: _ } = self;
         let state = state.as_deref().unwrap_or("no answer");

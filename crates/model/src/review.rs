@@ -1,4 +1,4 @@
-//! Reviews: what a task asks of a person, and what the person answers.
+//! Reviews: questions of a task to a person, and the answers.
 
 use std::fmt;
 
@@ -33,36 +33,36 @@ impl ReviewAction {
     }
 }
 
-/// What a person is to decide about.
+/// The subject of a review.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "about", rename_all = "snake_case")]
 pub enum ReviewSubject {
-    /// Whether a tool may be called. The agent's `approval` asks for it.
+    /// Approval of a tool call, required by the agent's `approval`.
     Approval {
         /// The call.
         call_id: ToolCallId,
     },
-    /// What to do about a call that was being made when the process ended.
+    /// A tool call with unknown effect: its process ended while it ran.
     Doubt {
         /// The call.
         call_id: ToolCallId,
     },
-    /// What to do about a program that was running when the process ended.
+    /// A CLI agent with unknown effect: the owner process ended while it ran.
     RunDoubt {
         /// The execution.
         execution_id: ExecutionId,
     },
-    /// What an agent on another server asks before it goes on.
+    /// A question of a remote agent.
     RemoteQuestion {
         /// The execution that ended with the question.
         execution_id: ExecutionId,
     },
-    /// What a human node of a workflow asks.
+    /// The question of a human node.
     Node {
         /// The node.
         node: Name,
     },
-    /// Whether a node that the workflow lists in `checkpoints` may run.
+    /// Approval of a node that the workflow lists in `checkpoints`.
     Checkpoint {
         /// The node.
         node: Name,
@@ -93,7 +93,7 @@ impl ReviewSubject {
     }
 }
 
-/// What a person decided.
+/// A reviewer's decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum ReviewVerdict {
@@ -117,7 +117,7 @@ pub enum ReviewVerdict {
 }
 
 impl ReviewVerdict {
-    /// The action as the seed's words have it: approve, reject or modify.
+    /// The action in a word: approve, reject or modify.
     pub fn action(&self) -> &'static str {
         match self {
             Self::Approve | Self::Retry | Self::SkipWith { .. } => "approve",
@@ -140,7 +140,7 @@ impl fmt::Display for ReviewVerdict {
     }
 }
 
-/// What an answer would lead to, where that is known before it is given.
+/// The consequence of an answer, if known in advance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReviewPreview {
@@ -152,17 +152,17 @@ pub enum ReviewPreview {
     FailsBranch(String),
 }
 
-/// An answer that can be given, and what it would lead to.
+/// A possible answer with its consequence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReviewAnswer {
-    /// What is answered.
+    /// The answer.
     pub action: ReviewAction,
-    /// What follows.
+    /// The consequence.
     #[serde(flatten)]
     pub outlook: ReviewPreview,
 }
 
-/// A decision that a task waits for, as it is shown.
+/// An open review, as it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Review {
     /// The task that waits.
@@ -171,45 +171,45 @@ pub struct Review {
     pub checkpoint_id: CheckpointId,
     /// The node of the workflow; of a task for one agent, the agent's name.
     pub position: String,
-    /// The task at the top of those that it is a part of; the same task where it is none.
+    /// The root of its task tree; the task itself if it has no parent.
     pub top_task_id: TaskId,
-    /// The way from the agent or workflow at the top to who asks, such as `newsroom/draft/writer`.
+    /// The path from the top agent or workflow to the asking one, such as `newsroom/draft/writer`.
     pub place: String,
-    /// What is asked, for people.
+    /// The question, for people.
     pub question: String,
-    /// When it began to wait.
+    /// The time the review was opened.
     pub created_at: Timestamp,
-    /// When the default answer is taken, if there is one.
+    /// The time the default answer applies, if there is one.
     pub deadline: Option<Timestamp>,
-    /// Whether the deadline has passed, so that no answer counts any more.
+    /// True if the deadline has passed; answers are then refused.
     pub expired: bool,
-    /// The answers that can be given whose consequences are known.
+    /// The possible answers whose consequences are known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<ReviewAnswer>,
-    /// What it is about.
+    /// The subject.
     #[serde(flatten)]
     pub subject: ReviewSubject,
-    /// What the deadline brings, if there is one: the answer, or the end of the task.
+    /// The answer that applies after the deadline; without one the task fails.
     pub default_action: Option<ReviewAction>,
     /// The tool, as `server/tool`, where it is about a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// What the tool would be called with.
+    /// The arguments of the tool call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Map<String, Value>>,
 }
 
-/// What a person answered, as the checkpoint that it answered shows it.
+/// A reviewer's answer, as shown at its checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HumanFeedback {
     /// approve, reject or modify.
     pub action: String,
-    /// What the person said.
+    /// The comment.
     pub message: Option<String>,
-    /// What the person changed.
+    /// The changes to the State.
     pub state_updates: Map<String, Value>,
-    /// Who.
+    /// The reviewer.
     pub by: String,
-    /// When.
+    /// The time of the answer.
     pub at: Timestamp,
 }

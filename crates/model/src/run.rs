@@ -1,5 +1,4 @@
-//! Runs: what one attempt to run a program, or to have another server do the work, came to, as the
-//! journal keeps it.
+//! The outcome of one CLI agent run or remote attempt, as the journal records it.
 
 use std::fmt;
 
@@ -8,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use crate::remote::RemoteReport;
 
-/// How a process ended.
+/// The exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessExit {
@@ -27,7 +26,7 @@ impl fmt::Display for ProcessExit {
     }
 }
 
-/// What a program and everything it started used.
+/// The resources that a process and its descendants used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResourceUsage {
@@ -39,72 +38,72 @@ pub struct ResourceUsage {
     pub memory_mb: u64,
     /// The most memory that was seen in use at once, in megabytes.
     pub peak_memory_mb: u64,
-    /// What was read from disks, in megabytes.
+    /// Disk reads, in megabytes.
     pub disk_read_mb: u64,
-    /// What was written to disks, in megabytes.
+    /// Disk writes, in megabytes.
     pub disk_write_mb: u64,
 }
 
-/// What a program wrote, and where it is kept. It is kept without secrets.
+/// The output files of a process. Secrets in them are masked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputFiles {
     /// The folder below `data/` that has the files `stdout` and `stderr`.
     pub folder: String,
-    /// How much it wrote to stdout, in bytes.
+    /// The bytes written to stdout.
     pub stdout_bytes: u64,
-    /// How much it wrote to stderr, in bytes.
+    /// The bytes written to stderr.
     pub stderr_bytes: u64,
-    /// Whether it wrote more than is kept.
+    /// True if the files hold only a part of the output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
 }
 
-/// Files that are kept of the folder in which a program ran. They are kept without secrets.
+/// Artifacts: files saved from the working directory of a run. Secrets in them are masked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunArtifacts {
     /// The folder below `data/` that has them.
     pub folder: String,
-    /// Those that are kept, by their paths in the folder in which the program ran.
+    /// The saved files, by their paths in the working directory.
     pub files: Vec<RunArtifact>,
-    /// Some of those that are not.
+    /// Some of the files that were not saved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<OmittedFile>,
-    /// How many are not.
+    /// The number of files that were not saved.
     #[serde(default)]
     pub left_out_count: u64,
 }
 
 impl RunArtifacts {
-    /// Whether there is nothing to tell.
+    /// True if no file matched.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.left_out_count == 0
     }
 }
 
-/// A file that is kept.
+/// A saved file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunArtifact {
     /// Its path.
     pub path: String,
-    /// How long it is as it is kept.
+    /// The length of the saved file.
     pub bytes: u64,
-    /// The SHA-256 of what is kept.
+    /// The SHA-256 of the saved file.
     pub sha256: Digest,
-    /// Whether secrets in it were masked.
+    /// True if secrets in it were masked.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub masked: bool,
 }
 
-/// A file that is not kept although a pattern means it.
+/// A file that matched a pattern but was not saved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OmittedFile {
     /// Its path.
     pub path: String,
-    /// Why it is not kept.
+    /// The reason.
     pub reason: String,
 }
 
-/// The folder of its own in which a program ran, as it was left.
+/// The run's own workspace after the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedWorkspace {
     /// The folder below `data/`.
@@ -112,9 +111,9 @@ pub struct SavedWorkspace {
     /// The branch that has the changes, where it is a worktree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// How many files were added, changed or removed.
+    /// The number of files added, changed or removed.
     pub changed_files: u64,
-    /// What went wrong when the changes were put in order.
+    /// The problem with collecting the changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -131,36 +130,36 @@ impl fmt::Display for SavedWorkspace {
     }
 }
 
-/// What one run of a program came to.
+/// The outcome of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
     /// The process, if it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_id: Option<u32>,
-    /// How it ended, if it was started.
+    /// The exit status, if it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<ProcessExit>,
-    /// How long it took.
+    /// The duration.
     pub duration_ms: u64,
-    /// What it used.
+    /// The resources used.
     #[serde(default)]
     pub resource_usage: ResourceUsage,
-    /// What it wrote.
+    /// The output files.
     #[serde(default)]
     pub output: OutputFiles,
-    /// The program's own name for its conversation, if it gave one.
+    /// The CLI agent's own session id, if it reported one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// The last lines of its error output, where it failed.
+    /// The last lines of stderr, if it failed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_words: String,
-    /// Files that are kept of it.
+    /// The saved artifacts.
     #[serde(default, skip_serializing_if = "RunArtifacts::is_empty")]
     pub artifacts: RunArtifacts,
-    /// The folder of its own in which it ran, where that is kept.
+    /// The run's own workspace, if it is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<SavedWorkspace>,
-    /// What became of it on another server, where that does the work.
+    /// The outcome on the remote server, for remote agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteReport>,
 }

@@ -1,4 +1,4 @@
-//! A sub-agent's session: a task of its own, told as the conversation that it is.
+//! A sub-agent's session: its own task, shown as a conversation.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -17,19 +17,19 @@ pub struct SubAgentSession {
     pub parent_task_id: TaskId,
     /// The sub-agent.
     pub agent_name: Name,
-    /// What it was given to do.
+    /// The work it was given.
     pub task_description: String,
-    /// What was said in it.
+    /// Its messages.
     pub message_history: Vec<Message>,
-    /// What its parent gets of it, once there is something.
+    /// The summary for the parent, once there is one.
     pub summary: Option<String>,
-    /// Where it is in its life.
+    /// The current status.
     pub status: SessionStatus,
-    /// When it was opened.
+    /// The time it was opened.
     pub created_at: Timestamp,
 }
 
-/// Where a session is in its life, in fewer words than a task has.
+/// The status of a session, coarser than that of its task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {

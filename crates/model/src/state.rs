@@ -1,4 +1,4 @@
-//! The State that the agents and nodes of one task share, and how it is changed from outside.
+//! The State that the agents and nodes of one task share, and updates of it from outside.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use crate::message::{Message, MessageHistory};
 use crate::name::Name;
 
-/// What a task knows at one moment: its conversation and a few fields that steer it.
+/// The state of a task at one moment: its conversation and a few control fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// The conversation so far. It only grows.
     pub messages: MessageHistory,
-    /// What is to happen next, if that has been decided.
+    /// The next action, if one is decided.
     pub next_action: Option<String>,
     /// The agent at work.
     pub current_agent: Name,
@@ -42,12 +42,12 @@ pub enum InvalidUpdate {
     WrongType {
         /// The field.
         path: String,
-        /// What it takes.
+        /// The expected type.
         expected: &'static str,
-        /// What was given.
+        /// The type found.
         found: &'static str,
     },
-    /// A message must say who says what.
+    /// A message needs a role and content.
     #[error(
         "messages: a message is a text, or {{role, content}} with the role user or system: {0}"
     )]
@@ -59,12 +59,12 @@ pub enum InvalidUpdate {
         path: String,
         /// The part that is no object.
         parent: String,
-        /// What it is.
+        /// The type found.
         found: &'static str,
     },
 }
 
-/// A message as someone outside may give it.
+/// A message as given from outside.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MessageInput {
@@ -88,7 +88,7 @@ impl StateUpdates {
         Ok(Self(updates))
     }
 
-    /// Whether nothing is changed.
+    /// True if there are no updates.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -98,7 +98,7 @@ impl StateUpdates {
         &self.0
     }
 
-    /// Whether the State's metadata has room for what is set in it.
+    /// Checks that the updated paths exist in the metadata.
     pub fn check_metadata(&self, metadata: &Map<String, Value>) -> Result<(), InvalidUpdate> {
         self.set_metadata(&mut metadata.clone())
     }

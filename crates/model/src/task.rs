@@ -16,7 +16,7 @@ use crate::machine::{IllegalTransition, Machine};
 use crate::name::Name;
 use crate::usage::{Usage, UsageReport};
 
-/// What was asked for: set when a task is created, never changed.
+/// The request: set when a task is created, never changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskOrder {
     /// The task's id.
@@ -29,26 +29,26 @@ pub struct TaskOrder {
     pub parameters: Map<String, Value>,
     /// A class of the retention policy.
     pub class: Option<String>,
-    /// How long to keep it after its end, if the task says so itself.
+    /// The task's own retention period after its end.
     pub retention_days: Option<u32>,
     /// The task that this one is a part of.
     pub parent_task_id: Option<TaskId>,
-    /// What it may spend, where whoever gave it said so.
+    /// The budget from the request.
     pub budget: Option<Budget>,
-    /// Where in another task it began, if it is a fork.
+    /// The fork point, if it is a fork.
     pub forked_from: Option<ForkedFrom>,
-    /// Where the program runs, where whoever gave the task said so.
+    /// The working directory from the request.
     pub working_directory: Option<String>,
-    /// Whether what was given has secrets in it, which the journal does not have.
+    /// True if the raw input contains secrets, which the journal does not hold.
     pub has_private: bool,
-    /// What all tasks have in common that were given the same, where those share a run.
+    /// The deduplication key of the request, if duplicates share a run.
     pub request: Option<Digest>,
-    /// When it was created.
+    /// The time it was created.
     pub created_at: Timestamp,
 }
 
 impl TaskOrder {
-    /// What a task's first event asks for.
+    /// Builds the order from a task's first event.
     pub fn of(id: TaskId, created: TaskCreated, created_at: Timestamp) -> Self {
         Self {
             id,
@@ -83,12 +83,12 @@ impl From<ForkPoint> for ForkedFrom {
     }
 }
 
-/// How a task ended.
+/// The end of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskEnd {
     /// It is done.
     Completed {
-        /// What came out.
+        /// The result.
         result: String,
     },
     /// It failed.
@@ -97,7 +97,7 @@ pub enum TaskEnd {
         code: ErrorCode,
         /// Why, for people.
         error: String,
-        /// What there was of a result.
+        /// The partial result.
         partial_result: Option<String>,
     },
     /// Someone asked for it to end.
@@ -119,18 +119,18 @@ pub struct TaskExecution {
     shared_with: Option<TaskId>,
 }
 
-/// Something was charged to a task that has ended.
+/// The error of charging usage to a task that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("task {task_id} is {status}: no cost can be added to a finished run")]
 pub struct RunFinished {
     /// The task.
     pub task_id: TaskId,
-    /// How it ended.
+    /// The final status.
     pub status: TaskStatus,
 }
 
 impl TaskExecution {
-    /// A task that waits for its turn.
+    /// A queued task.
     pub fn new(order: Arc<TaskOrder>) -> Self {
         Self {
             order,
@@ -143,33 +143,33 @@ impl TaskExecution {
         }
     }
 
-    /// The task whose run this one shares, if it does.
+    /// The task that this one is a duplicate of, if any.
     pub fn shared_with(&self) -> Option<TaskId> {
         self.shared_with
     }
 
-    /// Shares the run of another task from now on, or none.
+    /// Makes this task a duplicate of another, or of none.
     pub fn share(&mut self, with: Option<TaskId>) {
         self.shared_with = with;
     }
 
-    /// What was asked for.
+    /// The request.
     pub fn order(&self) -> &Arc<TaskOrder> {
         &self.order
     }
 
-    /// Where the task is in its life.
+    /// The current status.
     #[inline]
     pub fn status(&self) -> TaskStatus {
         self.status
     }
 
-    /// What it has used so far.
+    /// The usage so far.
     pub fn usage(&self) -> &Usage {
         &self.usage
     }
 
-    /// How it ended, if it has.
+    /// The end, if it has ended.
     pub fn end(&self) -> Option<&TaskEnd> {
         self.end.as_ref()
     }
@@ -260,44 +260,44 @@ pub struct Task {
     pub id: TaskId,
     /// The input.
     pub description: String,
-    /// Where it is in its life.
+    /// The current status.
     pub status: TaskStatus,
     /// The agent or workflow that does it.
     pub assigned_agent: Name,
-    /// What came out; of a failed task, what there was of it.
+    /// The result; for a failed task, the partial result.
     pub result: Option<String>,
     /// Why it failed, for people.
     pub error: Option<String>,
     /// Why it failed, for programs.
     pub error_code: Option<ErrorCode>,
-    /// When it was created.
+    /// The time it was created.
     pub created_at: Timestamp,
-    /// When it began to run.
+    /// The time it started.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// The time it ended.
     pub completed_at: Option<Timestamp>,
-    /// How long to keep it, if the task says so itself.
+    /// The task's own retention period.
     pub retention_days: Option<u32>,
     /// The task that this one is a part of.
     pub parent_task_id: Option<TaskId>,
-    /// Where in another task it began, if it is a fork.
+    /// The fork point, if it is a fork.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
-    /// The task whose run this one shares, because it was given the same.
+    /// The task that this one is a duplicate of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared_with: Option<TaskId>,
     /// A class of the retention policy.
     pub class: Option<String>,
     /// Named values that came with the input.
     pub parameters: Map<String, Value>,
-    /// What it has used so far.
+    /// The usage so far.
     pub usage: UsageReport,
-    /// What it and its sub-agents have used so far.
+    /// The usage so far, sub-agents included.
     pub total_usage: UsageReport,
-    /// Whether the process that ran it is gone, so that it waits to be resumed.
+    /// True if the owner process died and the task waits to be resumed.
     pub interrupted: bool,
-    /// Whether it waits to be resumed although no process was lost: a person has answered, or
-    /// whoever had it let go of it. Programs see `interrupted`.
+    /// True if it waits to be resumed although no process died: a review was answered, or its owner
+    /// released it. JSON shows `interrupted`.
     #[serde(skip)]
     pub released: bool,
 }

@@ -26,12 +26,12 @@ text_type!(
 );
 
 impl ToolName {
-    /// The tool that a sub-agent is to the agent that hands work to it.
+    /// The tool name of a sub-agent.
     pub fn of_sub_agent(name: &Name) -> Self {
         Self(format!("{SUB_AGENT_SERVER}/{name}").into())
     }
 
-    /// The sub-agent that this tool is, if it is one.
+    /// The sub-agent behind this tool, if it is one.
     pub fn sub_agent(&self) -> Option<Name> {
         (self.server() == SUB_AGENT_SERVER).then(|| self.tool().parse().ok()).flatten()
     }
@@ -63,12 +63,12 @@ impl ToolPattern {
         self.0.split_once('/').map(|(_, tool)| tool).filter(|tool| *tool != "*")
     }
 
-    /// Whether the pattern covers one tool.
+    /// True if the pattern covers this tool.
     pub fn covers(&self, tool: &ToolName) -> bool {
         self.server() == tool.server() && self.tool().is_none_or(|own| own == tool.tool())
     }
 
-    /// Whether some tool may be covered by both patterns.
+    /// True if some tool may be covered by both patterns.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.server() == other.server()
             && match (self.tool(), other.tool()) {
@@ -94,7 +94,7 @@ fn check_tool_pattern(text: &str) -> Result<(), String> {
     }
 }
 
-/// Whether `text` is a tool's name within its server.
+/// True if `text` is a valid tool name within a server.
 pub fn is_tool_part(text: &str) -> bool {
     (1..=TOOL_CHARACTERS_MAX).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))

@@ -1,7 +1,7 @@
-//! The trace of a task: its journal, told as steps.
+//! The trace of a task: its journal, as steps.
 //!
-//! A trace is never stored. It is folded from the task's own events, so it is complete to the last
-//! one that reached the disk, and reading it costs time in proportion to that task alone.
+//! A trace is never stored. It is folded from the task's own events: it includes every committed
+//! event, and its cost depends on that task alone.
 
 mod builder;
 
@@ -24,48 +24,48 @@ pub use builder::TraceBuilder;
 pub struct TraceLog {
     /// The task.
     pub task_id: TaskId,
-    /// What happened, oldest first.
+    /// The steps, oldest first.
     pub steps: Vec<StepRecord>,
     /// The conversations of sub-agents, by session id.
     pub sub_agent_sessions: BTreeMap<SessionId, SubAgentSessionInfo>,
-    /// When the first step happened.
+    /// The time of the first step.
     pub created_at: Timestamp,
-    /// When the newest step happened.
+    /// The time of the newest step.
     pub updated_at: Timestamp,
 }
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepRecord {
-    /// What kind of step it is: `model_call`, `retry`.
+    /// The kind of step, such as `model_call` or `retry`.
     pub step_name: String,
-    /// What happened, for people.
+    /// The message, for people.
     pub message: String,
-    /// When it ended.
+    /// The time it ended.
     pub timestamp: Timestamp,
-    /// How serious it is.
+    /// The severity.
     pub status: StepStatus,
-    /// The node of the workflow that it tells of, if it tells of one.
+    /// The workflow node, if it is a node's step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<Name>,
     /// The agent at work.
     pub agent: Name,
     /// The tools that were called in it.
     pub tool_calls: Vec<ToolCallRecord>,
-    /// How long it took; 0 for what only marks a moment.
+    /// The duration; 0 for a moment.
     pub duration_ms: u64,
-    /// What a model call used.
+    /// The usage of a model call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageReport>,
 }
 
-/// How serious a step is.
+/// The severity of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepStatus {
-    /// As it should be.
+    /// Expected.
     Info,
-    /// Not as it should be, and the task goes on.
+    /// Unexpected, but the task continues.
     Warning,
     /// Something failed.
     Error,
@@ -78,18 +78,18 @@ pub struct ToolCallRecord {
     pub server: String,
     /// The tool.
     pub tool: String,
-    /// What it was called with.
+    /// The arguments.
     pub arguments: Map<String, Value>,
-    /// What it answered.
+    /// The answer.
     pub result: Option<Value>,
     /// Why it failed.
     pub error: Option<String>,
-    /// How long it took.
+    /// The duration.
     pub duration_ms: u64,
 }
 
 impl ToolCallRecord {
-    /// The tool as people write it. A model may have named no server that could be made out.
+    /// The tool as people write it. The server is empty if the model named none that is known.
     pub fn name(&self) -> String {
         match self.server.as_str() {
             "" => self.tool.clone(),
@@ -105,9 +105,9 @@ pub struct SubAgentSessionInfo {
     pub session_id: SessionId,
     /// The sub-agent.
     pub agent: Name,
-    /// How many messages it has.
+    /// The number of messages.
     pub message_count: u64,
-    /// Where it is in its life.
+    /// The current status.
     pub status: SessionStatus,
 }
 
@@ -115,8 +115,7 @@ pub struct SubAgentSessionInfo {
 pub const STEP_MESSAGE_CHARACTERS_MAX: usize = 200;
 
 impl TraceLog {
-    /// Tells a task's events as steps. Nothing comes out where the list does not begin with the
-    /// task's creation.
+    /// Builds the trace from a task's events; none if the first is not the task's creation.
     pub fn from_events(task_id: TaskId, events: &[RecordedEvent]) -> Option<Self> {
         let (first, rest) = events.split_first()?;
         let mut builder = TraceBuilder::begin(task_id, first)?;

@@ -1,4 +1,4 @@
-//! What a run has used: tokens and money.
+//! Usage: tokens and money.
 
 use std::fmt;
 use std::ops::{AddAssign, SubAssign};
@@ -24,8 +24,8 @@ impl Cost {
     /// The largest amount, which sums do not exceed: what a store can hold.
     pub const MAX: Self = Self { pico_usd: i64::MAX as u64 };
 
-    /// What `tokens` cost at a price per million tokens. A price that is negative or no number
-    /// counts as zero: definitions refuse such prices before they get here.
+    /// The cost of `tokens` at a price per million. A negative price or NaN counts as zero:
+    /// definitions refuse such prices.
     pub fn of_tokens(tokens: u64, usd_per_million: f64) -> Self {
         #[expect(
             clippy::cast_possible_truncation,
@@ -83,7 +83,7 @@ pub struct Usage {
     pub input_tokens: u64,
     /// Tokens that models answered with.
     pub output_tokens: u64,
-    /// What it cost.
+    /// The cost.
     #[serde(rename = "cost_pico_usd", default)]
     pub cost: Cost,
 }
@@ -131,7 +131,7 @@ pub struct UsageReport {
     pub input_tokens: u64,
     /// Tokens that models answered with.
     pub output_tokens: u64,
-    /// What it cost, in US dollars.
+    /// The cost, in US dollars.
     pub cost_usd: f64,
 }
 

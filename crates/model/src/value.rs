@@ -24,7 +24,7 @@ pub fn excerpt(text: &str) -> String {
     short.replace('\n', "\\n")
 }
 
-/// What every type whose form is a text has, given `as_str` and `FromStr`.
+/// Implements the conversions of a text type, given `as_str` and `FromStr`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! text_form {

@@ -14,7 +14,7 @@ use crate::remote::{RemoteReport, RemoteTask};
 use crate::run::{OutputFiles, ProcessExit, ResourceUsage, RunArtifacts, SavedWorkspace};
 use crate::task::Task;
 
-/// How an execution came out.
+/// The outcome of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionStatus {
@@ -37,46 +37,46 @@ pub struct ExecutionView {
     pub agent_id: Name,
     /// The task it runs for.
     pub task_id: TaskId,
-    /// Where it is in its life.
+    /// The current status.
     pub state: ExecutionState,
-    /// Where it was before.
+    /// The state before.
     pub previous_state: ExecutionState,
-    /// Whether it waits for a place among those that may run at once.
+    /// True if it waits for a slot.
     pub queued: bool,
-    /// When it first started.
+    /// The time of the first start.
     pub start_time: Option<Timestamp>,
-    /// When its work ended.
+    /// The time its work ended.
     pub end_time: Option<Timestamp>,
-    /// When `state` changed last.
+    /// The time of the last change of `state`.
     pub last_state_change: Option<Timestamp>,
-    /// What it was given, without secrets.
+    /// The input, without secrets.
     pub input: String,
     /// The process that runs, or ran last.
     pub process_id: Option<u32>,
     /// The task on another server that does the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote_task: Option<RemoteTask>,
-    /// How that ended, where it ended by itself.
+    /// The exit code of that process, if it exited by itself.
     pub exit_code: Option<i32>,
     /// Why it failed last.
     pub error_message: Option<String>,
-    /// What kind of failure that was.
+    /// The category of that failure.
     pub error_category: Option<ErrorCategory>,
-    /// How many times it was tried again.
+    /// The number of retries so far.
     pub retry_count: u32,
-    /// How many times it may be.
+    /// The retry limit.
     pub max_retries: u32,
-    /// How many seconds it may take, where that is limited.
+    /// The time limit in seconds, if there is one.
     pub timeout: Option<u64>,
-    /// What it used.
+    /// The resources used.
     pub resource_usage: Option<ResourceUsage>,
     /// Named values that came with the task.
     pub context: Map<String, Value>,
-    /// What came of it, once it is over.
+    /// The result, once it is over.
     pub result: Option<ExecutionResult>,
 }
 
-/// What came of an execution, or of one of its attempts.
+/// The result of an execution, or of one of its attempts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExecutionResult {
     /// The execution.
@@ -85,35 +85,35 @@ pub struct ExecutionResult {
     pub agent_id: Name,
     /// The task.
     pub task_id: TaskId,
-    /// When it started.
+    /// The start time.
     pub start_time: Option<Timestamp>,
-    /// When it ended.
+    /// The end time.
     pub end_time: Option<Timestamp>,
-    /// How it came out.
+    /// The outcome.
     pub status: ExecutionStatus,
-    /// What it was given, without secrets.
+    /// The input, without secrets.
     pub input: String,
-    /// What it answered, without secrets.
+    /// The output, without secrets.
     pub output: Option<String>,
     /// Why it failed.
     pub error: Option<String>,
-    /// How long it took, in milliseconds.
+    /// The duration, in milliseconds.
     pub execution_time: u64,
     /// The process.
     pub process_id: Option<u32>,
     /// The attempts before.
     pub previous_retries: Vec<ExecutionResult>,
-    /// The program's own name for its conversation, if it gave one.
+    /// The CLI agent's own session id, if it reported one.
     pub session_id: Option<String>,
-    /// What it used.
+    /// The resources used.
     pub resource_usage: Option<ResourceUsage>,
-    /// Where all that it wrote is kept.
+    /// The files with its complete output.
     pub output_files: Option<OutputFiles>,
-    /// Files that are kept of the folder in which it ran.
+    /// The saved artifacts.
     pub artifacts: Option<RunArtifacts>,
-    /// The folder of its own in which it ran, where that is kept.
+    /// The run's own workspace, if it is kept.
     pub workspace: Option<SavedWorkspace>,
-    /// What became of the work on another server.
+    /// The outcome of the work on another server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteReport>,
     /// Every change of state, oldest first.
@@ -223,7 +223,7 @@ impl AgentExecution {
         }
     }
 
-    /// How it came out where its task ended while it was still in line.
+    /// The outcome if the task ended while the execution was still queued.
     fn status_in_line(&self, task: &Task) -> Option<ExecutionStatus> {
         match task.status {
             TaskStatus::Cancelled if self.state_transitions.is_empty() => {
@@ -241,7 +241,7 @@ impl AgentExecution {
         }
     }
 
-    /// How it came out, once it is over.
+    /// The outcome, once it is over.
     fn status(&self) -> Option<ExecutionStatus> {
         if !self.is_over() {
             return None;

@@ -24,7 +24,7 @@ use std::fmt;
 
 use super::Machine;
 
-/// What the loop is doing.
+/// A state of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LoopState {
     /// Nothing: the model has not been called, or a call has just failed.
@@ -43,7 +43,7 @@ pub enum LoopState {
     Over,
 }
 
-/// What can happen to the loop.
+/// An event of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LoopEvent {
     /// The conversation went to the model.
@@ -54,7 +54,7 @@ pub enum LoopEvent {
     Answer,
     /// The call of the model failed, or the program.
     Fail,
-    /// The next try was given its time.
+    /// The next attempt was scheduled.
     BackOff,
     /// A person is asked.
     Ask,

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Machine;
 
-/// Where an execution is in its life.
+/// A state of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionState {
@@ -47,7 +47,7 @@ pub enum ExecutionState {
     Cleanup,
 }
 
-/// What can happen to an execution.
+/// An event of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExecutionTransition {
     /// Begin.

@@ -20,7 +20,7 @@ use std::fmt;
 
 use super::Machine;
 
-/// Where a node is in its life.
+/// A state of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NodeState {
     /// It has not begun.
@@ -33,13 +33,13 @@ pub enum NodeState {
     Done,
     /// It failed.
     Failed,
-    /// It was given up because it was not needed any more.
+    /// It was dropped because its result is no longer needed.
     Dropped,
-    /// No way leads to it any more.
+    /// It can no longer be reached.
     Skipped,
 }
 
-/// What can happen to a node.
+/// An event of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NodeEvent {
     /// It begins.
@@ -54,9 +54,9 @@ pub enum NodeEvent {
     Fail,
     /// It is not needed any more.
     Drop,
-    /// No way leads to it any more.
+    /// It can no longer be reached.
     Skip,
-    /// A way leads back to it, or to one before it.
+    /// An edge leads back to it, or to a node before it.
     Repeat,
 }
 

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Machine;
 
-/// Where a task is in its life.
+/// A status of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
@@ -37,7 +37,7 @@ pub enum TaskStatus {
     Cancelled,
 }
 
-/// What can happen to a task.
+/// An event of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TaskTransition {
     /// Its turn has come.
@@ -55,7 +55,7 @@ pub enum TaskTransition {
 }
 
 impl TaskStatus {
-    /// Whether the task has ended: nothing can happen to it any more.
+    /// True if the task has ended: no event is legal any more.
     pub fn is_final(self) -> bool {
         match self {
             Self::Pending | Self::Running | Self::AwaitingHuman => false,

@@ -18,10 +18,10 @@ use std::fmt;
 
 use super::Machine;
 
-/// Where a tool call is in its life.
+/// A state of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallState {
-    /// The model wants it, and nothing stands against it.
+    /// The model requested it, and it may be made.
     Asked,
     /// It waits for a person's approval.
     Held,
@@ -31,13 +31,13 @@ pub enum CallState {
     Failed,
     /// The sub-agent that was called waits for a person.
     Waiting,
-    /// It was being made when the process ended: no one knows whether it had its effect.
+    /// Its process ended while it ran: its effect is unknown.
     InDoubt,
     /// The model has its answer.
     Answered,
 }
 
-/// What can happen to a tool call.
+/// An event of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallEvent {
     /// It needs a person's approval.
@@ -46,7 +46,7 @@ pub enum CallEvent {
     Allow,
     /// It is being made.
     Call,
-    /// The attempt failed.
+    /// Records a failed attempt.
     Fail,
     /// Its sub-agent waits for a person.
     Wait,

@@ -1,4 +1,4 @@
-//! Tells events as steps, one by one as they come.
+//! Builds steps from events, one at a time.
 
 mod calls;
 mod nodes;
@@ -21,27 +21,27 @@ use crate::usage::Usage;
 use calls::TracedCalls;
 use nodes::TracedNodes;
 
-/// Tells events as steps, one by one as they come.
+/// Builds steps from events, one at a time.
 #[derive(Debug, Clone)]
 pub struct TraceBuilder {
     trace: TraceLog,
     agent: Name,
-    /// When the model call that is under way began.
+    /// The start of the model call in progress.
     call_since: Option<Timestamp>,
-    /// When the next try is, while the task waits for it.
+    /// The time of the next attempt, while the task waits for it.
     retry_at: Option<Timestamp>,
     /// The tool calls of the newest answer.
     calls: TracedCalls,
     /// The nodes that have begun.
     nodes: TracedNodes,
-    /// Whether a person has just decided, so that going on is no surprise.
+    /// True if a review was just answered, so that resuming is expected.
     was_answered: bool,
-    /// Whether a program or another server does the work, whose failures no step of their own tells.
+    /// True for CLI and remote agents, whose failures have no step of their own.
     is_run: bool,
 }
 
 impl TraceBuilder {
-    /// Begins with a task's creation; nothing comes out of any other event.
+    /// Starts with a task's creation; none for any other event.
     pub fn begin(task_id: TaskId, first: &RecordedEvent) -> Option<Self> {
         let Event::TaskCreated(created) = &first.event else { return None };
         let trace = TraceLog {
@@ -70,7 +70,7 @@ impl TraceBuilder {
         &self.trace.steps
     }
 
-    /// What is under way, if anything is, and since when.
+    /// The call in progress, if any, and its start.
     pub fn under_way(&self) -> Option<(String, Timestamp)> {
         match self.call_since {
             Some(since) => Some(("model_call".to_owned(), since)),
@@ -78,12 +78,13 @@ impl TraceBuilder {
         }
     }
 
-    /// When the next try is, while the task waits for it.
+    /// The time of the next attempt, while the task waits for it.
     pub fn retry_at(&self) -> Option<Timestamp> {
         self.retry_at
     }
 
-    /// The trace. A call that has no answer yet is a step too, or a crash would hide its last act.
+    /// Returns the trace. Calls without an answer become steps too, so that a crash does not hide
+    /// them.
     pub fn finish(mut self) -> TraceLog {
         if let Some(since) = self.call_since.take() {
             self.step(since, "model_call", StepStatus::Warning, "called; no answer yet".to_owned());
@@ -94,7 +95,7 @@ impl TraceBuilder {
         self.trace
     }
 
-    /// Goes on with the task's next event.
+    /// Applies the task's next event.
     pub fn apply(&mut self, recorded: &RecordedEvent) {
         use StepStatus::{Error, Info, Warning};
         let at = recorded.at;
@@ -345,7 +346,7 @@ impl TraceBuilder {
         }
     }
 
-    /// One attempt to call a tool, or the answer to a call that was not made.
+    /// Adds a step for one tool attempt, or for the answer to a call that was not made.
     fn tool_step(
         &mut self,
         at: Timestamp,
@@ -381,7 +382,7 @@ fn elapsed_ms(began: Timestamp, ended: Timestamp) -> u64 {
     u64::try_from(ended.duration_since(began).as_millis()).unwrap_or(0)
 }
 
-/// A message in one short line.
+/// Returns a message as one short line.
 fn summarize(message: &Message) -> String {
     let calls = message.tool_calls();
     if message.content().is_empty() && !calls.is_empty() {

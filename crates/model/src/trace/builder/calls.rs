@@ -1,4 +1,4 @@
-//! The tool calls of the newest answer, as the trace tells of them.
+//! The tool calls of the newest answer, for the trace.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ pub(super) struct TracedCalls {
     calls: Vec<TracedCall>,
 }
 
-/// One call, as far as it has been told.
+/// One call and its progress.
 #[derive(Debug, Clone)]
 pub(super) struct TracedCall {
     id: ToolCallId,
@@ -22,23 +22,23 @@ pub(super) struct TracedCall {
     server: String,
     tool: String,
     arguments: Map<String, Value>,
-    /// When the attempt that is under way began.
+    /// The start of the attempt in progress.
     since: Option<Timestamp>,
 }
 
 impl TracedCalls {
-    /// A new answer: its calls take the place of all former ones.
+    /// Replaces the calls with those of a new answer.
     pub(super) fn begin(&mut self, message: &Message) {
         self.calls.clear();
         self.calls.extend(message.tool_calls().iter().map(TracedCall::new));
     }
 
-    /// One more call, of a node: others may be under way.
+    /// Adds the call of a node; other calls may be in progress.
     pub(super) fn add(&mut self, call: &ToolCall) {
         self.calls.push(TracedCall::new(call));
     }
 
-    /// Nothing more is told of a call.
+    /// Removes a call.
     pub(super) fn remove(&mut self, id: ToolCallId) {
         self.calls.retain(|call| call.id != id);
     }
@@ -47,7 +47,7 @@ impl TracedCalls {
         self.calls.iter_mut().find(|call| call.id == id)
     }
 
-    /// The oldest attempt that is under way.
+    /// The oldest attempt in progress.
     pub(super) fn under_way(&self) -> Option<(String, Timestamp)> {
         self.calls
             .iter()
@@ -55,7 +55,7 @@ impl TracedCalls {
             .min_by_key(|(_, since)| *since)
     }
 
-    /// Takes out the attempts that are under way: the record of each, and when it began.
+    /// Takes the attempts in progress: the record and start of each.
     pub(super) fn take_under_way(&mut self) -> Vec<(ToolCallRecord, Timestamp)> {
         self.calls
             .iter_mut()
@@ -75,7 +75,7 @@ impl TracedCall {
         }
     }
 
-    /// An attempt begins. An earlier one that had no end comes out.
+    /// Starts an attempt, and returns an earlier one that never ended.
     pub(super) fn called(
         &mut self,
         at: Timestamp,
@@ -92,18 +92,19 @@ impl TracedCall {
         lost
     }
 
-    /// The sub-agent waits for a person: no one is at work on the call until it is made again.
+    /// Marks the sub-agent as waiting for a person: the call is not in progress until it is made
+    /// again.
     pub(super) fn waits(&mut self) {
         self.since = None;
     }
 
-    /// The attempt failed.
+    /// Records a failed attempt.
     pub(super) fn failed(&mut self, error: String, duration_ms: u64) -> ToolCallRecord {
         self.since = None;
         ToolCallRecord { error: Some(error), ..self.record(duration_ms) }
     }
 
-    /// The call has its answer.
+    /// Records the answer.
     pub(super) fn answered(
         &mut self,
         content: &str,

@@ -1,4 +1,4 @@
-//! The nodes of a workflow, as the trace tells of them: a step for each, with its name.
+//! The nodes of a workflow, for the trace: one named step each.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use crate::ids::ToolCallId;
 use crate::name::Name;
 use crate::trace::{STEP_MESSAGE_CHARACTERS_MAX, StepStatus, ToolCallRecord, shorten};
 
-/// What is known of the nodes that have begun.
+/// The nodes that have started.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TracedNodes {
     /// The node of each call.
     calls: BTreeMap<ToolCallId, Name>,
-    /// When each node began.
+    /// The start of each node.
     began: BTreeMap<Name, Timestamp>,
-    /// The call of each node that has its answer, until the node's own end is told.
+    /// The answered call of each node, until the node itself ends.
     answered: BTreeMap<Name, (ToolCallRecord, String)>,
 }
 
 impl TracedNodes {
-    /// Keeps the answer to a node's call for the step that tells of the node. It comes back where
-    /// the call belongs to no node.
+    /// Stores the answer to a node's call for the node's step. Returns the record if the call
+    /// belongs to no node.
     pub(super) fn keep(
         &mut self,
         id: ToolCallId,
@@ -35,7 +35,7 @@ impl TracedNodes {
         None
     }
 
-    /// A node waits for a person from now on.
+    /// Marks a node as waiting for a person.
     pub(super) fn asks(&mut self, node: &Name, at: Timestamp) {
         self.began.insert(node.clone(), at);
     }
