@@ -1,4 +1,4 @@
-//! Agents: who does the work. One file each, told apart by `kind`.
+//! Agents: one file each, whose `kind` selects the form.
 
 mod a2a;
 mod cli;
@@ -76,13 +76,13 @@ impl Serialize for AgentFile {
 pub struct AgentDefinition {
     /// The name it is called by.
     pub name: Name,
-    /// What performs its work.
+    /// The kind of agent, with its settings.
     pub kind: AgentKind,
-    /// How it is offered over A2A; the defaults serve when it does not say.
+    /// Its A2A endpoint; the defaults apply if none.
     pub a2a: Option<A2aDefinition>,
 }
 
-/// What performs an agent's work.
+/// The kinds of agents.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "each agent is there once, and shared")]
 pub enum AgentKind {
@@ -105,7 +105,7 @@ impl AgentKind {
     }
 }
 
-/// Who an agent is: the part that never changes while it works.
+/// The identity of an agent, which never changes during a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentIdentity {
     /// The name it is called by.
@@ -164,7 +164,7 @@ impl AgentDefinition {
         }
     }
 
-    /// What the agent is for, in a few words, if it says.
+    /// The agent's role in a few words, if given.
     pub fn role(&self) -> Option<&str> {
         match &self.kind {
             AgentKind::Llm(agent) => Some(agent.identity.role.as_str()),

@@ -42,8 +42,8 @@ pub(crate) fn to_json_with_ordered<T: Serialize>(
     out
 }
 
-/// The JSON value of a part of a definition. The file types hold only what JSON can express, so
-/// the conversion does not fail; `Null` stands for the impossible.
+/// The JSON value of a part of a definition. File types hold only JSON values, so the conversion
+/// cannot fail; `Null` would mark the impossible.
 pub(crate) fn to_value<T: Serialize>(part: &T) -> Value {
     serde_json::to_value(part).unwrap_or_default()
 }
@@ -74,7 +74,7 @@ fn write_value(value: &Value, out: &mut String) {
     }
 }
 
-/// Writes an object in the order given.
+/// Writes an object in this order.
 fn write_entries<'a>(entries: impl Iterator<Item = (&'a str, &'a Value)>, out: &mut String) {
     out.push('{');
     for (place, (key, value)) in entries.enumerate() {

@@ -1,4 +1,4 @@
-//! Collects what the rules find in one file, and knows where each value stands.
+//! Collects the problems of one file, with the position of each value.
 
 use std::fmt::Display;
 
@@ -17,7 +17,7 @@ pub(crate) struct FileChecker {
     references: Vec<(FieldPath, NameReference)>,
 }
 
-/// Something that a file names and that another file must define.
+/// A name that another file must define.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NameReference {
     Agent(Name),
@@ -34,18 +34,18 @@ impl FileChecker {
         Self { file: file.to_owned(), tree, problems, references: Vec::new() }
     }
 
-    /// Everything that was found.
+    /// All problems.
     pub(crate) fn into_problems(self) -> Vec<DefinitionProblem> {
         self.problems
     }
 
-    /// Remembers that the value at `path` names something of another file. Whether that is there
-    /// is known once all files are read.
+    /// Records that the value at `path` names something of another file. It is checked once all
+    /// files are read.
     pub(crate) fn refer(&mut self, path: FieldPath, reference: NameReference) {
         self.references.push((path, reference));
     }
 
-    /// What the file names, and where.
+    /// Takes the references of the file, with their paths.
     pub(crate) fn take_references(&mut self) -> Vec<(FieldPath, NameReference)> {
         std::mem::take(&mut self.references)
     }
@@ -56,7 +56,7 @@ impl FileChecker {
         self.problems.push(problem);
     }
 
-    /// The same without recording it: for what is no fault of the file alone.
+    /// The same without recording it: for problems that depend on other files.
     pub(crate) fn problem(&self, path: &FieldPath, mut finding: FindingText) -> DefinitionProblem {
         let place = self.place(path);
         // Rules count only the items that could be read; the reader of the file counts all.
@@ -79,7 +79,7 @@ impl FileChecker {
         self.problems.push(finding.at(&self.file, &place));
     }
 
-    /// Whether nothing was found so far.
+    /// True if there are no problems so far.
     pub(crate) fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
@@ -114,7 +114,7 @@ impl FileChecker {
         }
     }
 
-    /// Reports every item of a list that stands there a second time.
+    /// Reports every repeated item of a list.
     pub(crate) fn refuse_repeats<T: PartialEq + Display>(&mut self, path: &FieldPath, items: &[T]) {
         for (index, item) in items.iter().enumerate() {
             if items[..index].contains(item) {
@@ -124,7 +124,7 @@ impl FileChecker {
         }
     }
 
-    /// Whether the file says something at `path`, be it right or wrong.
+    /// True if the file has a value at `path`, valid or not.
     pub(crate) fn is_there(&self, path: &FieldPath) -> bool {
         let mut node = &self.tree;
         for segment in &path.0 {
@@ -137,7 +137,7 @@ impl FileChecker {
         node.kind != SourceNodeKind::Null
     }
 
-    /// Whether the value at `path`, or one around it, was found to be wrong already.
+    /// True if the value at `path`, or one that contains it, was already reported.
     pub(crate) fn is_pruned(&self, path: &FieldPath) -> bool {
         let mut node = &self.tree;
         for segment in &path.0 {
@@ -149,7 +149,7 @@ impl FileChecker {
         node.kind == SourceNodeKind::Pruned
     }
 
-    /// Whether the file has an empty list or mapping at `path`, not even with wrong entries.
+    /// True if the file has an empty list or mapping at `path`.
     pub(crate) fn is_empty(&self, path: &FieldPath) -> bool {
         match self.node(path).map(|node| &node.kind) {
             Some(SourceNodeKind::Sequence(items)) => items.is_empty(),
@@ -166,7 +166,7 @@ impl FileChecker {
         }
     }
 
-    /// Whether some item of the list at `path` could not be read.
+    /// True if some item of the list at `path` could not be decoded.
     pub(crate) fn has_wrong_items(&self, path: &FieldPath) -> bool {
         match self.node(path).map(|node| &node.kind) {
             Some(SourceNodeKind::Sequence(items)) => {
@@ -199,7 +199,7 @@ impl FileChecker {
         }
     }
 
-    /// The way to an entry of the mapping, or to an item of the list, that stands at `path`.
+    /// The path to an entry of the mapping, or to an item of the list, at `path`.
     pub(crate) fn step_into(&self, path: &FieldPath, step: &str) -> FieldPath {
         match step.parse() {
             Ok(index) if self.is_list(path) => path.index(index),
@@ -207,7 +207,7 @@ impl FileChecker {
         }
     }
 
-    /// Whether a list stands at `path`.
+    /// True if there is a list at `path`.
     pub(crate) fn is_list(&self, path: &FieldPath) -> bool {
         self.node(path).is_some_and(|node| matches!(node.kind, SourceNodeKind::Sequence(_)))
     }
@@ -216,7 +216,7 @@ impl FileChecker {
         path.0.iter().try_fold(&self.tree, |node, segment| Some(step(node, segment)?.node))
     }
 
-    /// Where the value at `path` stands, or the closest thing around it.
+    /// The position of the value at `path`, or of the closest value around it.
     pub(crate) fn place(&self, path: &FieldPath) -> SourcePosition {
         let mut node = &self.tree;
         let (mut line, mut column) = (node.line, node.column);
@@ -235,10 +235,9 @@ impl FileChecker {
 
 /// One step into the tree.
 struct TreeStep<'t> {
-    /// The step as written. The checks count only the items of a list that could be read; this
-    /// counts all of them.
+    /// The step as written, which counts all items of a list; checks count only the readable ones.
     as_written: PathSegment,
-    /// Where the key stands; the node itself for an item of a list.
+    /// The position of the key; of the node itself for an item of a list.
     key_place: (u32, u32),
     node: &'t SourceNode,
 }

@@ -1,4 +1,4 @@
-//! A program with its arguments, as a list of texts or as one text. It is never given to a shell.
+//! A program with its arguments, as a list of texts or as one text. No shell is involved.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -46,7 +46,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
     }
 }
 
-/// Takes a value out of the tree. False when there is no such value, or it is gone already.
+/// Prunes a value from the tree. Returns false if it does not exist or is pruned already.
 fn prune(tree: &mut SourceNode, path: &FieldPath) -> bool {
     let mut node = tree;
     for segment in &path.0 {

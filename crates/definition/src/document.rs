@@ -1,8 +1,7 @@
-//! Files whose form and rules are another crate's: charts and scenarios.
+//! Files whose format belongs to another crate: charts and scenarios.
 //!
-//! That crate says what a file may hold, as a type to decode, and what is wrong with it, by the
-//! path to the value. Where the value stands, and that all problems are told, is known here, so
-//! that every file of a home is complained about in the same way.
+//! That crate provides a type to decode and reports problems by the path to a value. This module
+//! adds positions, so that problems look the same for every file of a home.
 
 use std::collections::BTreeMap;
 
@@ -22,28 +21,28 @@ pub struct ExternalDocument<F> {
     pub path: String,
     /// The name that the file's name gives, if that is one.
     pub name: Option<Name>,
-    /// What the file says; absent when nothing could be made of it.
+    /// The decoded content; none if it could not be decoded.
     pub content: Option<F>,
     checker: FileChecker,
     contested: bool,
 }
 
-/// What another crate has to say about a value of a file.
+/// A problem of a value, reported by another crate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentProblem {
-    /// The way to the value, such as `transitions[3].target`; empty for the whole file.
+    /// The path to the value, such as `transitions[3].target`; empty for the whole file.
     pub place: String,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What may stand there.
+    /// The allowed values.
     pub allowed: Option<String>,
-    /// What was probably meant.
+    /// The most similar allowed value.
     pub suggestion: Option<String>,
 }
 
 impl<F: DeserializeOwned> ExternalDocument<F> {
-    /// Reads the files that stand in a folder of the home; others are passed over. A file's name
-    /// must be the name inside, and no two files may claim one.
+    /// Reads the files of one folder of the home and ignores others. The `name` field must match
+    /// the file name, and names must be unique.
     pub fn read_all(folder: &str, files: &[SourceFile]) -> Vec<Self> {
         let mut files: Vec<&SourceFile> = files.iter().collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -68,7 +67,7 @@ impl<F: DeserializeOwned> ExternalDocument<F> {
         document
     }
 
-    /// Reads a text that is no file of the home, such as a copy that was kept. Problems name it as
+    /// Reads a text that is not a file of the home, such as a saved copy. Problems call it
     /// `called`.
     pub fn from_text(called: &str, text: &str) -> Self {
         Self::decode(called, Ok(text))
@@ -81,8 +80,8 @@ impl<F: DeserializeOwned> ExternalDocument<F> {
 }
 
 impl<F> ExternalDocument<F> {
-    /// Adds a complaint, at the value that it is about or what is closest around it. One about a
-    /// value that could not even be read only follows from what was told already, and is dropped.
+    /// Adds a problem at its value, or at the closest value around it. Ignores problems of values
+    /// that could not be decoded, which are already reported.
     pub fn complain(&mut self, complaint: DocumentProblem) {
         let DocumentProblem { place, message, allowed, suggestion } = complaint;
         let path = parse(&place);
@@ -93,18 +92,18 @@ impl<F> ExternalDocument<F> {
         self.checker.report(&path, FindingText { message, found, allowed, suggestion });
     }
 
-    /// Whether nothing is wrong with the file.
+    /// True if the file has no problems.
     pub fn is_clean(&self) -> bool {
         self.checker.is_clean() && !self.contested
     }
 
-    /// Everything that is wrong with the file.
+    /// All problems of the file.
     pub fn into_problems(self) -> Vec<DefinitionProblem> {
         self.checker.into_problems()
     }
 }
 
-/// Two files may not claim one name: nobody could say which is meant, so neither counts.
+/// Refuses two files with one name: neither is valid.
 fn refuse_shared_names<F>(documents: &mut [ExternalDocument<F>]) {
     let mut first: BTreeMap<Name, usize> = BTreeMap::new();
     for place in 0..documents.len() {
@@ -122,7 +121,7 @@ fn refuse_shared_names<F>(documents: &mut [ExternalDocument<F>]) {
     }
 }
 
-/// The path that a text such as `transitions[3].target` stands for.
+/// Parses a path such as `transitions[3].target`.
 fn parse(place: &str) -> FieldPath {
     let mut segments = Vec::new();
     for part in place.split('.').filter(|part| !part.is_empty()) {

@@ -60,7 +60,7 @@ fn accepts_of<'b, 'v>(arguments: CelArguments<'b, 'v>) -> Result<CowVal<'b, 'v>,
     Ok(CowVal::owned(CelBool::from(accepts(text_of(&arguments)?))))
 }
 
-/// The one text that a function is given.
+/// The text argument of a function.
 fn text_of<'a>(arguments: &'a [CowVal<'_, '_>]) -> Result<&'a str, ExecutionError> {
     let text = arguments.first().and_then(|text| text.downcast_ref::<CelString<'_>>());
     text.map(CelString::inner).ok_or_else(ExecutionError::missing_argument_or_target)
@@ -91,7 +91,7 @@ impl ConditionExpression {
             .map_err(|reason| EvaluationError::new(self.as_str(), reason))
     }
 
-    /// Whether the expression is true. Any value but true and false is an error.
+    /// Evaluates a condition. Any value but true and false is an error.
     pub fn holds(&self, scope: &EvaluationScope<'_>) -> Result<bool, EvaluationError> {
         match self.evaluate(scope)? {
             serde_json::Value::Bool(holds) => Ok(holds),
@@ -103,12 +103,12 @@ impl ConditionExpression {
         }
     }
 
-    /// What the expression gives, where it is known that it is never true or false.
+    /// The type of the expression, if it can never be a boolean.
     pub fn never_boolean(&self) -> Option<&'static str> {
         outcome::never_boolean(&self.0.program.expr)
     }
 
-    /// Whether the expression reads a field of the State, such as `routing_key`.
+    /// True if the expression reads a field of the State, such as `routing_key`.
     pub fn mentions(&self, field: &str) -> bool {
         ScopeField::named(field).is_some_and(|field| self.0.reading.fields.contains(&field))
     }

@@ -1,7 +1,7 @@
-//! Questions about directed graphs, whose nodes are numbers.
+//! Algorithms on directed graphs, whose nodes are numbers.
 
-/// The circles that a walk from every node, in order, closes: one for each step back to a node
-/// that is still being walked from. Each circle starts with the node it returns to.
+/// Finds cycles by depth-first search: one for each edge back to a node on the stack. Each cycle
+/// starts with the node it returns to.
 pub(crate) fn cycles(successors: &[Vec<usize>]) -> Vec<Vec<usize>> {
     #[derive(Clone, Copy, PartialEq)]
     enum VisitMark {
@@ -53,7 +53,7 @@ pub fn reachable(successors: &[Vec<usize>], start: usize) -> Vec<bool> {
     reached
 }
 
-/// A circle in words: `a -> b -> a`.
+/// A cycle in words: `a -> b -> a`.
 pub(crate) fn circle_in_words<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
     names.extend(names.first().copied());

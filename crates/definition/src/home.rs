@@ -22,22 +22,22 @@ use super::settings::{HomeSettings, SettingsFile};
 use super::workflow::{WorkflowDefinition, WorkflowFile};
 use super::{EmptyFile, read, suggest};
 
-/// How files of definitions may end.
+/// The file extensions of definitions.
 pub const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 const SETTINGS_STEM: &str = "polity";
 
-/// Whether a path of the home is that of its settings, which mark it as a home.
+/// True if the path is the settings file, which marks a folder as a home.
 pub fn is_settings(path: &str) -> bool {
     is_config(path, SETTINGS_STEM)
 }
 
-/// Whether the file says for how long tasks are kept.
+/// True if the path is the retention policy.
 pub fn is_retention_policy(path: &str) -> bool {
     is_config(path, "config/retention_policy")
 }
 
-/// Whether the file declares the home's MCP servers.
+/// True if the path declares the MCP servers.
 pub fn is_servers(path: &str) -> bool {
     is_config(path, "config/mcp_servers")
 }
@@ -52,7 +52,7 @@ fn is_config(path: &str, stem: &str) -> bool {
 pub struct SourceFile {
     /// Its path relative to the home, with `/` between the parts.
     pub path: String,
-    /// What it says, or why it could not be read.
+    /// The text, or the reason it could not be read.
     pub text: Result<String, String>,
 }
 
@@ -81,7 +81,7 @@ pub struct Home {
     broken_scripts: BTreeMap<Name, BTreeSet<String>>,
 }
 
-/// What a name stands for.
+/// The result of looking up a name.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NameLookup {
     /// An agent.
@@ -97,7 +97,7 @@ pub enum NameLookup {
     },
 }
 
-/// What one file holds, as far as it could be read.
+/// The definition of one file, if it could be decoded.
 #[expect(clippy::large_enum_variant, reason = "there is one for each file, for a moment")]
 enum FileContent {
     Agent(Option<AgentDefinition>),
@@ -117,9 +117,9 @@ struct FileEntry {
     name: Option<Name>,
     /// The name written inside, if it differs.
     other_name: Option<Name>,
-    /// Whether it does not count because another file claims the same name.
+    /// True if another file has the same name, which makes it invalid.
     contested: bool,
-    /// What is more than the home's limits allow. The definition is valid all the same.
+    /// Problems with the home's limits. The definition is valid all the same.
     beyond_limits: Vec<DefinitionProblem>,
     checker: FileChecker,
     content: FileContent,
@@ -143,7 +143,7 @@ impl Home {
 
     /// Looks up the agent or workflow of a name.
     ///
-    /// A file that claims the name of another one, wrongly, does not take that one away.
+    /// A file with the wrong `name` inside does not hide the definition of that name.
     pub fn find(&self, name: &str) -> NameLookup {
         if let Some(agent) = self.agents.get(name) {
             return NameLookup::Agent(Arc::clone(agent));
@@ -302,7 +302,7 @@ impl FileEntry {
     }
 }
 
-/// A definition is found by its file, so the name inside must be the same.
+/// Checks that the `name` field matches the file name.
 pub(super) fn refuse_other_name(path: &str, stem: &str, checker: &mut FileChecker) -> Option<Name> {
     let field = FieldPath::root().field("name");
     let written: Name = checker.text(&field)?.parse().ok()?;
@@ -316,7 +316,7 @@ pub(super) fn refuse_other_name(path: &str, stem: &str, checker: &mut FileChecke
     Some(written)
 }
 
-/// What a file is by its path, and its name without the extension.
+/// The kind of a file by its path, and its name without the extension.
 fn classify(path: &str) -> Option<(DefinitionKind, &str)> {
     if is_settings(path) {
         return Some((DefinitionKind::Settings, SETTINGS_STEM));
@@ -334,7 +334,7 @@ fn classify(path: &str) -> Option<(DefinitionKind, &str)> {
     }
 }
 
-/// The name, without its extension, of a file that stands in this folder and may be a definition.
+/// The name without extension of a file in this folder, if it may be a definition.
 pub(super) fn definition_in<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
     let file = path.strip_prefix(folder)?.strip_prefix('/')?;
     let (stem, extension) = file.rsplit_once('.')?;
@@ -345,8 +345,8 @@ pub(super) fn definition_in<'a>(folder: &str, path: &'a str) -> Option<&'a str> 
     is_one.then_some(stem)
 }
 
-/// Two files may not claim one name. Of two of the same kind nobody could say which is meant, so
-/// neither counts; an agent keeps its name when a workflow claims it, for all who use the agent.
+/// Refuses two files with one name. Of two files of the same kind neither is valid; an agent stays
+/// valid if a workflow has the same name.
 fn refuse_shared_names(entries: &mut [FileEntry]) {
     let mut first: BTreeMap<(DefinitionNamespace, Name), usize> = BTreeMap::new();
     for place in 0..entries.len() {
@@ -375,7 +375,7 @@ fn refuse_shared_names(entries: &mut [FileEntry]) {
     }
 }
 
-/// Where a name must be the only one of its kind.
+/// A namespace, in which names are unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum DefinitionNamespace {
     AgentsAndWorkflows,

@@ -1,4 +1,4 @@
-//! Whether a value has the shape that a JSON Schema asks for, and if not, what to change.
+//! Validation of values against JSON Schemas, with messages that say what to change.
 
 mod error;
 
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 
 pub use error::{InvalidSchema, SchemaError};
 
-/// How many problems of one value are told; the rest are only counted.
+/// The number of problems of one value that are listed; the rest are only counted.
 pub const PROBLEMS_MAX: usize = 5;
 
-/// How much of a wrong value is repeated, in characters.
+/// The length of a value in a message, in characters.
 const VALUE_CHARACTERS_MAX: usize = 80;
 
 /// A JSON Schema, ready to check values.
@@ -19,7 +19,7 @@ const VALUE_CHARACTERS_MAX: usize = 80;
 pub struct SchemaValidator(Validator);
 
 impl SchemaValidator {
-    /// Compiles a schema. Whatever it refers to must be in it: nothing is fetched.
+    /// Compiles a schema. References must be within it: nothing is fetched.
     pub fn compile(schema: &Map<String, Value>) -> Result<Self, InvalidSchema> {
         let schema = Value::Object(schema.clone());
         if let Some(invalid) = InvalidSchema::too_many_references(&schema) {
@@ -31,7 +31,7 @@ impl SchemaValidator {
         }
     }
 
-    /// What is wrong with a value, for a model that will try again.
+    /// Describes the problems of a value, for a model that will try again.
     pub fn check(&self, value: &Value) -> Result<(), String> {
         let mut errors = self.0.iter_errors(value);
         let told: Vec<_> = errors.by_ref().take(PROBLEMS_MAX).map(|error| tell(&error)).collect();
@@ -46,7 +46,7 @@ impl SchemaValidator {
     }
 }
 
-/// One problem: where it is, what is wrong, and what is expected.
+/// Describes one problem: location, value and expectation.
 fn tell(error: &ValidationError<'_>) -> String {
     let place = error.instance_path().as_str();
     let place = if place.is_empty() { "at the top level" } else { place };

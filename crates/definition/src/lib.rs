@@ -1,12 +1,12 @@
-//! Definitions: files of a home folder that become types which are valid by construction.
+//! Definition files of a home folder: decoding, validation, templates and conditions.
 //!
-//! A file goes through four steps. `source` parses YAML or JSON to a tree that knows where each
-//! value stands; `decode` turns the tree into types that mirror the file; their `check` applies
-//! the rules of one file; `home` applies the rules between files. Every step goes on after a
-//! problem, so that all problems of all files are told at once.
+//! A file passes four steps. `source` parses YAML or JSON to a tree with positions; `decode` turns
+//! the tree into types that mirror the file; their `check` applies the rules of one file; `home`
+//! applies the rules between files. Every step continues after a problem, so that all problems of
+//! all files are reported at once.
 //!
-//! Nothing here reads a file: texts are passed in. Templates and conditions are compiled when their
-//! file is read, so that a slip in one is a problem of the file and not of a task.
+//! Nothing here reads a file: texts are passed in. Templates and conditions are compiled with their
+//! file, so that an error in one is a problem of the file and not of a task.
 
 mod agent;
 mod canonical;
@@ -86,19 +86,19 @@ use self::checker::FileChecker;
 use self::problem::{FindingText, SourcePosition};
 use self::source::{SourceNode, SourceNodeKind};
 
-/// What problems of a pinned definition are reported against: it is no file of the home.
+/// The file name in problems of a pinned definition.
 const PINNED_FILE: &str = "(pinned definition)";
 
-/// Whether a file may be empty.
+/// The rule for an empty file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EmptyFile {
-    /// It then says nothing, and the defaults hold.
+    /// An empty file means the defaults.
     Allowed,
-    /// It must say something.
+    /// An empty file is a problem.
     Refused,
 }
 
-/// Reads one file as far as it can be read. The checker knows every problem that was found.
+/// Reads one file as far as possible. The checker has every problem.
 fn read<F: DeserializeOwned, T>(
     file: &str,
     text: Result<&str, &str>,
@@ -143,7 +143,7 @@ fn read_text<F: DeserializeOwned, T>(
     (value, checker)
 }
 
-/// A file that nothing can be said about but why it cannot be read.
+/// The checker of a file that cannot be read.
 fn unreadable(file: &str, problems: Vec<DefinitionProblem>) -> FileChecker {
     FileChecker::new(
         file,
@@ -152,9 +152,9 @@ fn unreadable(file: &str, problems: Vec<DefinitionProblem>) -> FileChecker {
     )
 }
 
-/// Reads a definition that stands alone, such as one that a task has pinned.
+/// Reads a definition outside a home, such as a pinned one.
 ///
-/// Its size is not limited: it was, when its file was read, and canonical JSON may be longer.
+/// Its size is not limited: its file was already checked, and canonical JSON may be longer.
 fn from_text<F: DeserializeOwned, T>(
     text: &str,
     check: impl FnOnce(F, &mut FileChecker) -> Option<T>,
@@ -166,7 +166,7 @@ fn from_text<F: DeserializeOwned, T>(
     }
 }
 
-/// A number above 0 as a constant; 1 for 0, which no caller gives.
+/// A number above 0 as a constant; 1 for 0.
 const fn nonzero_u32(number: u32) -> NonZeroU32 {
     match NonZeroU32::new(number) {
         Some(number) => number,
@@ -174,7 +174,7 @@ const fn nonzero_u32(number: u32) -> NonZeroU32 {
     }
 }
 
-/// A number above 0 as a constant; 1 for 0, which no caller gives.
+/// A number above 0 as a constant; 1 for 0.
 const fn nonzero_u64(number: u64) -> NonZeroU64 {
     match NonZeroU64::new(number) {
         Some(number) => number,

@@ -35,18 +35,18 @@ struct McpServerFile {
     /// The name that tools are called by: `name/tool`.
     #[schemars(required)]
     name: Option<Name>,
-    /// How the server is reached.
+    /// The transport.
     #[schemars(required)]
     transport: Option<TransportFile>,
-    /// Where the server is: a command for `stdio`, an address for the others.
+    /// The server's location: a command for `stdio`, an address for the others.
     #[schemars(required)]
     config: Option<McpConfigFile>,
-    /// What is known about single tools.
+    /// Settings of single tools.
     #[schemars(with = "Option<OrderedMap<Text, ToolSettingsFile>>")]
     tools: Option<BTreeMap<Text, ToolSettingsFile>>,
 }
 
-/// How an MCP server is reached.
+/// The transport of an MCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum TransportFile {
@@ -58,7 +58,7 @@ enum TransportFile {
     StreamableHttp,
 }
 
-/// Where an MCP server is.
+/// The location of an MCP server.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct McpConfigFile {
@@ -74,18 +74,17 @@ struct McpConfigFile {
     url: Option<HttpUrl>,
 }
 
-/// What is known about one tool.
+/// The settings of one tool.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ToolSettingsFile {
-    /// How long one call may take, in seconds.
+    /// The time limit of one call, in seconds.
     #[schemars(extend("default" = TOOL_TIMEOUT_SECONDS_DEFAULT))]
     timeout_seconds: Option<NonZeroU64>,
     /// Tools to try instead when this one fails, in order.
     #[schemars(extend("default" = []))]
     fallback_tools: Option<Vec<ToolName>>,
-    /// Whether a call may be repeated without harm. It overrules what the server says; unless
-    /// given, the server's hints decide.
+    /// True if a call is safe to repeat. It overrides the server's hints, which are the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     idempotent: Option<bool>,
 }
@@ -95,13 +94,13 @@ struct ToolSettingsFile {
 pub struct McpServerDefinition {
     /// The name that tools are called by.
     pub name: Name,
-    /// How and where the server is reached.
+    /// The transport and location.
     pub transport: McpTransport,
-    /// What is known about single tools, by their names within the server.
+    /// Settings of single tools, by name.
     pub tools: BTreeMap<Text, ToolSettings>,
 }
 
-/// How and where an MCP server is reached.
+/// The transport and location of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum McpTransport {
     /// As a child process.
@@ -125,14 +124,14 @@ pub enum McpTransport {
     },
 }
 
-/// What is known about one tool.
+/// The settings of one tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolSettings {
-    /// How long one call may take.
+    /// The time limit of one call.
     pub timeout_seconds: NonZeroU64,
     /// Tools to try instead when this one fails, in order.
     pub fallback_tools: Vec<ToolName>,
-    /// Whether a call may be repeated without harm; unless given, the server's hints decide.
+    /// True if a call is safe to repeat; if unset, the server's hints decide.
     pub idempotent: Option<bool>,
 }
 

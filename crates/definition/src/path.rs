@@ -1,4 +1,4 @@
-//! The way from the top of a file to one of its values, such as `servers[0].name`.
+//! Paths from the top of a file to a value, such as `servers[0].name`.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub(crate) enum PathSegment {
     Index(usize),
 }
 
-/// The way to a value.
+/// The path to a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldPath(pub(crate) Vec<PathSegment>);
 

@@ -1,4 +1,4 @@
-//! What is wrong in a definition file, told so that a person can put it right.
+//! Problems of definition files, with positions and suggestions.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::suggest::did_you_mean;
 
-/// One thing that is wrong in one definition file.
+/// One problem in one definition file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DefinitionProblem {
     /// The file, relative to the home folder.
@@ -17,13 +17,13 @@ pub struct DefinitionProblem {
     pub column: u32,
     /// The field as a path such as `llm_config.provider`; empty where the whole file is meant.
     pub field: String,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What stands in the file, shortened.
+    /// The value in the file, shortened.
     pub found: Option<String>,
-    /// What may stand there.
+    /// The allowed values.
     pub allowed: Option<String>,
-    /// What was probably meant.
+    /// The most similar allowed value.
     pub suggestion: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for DefinitionProblem {
     }
 }
 
-/// What a rule has to say; becomes a [`DefinitionProblem`] once it is known where.
+/// The text of a problem, which becomes a [`DefinitionProblem`] with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FindingText {
     pub(crate) message: String,
@@ -62,7 +62,7 @@ impl FindingText {
         self
     }
 
-    /// Lists what may stand there and looks among it for what `found` was meant to be.
+    /// Lists the allowed values and suggests the one most similar to `found`.
     pub(crate) fn one_of<S: AsRef<str>>(
         mut self,
         found: &str,
@@ -93,7 +93,7 @@ impl FindingText {
     }
 }
 
-/// Where something stands in a file.
+/// A position in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourcePosition {
     pub(crate) line: u32,

@@ -19,7 +19,7 @@ pub(crate) struct RetentionPolicyFile {
     /// Days, where nothing below says otherwise.
     #[schemars(extend("default" = DAYS_DEFAULT))]
     default_days: Option<u32>,
-    /// Days by the class a task was given, such as `critical`.
+    /// Days by the class of a task, such as `critical`.
     by_task: Option<BTreeMap<Text, u32>>,
     /// Days by the status a task ended with; its class comes first.
     #[schemars(with = "Option<OrderedMap<RetentionStatus, u32>>")]
@@ -51,7 +51,7 @@ pub enum RetentionStatus {
 pub struct RetentionPolicy {
     /// Days, where neither class nor status says otherwise.
     pub default_days: u32,
-    /// Days by the class a task was given.
+    /// Days by the class of a task.
     pub by_task: BTreeMap<Text, u32>,
     /// Days by the status a task ended with.
     pub by_status: BTreeMap<RetentionStatus, u32>,
@@ -64,8 +64,7 @@ impl Default for RetentionPolicy {
 }
 
 impl RetentionPolicy {
-    /// What says for how long a task of a class and status is kept: the class decides, then the
-    /// status.
+    /// The rule for a task of a class and status: the class decides, then the status.
     pub fn rule(&self, class: Option<&str>, status: RetentionStatus) -> RetentionRule {
         let by_class = class.and_then(|class| {
             self.by_task

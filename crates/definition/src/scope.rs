@@ -1,6 +1,6 @@
-//! What conditions and templates see of a task: its State, under the same names in both languages.
+//! The State as conditions and templates see it, under the same names in both languages.
 //!
-//! Only the fields that a text reads are copied out; the text says which when it is compiled.
+//! Only the fields that a text reads are copied; compiling the text determines them.
 
 mod accepts;
 mod reading;
@@ -21,13 +21,13 @@ pub use self::steps::steps;
 pub struct EvaluationScope<'a> {
     /// The task's input.
     pub input: &'a str,
-    /// The newest message of the way that led here.
+    /// The newest message on the path to this node.
     pub last: &'a str,
     /// The conversation so far.
     pub messages: &'a [Message],
     /// One more message, after `messages`.
     pub newest: Option<&'a Message>,
-    /// What is to happen next, if that has been decided.
+    /// The next action, if one is decided.
     pub next_action: Option<&'a str>,
     /// The agent at work.
     pub current_agent: &'a str,

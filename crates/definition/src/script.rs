@@ -34,7 +34,7 @@ struct RuleFile {
     /// A regular expression on the newest message. Its groups are usable below as `$1`, `$2`.
     #[schemars(required)]
     when: Option<Pattern>,
-    /// Whose message the newest must be; anyone's unless given.
+    /// The role of the newest message; default any.
     role: Option<ScriptRole>,
     /// The text of the answer.
     reply: Option<String>,
@@ -42,16 +42,16 @@ struct RuleFile {
     tool_calls: Option<Vec<ScriptToolCallFile>>,
     /// The failure of the call.
     error: Option<ScriptErrorFile>,
-    /// What the call reports to have used.
+    /// The reported usage.
     usage: Option<ScriptUsageFile>,
-    /// How long the answer takes, in milliseconds.
+    /// The delay of the answer, in milliseconds.
     #[schemars(extend("default" = 0))]
     delay_ms: Option<u64>,
-    /// How often the rule applies in one task; always unless given.
+    /// The number of times the rule applies in one task; default always.
     times: Option<NonZeroU32>,
 }
 
-/// What the model answers when no rule matches.
+/// The answer if no rule matches.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AnswerFile {
@@ -61,9 +61,9 @@ struct AnswerFile {
     tool_calls: Option<Vec<ScriptToolCallFile>>,
     /// The failure of the call.
     error: Option<ScriptErrorFile>,
-    /// What the call reports to have used.
+    /// The reported usage.
     usage: Option<ScriptUsageFile>,
-    /// How long the answer takes, in milliseconds.
+    /// The delay of the answer, in milliseconds.
     #[schemars(extend("default" = 0))]
     delay_ms: Option<u64>,
 }
@@ -89,7 +89,7 @@ struct ScriptErrorFile {
     retry_after_seconds: Option<u64>,
 }
 
-/// What a call reports to have used.
+/// The reported usage of a call.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ScriptUsageFile {
@@ -101,7 +101,7 @@ struct ScriptUsageFile {
     output_tokens: Option<u64>,
 }
 
-/// Whose message a rule looks at.
+/// The role of the message a rule looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScriptRole {
@@ -129,13 +129,13 @@ pub struct ScriptDefinition {
 /// One rule: when it applies, and what the model then answers.
 #[derive(Debug, Clone)]
 pub struct ScriptRule {
-    /// What the newest message must look like.
+    /// The pattern of the newest message.
     pub when: Regex,
-    /// Whose message the newest must be.
+    /// The role of the newest message.
     pub role: Option<ScriptRole>,
-    /// What the model answers.
+    /// The answer.
     pub answer: ScriptAnswer,
-    /// How often the rule applies in one task.
+    /// The number of times the rule applies in one task.
     pub times: Option<NonZeroU32>,
 }
 
@@ -146,7 +146,7 @@ impl PartialEq for ScriptRule {
     }
 }
 
-/// What the model answers.
+/// The answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScriptAnswer {
     /// A text or tool calls, or a failure.
@@ -155,11 +155,11 @@ pub struct ScriptAnswer {
     pub input_tokens: Option<u64>,
     /// The tokens that the call reports to have written.
     pub output_tokens: Option<u64>,
-    /// How long the answer takes.
+    /// The delay of the answer.
     pub delay_ms: u64,
 }
 
-/// How a call of the scripted model ends.
+/// The outcome of a call of the scripted model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScriptOutcome {
     /// With a message.

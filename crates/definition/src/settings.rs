@@ -32,19 +32,19 @@ const REMOTE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);
 #[serde(deny_unknown_fields)]
 #[schemars(title = "settings")]
 pub(crate) struct SettingsFile {
-    /// How what happened is kept.
+    /// The store.
     store: Option<StoreFile>,
-    /// The way in from the network.
+    /// The server.
     server: Option<ServerFile>,
     /// The most of everything.
     limits: Option<LimitsFile>,
-    /// What is masked in everything that is kept or shown, besides known secrets.
+    /// Additional masking of stored and shown text, besides known secrets.
     redaction: Option<RedactionFile>,
-    /// Whom to tell.
+    /// Notifications.
     notify: Option<NotifyFile>,
 }
 
-/// How what happened is kept.
+/// The store.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StoreFile {
@@ -53,7 +53,7 @@ struct StoreFile {
     durability: Option<DurabilitySetting>,
 }
 
-/// What a commit survives.
+/// The durability of a commit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Durability")]
@@ -65,7 +65,7 @@ pub enum DurabilitySetting {
     Relaxed,
 }
 
-/// The way in from the network.
+/// The server.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ServerFile {
@@ -76,7 +76,7 @@ struct ServerFile {
     public_url: Option<HttpUrl>,
     /// The agent or workflow that answers when a caller names none.
     default_agent: Option<Name>,
-    /// Who may call.
+    /// The authentication of callers.
     auth: Option<AuthFile>,
 }
 
@@ -117,7 +117,7 @@ impl JsonSchema for ListenAddress {
     }
 }
 
-/// Who may call.
+/// The authentication of callers.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AuthFile {
@@ -144,7 +144,7 @@ struct LimitsFile {
     /// The most that is kept of the files of one run, in bytes.
     #[schemars(extend("default" = ARTIFACT_BYTES_DEFAULT))]
     artifact_bytes: Option<NonZeroU64>,
-    /// How deep agents may hand work to sub-agents of sub-agents.
+    /// The depth limit of delegation to sub-agents.
     #[schemars(extend("default" = SUB_AGENT_DEPTH_DEFAULT))]
     sub_agent_depth: Option<NonZeroU32>,
     /// The most sub-agents that one answer of a model may hand work to.
@@ -153,59 +153,58 @@ struct LimitsFile {
     /// The most sub-agents that work for one task, at all depths and over all turns.
     #[schemars(extend("default" = SUB_AGENTS_DEFAULT))]
     sub_agents: Option<NonZeroU32>,
-    /// How many seconds an agent on another server may take to do what one message asks of it.
+    /// The time limit of one message to a remote agent, in seconds.
     #[schemars(extend("default" = REMOTE_SECONDS_DEFAULT))]
     remote_seconds: Option<NonZeroU64>,
 }
 
-/// What is masked besides known secrets.
+/// Additional masking, besides known secrets.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RedactionFile {
-    /// Whether e-mail addresses are masked.
+    /// Masks e-mail addresses.
     #[schemars(extend("default" = false))]
     emails: Option<bool>,
-    /// Regular expressions; whatever they match is masked.
+    /// Regular expressions whose matches are masked.
     #[schemars(extend("default" = []), inner(regex(pattern = ".")))]
     patterns: Option<Vec<String>>,
 }
 
-/// Whom to tell.
+/// Notifications.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NotifyFile {
-    /// When a task starts to wait for a person.
+    /// Notifications about new reviews.
     on_review: Option<OnReview>,
 }
 
-/// What to do when a task starts to wait for a person.
+/// The notifications about a new review.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnReview {
-    /// A program to run, with its arguments; it finds the review as JSON on its stdin. It is not
-    /// given to a shell. `${NAME}` in an argument stands for an environment variable.
+    /// A program to run, with its arguments; it reads the review as JSON from stdin. No shell is
+    /// involved. `${NAME}` in an argument is replaced by an environment variable.
     pub command: Option<CommandLine>,
-    /// An address that the review is posted to as JSON. `${NAME}` stands for an environment
-    /// variable.
+    /// The address to post the review to as JSON. `${NAME}` is replaced by an environment variable.
     pub webhook: Option<UrlTemplate>,
 }
 
 /// The settings of a home, valid and with their defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HomeSettings {
-    /// What a commit survives.
+    /// The durability of a commit.
     pub durability: DurabilitySetting,
-    /// The way in from the network.
+    /// The server.
     pub server: ServerSettings,
     /// The most of everything.
     pub limits: Limits,
-    /// What is masked besides known secrets.
+    /// Additional masking, besides known secrets.
     pub redaction: RedactionSettings,
-    /// What to do when a task starts to wait for a person.
+    /// The notifications about a new review.
     pub on_review: OnReview,
 }
 
-/// The way in from the network.
+/// The server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
     /// The address and port to listen on.
@@ -231,22 +230,22 @@ pub struct Limits {
     pub artifact_files: NonZeroU32,
     /// The most that is kept of the files of one run, in bytes.
     pub artifact_bytes: NonZeroU64,
-    /// How deep agents may hand work to sub-agents of sub-agents.
+    /// The depth limit of delegation to sub-agents.
     pub sub_agent_depth: NonZeroU32,
     /// The most sub-agents that one answer of a model may hand work to.
     pub sub_agent_fan_out: NonZeroU32,
     /// The most sub-agents that work for one task, at all depths and over all turns.
     pub sub_agents: NonZeroU32,
-    /// How many seconds an agent on another server may take to do what one message asks of it.
+    /// The time limit of one message to a remote agent, in seconds.
     pub remote_seconds: NonZeroU64,
 }
 
-/// What is masked besides known secrets.
+/// Additional masking, besides known secrets.
 #[derive(Debug, Clone, Default)]
 pub struct RedactionSettings {
-    /// Whether e-mail addresses are masked.
+    /// Masks e-mail addresses.
     pub emails: bool,
-    /// Whatever these match is masked.
+    /// Patterns whose matches are masked.
     pub patterns: Vec<Regex>,
 }
 

@@ -1,7 +1,6 @@
-//! A definition file as a tree that remembers where every part stands.
+//! A definition file as a tree with positions.
 //!
-//! YAML and JSON go through the same parser, so an error has the same form in both. What the parts
-//! mean is not decided here.
+//! YAML and JSON share one parser, so that errors have the same form. The tree has no meaning yet.
 
 use std::fmt;
 
@@ -23,7 +22,7 @@ pub(crate) struct SourceNode {
     pub(crate) column: u32,
 }
 
-/// What a value is.
+/// The kinds of values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SourceNodeKind {
     Null,
@@ -63,7 +62,7 @@ impl SourceNode {
         }
     }
 
-    /// What stands in the file, shortened.
+    /// The value in the file, shortened.
     pub(crate) fn shown(&self) -> String {
         match &self.kind {
             SourceNodeKind::Null => "null".to_owned(),
@@ -77,7 +76,7 @@ impl SourceNode {
         }
     }
 
-    /// What the value is, in words: `the text "abc"`, `a list`.
+    /// The value in words: `the text "abc"`, `a list`.
     pub(crate) fn in_words(&self) -> String {
         match &self.kind {
             SourceNodeKind::Null => "nothing".to_owned(),
@@ -97,7 +96,7 @@ impl SourceNode {
 pub(crate) struct ParsedSource {
     /// The tree; absent when the text is no YAML at all.
     pub(crate) tree: Option<SourceNode>,
-    /// What is wrong with the text itself.
+    /// The problems of the text itself.
     pub(crate) problems: Vec<DefinitionProblem>,
 }
 

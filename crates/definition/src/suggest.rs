@@ -1,14 +1,14 @@
-//! Near misses: which of the allowed words was probably meant.
+//! Suggestions for misspelled words.
 
-/// Words are alike when they need at most this share of their letters changed.
+/// Words are similar if at most one letter in this many differs.
 const DISTANCE_SHARE: usize = 3;
 
-/// A word of this many letters that another one begins with was probably meant to be that one.
+/// The least length of a prefix that suggests the whole word.
 const BEGINNING_LETTERS_MIN: usize = 4;
 
-/// The candidate closest to `word`, if it is close enough to be a slip of the keyboard.
+/// The candidate most similar to `word`, if it is close enough to be a typo.
 ///
-/// Case and the choice between `-`, `_` and space are slips, and so is a word that was cut short.
+/// Case, `-`, `_`, spaces and a missing end count as typos.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = fold(word);
     let mut best: Option<(usize, &str)> = None;
@@ -29,13 +29,12 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 const BEFORE: &str = ", did you mean \"";
 const AFTER: &str = "\"?";
 
-/// How a message ends that says what was probably meant.
+/// The end of a message that suggests a word.
 pub(crate) fn did_you_mean(near: &str) -> String {
     format!("{BEFORE}{near}{AFTER}")
 }
 
-/// A message without such an end, and what was probably meant. The reader of a file gets nothing
-/// but a text from the types of its values.
+/// Splits a message from its suggestion. Types of values report errors as text only.
 pub(crate) fn split(message: &str) -> (&str, Option<&str>) {
     let split = message.strip_suffix(AFTER).and_then(|message| message.rsplit_once(BEFORE));
     split.map_or((message, None), |(message, near)| (message, Some(near)))

@@ -99,8 +99,8 @@ impl Template {
     }
 }
 
-/// What a template sees. A field without a value is not there, so that `is defined` and `default`
-/// can tell, and reading it is an error.
+/// The variables of a template. A field without a value is undefined: `is defined` and `default`
+/// work, and reading it is an error.
 fn view(scope: &EvaluationScope<'_>, reading: &ScopeReads) -> Value {
     let mut view = scope.view(reading);
     view.retain(|_, value| !value.is_null());
@@ -124,7 +124,7 @@ impl io::Write for LimitedWriter {
     }
 }
 
-/// What is wrong with a template as written, and where.
+/// The syntax error of a template, with its position.
 fn syntax(text: &str, error: &Error) -> String {
     let reason = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     let reason = excerpt(&reason);

@@ -1,4 +1,4 @@
-//! What people see of definition files: which are valid, and what is said about the others.
+//! Tests of definition files: valid ones, and the problems of others.
 
 mod agent;
 mod cli;
@@ -16,7 +16,7 @@ mod workflow_author;
 
 use super::{Home, SourceFile};
 
-/// A home of files given as path and text.
+/// A home of files, each a path and a text.
 fn home<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Home {
     let file = |(path, text): (&str, &str)| SourceFile { path: path.into(), text: Ok(text.into()) };
     Home::parse(files.into_iter().map(file).collect())

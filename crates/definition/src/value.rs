@@ -63,8 +63,8 @@ text_type!(
     { "type": "string", "format": "uri", "pattern": "^https?://[^\\s/]" }
 );
 text_type!(
-    /// An address that starts with `http://` or `https://`. `${NAME}` in it stands for what an
-    /// environment variable holds, which may be all of it.
+    /// An address that starts with `http://` or `https://`. `${NAME}` is replaced by an environment
+    /// variable, which may hold the whole address.
     UrlTemplate,
     check_url_template,
     { "type": "string", "pattern": "^(https?://[^\\s/]|\\$\\{)\\S*$" }

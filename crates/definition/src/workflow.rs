@@ -37,9 +37,9 @@ pub struct WorkflowDefinition {
     pub name: Name,
     /// The patterns it is made of, in sequence.
     pub patterns: Vec<WorkflowPattern>,
-    /// Which agent plays which role in the patterns.
+    /// The agent of each role in the patterns.
     pub agents: BTreeMap<Name, Name>,
-    /// How often a reflection criticises and rewrites, if not as often as usual.
+    /// The number of reflection rounds, if not the default.
     pub rounds: Option<NonZeroU32>,
     /// The nodes, in file order, which is the order their results are merged in. Without nodes the
     /// patterns say what happens.
@@ -52,11 +52,11 @@ pub struct WorkflowDefinition {
     pub checkpoints: Vec<Name>,
     /// The most node runs of one task.
     pub max_iterations: NonZeroU32,
-    /// What the patterns expand to, where there are no nodes.
+    /// The graph of the patterns, if there are no nodes.
     from_patterns: Option<Arc<PatternGraph>>,
 }
 
-/// A known way for agents to work together.
+/// A pattern of cooperation between agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkflowPattern {
@@ -75,28 +75,28 @@ pub enum WorkflowPattern {
 pub struct WorkflowNode {
     /// The name that edges use.
     pub name: Name,
-    /// What the step does.
+    /// The kind of step.
     pub kind: WorkflowNodeKind,
     /// The parts of the State that it reads; all of them if none is named.
     pub inputs: Vec<Text>,
     /// The parts of the State that it writes.
     pub outputs: Vec<Text>,
-    /// Whether it may be repeated without harm.
+    /// True if it is safe to repeat.
     pub idempotent: bool,
-    /// How often it is repeated after a passing failure, if not as often as its agent says.
+    /// The retry limit after transient failures, if not the agent's.
     pub max_retries: Option<u32>,
-    /// How long it may take, if not as long as its agent or tool may.
+    /// The time limit, if not that of its agent or tool.
     pub timeout_seconds: Option<NonZeroU64>,
 }
 
-/// What a step does.
+/// The kinds of steps.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WorkflowNodeKind {
     /// Runs an agent.
     Agent {
         /// The agent.
         agent: Name,
-        /// What it is given; the newest message unless given.
+        /// The input; default the newest message.
         input: Option<Template>,
         /// Agents that it may hand work to, besides its own.
         sub_agents: Vec<Name>,
@@ -117,7 +117,7 @@ pub enum WorkflowNodeKind {
     Human {
         /// The question.
         question: Template,
-        /// How long the person has; for ever if none.
+        /// The time limit for the answer; unlimited if none.
         deadline_seconds: Option<NonZeroU64>,
         /// The answer when the deadline passes; the task fails if none.
         default_action: Option<ReviewAction>,
@@ -126,46 +126,46 @@ pub enum WorkflowNodeKind {
     Parallel {
         /// The nodes.
         branches: Vec<Name>,
-        /// When it is done.
+        /// The join condition.
         join: JoinMode,
     },
     /// Runs another workflow.
     Workflow {
         /// The workflow.
         workflow: Name,
-        /// What it is given; the newest message unless given.
+        /// The input; default the newest message.
         input: Option<Template>,
     },
 }
 
-/// When a parallel node is done.
+/// The join condition of a parallel node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Join")]
 pub enum JoinMode {
-    /// When all branches succeeded.
+    /// All branches succeeded.
     #[default]
     All,
-    /// When one branch succeeded; the others go on.
+    /// One branch succeeded; the others continue.
     Any,
-    /// When one branch ended; the others are cancelled.
+    /// One branch ended; the others are cancelled.
     First,
 }
 
-/// A way from one node to the next.
+/// An edge from one node to the next.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkflowEdge {
     /// The node it starts from.
     pub from: Name,
-    /// Where it leads.
+    /// The target.
     pub to: EdgeTarget,
-    /// When it is taken; always unless given.
+    /// The condition; always taken if none.
     pub condition: Option<ConditionExpression>,
-    /// How often it may be taken in one task. An edge that closes a circle must say.
+    /// The most times it may be taken in one task; required if the edge closes a cycle.
     pub max_loops: Option<NonZeroU32>,
 }
 
-/// Where an edge leads.
+/// The target of an edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EdgeTarget {
     /// To one node.
@@ -196,8 +196,8 @@ impl WorkflowDefinition {
         self.nodes.iter().find(|node| node.name.as_str() == name)
     }
 
-    /// The same workflow with the nodes and edges that its patterns expand to, as if they had been
-    /// written: so that what a task began with does not change with what patterns expand to.
+    /// The same workflow with its patterns expanded to nodes and edges. Pinning it protects running
+    /// tasks from changes of the expansion.
     pub fn written_out(&self) -> Self {
         let mut written = self.clone();
         if self.from_patterns.is_some() {
@@ -211,7 +211,7 @@ impl WorkflowDefinition {
         written
     }
 
-    /// The workflow, ready to be walked; none where it has no nodes.
+    /// The workflow ready to run; none if it has no nodes.
     pub fn plan(&self) -> Option<WorkflowPlan> {
         let ExpandedGraph { nodes, edges, entry_point } = self.expanded();
         if nodes.is_empty() {

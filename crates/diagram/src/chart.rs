@@ -1,10 +1,10 @@
-//! A chart as states and arrows for a picture.
+//! The diagram of a statechart.
 
 use polity_statechart::{Chart, StateNode, Transition};
 
 use super::{ChartDiagram, ChartDiagramArrow, ChartDiagramState};
 
-/// The chart as states and arrows. Transitions with the same ends share an arrow.
+/// The diagram of a chart. Transitions with the same ends share an arrow.
 pub fn chart_diagram(chart: &Chart) -> ChartDiagram {
     let tree = chart.tree();
     let states = tree.iter().map(|node| ChartDiagramState {
@@ -33,7 +33,7 @@ pub fn chart_diagram(chart: &Chart) -> ChartDiagram {
     }
 }
 
-/// What happens when a state is entered or left, as statecharts say it.
+/// The entry and exit actions of a state, in statechart notation.
 pub fn state_actions(node: &StateNode) -> Vec<String> {
     let entry = node.entry.iter().map(|action| format!("entry / {action}"));
     entry.chain(node.exit.iter().map(|action| format!("exit / {action}"))).collect()

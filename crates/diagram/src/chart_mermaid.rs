@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use polity_statechart::{Chart, StateId, StateNode};
 
-/// What Mermaid takes for something else than a state.
+/// The reserved words of Mermaid.
 const WORDS: [&str; 18] = [
     "accdescr",
     "acctitle",
@@ -75,7 +75,7 @@ fn states_inside(
     }
 }
 
-/// What a state is called where Mermaid would take its name for a word of its own.
+/// The id of a state, which avoids Mermaid's reserved words.
 fn mermaid_id(chart: &Chart, node: usize) -> String {
     let mut id = chart.tree()[node].name.clone();
     if WORDS.contains(&id.as_str()) {
@@ -86,7 +86,8 @@ fn mermaid_id(chart: &Chart, node: usize) -> String {
     id
 }
 
-/// Mermaid draws no arrow from a state to one inside it, so the others inside begin it.
+/// The sources to draw for a transition. Mermaid draws no arrow from a state to one inside it, so
+/// the other inner states take its place.
 fn drawn_from(chart: &Chart, from: usize, to: usize) -> Vec<usize> {
     let is_inside = |state: usize, outer: usize| {
         let mut around = std::iter::successors(Some(state), |state| chart.tree()[*state].parent);
@@ -104,12 +105,12 @@ fn tree_index(chart: &Chart, state: StateId) -> Option<usize> {
     chart.tree().iter().position(|node| node.state == Some(state))
 }
 
-/// The state around a state that nothing is around.
+/// The outermost state around a state.
 fn outermost(chart: &Chart, state: usize) -> Option<usize> {
     std::iter::successors(Some(state), |state| chart.tree()[*state].parent).last()
 }
 
-/// What else there is to know about a state.
+/// Writes the note of a state: its history and actions.
 fn note(node: &StateNode, id: &str, indent: &str, text: &mut String) {
     let history = node.history.then(|| "history".to_owned());
     let entry = node.entry.iter().map(|action| format!("entry / {action}"));

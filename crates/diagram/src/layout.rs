@@ -1,8 +1,8 @@
-//! Where everything stands in a picture: in layers, from the entry downwards.
+//! Layered layout, from the entry downwards.
 //!
-//! Nodes stand in every second layer. Edges bend in all layers between their ends, each at a place
-//! of its own, and curve only in the space between layers; so they run through no node, and a label
-//! at a bend covers nothing. Edges that lead back go the same way upwards.
+//! Nodes are in every second layer. Edges bend in all layers between their ends, each at a point of
+//! its own, and curve only between layers; so they cross no node, and a label at a bend covers
+//! nothing. Edges back are routed the same way upwards.
 
 pub(super) mod frames;
 mod order;
@@ -25,7 +25,7 @@ const SPACE_MIN: f64 = 14.0;
 const SPACE_MAX: f64 = 56.0;
 const SPACE_PER_SIDEWAYS: f64 = 0.12;
 
-/// A node to find a place for.
+/// A node to place.
 #[derive(Clone, Copy)]
 pub(super) struct NodeBox {
     pub(super) width: f64,
@@ -41,20 +41,20 @@ pub(super) enum NodeOutline {
     Diamond,
 }
 
-/// An edge to find a way for.
+/// An edge to route.
 pub(super) struct LayoutEdge {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) leads_back: bool,
     /// Width and height of what is written on it.
     pub(super) label: Option<(f64, f64)>,
-    /// How far right of a node's middle it begins, if that is not for the layout to choose.
+    /// The horizontal offset of its start from the node's centre, if fixed.
     pub(super) from_at: Option<f64>,
-    /// How far right of a node's middle it ends.
+    /// The horizontal offset of its end from the node's centre, if fixed.
     pub(super) to_at: Option<f64>,
 }
 
-/// Where everything stands. Nothing has a coordinate below 0.
+/// A finished layout. All coordinates are at least 0.
 pub(super) struct GraphLayout {
     /// The nodes, in their order.
     pub(super) nodes: Vec<LayoutRect>,
@@ -64,7 +64,7 @@ pub(super) struct GraphLayout {
     pub(super) height: f64,
 }
 
-/// A rectangle, by its middle.
+/// A rectangle, by its centre.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LayoutRect {
     pub(super) x: f64,
@@ -73,8 +73,8 @@ pub(super) struct LayoutRect {
     pub(super) height: f64,
 }
 
-/// The way of an edge. Between two points it goes straight if one is above the other, and else in a
-/// curve that begins and ends upright.
+/// The route of an edge. Two points are joined by a vertical line, or else by a curve with vertical
+/// ends.
 #[derive(Clone)]
 pub(super) struct EdgeRoute {
     pub(super) points: Vec<(f64, f64)>,
@@ -88,8 +88,7 @@ struct LayerItem {
     extent: ItemExtent,
 }
 
-/// Finds a place for everything. Each pair of `wishes` is a node and one that had better stand
-/// below it.
+/// Lays out a graph. Each pair of `wishes` is a node and one to place below it if possible.
 pub(super) fn lay_out(
     bodies: &[NodeBox],
     ways: &[LayoutEdge],
@@ -119,7 +118,7 @@ impl NodeBox {
         LayerItem { layer, height: self.height + 2.0 * UPRIGHT, extent }
     }
 
-    /// How far above and below its middle the outline is, so far from the middle to the side.
+    /// Half the height of the outline at a horizontal offset from the centre.
     pub(super) fn half_height_at(&self, offset: f64) -> f64 {
         let half = self.height / 2.0;
         match self.outline {
@@ -128,7 +127,7 @@ impl NodeBox {
         }
     }
 
-    /// Where along its upper or lower side the end of one of several edges is.
+    /// The horizontal offset of one of several edges at its upper or lower side.
     fn end(&self, place: usize, count: usize) -> f64 {
         let usable = self.width
             * match self.outline {
@@ -178,8 +177,7 @@ fn ordered(items: &[LayerItem], chains: &[Vec<usize>]) -> Vec<Vec<usize>> {
     layers
 }
 
-/// The pieces of all edges, chain by chain. Their ends at a node are spread along its side, in the
-/// order in which they leave.
+/// The links of all edges, chain by chain. Their ends are spread along a node's side, in order.
 fn links(
     bodies: &[NodeBox],
     layers: &[Vec<usize>],
@@ -227,7 +225,7 @@ fn links(
     links
 }
 
-/// Moves the ends of edges to where they have to be.
+/// Applies the fixed ends of edges.
 fn keep_ends(ways: &[LayoutEdge], chains: &[Vec<usize>], links: &mut [LayerLink]) {
     let mut rest = links;
     for (way, chain) in ways.iter().zip(chains) {

@@ -1,7 +1,7 @@
-//! A workflow as a picture: SVG, Mermaid or DOT.
+//! Diagrams of workflows, statecharts and state machines: SVG, Mermaid and DOT.
 //!
-//! What is to be seen is decided here, once for all formats. `svg`, `mermaid` and `dot` write it
-//! down; only `svg` needs a `layout`, the others are laid out by the programs that read them.
+//! The content of a diagram is decided once for all formats. `svg`, `mermaid` and `dot` write it;
+//! only `svg` needs a `layout`, other formats are laid out by their viewers.
 
 mod chart;
 mod chart_mermaid;
@@ -34,14 +34,14 @@ pub use self::states::{ChartDiagram, ChartDiagramArrow, ChartDiagramState};
 use self::layout::ranks;
 use self::text::one_line;
 
-/// What a picture is written in.
+/// The output format of a diagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GraphFormat {
-    /// A picture that needs nothing else to be looked at.
+    /// A self-contained image.
     Svg,
-    /// Text that many web pages and editors show as a picture.
+    /// Text that many web pages and editors render.
     Mermaid,
-    /// The language of Graphviz.
+    /// The format of Graphviz.
     Dot,
 }
 
@@ -56,18 +56,18 @@ impl GraphFormat {
     }
 }
 
-/// How far a node has come, for a picture of a task on its workflow.
+/// The progress of a node, for the diagram of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NodeMark {
-    /// It ran, and is not needed again so far.
+    /// Completed.
     Done,
-    /// It is at work.
+    /// In progress.
     Running,
-    /// It waits for a person.
+    /// Waiting for a person.
     Waiting,
     /// It failed.
     Failed,
-    /// It is not needed, or no way leads to it any more.
+    /// Not needed, or no longer reachable.
     Skipped,
 }
 
@@ -76,7 +76,7 @@ impl NodeMark {
     pub const ALL: [Self; 5] =
         [Self::Done, Self::Running, Self::Waiting, Self::Failed, Self::Skipped];
 
-    /// The mark of a node in this state. One that has not begun has none.
+    /// The mark of a node in this state; none if it has not started.
     pub fn of(state: NodeState) -> Option<Self> {
         match state {
             NodeState::Waiting => None,
@@ -88,7 +88,7 @@ impl NodeMark {
         }
     }
 
-    /// The mark in a word, because not everyone tells the colours apart.
+    /// The mark in a word, for readers who do not see the colours.
     pub fn label(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -115,12 +115,12 @@ impl NodeMark {
 pub type NodeMarks = BTreeMap<Name, NodeMark>;
 
 const DARK_TEXT: &str = "#1f2328";
-/// Grey that can be told from white and from black.
+/// A grey that is visible on white and on black.
 const EDGE_LINE: &str = "#7d8590";
 const CHECKPOINT_LINE: &str = "#8250df";
 
-/// Every surface with text on it has a colour of its own, so that pictures can be read on light and
-/// on dark pages.
+/// Colours of a node. Text has its own background, so that diagrams are readable on light and dark
+/// pages.
 #[derive(Clone, Copy)]
 struct NodeColours {
     fill: &'static str,
@@ -128,14 +128,14 @@ struct NodeColours {
     text: &'static str,
 }
 
-/// What is to be seen, in whatever format.
+/// The content of a diagram, for all formats.
 struct DiagramGraph<'a> {
     /// `Workflow` or `Chart`.
     what: &'static str,
     name: &'a str,
     nodes: Vec<DiagramNode<'a>>,
     edges: Vec<DiagramEdge>,
-    /// The node that runs first, unless an edge of a start leads there.
+    /// The first node, unless a start node leads to it.
     entry: Option<usize>,
     is_marked: bool,
 }
@@ -145,9 +145,9 @@ struct DiagramNode<'a> {
     shape: NodeShape,
     /// The agent, tool, workflow, expression, question or join, on one line and in full.
     uses: String,
-    /// What happens in a state, line by line.
+    /// The notes of a state, line by line.
     notes: Vec<String>,
-    /// The node that it is inside of.
+    /// The containing node.
     parent: Option<usize>,
     is_checkpoint: bool,
     mark: Option<NodeMark>,
@@ -163,11 +163,11 @@ enum NodeShape {
     Parallel,
     Workflow,
     State,
-    /// A state with others inside: a frame around them.
+    /// A composite state: a frame around its inner states.
     Frame,
-    /// Where a chart, or what is inside of a state, begins.
+    /// The start of a chart or of a composite state.
     Initial,
-    /// The same, where what was left last is entered again.
+    /// The same, with history.
     History,
 }
 
@@ -176,7 +176,7 @@ struct DiagramEdge {
     from: usize,
     to: usize,
     kind: EdgeKind,
-    /// What is written on it, line by line and in full.
+    /// The labels, line by line and in full.
     labels: Vec<String>,
 }
 
@@ -351,7 +351,7 @@ fn picture_node<'a>(
     }
 }
 
-/// What is written on the arrow: the routing key, the condition.
+/// The labels of an edge: routing key and condition.
 fn edge_labels(edge: &WorkflowEdge, key: Option<&str>) -> Vec<String> {
     let key = key.map(|key| match one_line(key) {
         // A key may be empty, and a label that cannot be seen says nothing.

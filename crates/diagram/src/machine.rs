@@ -1,10 +1,10 @@
-//! Draws a machine as a Mermaid state diagram, which the documentation includes.
+//! State machines as Mermaid state diagrams, for the documentation.
 
 use std::fmt::Write;
 
 use polity_model::machine::Machine;
 
-/// The machine as Mermaid text: one line per transition, final states marked.
+/// The state machine as Mermaid text: one line per transition, with final states marked.
 pub fn machine_to_mermaid<M: Machine>() -> String {
     let mut text = format!("stateDiagram-v2\n    [*] --> {}\n", M::INITIAL.label());
     for &state in M::STATES {

@@ -62,7 +62,7 @@ pub(super) fn write(picture: &DiagramGraph<'_>) -> String {
     text
 }
 
-/// A node's name may be a word of Mermaid's, such as `end`, so that it cannot stand alone.
+/// The id of a node. The prefix avoids Mermaid's reserved words, such as `end`.
 fn id(node: &DiagramNode<'_>) -> String {
     format!("n_{}", node.name)
 }
@@ -107,8 +107,7 @@ fn escaped_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
     lines.join("<br/>")
 }
 
-/// A text in which nothing means anything to Mermaid, to Markdown or to HTML, all of which look at
-/// labels. Characters that may are given by number.
+/// Escapes a text for Mermaid, Markdown and HTML, which all interpret labels.
 fn escaped(text: &str) -> String {
     let characters: Vec<char> = text.chars().collect();
     let mut escaped = String::with_capacity(text.len());

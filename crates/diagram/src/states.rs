@@ -1,5 +1,4 @@
-//! States and what leads from one to another, drawn like a workflow. States with others inside are
-//! frames around them.
+//! Diagrams of statecharts. Composite states are frames around their inner states.
 
 use super::layout::frames::{FrameMember, around};
 use super::layout::ranks;
@@ -16,9 +15,9 @@ pub struct ChartDiagram {
     pub name: String,
     /// The states.
     pub states: Vec<ChartDiagramState>,
-    /// What leads from one to another.
+    /// The arrows.
     pub arrows: Vec<ChartDiagramArrow>,
-    /// The state that is the first, by its place.
+    /// The initial state, by index.
     pub initial: usize,
 }
 
@@ -27,25 +26,24 @@ pub struct ChartDiagram {
 pub struct ChartDiagramState {
     /// Its name.
     pub name: String,
-    /// What else is worth knowing, such as what happens when it is entered.
+    /// The notes, such as entry actions.
     pub notes: Vec<String>,
-    /// The state that it is inside of, by its place.
+    /// The containing state, by index.
     pub parent: Option<usize>,
-    /// The state inside that is entered first.
+    /// The inner state that is entered first.
     pub initial: Option<usize>,
-    /// Whether the state inside that was left last is entered again.
+    /// True if the inner state that was left last is entered again.
     pub history: bool,
 }
 
 /// An arrow to draw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChartDiagramArrow {
-    /// Where it begins, by the state's place.
+    /// The source state, by index.
     pub from: usize,
-    /// Where it ends.
+    /// The target state, by index.
     pub to: usize,
-    /// What is written on it: each transition with its parts, which are its trigger, guard and
-    /// actions.
+    /// The labels: the trigger, guard and actions of each transition.
     pub labels: Vec<Vec<String>>,
 }
 
@@ -126,7 +124,7 @@ impl ChartDiagram {
     }
 }
 
-/// What is written on an arrow. A transition that is too long for a line has one for each part.
+/// The lines of a label. A transition that is too long for one line is split into its parts.
 fn lines(arrow: &ChartDiagramArrow) -> Vec<String> {
     let transition = |parts: &Vec<String>| {
         let whole = one_line(&parts.join(" "));

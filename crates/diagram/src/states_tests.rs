@@ -72,7 +72,7 @@ fn states_and_arrows_are_seen_in_a_picture() {
     }
 }
 
-/// How many elements are open at the end.
+/// The number of elements left open at the end.
 fn open_elements(svg: &str) -> i32 {
     let tags = svg.split('<').skip(1);
     tags.map(|tag| match (tag.starts_with('/'), tag.split('>').next()) {

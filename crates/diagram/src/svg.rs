@@ -1,5 +1,5 @@
-//! A workflow as an SVG picture. It has no style sheet, no script and no link, so that it looks the
-//! same wherever it is shown and pages let it through.
+//! SVG output. It has no style sheet, script or link, so that it looks the same everywhere and
+//! pages allow it.
 
 use std::fmt::Write;
 
@@ -66,7 +66,7 @@ pub(super) fn write(picture: &DiagramGraph<'_>) -> String {
 }
 
 impl DiagramGraph<'_> {
-    /// What comes after a parallel node had better stand below its branches.
+    /// The nodes after a parallel node are best placed below its branches.
     fn wishes(&self) -> Vec<(usize, usize)> {
         let branches = self.edges.iter().filter(|edge| edge.kind == EdgeKind::Branch);
         let after = |parallel: usize| {
@@ -184,7 +184,7 @@ fn way(edge: &DiagramEdge) -> LayoutEdge {
     }
 }
 
-/// Where a node is, and the room that a frame has for what is written in it.
+/// The nesting of a node, with the size of a frame's header.
 fn nest(node: &DiagramNode<'_>) -> FrameMember {
     let header = (node.shape == NodeShape::Frame).then(|| {
         let widths = lines(node).into_iter().map(|(text, size, _)| width(&text, size));
@@ -356,7 +356,7 @@ impl SvgCanvas {
         }
     }
 
-    /// What is written in a frame: above all edges, in its upper left corner.
+    /// Writes the header of a frame, above all edges in its upper left corner.
     fn frame_head(&mut self, node: &DiagramNode<'_>, area: LayoutRect) {
         let (left, top) = (area.x - area.width / 2.0 + 14.0, area.y - area.height / 2.0);
         let NodeColours { fill, text, .. } = node.colours();
@@ -468,7 +468,7 @@ impl SvgCanvas {
     }
 }
 
-/// The picture for those who cannot see it.
+/// The diagram in words, for readers who cannot see it.
 fn in_words(picture: &DiagramGraph<'_>) -> String {
     let name = |node: usize| picture.nodes[node].name;
     let begins = picture.entry.map(|entry| format!("Begins with {}.", name(entry)));

@@ -1,4 +1,4 @@
-//! What pictures look like, and what is true of all of them.
+//! Snapshots and invariants of diagrams.
 
 use std::fmt::Write;
 
@@ -128,7 +128,7 @@ fn overlap(a: &LayoutRect, b: &LayoutRect) -> bool {
     (a.x - b.x).abs() * 2.0 < a.width + b.width && (a.y - b.y).abs() * 2.0 < a.height + b.height
 }
 
-/// Whether a point is inside an area, and not on its border.
+/// True if a point is inside an area, and not on its border.
 fn holds(area: &LayoutRect, (x, y): (f64, f64)) -> bool {
     (x - area.x).abs() * 2.0 < area.width - 1.0 && (y - area.y).abs() * 2.0 < area.height - 1.0
 }

@@ -1,6 +1,6 @@
-//! Texts in pictures: on one line, no longer than there is room, and how wide they become.
+//! Texts in diagrams: wrapping, shortening and estimated widths.
 
-/// A text on one line, without characters that steer what shows it.
+/// A text on one line, without control characters.
 pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let steers = |c: char| {
@@ -11,7 +11,7 @@ pub(super) fn one_line(text: &str) -> String {
     words.join(" ").replace(steers, "\u{fffd}")
 }
 
-/// A text with at most so many characters; what is cut off is shown to be missing.
+/// A text cut to so many characters, with an ellipsis.
 pub(super) fn shorten(text: &str, characters_max: usize) -> String {
     if text.chars().count() <= characters_max {
         return text.to_owned();
@@ -20,8 +20,7 @@ pub(super) fn shorten(text: &str, characters_max: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// About how wide a text becomes in a font without serifs. The font is not known, so it is guessed
-/// as one of the wider ones.
+/// The estimated width of a text in a wide sans-serif font.
 pub(super) fn width(text: &str, font_size: f64) -> f64 {
     text.chars().map(character_width).sum::<f64>() * font_size
 }
@@ -45,8 +44,7 @@ pub(super) fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
-/// A text on as many lines as it takes, none longer than so many characters. Lines end between
-/// words, unless a word is longer than a line.
+/// Wraps a text to lines of at most so many characters. Only words longer than a line are split.
 pub(super) fn wrapped(text: &str, characters_max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

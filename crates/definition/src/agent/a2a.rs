@@ -1,4 +1,4 @@
-//! How an agent is offered over the A2A protocol.
+//! An agent's A2A endpoint.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -12,21 +12,21 @@ use crate::value::{EnvName, Text};
 
 const CONTENT_TYPE_DEFAULT: &str = "text/plain";
 
-/// How an agent is offered over the A2A protocol.
+/// An agent's A2A endpoint.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct A2aFile {
-    /// The path under which the agent answers; `/agents/NAME/v1` unless given.
+    /// The path of the endpoint; default `/agents/NAME/v1`.
     #[schemars(regex(pattern = "^/"))]
     base_path: Option<Text>,
-    /// The transports it answers on; all of them unless given.
+    /// The transports; default all.
     #[schemars(extend("default" = ["json_rpc", "http_json", "grpc"], "uniqueItems" = true))]
     transport_protocols: Option<Vec<A2aTransport>>,
-    /// How a caller proves who it is; the server's own rule unless given.
+    /// The authentication of callers; default the server's own.
     authentication: Option<AuthenticationFile>,
-    /// How often it may be called.
+    /// The rate limit.
     rate_limiting: Option<RateLimit>,
-    /// What the agent's card says it can do.
+    /// The capabilities on the agent card.
     capabilities: Option<A2aCapabilitiesFile>,
 }
 
@@ -47,22 +47,22 @@ impl A2aTransport {
     pub const ALL: [Self; 3] = [Self::JsonRpc, Self::HttpJson, Self::Grpc];
 }
 
-/// How a caller proves who it is.
+/// The authentication of callers.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuthenticationFile {
-    /// What the caller sends.
+    /// The type of credentials.
     #[schemars(required)]
     r#type: Option<AuthenticationType>,
     /// The environment variable that holds the token.
     token_env: Option<EnvName>,
     /// The HTTP header that carries the token; `Authorization`, or `X-API-Key` for `api_key`.
     header_name: Option<Text>,
-    /// Whether a call without a token is refused; true unless the type is `none`.
+    /// Refuses calls without a token; default true unless the type is `none`.
     required: Option<bool>,
 }
 
-/// What a caller sends to prove who it is.
+/// The credentials that a caller sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthenticationType {
@@ -74,30 +74,30 @@ pub enum AuthenticationType {
     None,
 }
 
-/// How often an agent may be called.
+/// The rate limit of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
     /// The most calls in a minute, on average.
     pub requests_per_minute: NonZeroU32,
-    /// The most calls at once; as many as in a minute unless given.
+    /// The most calls at once; default as many as in a minute.
     pub burst: Option<NonZeroU32>,
 }
 
-/// What an agent's card says it can do.
+/// The capabilities on an agent card.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct A2aCapabilitiesFile {
-    /// The methods the agent answers; all of them unless given.
+    /// The supported methods; default all.
     supported_methods: Option<Vec<Text>>,
-    /// The largest input, in bytes; the server's limit unless given.
+    /// The largest input, in bytes; default the server's limit.
     max_input_size: Option<NonZeroU64>,
-    /// The largest output, in bytes; the server's limit unless given.
+    /// The largest output, in bytes; default the server's limit.
     max_output_size: Option<NonZeroU64>,
-    /// Whether the answer may be streamed.
+    /// True if the answer may be streamed.
     #[schemars(extend("default" = true))]
     streaming_support: Option<bool>,
-    /// Whether several calls may run at once.
+    /// True if calls may run concurrently.
     #[schemars(extend("default" = true))]
     concurrent_execution: Option<bool>,
     /// The media types of input and output.
@@ -105,35 +105,35 @@ pub(crate) struct A2aCapabilitiesFile {
     supported_content_types: Option<Vec<Text>>,
 }
 
-/// How an agent is offered over the A2A protocol.
+/// An agent's A2A endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct A2aDefinition {
     /// The path under which the agent answers, if not the usual one.
     pub base_path: Option<Text>,
     /// The transports it answers on.
     pub transport_protocols: Vec<A2aTransport>,
-    /// How a caller proves who it is; the server's own rule if none.
+    /// The authentication of callers; the server's own if none.
     pub authentication: Option<AuthenticationDefinition>,
-    /// How often it may be called.
+    /// The rate limit.
     pub rate_limiting: Option<RateLimit>,
-    /// What the agent's card says it can do.
+    /// The capabilities on the agent card.
     pub capabilities: A2aCapabilities,
 }
 
-/// How a caller proves who it is.
+/// The authentication of callers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthenticationDefinition {
-    /// What the caller sends.
+    /// The type of credentials.
     pub r#type: AuthenticationType,
     /// The environment variable that holds the token; there unless the type is none.
     pub token_env: Option<EnvName>,
     /// The HTTP header that carries the token; there unless the type is none.
     pub header_name: Option<Text>,
-    /// Whether a call without a token is refused.
+    /// True if calls without a token are refused.
     pub required: bool,
 }
 
-/// What an agent's card says it can do.
+/// The capabilities on an agent card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct A2aCapabilities {
     /// The methods the agent answers; all of them if none is named.
@@ -142,9 +142,9 @@ pub struct A2aCapabilities {
     pub max_input_size: Option<NonZeroU64>,
     /// The largest output, in bytes, if smaller than the server's.
     pub max_output_size: Option<NonZeroU64>,
-    /// Whether the answer may be streamed.
+    /// True if the answer may be streamed.
     pub streaming_support: bool,
-    /// Whether several calls may run at once.
+    /// True if calls may run concurrently.
     pub concurrent_execution: bool,
     /// The media types of input and output.
     pub supported_content_types: Vec<Text>,
@@ -238,7 +238,7 @@ impl AuthenticationFile {
     }
 }
 
-/// Whether a text may be the name of an HTTP header.
+/// True if a text is a valid HTTP header name.
 fn is_header(name: &str) -> bool {
     let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(may_be)

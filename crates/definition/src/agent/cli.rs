@@ -18,7 +18,7 @@ use crate::value::{EnvName, Pattern, Text};
 /// With a `preset` the fields that are left open are the preset's to fill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CliAgent {
-    /// What the agent is for.
+    /// The agent's role.
     pub role: Option<Text>,
     /// The known program whose settings fill in what is left open.
     pub preset: Option<CliPreset>,
@@ -34,77 +34,77 @@ pub struct CliAgent {
     pub env_allow: Vec<EnvName>,
     /// Variables that are never handed on.
     pub env_unset: Vec<EnvName>,
-    /// Where the program runs; where Polity runs unless given.
+    /// The working directory; default Polity's own.
     pub working_directory: Option<Text>,
-    /// The form of input and output in one word, if given.
+    /// The form of input and output in one word, if set.
     pub agent_type: Option<AgentType>,
-    /// How the program takes its input; open only with a preset.
+    /// The form of the input; unset only with a preset.
     pub input_pattern: Option<InputPattern>,
-    /// How the program gives its output; open only with a preset.
+    /// The form of the output; unset only with a preset.
     pub output_pattern: Option<OutputPattern>,
     /// The content of the input file.
     pub input_file_template: Option<CliTemplate>,
     /// The path of the output file.
     pub output_file_template: Option<CliTemplate>,
-    /// How the output is understood; as plain text if neither it nor a preset says.
+    /// The output parser; plain text if neither it nor a preset is set.
     pub parser: Option<OutputParser>,
-    /// One run for each task, or a conversation that goes on.
+    /// One run for each task, or one conversation.
     pub mode: AgentMode,
-    /// Whether the program changes things.
+    /// The access of the CLI agent to its files.
     pub access_type: AccessType,
-    /// How many may run at once.
+    /// The concurrency limit.
     pub max_concurrent_executions: NonZeroU32,
-    /// How long one run may take.
+    /// The time limit of one run.
     pub timeout_seconds: NonZeroU64,
-    /// How long the start may take.
+    /// The time limit of the start.
     pub start_timeout_seconds: Option<NonZeroU64>,
-    /// How long the program may be silent.
+    /// The time limit without output.
     pub idle_timeout_seconds: Option<NonZeroU64>,
-    /// How long a conversation may go on.
+    /// The time limit of a conversation.
     pub session_timeout_seconds: Option<NonZeroU64>,
-    /// Whether the process stays between the messages of a conversation.
+    /// True if the process stays alive between the messages of a conversation.
     pub keep_alive: bool,
-    /// Whether the agent takes work.
+    /// True if the agent accepts tasks.
     pub enabled: bool,
-    /// How often a run that failed for a passing reason is repeated.
+    /// The retry limit after transient failures.
     pub max_retries: u32,
-    /// What happens when the program asks for permission.
+    /// The answer to permission requests of the CLI agent.
     pub permission_policy: PermissionPolicy,
     /// Runs that share a key never run at once.
     pub lock_key: Option<Text>,
-    /// Which files the program sees.
+    /// The files that the CLI agent works on.
     pub workspace: WorkspaceMode,
-    /// Whether a run may be repeated without harm.
+    /// True if a run is safe to repeat.
     pub idempotent: bool,
-    /// For how long the same input gives the earlier result.
+    /// The deduplication window: duplicates within it share one result.
     pub deduplicate_seconds: Option<NonZeroU64>,
-    /// How many runs may wait.
+    /// The length limit of the queue.
     pub queue_limit: u32,
-    /// How long a run may wait.
+    /// The time limit in the queue.
     pub queue_timeout_seconds: NonZeroU64,
-    /// How long the program has to end by itself after the stop signal.
+    /// The time between the stop signal and SIGKILL.
     pub grace_seconds: u64,
-    /// The signal that asks the program to end.
+    /// The signal that stops the process.
     pub stop_signal: StopSignal,
     /// The exit codes of a run that went well.
     pub success_exit_codes: Vec<i32>,
-    /// How messages of the program tell passing failures from lasting ones; the first match wins.
+    /// The rules that classify failures by their messages; the first match wins.
     pub error_rules: Vec<ErrorRule>,
-    /// What one run may use.
+    /// The resource limits of one run.
     pub resource_limits: ResourceLimits,
-    /// Files to keep of the folder in which the program ran.
+    /// The patterns of artifacts to save after a run.
     pub artifacts: Vec<PathGlob>,
 }
 
 impl CliAgent {
-    /// The program or the preset, whichever is given.
+    /// The executable, or else the preset.
     pub fn program(&self) -> &str {
         let path = self.executable_path.as_ref().map(Text::as_str);
         path.or(self.preset.map(CliPreset::as_str)).unwrap_or_default()
     }
 }
 
-/// The form of a program's input and output in one word.
+/// The form of input and output in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentType {
@@ -116,7 +116,7 @@ pub enum AgentType {
     JsonRpc,
 }
 
-/// How a program takes its input.
+/// The form of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum InputPattern {
@@ -130,7 +130,7 @@ pub enum InputPattern {
     JsonRpc,
 }
 
-/// How a program gives its output.
+/// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OutputPattern {
@@ -142,29 +142,29 @@ pub enum OutputPattern {
     JsonRpc,
 }
 
-/// One run for each task, or a conversation that goes on.
+/// One run for each task, or one conversation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentMode {
     /// One run for each task.
     #[default]
     Task,
-    /// A conversation that goes on.
+    /// One process for a whole conversation.
     Interactive,
 }
 
-/// Whether a program changes things.
+/// The access of a CLI agent to its files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccessType {
-    /// It only reads, so several may run at once.
+    /// Reads only, so that runs may be concurrent.
     ReadOnly,
-    /// It may change things, so one runs at a time.
+    /// May write, so that one run happens at a time.
     #[default]
     ReadWrite,
 }
 
-/// What happens when a program asks for permission.
+/// The answer to permission requests of a CLI agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PermissionPolicy {
@@ -177,7 +177,7 @@ pub enum PermissionPolicy {
     Ask,
 }
 
-/// Which files a program sees.
+/// The files that a CLI agent works on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Workspace")]
@@ -191,43 +191,43 @@ pub enum WorkspaceMode {
     Copy,
 }
 
-/// The signal that asks a program to end.
+/// The signal that stops a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum StopSignal {
-    /// The usual one.
+    /// The default.
     #[default]
     #[serde(rename = "SIGTERM")]
     Term,
-    /// As if the person at the keyboard pressed Ctrl-C.
+    /// The signal of Ctrl-C.
     #[serde(rename = "SIGINT")]
     Int,
-    /// As if the terminal went away.
+    /// The signal of a closed terminal.
     #[serde(rename = "SIGHUP")]
     Hup,
-    /// As if the person at the keyboard pressed Ctrl-\.
+    /// The signal of Ctrl-\.
     #[serde(rename = "SIGQUIT")]
     Quit,
-    /// At once, without asking.
+    /// Immediate termination.
     #[serde(rename = "SIGKILL")]
     Kill,
 }
 
-/// How a message of the program tells what kind of failure it is. A run in which one is found has
-/// failed, whatever its exit code is.
+/// A rule that classifies a failure by its message. A run with a match has failed, regardless of
+/// its exit code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorRule {
-    /// A regular expression on what the program writes to `stream`. The end of it is searched, and
-    /// the text of the error that the parser finds.
+    /// A regular expression. It searches the end of `stream` and the error text found by the
+    /// parser.
     pub pattern: Pattern,
-    /// Where the program writes such messages.
+    /// The stream to search.
     #[serde(default)]
     pub stream: ErrorStream,
     /// The kind of failure.
     pub category: ErrorCategory,
 }
 
-/// Where a program writes messages of failures.
+/// The stream with error messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorStream {
@@ -240,7 +240,7 @@ pub enum ErrorStream {
     Both,
 }
 
-/// What one run may use.
+/// The resource limits of one run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResourceLimits {

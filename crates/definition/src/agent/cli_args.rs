@@ -46,7 +46,7 @@ impl<'de> Visitor<'de> for CliArgsVisitor {
     }
 }
 
-/// The value of an option; none for an option that stands alone.
+/// The value of an option; none for a flag.
 #[derive(Debug)]
 struct OptionValue(Option<CliTemplate>);
 

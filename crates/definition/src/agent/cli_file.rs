@@ -41,7 +41,7 @@ pub(crate) struct CliAgentFile {
     /// The agent's name; the same as the name of its file.
     #[schemars(required)]
     pub(crate) name: Option<Name>,
-    /// What the agent is for, in a few words. Other agents and people read it.
+    /// The agent's role in a few words, for people and other agents.
     role: Option<Text>,
     /// A known program whose settings fill in what this file leaves open.
     preset: Option<CliPreset>,
@@ -49,16 +49,15 @@ pub(crate) struct CliAgentFile {
     agent_type: Option<AgentType>,
     /// The program to run: a path, or a name to look up in PATH. Needed without a preset.
     executable_path: Option<Text>,
-    /// Arguments of the program: a list, or a mapping of option to value in the order written. An
-    /// option whose value is `true` or nothing stands alone. In place of `{{prompt}}` (or
-    /// `{{input}}`), `{{workdir}}`, `{{input_file}}`, `{{output_file}}`, `{{model}}`,
-    /// `{{session_id}}` and `{{param.NAME}}` stands what they mean in a run; `{{{{` is `{{` itself.
-    /// No shell is involved. An argument with `{{model}}` or `{{session_id}}` is left out where
-    /// there is none, together with the option before it if it holds nothing else. The input or the
-    /// path of its file comes last if no argument names it. Secrets belong in `envs`: anyone can
-    /// read arguments.
+    /// Command-line arguments: a list, or a mapping of option to value in the order written. An
+    /// option with the value `true` or without one is a flag. Each run fills in the placeholders
+    /// `{{prompt}}` (or `{{input}}`), `{{workdir}}`, `{{input_file}}`, `{{output_file}}`,
+    /// `{{model}}`, `{{session_id}}` and `{{param.NAME}}`; write `{{{{` for `{{`. No shell is
+    /// involved. An argument with `{{model}}` or `{{session_id}}` is omitted if there is none,
+    /// together with the option before it if it holds nothing else. The input or the path of its
+    /// file comes last if no argument names it. Secrets belong in `envs`: arguments are public.
     cli_args: Option<CliArgs>,
-    /// The model that `{{model}}` stands for, unless a task has a parameter `model`.
+    /// The value of `{{model}}`, unless a task has a parameter `model`.
     model: Option<Text>,
     /// Environment variables to set. A value may name another variable as `${NAME}`; write secrets
     /// only so.
@@ -70,90 +69,87 @@ pub(crate) struct CliAgentFile {
     /// Variables that are never handed on.
     #[schemars(extend("default" = []))]
     env_unset: Option<Vec<EnvName>>,
-    /// Where the program runs; where Polity runs unless given.
+    /// The working directory; default Polity's own.
     working_directory: Option<Text>,
-    /// One run for each task, or a conversation that goes on.
+    /// One run for each task, or one conversation.
     #[schemars(extend("default" = AgentMode::Task))]
     mode: Option<AgentMode>,
-    /// How the program takes its input. Unless given it follows from the placeholders in
-    /// `cli_args`, and is `stdin` where there are none.
+    /// The form of the input. The default follows from the placeholders in `cli_args`; without any
+    /// it is `stdin`.
     input_pattern: Option<InputPattern>,
-    /// How the program gives its output; `stdout` unless given, or `file` where `cli_args` name
-    /// `{{output_file}}`.
+    /// The form of the output; default `stdout`, or `file` if `cli_args` name `{{output_file}}`.
     output_pattern: Option<OutputPattern>,
-    /// The content of the input file, for the input pattern `file`; the input unless given. It may
-    /// have the placeholders of `cli_args`. The file is private to the run.
+    /// The content of the input file, for the input pattern `file`; default the input. It may use
+    /// the placeholders of `cli_args`. The file is private to the run.
     input_file_template: Option<CliTemplate>,
-    /// The path of the output file, for the output pattern `file`, from the working directory on; a
-    /// file that is private to the run unless given. It may have `{{workdir}}`, `{{model}}` and
+    /// The path of the output file, for the output pattern `file`, relative to the working
+    /// directory; default a file private to the run. It may use `{{workdir}}`, `{{model}}` and
     /// `{{param.NAME}}`.
     output_file_template: Option<CliTemplate>,
-    /// How the output is understood; as plain text unless given.
+    /// The output parser; default plain text.
     parser: Option<OutputParser>,
-    /// Whether the program changes things. Only one read-write run happens at a time in a folder.
+    /// The access to files. Only one read-write run happens at a time in a folder.
     #[schemars(extend("default" = AccessType::ReadWrite))]
     access_type: Option<AccessType>,
-    /// How many may run at once: 10 unless given for read-only, and for read-write with a workspace
-    /// of its own; always 1 for read-write in the shared folder.
+    /// The concurrency limit: default 10 for read-only, and for read-write with a workspace of its
+    /// own; always 1 for read-write in the shared folder.
     max_concurrent_executions: Option<NonZeroU32>,
-    /// How long one run may take, in seconds.
+    /// The time limit of one run, in seconds.
     #[schemars(extend("default" = TIMEOUT_DEFAULT))]
     timeout: Option<NonZeroU64>,
-    /// How long the start may take, in seconds.
+    /// The time limit of the start, in seconds.
     start_timeout: Option<NonZeroU64>,
-    /// How long the program may be silent, in seconds.
+    /// The time limit without output, in seconds.
     idle_timeout: Option<NonZeroU64>,
-    /// How long a conversation may go on, in seconds; for the mode `interactive`.
+    /// The time limit of a conversation, in seconds; for the mode `interactive`.
     session_timeout: Option<NonZeroU64>,
-    /// Whether the process stays between the messages of a conversation; for the mode
-    /// `interactive`.
+    /// Keeps the process alive between the messages of a conversation; for the mode `interactive`.
     #[schemars(extend("default" = false))]
     keep_alive: Option<bool>,
-    /// Whether the agent takes work.
+    /// True if the agent accepts tasks.
     #[schemars(extend("default" = true))]
     enabled: Option<bool>,
-    /// How often a run that failed for a passing reason is repeated.
+    /// The retry limit after transient failures.
     #[schemars(extend("default" = MAX_RETRIES_DEFAULT))]
     max_retries: Option<u32>,
-    /// What happens when the program asks for permission.
+    /// The answer to permission requests of the CLI agent.
     #[schemars(extend("default" = PermissionPolicy::Ask))]
     permission_policy: Option<PermissionPolicy>,
     /// Runs that share a key never run at once, even of different agents.
     lock_key: Option<Text>,
-    /// Which files the program sees: the working directory itself, a Git worktree of its own, or a
-    /// copy of its own.
+    /// The files of a run: the working directory itself, its own Git worktree, or its own copy.
     #[schemars(extend("default" = WorkspaceMode::Shared))]
     workspace: Option<WorkspaceMode>,
-    /// Whether a run may be repeated without harm.
+    /// True if a run is safe to repeat.
     #[schemars(extend("default" = false))]
     idempotent: Option<bool>,
     /// For how many seconds the same input gives the earlier result.
     deduplicate_seconds: Option<NonZeroU64>,
-    /// How many runs may wait for a place; 0 for none.
+    /// The most runs that may wait for a slot; 0 for none.
     #[schemars(extend("default" = QUEUE_LIMIT_DEFAULT))]
     queue_limit: Option<u32>,
-    /// How long a run may wait for a place, in seconds.
+    /// The time limit of waiting for a slot, in seconds.
     #[schemars(extend("default" = QUEUE_TIMEOUT_SECONDS_DEFAULT))]
     queue_timeout_seconds: Option<NonZeroU64>,
-    /// How long the program has to end by itself after the stop signal, in seconds.
+    /// The time between the stop signal and SIGKILL, in seconds.
     #[schemars(extend("default" = GRACE_SECONDS_DEFAULT))]
     grace_seconds: Option<u64>,
-    /// The signal that asks the program to end.
+    /// The signal that stops the process.
     #[schemars(extend("default" = StopSignal::Term))]
     stop_signal: Option<StopSignal>,
     /// The exit codes of a run that went well.
     #[schemars(extend("default" = [SUCCESS_EXIT_CODE]))]
     success_exit_codes: Option<Vec<i32>>,
-    /// How messages of the program tell passing failures from lasting ones; the first match wins.
+    /// The rules that classify failures by their messages; the first match wins.
     #[schemars(extend("default" = []))]
     error_rules: Option<Vec<ErrorRule>>,
-    /// What one run may use.
+    /// The resource limits of one run.
     resource_limits: Option<ResourceLimits>,
-    /// Files to keep of the folder in which the program ran, as patterns of paths: `*` stands for any
-    /// part of a name, `?` for one character, `**` for any number of folders.
+    /// The artifacts to save from the working directory, as glob patterns: `*` matches any part of
+    /// a name, `?` one character, `**` any number of folders.
     #[schemars(extend("default" = []))]
     artifacts: Option<Vec<PathGlob>>,
-    /// How the agent is offered over A2A.
+    /// The agent's A2A endpoint.
     pub(crate) a2a: Option<A2aFile>,
 }
 

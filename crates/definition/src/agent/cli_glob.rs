@@ -1,5 +1,5 @@
-//! Patterns of paths below a folder: `*` stands for any part of a name, `?` for one character, and
-//! `**` for any number of folders. What begins with a dot is meant only where the pattern says so.
+//! Glob patterns of paths: `*` matches any part of a name, `?` one character, and `**` any number
+//! of folders. Hidden files match only a pattern that starts with a dot.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::value::compiled_text;
 
-/// A pattern of paths below a folder.
+/// A glob pattern of relative paths.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PathGlob(Arc<CompiledGlob>);
@@ -47,24 +47,24 @@ fn compile(text: &str) -> Result<CompiledGlob, String> {
     Ok(CompiledGlob { text: text.into(), parts })
 }
 
-/// What patterns still ask for in a folder.
+/// Matches glob patterns while a folder tree is walked.
 #[derive(Clone, Default)]
 pub struct GlobMatcher<'a> {
     rests: Vec<&'a [GlobPart]>,
 }
 
 impl<'a> GlobMatcher<'a> {
-    /// In the folder in which the patterns begin.
+    /// Starts at the root folder of the patterns.
     pub fn new(globs: &'a [PathGlob]) -> Self {
         Self { rests: globs.iter().map(|glob| &*glob.0.parts).collect() }
     }
 
-    /// Whether nothing below is meant.
+    /// True if nothing below this folder can match.
     pub fn is_empty(&self) -> bool {
         self.rests.is_empty()
     }
 
-    /// Whether a file of this name here is meant.
+    /// True if a file of this name in this folder matches.
     pub fn means(&self, name: &str) -> bool {
         self.each().any(|rest| match rest {
             [GlobPart::Folders] => !is_hidden(name),
@@ -73,7 +73,7 @@ impl<'a> GlobMatcher<'a> {
         })
     }
 
-    /// What the patterns ask for in a folder of this name.
+    /// Returns the matcher for a subfolder.
     pub fn within(&self, name: &str) -> Self {
         let rests = self.each().filter_map(|rest| match rest {
             [GlobPart::Folders, ..] => (!is_hidden(name)).then_some(rest),
@@ -85,7 +85,7 @@ impl<'a> GlobMatcher<'a> {
         Self { rests: rests.collect() }
     }
 
-    /// Each rest, and those in which the folders at its beginning are none.
+    /// Each remaining pattern, and its variants in which leading `**` match no folder.
     fn each(&self) -> impl Iterator<Item = &'a [GlobPart]> {
         self.rests.iter().flat_map(|rest| {
             let none = rest.iter().take_while(|part| matches!(part, GlobPart::Folders)).count();
@@ -98,7 +98,7 @@ fn is_hidden(name: &str) -> bool {
     name.starts_with('.')
 }
 
-/// Whether a name fits a pattern.
+/// True if a name matches a pattern.
 fn fits(pattern: &[char], name: &str) -> bool {
     if is_hidden(name) && pattern.first() != Some(&'.') {
         return false;

@@ -1,4 +1,4 @@
-//! How what a program prints is understood.
+//! The parser of a CLI agent's output.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,35 +11,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::value::JsonPointer;
 
-/// How a program's output is understood.
+/// The parser of a CLI agent's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutputParser {
     /// The form of the output.
     pub format: OutputFormat,
-    /// Whether colours and other escape sequences of terminals are taken out first.
+    /// Removes terminal escape sequences first.
     #[serde(default)]
     pub strip_ansi: bool,
-    /// Where the answer stands.
+    /// The location of the answer.
     pub answer: Option<JsonPick>,
-    /// Whether the answers of all events are put together, rather than the last one counting.
+    /// Joins the answers of all events; otherwise the last one counts.
     #[serde(default)]
     pub join_answers: bool,
-    /// Where the text stands that is shown while the program runs; the answer unless given.
+    /// The location of the progress text; default the answer.
     pub shown: Option<JsonPick>,
-    /// Where an error's text stands. A run in which there is one has failed.
+    /// The location of an error text. A run with one has failed.
     pub error: Option<JsonPick>,
-    /// Where the status stands.
+    /// The location of the status.
     pub status: Option<JsonPick>,
-    /// What only the last event of a whole run has. Without it the run has failed.
+    /// A marker that only the final event of a complete run has. Without it the run has failed.
     pub terminal: Option<JsonPick>,
-    /// Where the program's own session id stands.
+    /// The location of the CLI agent's own session id.
     pub session_id: Option<JsonPick>,
-    /// Where the number of tokens sent to the model stands.
+    /// The location of the number of input tokens.
     pub input_tokens: Option<JsonPick>,
-    /// Where the number of tokens that the model answered with stands.
+    /// The location of the number of output tokens.
     pub output_tokens: Option<JsonPick>,
-    /// Where the cost in US dollars stands.
+    /// The location of the cost in US dollars.
     pub cost: Option<JsonPick>,
 }
 
@@ -77,12 +77,12 @@ pub enum OutputFormat {
     StreamJson,
 }
 
-/// Where something stands in a JSON document: a JSON Pointer, or one with conditions.
+/// A location in a JSON document: a JSON Pointer, optionally with conditions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct JsonPick {
     /// The place.
     pub at: JsonPointer,
-    /// What must stand at other places for this one to count.
+    /// The conditions: values required at other locations.
     pub when: BTreeMap<JsonPointer, JsonScalar>,
 }
 
@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for JsonPick {
 struct JsonPickFile {
     /// The place, as a JSON Pointer.
     at: JsonPointer,
-    /// What must stand at other places for this one to count.
+    /// The conditions: values required at other locations.
     #[serde(default)]
     when: BTreeMap<JsonPointer, JsonScalar>,
 }
@@ -150,7 +150,7 @@ impl JsonScalar {
         Self(text.into())
     }
 
-    /// Whether the value is this one.
+    /// True if the value is this one.
     pub fn is(&self, value: &serde_json::Value) -> bool {
         match value {
             serde_json::Value::String(text) => **text == *self.0,

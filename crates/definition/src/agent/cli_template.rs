@@ -1,5 +1,5 @@
-//! Texts with placeholders that are filled in when a program is started. What stands in for a
-//! placeholder is never read again: it is no template, and no shell sees it.
+//! Texts with placeholders, filled in when a process starts. Inserted values are not expanded
+//! again, and no shell sees them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::value::compiled_text;
 const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
 
-/// What comes before the name of a task's parameter.
+/// The prefix of a task parameter's name.
 const PARAMETER: &str = "param.";
 
-/// A text with placeholders such as `{{prompt}}`, known to be well formed. `{{{{` stands for `{{`.
+/// A well-formed text with placeholders such as `{{prompt}}`. `{{{{` is a literal `{{`.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CliTemplate(Arc<CompiledCliTemplate>);
@@ -34,10 +34,10 @@ enum CliTemplatePart {
 
 compiled_text!(CliTemplate, { "type": "string" });
 
-/// What is filled into a template.
+/// A placeholder of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CliPlaceholder {
-    /// What the program is given.
+    /// The input.
     Input,
     /// The folder in which it runs.
     Workdir,
@@ -95,7 +95,7 @@ impl CliTemplate {
         ])
     }
 
-    /// The placeholders, in the order in which they stand there.
+    /// The placeholders, in order.
     pub fn placeholders(&self) -> impl Iterator<Item = &CliPlaceholder> {
         self.0.pieces.iter().filter_map(|piece| match piece {
             CliTemplatePart::Literal(_) => None,
@@ -103,7 +103,7 @@ impl CliTemplate {
         })
     }
 
-    /// Whether a placeholder stands there.
+    /// True if the text has this placeholder.
     pub fn names(&self, placeholder: &CliPlaceholder) -> bool {
         self.placeholders().any(|own| own == placeholder)
     }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a text holds, it can be written as a template that gives it.
+        /// Every text can be escaped as a template that renders it.
         #[test]
         fn any_text_can_be_written(text in "[{}a$]{0,12}|\\PC*") {
             let written = CliTemplate::literal(&text);

@@ -32,7 +32,7 @@ pub(crate) struct LlmAgentFile {
     /// The agent's name; the same as the name of its file.
     #[schemars(required)]
     pub(crate) name: Option<Name>,
-    /// What the agent is for, in a few words. Other agents and people read it.
+    /// The agent's role in a few words, for people and other agents.
     #[schemars(required)]
     role: Option<Text>,
     /// The instruction that opens each of the agent's conversations.
@@ -44,10 +44,10 @@ pub(crate) struct LlmAgentFile {
     /// The most rounds of thinking and calling tools for one task.
     #[schemars(extend("default" = MAX_ITERATIONS_DEFAULT))]
     max_iterations: Option<NonZeroU32>,
-    /// How freely the model samples, from 0 to 2.
+    /// The sampling temperature, from 0 to 2.
     #[schemars(extend("default" = 0.7))]
     temperature: Option<Temperature>,
-    /// Which model, and how to reach it.
+    /// The model and its provider.
     #[schemars(required)]
     llm_config: Option<LlmConfigFile>,
     /// The agents it may hand parts of its work to.
@@ -58,20 +58,20 @@ pub(crate) struct LlmAgentFile {
     approval: Option<Vec<ToolPattern>>,
     /// A JSON Schema that the final answer must satisfy.
     output_schema: Option<Map<String, Value>>,
-    /// What one task may spend, together with its sub-agents.
+    /// The budget of one task, sub-agents included.
     budget: Option<Budget>,
-    /// How often a model call that failed for a passing reason is repeated.
+    /// The retry limit of model calls after transient failures.
     #[schemars(extend("default" = MAX_RETRIES_DEFAULT))]
     max_retries: Option<u32>,
-    /// How the agent is offered over A2A.
+    /// The agent's A2A endpoint.
     pub(crate) a2a: Option<A2aFile>,
 }
 
-/// Which model, and how to reach it.
+/// The model and its provider.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LlmConfigFile {
-    /// Who serves the model. `scripted` is a deterministic model read from a file in scripts/.
+    /// The provider. `scripted` is a deterministic model read from a file in scripts/.
     #[schemars(required)]
     provider: Option<LlmProvider>,
     /// The base address of the API. Needed for `openai_compatible`; others know their own.
@@ -80,16 +80,16 @@ pub(crate) struct LlmConfigFile {
     model: Option<Text>,
     /// The environment variable that holds the API key; each provider has its usual one.
     api_key_env: Option<EnvName>,
-    /// How long one model call may take, in seconds.
+    /// The time limit of one model call, in seconds.
     #[schemars(extend("default" = TIMEOUT_SECONDS_DEFAULT))]
     timeout_seconds: Option<NonZeroU64>,
-    /// What the model costs, for budgets and reports.
+    /// The price of the model, for budgets and reports.
     price: Option<TokenPrice>,
     /// The name of a file in scripts/, for the provider `scripted` only.
     script: Option<Name>,
 }
 
-/// Who serves a model.
+/// A provider of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Provider")]
@@ -124,7 +124,7 @@ impl LlmProvider {
     }
 }
 
-/// What a model costs.
+/// The price of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Price")]
@@ -136,11 +136,11 @@ pub struct TokenPrice {
 }
 
 impl TokenPrice {
-    /// What costs its owner nothing by the token.
+    /// The price of a model that is free per token.
     pub const FREE: Self =
         Self { input_per_million_usd: Usd::ZERO, output_per_million_usd: Usd::ZERO };
 
-    /// What this many tokens cost, read and written.
+    /// The cost of this many tokens.
     pub fn of(&self, input_tokens: u64, output_tokens: u64) -> Cost {
         let mut cost = Cost::of_tokens(input_tokens, self.input_per_million_usd.get());
         cost += Cost::of_tokens(output_tokens, self.output_per_million_usd.get());
@@ -151,15 +151,15 @@ impl TokenPrice {
 /// A language model with tools, valid and frozen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LlmAgent {
-    /// Who the agent is.
+    /// The identity of the agent.
     pub identity: AgentIdentity,
     /// The tools it may use.
     pub tools: Vec<ToolPattern>,
     /// The most rounds of thinking and calling tools for one task.
     pub max_iterations: NonZeroU32,
-    /// How freely the model samples.
+    /// The sampling temperature.
     pub temperature: Temperature,
-    /// Which model, and how to reach it.
+    /// The model and its provider.
     pub llm_config: LlmConfig,
     /// The agents it may hand parts of its work to.
     pub sub_agents: Vec<Name>,
@@ -167,16 +167,16 @@ pub struct LlmAgent {
     pub approval: Vec<ToolPattern>,
     /// A JSON Schema that the final answer must satisfy.
     pub output_schema: Option<OutputSchema>,
-    /// What one task may spend.
+    /// The budget of one task.
     pub budget: Option<Budget>,
-    /// How often a model call that failed for a passing reason is repeated.
+    /// The retry limit of model calls after transient failures.
     pub max_retries: u32,
 }
 
-/// Which model, and how to reach it.
+/// The model and its provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LlmConfig {
-    /// Who serves the model.
+    /// The provider.
     pub provider: LlmProvider,
     /// The base address of the API; always there for `openai_compatible`.
     pub endpoint: Option<HttpUrl>,
@@ -184,9 +184,9 @@ pub struct LlmConfig {
     pub model: Option<Text>,
     /// The environment variable that holds the API key.
     pub api_key_env: Option<EnvName>,
-    /// How long one model call may take.
+    /// The time limit of one model call.
     pub timeout_seconds: NonZeroU64,
-    /// What the model costs.
+    /// The price of the model.
     pub price: Option<TokenPrice>,
     /// The script; there exactly when the provider is scripted.
     pub script: Option<Name>,

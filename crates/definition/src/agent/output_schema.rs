@@ -18,7 +18,7 @@ pub struct OutputSchema {
 }
 
 impl OutputSchema {
-    /// Compiles a schema. Whatever it refers to must be in it: nothing is fetched.
+    /// Compiles a schema. References must be within it: nothing is fetched.
     pub fn new(json: Map<String, Value>) -> Result<Self, InvalidSchema> {
         let shape = Arc::new(SchemaValidator::compile(&json)?);
         Ok(Self { json, shape })
@@ -29,12 +29,12 @@ impl OutputSchema {
         &self.json
     }
 
-    /// What is wrong with a value, for a model that will try again.
+    /// Describes the problems of a value, for a model that will try again.
     pub fn check(&self, value: &Value) -> Result<(), String> {
         self.shape.check(value)
     }
 
-    /// What the model is told about its answers before it is asked for one.
+    /// The instruction about the output format for the model.
     pub(super) fn instruction(&self) -> String {
         format!(
             "Your final answer must be JSON that fits this JSON Schema, and nothing else: no other \

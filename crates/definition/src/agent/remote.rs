@@ -17,25 +17,25 @@ pub(crate) struct RemoteAgentFile {
     /// The agent's name; the same as the name of its file.
     #[schemars(required)]
     pub(crate) name: Option<Name>,
-    /// What the agent is for, in a few words. Other agents and people read it.
+    /// The agent's role in a few words, for people and other agents.
     role: Option<Text>,
     /// The address of the agent's card.
     #[schemars(required)]
     card_url: Option<HttpUrl>,
-    /// How to prove to the other server who is calling.
+    /// The credentials for the remote server.
     auth: Option<AuthenticationFile>,
-    /// How the agent is offered over A2A by this server.
+    /// The agent's A2A endpoint on this server.
     pub(crate) a2a: Option<A2aFile>,
 }
 
 /// An agent on another server, valid and frozen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteAgent {
-    /// What the agent is for.
+    /// The agent's role.
     pub role: Option<Text>,
     /// The address of the agent's card.
     pub card_url: HttpUrl,
-    /// How to prove to the other server who is calling.
+    /// The credentials for the remote server.
     pub auth: Option<AuthenticationDefinition>,
 }
 
@@ -56,13 +56,13 @@ impl RemoteAgentFile {
     }
 }
 
-/// Whether an address has a name before its host.
+/// True if an address has user info before its host.
 fn has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains('@'))
 }
 
-/// The address without what stands before its host.
+/// The address without user info.
 fn shown(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let host = rest.split_once('@').map_or(rest, |(_, host)| host);

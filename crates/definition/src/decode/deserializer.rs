@@ -1,8 +1,8 @@
 //! A serde deserializer over the tree of a file.
 //!
-//! It differs from others in two ways: errors know the path to the value, and an enum whose
-//! variants are mappings is told by a tag among their fields, without the buffering that loses
-//! paths and unknown fields.
+//! It differs from others in two points: errors have the path to the value, and a tag among the
+//! fields selects the variant of an enum, without the buffering that loses paths and unknown
+//! fields.
 
 use serde::de::value::StrDeserializer;
 use serde::de::{
@@ -15,7 +15,7 @@ use super::error::{DecodeError, DecodeFault};
 use crate::path::PathSegment;
 use crate::source::{SourceKey, SourceNode, SourceNodeKind};
 
-/// Enums that are told by a field, and by which.
+/// The internally tagged enums, with their tags.
 const TAGS: &[(&str, &str)] = &[("AgentFile", "kind"), ("NodeFile", "type")];
 
 /// Reads one node. `without` is the tag that was read already.

@@ -6,17 +6,18 @@ use serde::de;
 
 use crate::path::{FieldPath, PathSegment};
 
-/// What went wrong while decoding, and on the way to which value.
+/// A decoding error and the path to its value.
 #[derive(Debug)]
 pub(crate) struct DecodeError {
-    /// The way to the value, innermost step first: steps are added while the error travels up.
+    /// The path to the value, innermost segment first: segments are added while the error
+    /// propagates.
     reversed_path: Vec<PathSegment>,
-    /// Whether the key is wrong rather than the value under it.
+    /// True if the key is wrong rather than its value.
     pub(crate) at_key: bool,
     pub(crate) fault: DecodeFault,
 }
 
-/// What can be wrong with a value.
+/// The kinds of decoding errors.
 #[derive(Debug)]
 pub(crate) enum DecodeFault {
     UnknownField {
@@ -59,7 +60,7 @@ impl DecodeError {
         self
     }
 
-    /// A mapping that is told by a tag allows that field too.
+    /// Adds the tag to the allowed fields.
     pub(crate) fn in_tagged(mut self, by: Option<&'static str>) -> Self {
         if let DecodeFault::UnknownField { tag, .. } = &mut self.fault {
             *tag = by;
@@ -114,7 +115,7 @@ impl de::Error for DecodeError {
     }
 }
 
-/// What a decoder expected, in the words of people who write definitions.
+/// The expected type, in the words of definition files.
 pub(crate) fn in_words(expected: &str) -> String {
     match expected {
         "a string" | "a borrowed string" => "a text".to_owned(),

@@ -52,19 +52,19 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Whether the word that began with `i` is the operator `in`.
+/// True if the word that begins with `i` is the operator `in`.
 fn is_in(rest: &str) -> bool {
     rest.strip_prefix('n').is_some_and(|rest| !rest.starts_with(is_word))
 }
 
-/// Whether the literal that `rest` begins with has an `r` before it, and so no escapes.
+/// True if the literal at `rest` is raw: an `r` before it disables escapes.
 fn is_raw(text: &str, rest: &str) -> bool {
     let before = &text[..text.len() - rest.len()];
     let prefix = &before[before.trim_end_matches(is_word).len()..];
     matches!(prefix, "r" | "R" | "br" | "bR" | "Br" | "BR" | "rb" | "rB" | "Rb" | "RB")
 }
 
-/// What follows a text literal; none if it does not end. Its content then counts like any other.
+/// The text after a literal; none if the literal does not end. Its content is then scanned as code.
 fn after_literal(text: &str, is_raw: bool) -> Option<&str> {
     let quote = &text[..1];
     let triple = quote.repeat(3);

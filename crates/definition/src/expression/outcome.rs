@@ -1,11 +1,11 @@
-//! What kind of value an expression gives, where that does not depend on the State.
+//! The type of an expression, if it does not depend on the State.
 
 use cel::common::ast::operators::{ADD, CONDITIONAL, DIVIDE, MODULO, MULTIPLY, NEGATE, SUBSTRACT};
 use cel::common::ast::{CallExpr, Expr, LiteralValue};
 
 use crate::scope::ScopeField;
 
-/// What the expression gives, if that can never be true or false.
+/// The type of the expression, if it can never be a boolean.
 pub(super) fn never_boolean(expr: &Expr) -> Option<&'static str> {
     match expr {
         Expr::Literal(literal) => match literal {

@@ -1,4 +1,4 @@
-//! What a parsed expression reads, and whether all of it exists.
+//! Finds the State fields that a parsed expression reads, and checks that they exist.
 
 use cel::common::ast::operators::INDEX;
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
@@ -43,10 +43,10 @@ pub(super) const FUNCTIONS: [&str; 27] = [
     "upperAscii",
 ];
 
-/// What looks like a function and is rewritten by the parser, where its arguments fit.
+/// The macros, which the parser expands if their arguments fit.
 const MACROS: [&str; 6] = ["all", "exists", "exists_one", "filter", "has", "map"];
 
-/// What an expression reads, or the first thing in it that does not exist.
+/// Returns the State fields that an expression reads, or an error for the first unknown name.
 pub(super) fn read(program: &IdedExpr, environment: &Env) -> Result<ScopeReads, String> {
     let mut reader =
         ExpressionReader { environment, reading: ScopeReads::default(), bound: Vec::new() };
@@ -57,7 +57,7 @@ pub(super) fn read(program: &IdedExpr, environment: &Env) -> Result<ScopeReads, 
 struct ExpressionReader<'a> {
     environment: &'a Env,
     reading: ScopeReads,
-    /// The variables of the loops around the place that is read.
+    /// The loop variables in scope.
     bound: Vec<&'a str>,
 }
 
@@ -154,7 +154,7 @@ impl<'a> ExpressionReader<'a> {
     }
 }
 
-/// What `operand.name` or `operand["name"]` selects, and from what.
+/// The operand and member of `operand.name` or `operand["name"]`.
 fn member(expr: &Expr) -> Option<(&IdedExpr, &str)> {
     match expr {
         Expr::Select(select) => Some((&select.operand, &select.field)),
@@ -190,7 +190,7 @@ pub(super) fn syntax(text: &str, errors: &ParseErrors) -> String {
     format!("not an expression: {}{place}", reason(&error.msg))
 }
 
-/// What a message of the parser says, without the names of its rules.
+/// A message of the parser, without the names of its rules.
 fn reason(message: &str) -> String {
     let message = message.lines().next().unwrap_or_default();
     let message = message.trim_start_matches("Syntax error: ");

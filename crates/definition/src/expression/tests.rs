@@ -1,4 +1,4 @@
-//! What expressions read and give, and what is said about wrong ones.
+//! Tests of expressions: the State fields read, the values, the error messages.
 
 use proptest::prelude::*;
 use serde_json::json;

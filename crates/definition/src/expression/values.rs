@@ -1,4 +1,4 @@
-//! Values on their way into an expression and out of it.
+//! Conversions between JSON and CEL values.
 
 use std::collections::HashMap;
 

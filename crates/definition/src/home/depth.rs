@@ -1,7 +1,7 @@
-//! How far work could be handed on, held against `limits.sub_agent_depth`.
+//! Checks the depth of delegation against `limits.sub_agent_depth`.
 //!
-//! A definition that goes further is valid, and runs where the limit is higher. So it is told of,
-//! and nothing is taken away: whoever runs it is refused with the same words.
+//! A definition beyond the limit is valid, and runs under a higher limit. So it is reported but
+//! kept; running it fails with the same message.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::problem::FindingText;
 use crate::settings::HomeSettings;
 use crate::workflow::{WorkflowDefinition, WorkflowNodeKind};
 
-/// Names of agents and workflows, from the one that is asked for to the last.
+/// The names of agents and workflows, from the first to the last.
 type CallChain<'a> = Vec<&'a Name>;
 
-/// Notes every definition whose work could be handed on too far.
+/// Reports every definition whose delegation exceeds the limit.
 ///
-/// Files with problems do not count: among the others there are no circles.
+/// Files with problems are ignored: the others have no cycles.
 pub(super) fn check(entries: &mut [FileEntry]) {
     let Some(limit) = limit(entries) else { return };
     let mut chains = CallChains::of(entries);
@@ -64,7 +64,7 @@ fn is_valid(entry: &FileEntry) -> bool {
     entry.checker.is_clean() && !entry.contested
 }
 
-/// The most steps; none where the settings cannot be read, so that nobody can tell.
+/// The limit; none if the settings are invalid.
 fn limit(entries: &[FileEntry]) -> Option<usize> {
     let mut settings = HomeSettings::default();
     for entry in entries {
@@ -75,7 +75,7 @@ fn limit(entries: &[FileEntry]) -> Option<usize> {
     usize::try_from(settings.limits.sub_agent_depth.get()).ok()
 }
 
-/// The longest ways on which work may be handed on.
+/// The longest delegation chains.
 struct CallChains<'a> {
     agents: BTreeMap<&'a Name, &'a AgentDefinition>,
     workflows: BTreeMap<&'a Name, &'a WorkflowDefinition>,
@@ -118,7 +118,7 @@ impl<'a> CallChains<'a> {
         chain
     }
 
-    /// Of an agent that may hand work to these too.
+    /// The chain of an agent with additional sub-agents.
     fn through(&mut self, agent: &'a AgentDefinition, more: &'a [Name]) -> CallChain<'a> {
         let own: &'a [Name] = match &agent.kind {
             AgentKind::Llm(llm) => &llm.sub_agents,

@@ -1,6 +1,6 @@
-//! The rules between files: what a definition names must be there.
+//! The rules between files: every name must be defined.
 //!
-//! A name that belongs to a file with problems counts as there: those problems are told already.
+//! The name of a file with problems counts as defined: its problems are already reported.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::problem::FindingText;
 use crate::schema::DefinitionKind;
 use crate::workflow::WorkflowNodeKind;
 
-/// What can be named.
+/// The defined names.
 struct KnownNames {
     /// Agents and workflows; both where two files claim one name.
     named: BTreeMap<Name, Vec<DefinitionKind>>,
     scripts: Vec<Name>,
-    /// Absent when the file of servers cannot be read, so that nobody can tell.
+    /// None if the file of servers is invalid.
     servers: Option<Vec<Name>>,
 }
 
@@ -65,7 +65,7 @@ impl KnownNames {
         known
     }
 
-    /// What is wrong with a reference, if anything.
+    /// The problem of a reference, if it has one.
     fn missing(&self, path: &FieldPath, reference: &NameReference) -> Option<FindingText> {
         match reference {
             NameReference::Agent(name) => self.missing_name(path, name, &[DefinitionKind::Agent]),
@@ -84,7 +84,7 @@ impl KnownNames {
         }
     }
 
-    /// A name that stands for nothing, or for a thing of another kind.
+    /// The problem of a name that is undefined or of another kind.
     fn missing_name(
         &self,
         path: &FieldPath,
@@ -131,7 +131,7 @@ fn with_article(kind: DefinitionKind) -> String {
     format!("{article} {kind}")
 }
 
-/// The names that a definition hands work to, and where it says so.
+/// The names that a definition delegates to, with their paths.
 type NamedUses<'a> = Vec<(&'a Name, FieldPath)>;
 
 fn sub_agents_of(content: &FileContent) -> Option<NamedUses<'_>> {
@@ -160,7 +160,7 @@ fn sub_workflows_of(content: &FileContent) -> Option<NamedUses<'_>> {
     Some(uses.collect())
 }
 
-/// Work that comes back to where it started would never end.
+/// Refuses cycles: the work would never end.
 fn refuse_circles(
     entries: &mut [FileEntry],
     what: &str,

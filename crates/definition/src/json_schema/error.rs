@@ -1,4 +1,4 @@
-//! What is wrong with a JSON Schema, told for those who wrote it.
+//! The errors of a JSON Schema, for its author.
 
 use std::fmt;
 
@@ -27,27 +27,27 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 /// of very many would end the process.
 const REFERENCES_MAX: usize = 1000;
 
-/// How many faults of one schema are told; one with more is no schema at all.
+/// The most errors of one schema that are listed.
 const FAULTS_MAX: usize = 50;
 
 /// A schema that is none. It has at least one fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", listed(.faults))]
 pub struct InvalidSchema {
-    /// What is wrong with it, each fault once.
+    /// Its errors, each once.
     pub faults: Vec<SchemaError>,
 }
 
 /// One thing that is wrong with a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaError {
-    /// Where it is: the keys and indices from the top of the schema on.
+    /// The location: keys and indices from the top of the schema.
     pub place: Vec<String>,
-    /// What is wrong. It goes on from the place, with `must` or after a colon.
+    /// The message, to follow the location with `must` or after a colon.
     pub message: String,
-    /// What stands there, where that is a word that may be a slip.
+    /// The word found, if it may be a typo.
     pub found: Option<String>,
-    /// What may stand there, where it is one of a few.
+    /// The allowed words, if they are few.
     pub allowed: &'static [&'static str],
 }
 
@@ -62,7 +62,7 @@ fn listed(faults: &[SchemaError]) -> String {
 }
 
 impl InvalidSchema {
-    /// Whether a schema has more references than may be followed.
+    /// An error if a schema has too many references.
     pub(super) fn too_many_references(schema: &Value) -> Option<Self> {
         let mut references = Vec::new();
         collect_references(schema, &mut Vec::new(), &mut references);
@@ -122,7 +122,7 @@ fn of_error(error: &ValidationError<'_>) -> Vec<SchemaError> {
     }
 }
 
-/// What is wrong with the value of `type`, which is a word or a list of words.
+/// The errors of a `type`, which is a word or a list of words.
 fn wrong_types(place: &[String], found: &Value) -> Vec<SchemaError> {
     let unknown = |place: Vec<String>, word: &str| SchemaError {
         place,
@@ -226,7 +226,7 @@ fn steps(pointer: &str) -> Vec<String> {
     pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// What a place in a schema takes, in the words of definition files.
+/// The expected type, in the words of definition files.
 fn expected(kind: &TypeKind) -> String {
     let word = |kind: JsonType| match kind {
         JsonType::Array => "a list",
@@ -243,7 +243,7 @@ fn expected(kind: &TypeKind) -> String {
     words.join(separator)
 }
 
-/// What stands there, in the words of definition files.
+/// The value found, in the words of definition files.
 fn in_words(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),

@@ -1,7 +1,6 @@
-//! Whether a critique accepts what it criticises.
+//! Detection of an accepting critique.
 
-/// Whether the first line that says something has the word `accept` or `accepted`, in whatever
-/// case.
+/// True if the first non-empty line has the word `accept` or `accepted`, case-insensitively.
 pub fn accepts(text: &str) -> bool {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let mut words = first.split(|c: char| !c.is_alphanumeric());

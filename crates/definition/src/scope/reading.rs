@@ -1,4 +1,4 @@
-//! What a text reads of the State, found when it is compiled.
+//! The State fields that a text reads, determined by compiling it.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +11,16 @@ pub(crate) const NODE_OUTPUT: &str = "output";
 /// The output of a node, parsed, where it is a JSON object or array.
 pub(crate) const NODE_JSON: &str = "json";
 
-/// What a text reads of the State.
+/// The State fields that a text reads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ScopeReads {
     /// The fields.
     pub(crate) fields: BTreeSet<ScopeField>,
     /// The nodes that it names.
     pub(crate) nodes: BTreeSet<String>,
-    /// Whether it may read nodes that it does not name.
+    /// True if it may read nodes that it does not name.
     pub(crate) any_node: bool,
-    /// Whether it may read a node's output as JSON.
+    /// True if it may read a node's output as JSON.
     pub(crate) json: bool,
 }
 
@@ -29,7 +29,7 @@ impl ScopeReads {
         self.any_node || self.nodes.contains(name)
     }
 
-    /// Notes a field, or says that the State has none of that name.
+    /// Adds a field, or fails if the State has no such field.
     pub(crate) fn read(&mut self, name: &str) -> Result<ScopeField, String> {
         let Some(field) = ScopeField::named(name) else { return Err(unknown_field(name)) };
         self.fields.insert(field);

@@ -1,8 +1,7 @@
 //! The steps of a plan that a model wrote.
 
-/// The steps in a text: the texts of a JSON array, which may stand in a fence; or else the lines
-/// that begin with `1.`, `1)`, `-` or `*`, without their marks; or else the lines that say
-/// something.
+/// The steps in a text: the items of a JSON array, which may be fenced; else the lines that begin
+/// with `1.`, `1)`, `-` or `*`, without the mark; else the non-empty lines.
 pub fn steps(text: &str) -> Vec<String> {
     if let Some(steps) = listed(text.trim()).or_else(|| listed(fenced(text)?)) {
         return steps;
@@ -17,7 +16,7 @@ fn listed(text: &str) -> Option<Vec<String>> {
     text.starts_with('[').then(|| serde_json::from_str(text).ok()).flatten()
 }
 
-/// What stands in the first fence, after the word that says its language.
+/// The content of the first code fence, without its language.
 fn fenced(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("```")?;
     let (inside, _) = rest.split_once("```")?;

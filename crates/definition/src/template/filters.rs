@@ -1,5 +1,5 @@
-//! Whether every filter that a template uses exists. The template engine would tell only when it
-//! comes to use one, which may be after hours of work.
+//! Checks that every filter of a template exists. The template engine itself would fail only when
+//! it renders, which may be after hours of work.
 
 use minijinja::{Environment, ErrorKind};
 
@@ -47,7 +47,7 @@ fn unknown(name: &str) -> String {
     format!("there is no filter \"{name}\"{rest}")
 }
 
-/// The names that stand after a bar, outside of texts.
+/// The names after a bar, outside string literals.
 fn named(code: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut quote = None;

@@ -1,14 +1,14 @@
-//! What a template reads of the State.
+//! The State fields that a template reads.
 
 use std::collections::HashSet;
 
 use crate::scope::{NODE_OUTPUT, ScopeField, ScopeReads, check_node_field};
 
-/// What every template has besides the State.
+/// The functions of templates.
 const FUNCTIONS: [&str; 5] = ["accepts", "dict", "namespace", "range", "steps"];
 
-/// What a template reads, from the names that it does not declare itself, each with the names that
-/// follow it: `nodes.draft.output`.
+/// Returns the State fields that a template reads, from its undeclared variables and their members,
+/// such as `nodes.draft.output`.
 pub(super) fn read(text: &str, names: &HashSet<String>) -> Result<ScopeReads, String> {
     let mut reading = ScopeReads::default();
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();

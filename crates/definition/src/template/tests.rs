@@ -1,4 +1,4 @@
-//! What templates read and give, and what is said about wrong ones.
+//! Tests of templates: the State fields read, the results, the error messages.
 
 use proptest::prelude::*;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Whatever a file holds, reading it ends, and says where the trouble is.
+//! Any file can be read: reading ends, and problems have positions.
 
 use std::fmt::Write as _;
 

@@ -60,7 +60,7 @@ fn the_way_a_file_is_written_does_not_change_the_digest() {
 }
 
 proptest! {
-    /// Whatever characters a text has, and whatever number a limit is.
+    /// Any text and any number survives the round trip.
     #[test]
     fn any_text_survives(prompt in "\\PC*|.*", cost in 1e-9_f64..1e12, key in "\\PC{0,40}") {
         let home = home(FILES.iter().copied());

@@ -1,4 +1,4 @@
-//! What an author of workflows reads, told as a whole.
+//! The problems of a workflow with many errors, as one snapshot.
 
 use super::{home, shown};
 

@@ -54,7 +54,7 @@ impl ArgumentTemplates {
         found.into_iter().flat_map(|(_, reading)| reading.nodes.iter().map(String::as_str))
     }
 
-    /// What each template reads, and where it stands.
+    /// The State fields that each template reads, with its path.
     pub(super) fn readings(&self, path: &FieldPath) -> Vec<(FieldPath, &ScopeReads)> {
         let mut found = Vec::new();
         for (name, argument) in self.0.iter() {

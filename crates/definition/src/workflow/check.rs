@@ -1,4 +1,4 @@
-//! The rules of a workflow: names that exist, every node reachable, no circle without a limit.
+//! The rules of a workflow: defined names, every node reachable, no cycle without a limit.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -117,7 +117,7 @@ impl WorkflowFile {
     }
 }
 
-/// What patterns expand to, once every role has an agent.
+/// Expands the patterns, once every role has an agent.
 fn expand(
     patterns: &[WorkflowPattern],
     agents: &BTreeMap<Name, Name>,

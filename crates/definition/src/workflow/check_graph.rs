@@ -1,5 +1,5 @@
-//! The rules of a workflow as a whole: no circle without a limit, every node reachable, branches
-//! that belong to one node, data that comes before it is read.
+//! The rules of a workflow graph: no cycle without a limit, every node reachable, branches of one
+//! node only, data written before it is read.
 
 use std::collections::BTreeMap;
 
@@ -133,7 +133,7 @@ fn report_data(workflow: &WorkflowDefinition, fault: &DataFlowError, checker: &m
     }
 }
 
-/// The edge that leads from the last node of a circle back to its first.
+/// The edge from the last node of a cycle back to its first.
 fn closing_edge(workflow: &WorkflowDefinition, circle: &[usize]) -> Option<FieldPath> {
     let (first, last) = (circle.first()?, circle.last()?);
     let (first, last) = (&workflow.nodes[*first].name, &workflow.nodes[*last].name);

@@ -34,16 +34,16 @@ pub(crate) struct WorkflowFile {
     pub(crate) name: Option<Name>,
     /// Known ways to work together, in sequence. Give these with `agents`, or `nodes`.
     pub(super) patterns: Option<Vec<WorkflowPattern>>,
-    /// Which agent plays which role in the patterns.
+    /// The agent of each role in the patterns.
     #[schemars(with = "Option<OrderedMap<Name, Name>>")]
     pub(super) agents: Option<BTreeMap<Name, Name>>,
-    /// How often the pattern `reflection` criticises and rewrites.
+    /// The number of rounds of the pattern `reflection`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = REFLECTION_ROUNDS_MAX), extend("default" = REFLECTION_ROUNDS))]
     pub(super) rounds: Option<NonZeroU32>,
     /// The steps by name. Results of steps that run at once are merged in this order.
     pub(super) nodes: Option<OrderedMap<Name, NodeFile>>,
-    /// The ways from step to step. A step without a way on ends the workflow.
+    /// The edges between steps. A step without an outgoing edge ends the workflow.
     #[schemars(extend("default" = []))]
     pub(super) edges: Option<Vec<EdgeFile>>,
     /// The step that runs first; needed with `nodes`.
@@ -56,7 +56,7 @@ pub(crate) struct WorkflowFile {
     pub(super) max_iterations: Option<NonZeroU32>,
 }
 
-/// One step, told by its type.
+/// One step, selected by its `type`.
 #[derive(Debug, Clone, DeriveDeserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(tag = "type")]
@@ -75,7 +75,7 @@ pub(crate) enum NodeFile {
     Workflow(WorkflowNodeFile),
 }
 
-/// What every step may have.
+/// The common fields of steps.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CommonFile {
     pub(super) inputs: Option<Vec<Text>>,
@@ -93,16 +93,16 @@ macro_rules! node_file {
         #[serde(deny_unknown_fields)]
         pub(crate) struct $name {
             $($(#[$attribute])* pub(super) $field: Option<$type>,)*
-            /// The parts of the State that the step reads; all of them unless given.
+            /// The parts of the State that the step reads; default all.
             pub(super) inputs: Option<Vec<Text>>,
             /// The parts of the State that the step writes.
             pub(super) outputs: Option<Vec<Text>>,
-            /// Whether the step may be repeated without harm.
+            /// True if the step is safe to repeat.
             #[schemars(extend("default" = false))]
             pub(super) idempotent: Option<bool>,
-            /// How often the step is repeated after a passing failure.
+            /// The retry limit after transient failures.
             pub(super) max_retries: Option<u32>,
-            /// How long the step may take, in seconds.
+            /// The time limit of the step, in seconds.
             pub(super) timeout_seconds: Option<NonZeroU64>,
         }
 
@@ -132,7 +132,7 @@ node_file!(
         /// The agent's name.
         #[schemars(required)]
         agent: Name,
-        /// A template for what the agent is given; the newest message unless given.
+        /// A template of the agent's input; default the newest message.
         input: Template,
         /// Agents that this step's agent may hand work to, besides its own.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,9 +164,9 @@ node_file!(
         /// A template for the question.
         #[schemars(required)]
         question: Template,
-        /// How long the person has, in seconds; for ever unless given.
+        /// The time limit for the answer, in seconds; default unlimited.
         deadline_seconds: NonZeroU64,
-        /// The answer when the deadline passes; the task fails unless given.
+        /// The answer when the deadline passes; without one the task fails.
         default_action: ReviewAction,
     }
 );
@@ -176,7 +176,7 @@ node_file!(
         /// The names of the nodes.
         #[schemars(required, length(min = 1))]
         branches: Vec<Name>,
-        /// When it is done: when all branches succeeded, when one did, or when the first ended.
+        /// The join condition: all branches succeeded, one succeeded, or the first ended.
         #[schemars(extend("default" = JoinMode::All))]
         join: JoinMode,
     }
@@ -187,7 +187,7 @@ node_file!(
         /// The workflow's name.
         #[schemars(required)]
         workflow: Name,
-        /// A template for what the workflow is given; the newest message unless given.
+        /// A template of the workflow's input; default the newest message.
         input: Template,
     }
 );
@@ -222,7 +222,7 @@ impl Serialize for NodeFile {
     }
 }
 
-/// A way from one step to the next.
+/// An edge from one step to the next.
 #[derive(Debug, Clone, Default, Serialize, DeriveDeserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EdgeFile {
@@ -233,13 +233,13 @@ pub(crate) struct EdgeFile {
     /// key.
     #[schemars(required)]
     pub(super) to: Option<EdgeTargetFile>,
-    /// A CEL expression; the way is taken when it holds.
+    /// A CEL expression; the edge is taken if it is true.
     pub(super) condition: Option<ConditionExpression>,
-    /// How often the way may be taken in one task. A way back must say.
+    /// The most times the edge may be taken in one task; required for an edge back.
     pub(super) max_loops: Option<NonZeroU32>,
 }
 
-/// Where an edge leads, as written.
+/// The target of an edge, as written.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub(crate) enum EdgeTargetFile {

@@ -23,7 +23,7 @@ use super::{
     EdgeTarget, WorkflowDefinition, WorkflowEdge, WorkflowNode, WorkflowNodeKind, WorkflowPattern,
 };
 
-/// How often a reflection criticises and rewrites, unless its workflow says.
+/// The default number of reflection rounds.
 pub const REFLECTION_ROUNDS: u32 = 3;
 
 /// The most rounds that a workflow may ask for.
@@ -51,8 +51,7 @@ impl<'a> ExpandedGraph<'a> {
 }
 
 impl WorkflowDefinition {
-    /// The graph that the workflow runs. Where nodes are given they are it, and patterns are only a
-    /// label.
+    /// The graph that the workflow runs. If it has nodes, patterns are only a label.
     pub fn expanded(&self) -> ExpandedGraph<'_> {
         match (&self.entry_point, &self.from_patterns) {
             (Some(entry_point), _) => {
@@ -69,7 +68,7 @@ impl WorkflowDefinition {
     }
 }
 
-/// What patterns expand to.
+/// The graph of patterns.
 #[derive(Debug, PartialEq)]
 pub(super) struct PatternGraph {
     nodes: Vec<WorkflowNode>,
@@ -77,8 +76,7 @@ pub(super) struct PatternGraph {
     entry_point: Name,
 }
 
-/// A text of a pattern that its own rules refuse. The tests expand every pattern, so that nobody
-/// meets this.
+/// An invalid text in a built-in pattern. Tests expand every pattern, so this does not occur.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExpansionError {
     #[error(transparent)]
@@ -132,7 +130,7 @@ fn react(
     Ok(Some(PatternEnds { first: node.clone(), last: node }))
 }
 
-/// Where a pattern begins and ends.
+/// The first and last nodes of a pattern.
 struct PatternEnds {
     first: Name,
     /// The node whose output is the pattern's result.
@@ -143,7 +141,7 @@ struct PatternEnds {
 struct PatternBuilder {
     nodes: Vec<WorkflowNode>,
     edges: Vec<WorkflowEdge>,
-    /// What tells the nodes of a pattern from those of the same pattern before it.
+    /// The suffix that keeps node names of repeated patterns unique.
     suffix: String,
 }
 

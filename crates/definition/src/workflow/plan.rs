@@ -1,9 +1,8 @@
-//! A workflow as it is walked: nodes and the links between them, by number.
+//! A workflow ready to run: nodes and the links between them, by number.
 //!
-//! A link is one way from one node to another: what an edge says, one for each target of a mapping,
-//! or what follows from data, where one node writes what another reads. Links that lead back to a
-//! node that was already passed are apart from the rest: without them the links form no circle, so
-//! there is an order in which the nodes come.
+//! A link is one connection between two nodes: an edge, with one link for each target of a mapping,
+//! or a data dependency, if one node reads the other's output. Links back to an earlier node are
+//! kept apart: without them the graph has no cycle, so the nodes have an order.
 
 mod data;
 mod order;
@@ -46,22 +45,22 @@ pub struct PlanNode {
     pub branch_of: Option<usize>,
     /// Its place in an order in which no node comes before one that leads to it.
     pub rank: u32,
-    /// Whether a person is asked before it runs.
+    /// True if a person is asked before it runs.
     pub pauses: bool,
 }
 
 /// An edge, by number.
 #[derive(Debug, Clone)]
 pub struct PlanEdge {
-    /// When it may be taken; always if none.
+    /// The condition; always taken if none.
     pub condition: Option<ConditionExpression>,
-    /// How often its links that lead back may be taken.
+    /// The most times its links back may be taken.
     pub max_loops: Option<NonZeroU32>,
-    /// Where it leads.
+    /// The target.
     pub target: PlanTarget,
 }
 
-/// Where an edge leads, by links.
+/// The target of an edge, as links.
 #[derive(Debug, Clone)]
 pub enum PlanTarget {
     /// To one node.
@@ -75,7 +74,7 @@ pub enum PlanTarget {
     },
 }
 
-/// One way from one node to another.
+/// One connection between two nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanLink {
     /// The node it starts from.
@@ -84,13 +83,12 @@ pub struct PlanLink {
     pub to: usize,
     /// The edge that says so; none where it follows from data.
     pub edge: Option<usize>,
-    /// Whether it leads back to a node that was passed before.
+    /// True if it leads back to an earlier node.
     pub is_back: bool,
 }
 
 impl WorkflowPlan {
-    /// Puts nodes and edges together, whose names are known to fit, and which were found to have no
-    /// circle without a limit.
+    /// Builds the plan from checked nodes and edges.
     pub(super) fn new(
         nodes: &[WorkflowNode],
         edges: &[WorkflowEdge],
@@ -189,7 +187,7 @@ impl WorkflowPlan {
         successors
     }
 
-    /// Which nodes a walk from the first can come to.
+    /// Marks the nodes that are reachable from the first.
     pub(super) fn reached(&self) -> Vec<bool> {
         graph::reachable(&self.successors(|_| true), self.entry)
     }
@@ -224,12 +222,12 @@ impl WorkflowPlan {
         self.nodes.iter().position(|node| node.node.name == *name)
     }
 
-    /// How long a node may take: as long as it says, and no longer than the parallel nodes that run it.
+    /// The time limit of a node: its own, and no longer than that of the parallel nodes around it.
     pub fn timeout_seconds(&self, node: usize) -> Option<NonZeroU64> {
         self.time_limit(node).map(|(seconds, _)| seconds)
     }
 
-    /// How long a node may take, and the node whose `timeout_seconds` says so.
+    /// The time limit of a node, and the node that sets it.
     pub fn time_limit(&self, node: usize) -> Option<(NonZeroU64, &Name)> {
         let PlanNode { node, branch_of, .. } = &self.nodes[node];
         let own = node.timeout_seconds.map(|seconds| (seconds, &node.name));
@@ -237,14 +235,13 @@ impl WorkflowPlan {
         [own, above].into_iter().flatten().min_by_key(|(seconds, _)| *seconds)
     }
 
-    /// Whether the workflow ends with this node, whose output is then the result.
+    /// True if the workflow ends with this node, whose output is then the result.
     pub fn is_end(&self, node: usize) -> bool {
         let node = &self.nodes[node];
         node.links_out.is_empty() && node.branch_of.is_none()
     }
 
-    /// The edge that leads back among these links, where the node that it leads to does not tell it
-    /// from another.
+    /// The edge back among these links, if its target alone does not identify it.
     pub fn edge_back(&self, taken: &[usize]) -> Option<u32> {
         let back = self.links[taken.iter().copied().find(|link| self.links[*link].is_back)?];
         let is_same = |link: &&usize| self.links[**link].to == back.to;
@@ -279,7 +276,7 @@ impl PlanNode {
         &self.node.name
     }
 
-    /// When it is done, if it is a parallel node.
+    /// The join condition, if it is a parallel node.
     pub fn join(&self) -> Option<JoinMode> {
         match &self.node.kind {
             WorkflowNodeKind::Parallel { join, .. } => Some(*join),

@@ -1,5 +1,4 @@
-//! Nodes inside others: what is inside is laid out first, and the frame around it is then a node
-//! like any other.
+//! Nested nodes: the inside is laid out first, and its frame is then a node like any other.
 //!
 //! An edge that crosses a frame does so at a port, which is a node without a size inside. Edges
 //! that lead on leave frames below and enter them above; those that lead back do the reverse.
@@ -11,7 +10,7 @@ use super::{EdgeRoute, GraphLayout, LayoutEdge, LayoutRect, NodeBox, NodeOutline
 /// The space between a frame and what is inside.
 const PADDING: f64 = 20.0;
 
-/// Where a node is, and whether it is a frame.
+/// The nesting of a node.
 #[derive(Clone, Copy, Default)]
 pub(in super::super) struct FrameMember {
     /// The frame that it is inside of.
@@ -20,7 +19,7 @@ pub(in super::super) struct FrameMember {
     pub(in super::super) header: Option<(f64, f64)>,
 }
 
-/// Finds a place for everything as [`lay_out`] does, with frames around what is inside of them.
+/// Lays out a graph like [`lay_out`], with frames around inner nodes.
 pub(in super::super) fn lay_out_frames(
     bodies: &mut [NodeBox],
     nests: &[FrameMember],
@@ -43,7 +42,7 @@ struct FrameLayout<'a> {
     bodies: &'a mut [NodeBox],
     nests: &'a [FrameMember],
     ways: &'a [LayoutEdge],
-    /// What is inside of each frame.
+    /// The inside of each frame.
     levels: BTreeMap<usize, FrameLevel>,
 }
 
@@ -51,14 +50,14 @@ struct FrameLayout<'a> {
 struct FrameLevel {
     /// Its nodes, which come first in its layout.
     members: Vec<usize>,
-    /// Which edge each route is a piece of; none for one that is not drawn.
+    /// The edge of each route; none for a route that is not drawn.
     edges: Vec<Option<(usize, EdgePiece)>>,
-    /// Where edges cross the frame, as seen from its middle.
+    /// The horizontal offsets at which edges cross the frame.
     ports: BTreeMap<usize, f64>,
     layout: GraphLayout,
 }
 
-/// Which piece of an edge is meant, seen from where its ends are side by side.
+/// A piece of an edge, seen from the level that contains both ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EdgePiece {
     Begin,

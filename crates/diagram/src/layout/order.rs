@@ -1,18 +1,18 @@
-//! Who stands beside whom, so that few lines cross.
+//! The order within layers, with few crossings.
 
 use super::super::text::number;
 
-/// How often the layers are gone through. More hardly ever makes a difference.
+/// The number of sweeps; more hardly ever help.
 const SWEEPS: usize = 16;
 
-/// Who each item is joined to, in the layers beside its own.
+/// The neighbours of each item in adjacent layers.
 pub(super) struct LayerNeighbours {
     pub(super) above: Vec<Vec<usize>>,
     pub(super) below: Vec<Vec<usize>>,
 }
 
-/// Orders every layer: each item to the middle of those it is joined to, first downwards, then
-/// upwards, and so on; the best order that was seen is kept.
+/// Orders every layer by the barycentres of neighbours, sweeping down and up, and keeps the best
+/// order.
 pub(super) fn order(layers: &mut Vec<Vec<usize>>, neighbours: &LayerNeighbours) {
     let mut best = layers.clone();
     let mut crossings_min = usize::MAX;
@@ -39,7 +39,7 @@ pub(super) fn order(layers: &mut Vec<Vec<usize>>, neighbours: &LayerNeighbours) 
     *layers = best;
 }
 
-/// The place of each item within its layer; 0 for those of other layers.
+/// The index of each item within its layer; 0 for items of other layers.
 fn places(layer: &[usize], item_count: usize) -> Vec<usize> {
     let mut places = vec![0; item_count];
     for (place, item) in layer.iter().enumerate() {
@@ -65,7 +65,7 @@ fn sort_by_middle(layer: &mut Vec<usize>, neighbours: &[Vec<usize>], places: &[u
     *layer = keyed.into_iter().map(|(_, item)| item).collect();
 }
 
-/// Swaps items that stand side by side wherever fewer lines cross then.
+/// Swaps adjacent items if that removes crossings.
 fn swap_pairs(layers: &mut [Vec<usize>], neighbours: &LayerNeighbours) {
     for layer in 0..layers.len() {
         let item_count = neighbours.above.len();
@@ -86,7 +86,7 @@ fn swap_pairs(layers: &mut [Vec<usize>], neighbours: &LayerNeighbours) {
     }
 }
 
-/// How many lines of two items cross when one stands left of the other.
+/// The number of crossings between two items' links, in this order.
 fn pair_crossings(left: &[usize], right: &[usize], places: &[usize]) -> usize {
     let crosses =
         |other: &usize| left.iter().filter(|near| places[**near] > places[*other]).count();

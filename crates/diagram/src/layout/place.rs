@@ -1,30 +1,30 @@
-//! How far to the right everything stands, so that lines are as straight as can be.
+//! Horizontal coordinates, with links as vertical as possible.
 
-/// How often the layers are gone through until they have settled.
+/// The number of sweeps until the coordinates settle.
 const SWEEPS: usize = 64;
 
-/// How much room an item takes to either side of its line.
+/// The horizontal extent of an item.
 #[derive(Clone, Copy)]
 pub(super) struct ItemExtent {
     pub(super) left: f64,
     pub(super) right: f64,
-    /// The least distance to what stands beside it.
+    /// The least distance to adjacent items.
     pub(super) apart: f64,
 }
 
-/// A piece of a line between two layers. It would like to be upright.
+/// A link between two layers, vertical if possible.
 pub(super) struct LayerLink {
     pub(super) upper: usize,
     pub(super) lower: usize,
-    /// How far right of its upper item's middle it begins.
+    /// The horizontal offset at its upper item.
     pub(super) upper_offset: f64,
-    /// How far right of its lower item's middle it ends.
+    /// The horizontal offset at its lower item.
     pub(super) lower_offset: f64,
-    /// How much it matters that it is upright.
+    /// The weight of keeping it vertical.
     pub(super) weight: f64,
 }
 
-/// The middle of each item. Those of a layer keep their order and their distance.
+/// The horizontal centre of each item. Items of a layer keep their order and distance.
 pub(super) fn place(
     layers: &[Vec<usize>],
     extents: &[ItemExtent],
@@ -63,17 +63,17 @@ pub(super) fn place(
     middles
 }
 
-/// Items that push against each other and therefore move together.
+/// Adjacent items that move together.
 struct ItemBlock {
-    /// Where the first of them would like to stand, on average.
+    /// The preferred position of the first item, on average.
     start: f64,
     weight: f64,
-    /// How many there are.
+    /// The number of items.
     count: usize,
 }
 
-/// Moves the items of a layer as near to where they wish to stand as their distances allow: those
-/// that would come too close become a block, which stands where they wish on average.
+/// Moves the items of a layer as close to their preferred positions as their distances allow: items
+/// that would overlap become a block at their average position.
 fn settle(
     layer: &[usize],
     extents: &[ItemExtent],

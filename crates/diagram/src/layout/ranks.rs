@@ -1,7 +1,7 @@
-//! How far down each node stands.
+//! Back edges and ranks: the layer of each node.
 
-/// Says of each edge whether it leads back to a node that the walk from the entry came through, or
-/// to itself. What the entry does not lead to is walked through afterwards. Without those edges there is no circle.
+/// Marks the back edges of a depth-first search from the entry, then from unreached nodes. Without
+/// them the graph has no cycle.
 pub(in super::super) fn leading_back(
     node_count: usize,
     entry: usize,
@@ -47,8 +47,8 @@ pub(in super::super) fn leading_back(
     back
 }
 
-/// The rank of each node: as far down as the longest way to it. The edges have no circle. A wish
-/// that a node stands below another is granted if it closes no circle.
+/// The rank of each node: the length of the longest path to it. The edges must be acyclic. A wish
+/// is granted unless it closes a cycle.
 pub(super) fn ranks(
     node_count: usize,
     edges: &[(usize, usize)],

@@ -48,7 +48,7 @@ pub(super) fn expand(
     Ok(Some(PatternEnds { first: plan, last: report }))
 }
 
-/// What the executor of one step is given.
+/// The input of the executor of one step.
 fn execution(goal: &str, plan: &Name, executed: &[Name], number: usize) -> String {
     let mut text = format!(
         "{{% set parts = nodes.{plan}.output | steps %}}Goal:\n{goal}\n\n\
@@ -86,7 +86,7 @@ fn execution(goal: &str, plan: &Name, executed: &[Name], number: usize) -> Strin
     text
 }
 
-/// What the reporter is given: only steps that were carried out have results.
+/// The input of the reporter: only executed steps have results.
 fn reporting(goal: &str, plan: &Name, executed: &[Name]) -> String {
     let mut text =
         format!("Goal:\n{goal}\n\nThe plan:\n{{{{ nodes.{plan}.output }}}}\n\nResults:\n");

@@ -1,4 +1,4 @@
-//! What patterns expand to, and which roles they ask for.
+//! Tests of patterns: their graphs and roles.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ fn scope<'a>(outputs: &[(&'a str, &'a str)]) -> EvaluationScope<'a> {
     }
 }
 
-/// The nodes that the edges of `from` lead to, given the outputs so far.
+/// The nodes that the edges of `from` lead to, with these outputs.
 fn next(workflow: &WorkflowDefinition, from: &str, outputs: &[(&str, &str)]) -> Vec<String> {
     let scope = scope(outputs);
     let edges = workflow.expanded().edges.iter().filter(|edge| edge.from.as_str() == from);
@@ -56,7 +56,7 @@ fn next(workflow: &WorkflowDefinition, from: &str, outputs: &[(&str, &str)]) -> 
         .collect()
 }
 
-/// What an agent node is given.
+/// The input of an agent node.
 fn given(workflow: &WorkflowDefinition, node: &str, outputs: &[(&str, &str)]) -> String {
     match &workflow.expanded().node(node).unwrap().kind {
         WorkflowNodeKind::Agent { input: Some(input), .. } => {

@@ -1,21 +1,21 @@
-//! What follows from what the nodes read and write.
+//! Data dependencies between nodes.
 //!
-//! A node that reads what another writes comes after it, without an edge that says so. Where the
-//! edges already put one before the other, they decide.
+//! A node that reads another's output comes after it, even without an edge. If the edges already
+//! order the two, they decide.
 
 use std::collections::BTreeMap;
 
 use super::{PlanLink, PlanTarget, WorkflowPlan};
 use crate::graph;
 
-/// What is wrong with what the nodes read and write.
+/// An error in the data flow between nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) enum DataFlowError {
     /// Nodes wait for what each other writes.
     Circle(Vec<usize>),
     /// Two nodes that may run at once write the same.
     SameOutput {
-        /// What they write.
+        /// The output.
         output: String,
         /// The first of them.
         one: usize,
@@ -112,7 +112,7 @@ impl WorkflowPlan {
         faults
     }
 
-    /// Whether two nodes lie behind different targets of one mapping, of which only one is taken.
+    /// True if two nodes are behind different targets of one mapping, of which only one is taken.
     fn exclude_each_other(&self, reaches: &[Vec<bool>], one: usize, other: usize) -> bool {
         let behind = |to: usize, node: usize| to == node || reaches[to][node];
         self.edges.iter().any(|edge| {
