@@ -7,7 +7,7 @@
 //! 2. [`slots`] limits the number of concurrent runs across all processes of a home.
 //! 3. [`pipeline`] wraps the run: it makes the [`workspace`] first and collects the artifacts after.
 //! 4. [`run`] starts the process through the shim (see [`crate::process`]) and supervises it: stop
-//!    requests, deadlines, usage.
+//!    request_digester, deadlines, usage.
 //! 5. [`output`] reads both streams all the time: masks them, writes them to files, parses the
 //!    answer, and shows them live.
 //! 6. [`outcome`] combines exit, output and shim record into a verdict: an answer or a failure.
@@ -48,10 +48,10 @@ use self::slots::FileSlotPools;
 use crate::environment::Environment;
 use crate::process::ProcessLauncher;
 
-/// The paths, limits and dependencies of [`CliDriver`].
+/// The files, limits and dependencies of [`CliDriver`].
 #[derive(Debug, Clone)]
 pub struct CliOptions {
-    /// The home folder; relative paths in definitions start here.
+    /// The home folder; relative files in definitions start here.
     pub home: PathBuf,
     /// The data folder of the home.
     pub data: PathBuf,
@@ -74,35 +74,36 @@ pub struct CliOptions {
 pub struct CliDriver {
     options: CliOptions,
     masks: MaskCache,
-    places: FileSlotPools,
-    requests: RequestDigester,
+    slots: FileSlotPools,
+    request_digester: RequestDigester,
 }
 
 impl CliDriver {
     /// Creates a driver with these options.
     pub fn new(options: CliOptions) -> Self {
         let masks = MaskCache::new(options.redaction.clone());
-        let places = FileSlotPools::new(options.data.join("places"));
-        let requests = RequestDigester::new(options.data.clone());
-        Self { options, masks, places, requests }
+        let slots = FileSlotPools::new(options.data.join("places"));
+        let request_digester = RequestDigester::new(options.data.clone());
+        Self { options, masks, slots, request_digester }
     }
 
     fn prepare<'a>(&self, request: &RunRequest<'a>) -> Result<PreparedRun<'a>, AttemptFailure> {
         let (execution_id, attempt) = (request.execution_id, request.attempt);
-        let paths = RunFiles::new(&self.options.data, execution_id, attempt);
-        let agent = program_of(request.agent).map_err(|error| permanent(&error))?;
-        let settled = presets::filled(agent);
-        let parts = InvocationInputs {
+        let files = RunFiles::new(&self.options.data, execution_id, attempt);
+        let agent = cli_agent(request.agent).map_err(|error| permanent_failure(&error))?;
+        let resolved = presets::resolve(agent);
+        let inputs = InvocationInputs {
             input: request.input,
-            private_folder: &paths.private,
-            ..self.parts(request.agent, request.overrides, request.parameters)
+            private_folder: &files.private,
+            ..self.base_inputs(request.agent, request.overrides, request.parameters)
         };
-        let invocation = invocation::build(&settled, parts).map_err(|error| permanent(&error))?;
-        let mask = self.masks.of(&invocation.secrets);
+        let invocation =
+            invocation::build(&resolved, inputs).map_err(|error| permanent_failure(&error))?;
+        let mask = self.masks.get_or_build(&invocation.secrets);
         let mask = mask.map_err(|error| system_error(&error.to_string()))?;
         let is_shimmed = self.is_shimmed();
-        let about = AgentInfo { name: request.agent.name.as_str(), agent, settled };
-        Ok(PreparedRun { about, invocation, mask, paths, is_shimmed })
+        let info = AgentInfo { name: request.agent.name.as_str(), agent, resolved };
+        Ok(PreparedRun { info, invocation, mask, files, is_shimmed })
     }
 
     fn is_shimmed(&self) -> bool {
@@ -113,7 +114,7 @@ impl CliDriver {
     }
 
     /// The invocation inputs that are known without a task.
-    fn parts<'a>(
+    fn base_inputs<'a>(
         &'a self,
         agent: &'a AgentDefinition,
         overrides: &'a RunOverrides,
@@ -133,37 +134,38 @@ impl CliDriver {
     }
 
     /// The working directory of a run. A missing folder is reported when the process is started.
-    fn folder_of(
+    fn working_folder(
         &self,
         agent: &AgentDefinition,
         program: &CliAgent,
         overrides: &RunOverrides,
     ) -> PathBuf {
-        let (settled, none) = (presets::filled(program), Map::new());
-        let folder = invocation::working_directory(&settled, self.parts(agent, overrides, &none));
+        let (resolved, none) = (presets::resolve(program), Map::new());
+        let folder =
+            invocation::working_directory(&resolved, self.base_inputs(agent, overrides, &none));
         let folder = folder.unwrap_or_else(|_| self.options.folder.clone());
         folder.canonicalize().unwrap_or(folder)
     }
 }
 
 /// The secret values that an agent receives from this environment and from a task.
-pub(crate) fn secrets_of(
+pub(crate) fn agent_secrets(
     program: &CliAgent,
     overrides: &RunOverrides,
     environment: &Environment,
 ) -> Vec<String> {
-    invocation::secrets(&presets::filled(program), overrides, environment)
+    invocation::secrets(&presets::resolve(program), overrides, environment)
 }
 
 /// The command-line settings of an agent.
-fn program_of(agent: &AgentDefinition) -> Result<&CliAgent, NotReady> {
+fn cli_agent(agent: &AgentDefinition) -> Result<&CliAgent, NotReady> {
     agent.program().ok_or_else(|| NotReady {
         message: format!("the agent \"{}\" is no command-line program", agent.name),
         hint: "set its kind to cli".to_owned(),
     })
 }
 
-fn permanent(not_ready: &NotReady) -> AttemptFailure {
+fn permanent_failure(not_ready: &NotReady) -> AttemptFailure {
     let message = format!("{}; {}", not_ready.message, not_ready.hint);
     verdict::failure(ErrorCategory::Permanent, &message)
 }

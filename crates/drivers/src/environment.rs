@@ -9,13 +9,13 @@ use std::sync::Arc;
 const INHERITED: [&str; 10] =
     ["HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 
-type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+type VariableLookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// Looks up environment variables. It is injected, so that this crate does not read the environment
 /// of the process.
 #[derive(Clone)]
 pub struct Environment {
-    lookup: Arc<Lookup>,
+    lookup: Arc<VariableLookup>,
 }
 
 impl Environment {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_filled_in() {
+    fn fills_in_variables() {
         let environment = Environment::new(|name| match name {
             "PATH" => Some("/nowhere:/bin".to_owned()),
             "TOKEN" => Some("s3cret".to_owned()),

@@ -53,13 +53,13 @@ pub enum MaskError {
 /// Masks secrets. Built once per run and shared by all its output.
 #[derive(Clone)]
 pub struct SecretMask {
-    parts: Arc<MaskMatchers>,
+    matchers: Arc<MaskMatchers>,
 }
 
 struct MaskMatchers {
     triggers: TriggerFinder,
     known: KnownValues,
-    own: ConfiguredPatterns,
+    configured: ConfiguredPatterns,
 }
 
 impl SecretMask {
@@ -69,12 +69,12 @@ impl SecretMask {
         values: impl IntoIterator<Item = &'v str>,
         redaction: &RedactionSettings,
     ) -> Result<Self, MaskError> {
-        let parts = MaskMatchers {
+        let matchers = MaskMatchers {
             triggers: TriggerFinder::new()?,
             known: KnownValues::new(values)?,
-            own: ConfiguredPatterns::new(redaction)?,
+            configured: ConfiguredPatterns::new(redaction)?,
         };
-        Ok(Self { parts: Arc::new(parts) })
+        Ok(Self { matchers: Arc::new(matchers) })
     }
 
     /// A masking stream for chunks of bytes.
@@ -84,20 +84,20 @@ impl SecretMask {
 
     /// Masks secrets in bytes. Invalid UTF-8 is kept as it is.
     pub fn mask_bytes<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
-        let mut hidden = Vec::new();
-        plan::plan(&self.parts, bytes, true, &mut StreamState::default(), &mut hidden);
-        if hidden.is_empty() {
+        let mut spans = Vec::new();
+        plan::plan(&self.matchers, bytes, true, &mut StreamState::default(), &mut spans);
+        if spans.is_empty() {
             return Cow::Borrowed(bytes);
         }
         let mut shown = Vec::with_capacity(bytes.len());
-        masked_span::write_rest(bytes, &hidden, &mut shown);
+        masked_span::write_masked(bytes, &spans, &mut shown);
         Cow::Owned(shown)
     }
 
     /// True if the bytes contain a known value.
-    pub fn knows_of(&self, bytes: &[u8]) -> bool {
+    pub fn contains_known_value(&self, bytes: &[u8]) -> bool {
         let mut is_there = false;
-        self.parts.known.each_in(bytes, |_, _| is_there = true);
+        self.matchers.known.find_all(bytes, |_, _| is_there = true);
         is_there
     }
 
@@ -129,7 +129,7 @@ impl SecretMask {
             let value = match value {
                 Value::String(text) => {
                     Value::String(match detectors::assignment::secret_in(&name, &text) {
-                        Some(secret) => masked_span::without(&text, secret),
+                        Some(secret) => masked_span::mask_range(&text, secret),
                         None => self.masked(text),
                     })
                 }

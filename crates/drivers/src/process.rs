@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_shown_without_what_its_variables_hold() {
+    fn debug_output_hides_variable_values() {
         let env = vec![("KEY".to_owned(), "s3cret".to_owned())];
         let program =
             ProcessCommand { path: "sh".into(), args: Vec::new(), env, folder: "/".into() };

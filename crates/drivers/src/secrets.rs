@@ -35,7 +35,7 @@ impl Secrets {
     ) -> Self {
         let keys = agents.into_iter().flat_map(|agent| match &agent.kind {
             AgentKind::Llm(llm) => llm::keys_of(llm, environment),
-            AgentKind::Cli(cli) => cli::secrets_of(cli, overrides, environment),
+            AgentKind::Cli(cli) => cli::agent_secrets(cli, overrides, environment),
             AgentKind::Remote(remote) => remote::secrets_of(remote, environment),
         });
         let filled_in = servers.into_iter().flat_map(|server| mcp::secrets_of(server, environment));

@@ -73,15 +73,15 @@ impl HandoverState {
 }
 
 /// Sets the process name of the shim.
-pub fn take_name() {
+pub fn set_process_name() {
     #[cfg(embedded)]
     sys::set_name(sys::NAME);
 }
 
 /// Unblocks the signals that the stub blocked before the handover.
-pub fn hear_signals() {
+pub fn unblock_signals() {
     #[cfg(embedded)]
-    sys::unblock(sys::HELD_BACK);
+    sys::unblock(sys::BLOCKED_SIGNALS);
 }
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_is_read() {
+    fn parses_handover_states() {
         let started = HandoverState::Started { pid: 71, elapsed: Duration::from_millis(20) };
         for (text, state) in [
             ("new", Some(HandoverState::New)),

@@ -46,7 +46,7 @@ extern "C" fn begin(stack: *const usize) -> ! {
         let args = stack.add(1).cast::<*const c_char>();
         (count, args.cast_mut(), args.add(count + 1))
     };
-    sys::exit(supervise::watch(count, args, variables))
+    sys::exit(supervise::run(count, args, variables))
 }
 
 /// Referenced by the core library, which was compiled to unwind. Nothing unwinds here.

@@ -7,10 +7,10 @@ use core::ffi::{c_char, c_void};
 use core::ptr;
 
 /// A null pointer.
-const NOTHING: usize = 0;
+const NULL: usize = 0;
 
 /// The signals that the stub blocks and waits for.
-pub(crate) const HELD_BACK: u64 = bit(HUP) | bit(INT) | bit(USR1) | bit(TERM) | bit(CHLD);
+pub(crate) const BLOCKED_SIGNALS: u64 = bit(HUP) | bit(INT) | bit(USR1) | bit(TERM) | bit(CHLD);
 
 pub(crate) const HUP: i32 = 1;
 pub(crate) const INT: i32 = 2;
@@ -23,12 +23,12 @@ pub(crate) const ECHILD: isize = 10;
 
 pub(crate) const OPEN_TO_READ: usize = 0;
 pub(crate) const OPEN_TO_WRITE: usize = 1;
-pub(crate) const OPEN_TO_START: usize = 0o1000_0000;
+pub(crate) const OPEN_PATH: usize = 0o1000_0000;
 pub(crate) const OPEN_CREATE: usize = 0o100;
 const OPEN_CLOSE_ON_EXEC: usize = 0o200_0000;
 
 pub(crate) const LOCK_SHARED: usize = 1;
-pub(crate) const LOCK_ALONE: usize = 2;
+pub(crate) const LOCK_EXCLUSIVE: usize = 2;
 const LOCK_OR_FAIL: usize = 4;
 
 const SIGNAL_SET_BYTES: usize = 8;
@@ -62,7 +62,7 @@ pub(crate) struct KernelRusage {
     unused: [i64; 5],
 }
 
-/// The kernel writes the whole struct, so its size must be right.
+/// The kernel writes the full_shim struct, so its size must be right.
 const _: () = assert!(
     size_of::<KernelRusage>() == 144 && core::mem::offset_of!(KernelRusage, blocks_read) == 88
 );
@@ -179,25 +179,25 @@ pub(crate) fn block_only(set: u64) {
 
 /// Waits for one of these blocked signals; forever without a limit.
 pub(crate) fn wait_for_signal(set: u64, limit: Option<KernelTimespec>) -> isize {
-    let limit = limit.as_ref().map_or(NOTHING, |limit| ptr::from_ref(limit) as usize);
+    let limit = limit.as_ref().map_or(NULL, |limit| ptr::from_ref(limit) as usize);
     // SAFETY: set and limit outlive the call.
-    unsafe { call(128, [ptr::from_ref(&set) as usize, NOTHING, limit, SIGNAL_SET_BYTES, 0]) }
+    unsafe { call(128, [ptr::from_ref(&set) as usize, NULL, limit, SIGNAL_SET_BYTES, 0]) }
 }
 
 /// Calls `prctl` with the number of an option.
-fn control(what: usize, value: usize) {
+fn prctl(what: usize, value: usize) {
     // SAFETY: the options used here take numbers, or a text that outlives the call.
     unsafe { call(157, [what, value, 0, 0, 0]) };
 }
 
 /// Requests a signal when the parent exits.
-pub(crate) fn tell_when_parent_ends(signal: i32) {
-    control(1, word(signal));
+pub(crate) fn set_parent_death_signal(signal: i32) {
+    prctl(1, word(signal));
 }
 
 /// Makes this process the subreaper of its descendants.
 pub(crate) fn adopt_orphans() {
-    control(36, 1);
+    prctl(36, 1);
 }
 
 /// The process name of the shim. It does not contain "polity", so that killing Polity by name
@@ -206,10 +206,10 @@ pub(crate) const NAME: &core::ffi::CStr = c"agent-shim";
 
 /// Sets the name of this process.
 pub(crate) fn set_name(name: &'static core::ffi::CStr) {
-    control(15, name.as_ptr() as usize);
+    prctl(15, name.as_ptr() as usize);
 }
 
-pub(crate) fn own_group() {
+pub(crate) fn make_process_group() {
     // SAFETY: takes numbers.
     unsafe { call(109, [0; 5]) };
 }
@@ -232,9 +232,8 @@ pub(crate) fn has_ended(pid: isize) -> bool {
     let mut info = [0_i32; 32];
     let how = NO_HANG | EXITED | NO_WAIT;
     // SAFETY: the information has 128 bytes.
-    let answer = unsafe {
-        call(247, [BY_PID, pid.cast_unsigned(), info.as_mut_ptr() as usize, how, NOTHING])
-    };
+    let answer =
+        unsafe { call(247, [BY_PID, pid.cast_unsigned(), info.as_mut_ptr() as usize, how, NULL]) };
     answer == 0 && info[0] == CHLD
 }
 
@@ -252,9 +251,10 @@ pub(crate) fn reap(pid: isize) -> (i32, KernelRusage) {
         blocks_written: 0,
         unused: [0; 5],
     };
-    let (told, used) = (ptr::from_mut(&mut status) as usize, ptr::from_mut(&mut usage) as usize);
+    let (status_address, usage_address) =
+        (ptr::from_mut(&mut status) as usize, ptr::from_mut(&mut usage) as usize);
     // SAFETY: both may be written.
-    unsafe { call(61, [pid.cast_unsigned(), told, 0, used, 0]) };
+    unsafe { call(61, [pid.cast_unsigned(), status_address, 0, usage_address, 0]) };
     (status, usage)
 }
 
@@ -263,14 +263,14 @@ pub(crate) fn reap_any() -> isize {
     const ANY: usize = usize::MAX;
     const NO_HANG: usize = 1;
     // SAFETY: takes numbers, and no addresses.
-    unsafe { call(61, [ANY, NOTHING, NO_HANG, NOTHING, 0]) }
+    unsafe { call(61, [ANY, NULL, NO_HANG, NULL, 0]) }
 }
 
 /// Replaces this process with a program. Returns only on error.
 ///
 /// # Safety
 /// The path must end with a zero byte, and the lists with a null pointer.
-pub(crate) unsafe fn become_program(
+pub(crate) unsafe fn exec(
     path: *const c_char,
     args: *const *const c_char,
     variables: *const *const c_char,
@@ -283,7 +283,7 @@ pub(crate) unsafe fn become_program(
 ///
 /// # Safety
 /// The lists must end with a null pointer.
-pub(crate) unsafe fn become_opened(
+pub(crate) unsafe fn exec_file(
     file: isize,
     args: *const *const c_char,
     variables: *const *const c_char,
@@ -331,7 +331,7 @@ pub(crate) fn limit_tasks_of_user(most: u64) {
 /// # Safety
 /// The stack must be aligned memory that nothing else uses, and `entry` must not return.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn start(
+pub(crate) unsafe extern "C" fn clone_process(
     number: usize,
     first: usize,
     second: usize,

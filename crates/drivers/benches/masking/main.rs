@@ -1,4 +1,4 @@
-//! How fast the output of a supervised program is masked, on one core.
+//! Masking throughput on one core.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 
 mod texts;
@@ -10,13 +10,13 @@ use polity_definition::RedactionSettings;
 use polity_drivers::masking::SecretMask;
 use serde_json::json;
 
-/// The promise, in millions of bytes a second.
+/// The target, in megabytes per second.
 const LEAST_MB: f64 = 300.0;
 
-/// As much as a pipe gives at once.
+/// The usual size of a pipe read.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Secrets as a definition would name them.
+/// Secret values as in a definition.
 const VALUES: [&str; 4] = [
     "a-password-of-the-database",
     "0f8e2c5d7b6a49381726354433221100",
@@ -49,7 +49,7 @@ fn main() {
     }
 }
 
-/// As a reader of a pipe does it: what is masked is handed on, and its memory used again.
+/// Masks a text like a pipe reader: chunk by chunk, with a reused buffer.
 fn time(mask: &SecretMask, text: &[u8]) -> Duration {
     let mut out = Vec::with_capacity(2 * CHUNK_BYTES);
     let mut stream = mask.stream();

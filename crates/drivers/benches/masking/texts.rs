@@ -1,10 +1,10 @@
-//! What programs say.
+//! Sample output of processes.
 
 use std::io::Write;
 
 use serde_json::json;
 
-/// A sequence of numbers that looks random and is always the same.
+/// A deterministic pseudo-random sequence.
 struct XorshiftNumbers(u64);
 
 impl XorshiftNumbers {
@@ -16,7 +16,7 @@ impl XorshiftNumbers {
     }
 }
 
-/// Lines until there are so many bytes.
+/// Lines of at least so many bytes, truncated.
 fn filled(bytes: usize, mut line: impl FnMut(&mut XorshiftNumbers, &mut Vec<u8>)) -> Vec<u8> {
     let mut numbers = XorshiftNumbers(0x9e37_79b9_7f4a_7c15);
     let mut text = Vec::with_capacity(bytes + 4096);

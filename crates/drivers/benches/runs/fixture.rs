@@ -1,4 +1,4 @@
-//! A home on a memory disk, where there is one, and programs to run in it.
+//! A home folder, in memory if possible, and agents to run in it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct RunFixture {
     home: TempDir,
 }
 
-/// Looks on, and does not care.
+/// Discards all progress.
 struct IgnoredProgress;
 
 impl RunProgress for IgnoredProgress {
@@ -37,7 +37,7 @@ impl RunProgress for IgnoredProgress {
 }
 
 impl RunFixture {
-    /// On a memory disk, where there is one.
+    /// In memory, if `/dev/shm` exists.
     pub(crate) fn new() -> Self {
         let memory_disk = Path::new("/dev/shm");
         Self::within(if memory_disk.is_dir() {
@@ -47,7 +47,7 @@ impl RunFixture {
         })
     }
 
-    /// On the disk that the project is on.
+    /// On the project's disk.
     pub(crate) fn on_disk() -> Self {
         Self::within(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
     }
@@ -90,7 +90,7 @@ impl RunFixture {
         .unwrap()
     }
 
-    /// Runs an agent, and forgets it.
+    /// Runs an agent and forgets the run.
     pub(crate) async fn run(
         &self,
         agent: &AgentDefinition,

@@ -1,4 +1,4 @@
-//! What is left after many runs: no descriptor, no process.
+//! Leaks after many runs: descriptors, processes, memory.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::measure::{figure, megabytes, own_memory};
 const AT_ONCE: usize = 8;
 const PLACES: u32 = 64;
 
-/// How much a process may grow that has run so many; the allocator keeps some of what it once had.
+/// The maximum memory growth; the allocator keeps some freed memory.
 const GROWTH_MAX: u64 = 16_000_000;
 
 pub(crate) async fn measure(quick: bool) {
@@ -25,7 +25,7 @@ pub(crate) async fn measure(quick: bool) {
             .buffer_unordered(AT_ONCE)
             .for_each(|outcome| async move { assert!(outcome.report.exit.is_some()) })
     };
-    // What is made once and kept is made here.
+    // Warms up caches first.
     some(0, AT_ONCE as u64).await;
     let (open, memory) = (descriptors(), own_memory());
     some(AT_ONCE as u64, runs).await;
@@ -43,7 +43,7 @@ fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// The children of this process, also those that were not waited for.
+/// The number of children of this process, including unreaped ones.
 fn children() -> usize {
     let threads = fs::read_dir("/proc/self/task").unwrap();
     let of = |thread: std::io::Result<fs::DirEntry>| {

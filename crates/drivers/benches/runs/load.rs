@@ -1,4 +1,4 @@
-//! A thousand programs that wait.
+//! A thousand sleeping agents at once.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ const OVERHEAD_MAX: Duration = Duration::from_secs(2);
 const OWN_BYTES_MAX: u64 = 60_000_000;
 const SHIM_BYTES_MAX: u64 = 1_000_000;
 
-/// How long each of them sleeps, and when to look at them.
+/// The sleep of each agent.
 const SLEEP: Duration = Duration::from_secs(1);
 
 pub(crate) async fn measure(quick: bool) {
@@ -22,7 +22,7 @@ pub(crate) async fn measure(quick: bool) {
     let begun = Instant::now();
     let runs = join_all((0..count).map(|number| fixture.run(&agent, number.into(), count)));
     let look = async {
-        // Shortly before the first of them ends, all should be there.
+        // Shortly before the first exit, all should be running.
         tokio::time::sleep(SLEEP * 9 / 10).await;
         (own_memory(), shims())
     };
@@ -51,7 +51,7 @@ pub(crate) async fn measure(quick: bool) {
     );
 }
 
-/// What each shim has of memory that is no one else's.
+/// The private memory of each shim.
 fn shims() -> Vec<u64> {
     let me = std::process::id();
     let threads = fs::read_dir("/proc/self/task").unwrap();

@@ -1,6 +1,6 @@
-//! What it costs to run programs: many short ones, a thousand at once, and one that says a lot.
+//! The cost of running CLI agents: startup, a thousand at once, large output, leaks.
 //!
-//! The shim is this same executable, as it is Polity's own elsewhere.
+//! This executable is its own shim.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 #![allow(clippy::disallowed_methods, reason = "a bench starts what it measures")]
 

@@ -1,4 +1,4 @@
-//! What is counted: processor time of this process and of those that it waited for, and memory.
+//! Measures processor time and memory.
 
 use std::fs;
 use std::time::Duration;
@@ -10,11 +10,11 @@ pub(crate) fn figure(what: &str, measured: &str, target: &str, kept: bool) {
     println!("{}", json!({"what": what, "measured": measured, "target": target, "kept": kept}));
 }
 
-/// The processor time that this process and its children have used.
+/// The processor time of this process and its reaped children.
 pub(crate) fn cpu() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let (_, after_name) = stat.rsplit_once(')').unwrap();
-    // User and system time, its own and its children's, are the fields 14 to 17 of all.
+    // User and system time of process and children are fields 14 to 17.
     let ticks: u64 = after_name
         .split_whitespace()
         .skip(11)
@@ -24,7 +24,7 @@ pub(crate) fn cpu() -> Duration {
     Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }
 
-/// A line of a file that tells about memory, in bytes.
+/// The sum of the named lines of a `/proc` file, in bytes.
 pub(crate) fn memory(path: &str, names: &[&str]) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let kilobytes = text.lines().filter_map(|line| {
@@ -35,7 +35,7 @@ pub(crate) fn memory(path: &str, names: &[&str]) -> Option<u64> {
     Some(kilobytes.sum::<u64>() * 1024)
 }
 
-/// The memory that this process has, in bytes.
+/// The memory of this process.
 pub(crate) fn own_memory() -> u64 {
     memory("/proc/self/status", &["VmRSS"]).unwrap()
 }

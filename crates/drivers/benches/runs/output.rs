@@ -1,4 +1,4 @@
-//! A program that says a lot.
+//! An agent with large output.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::measure::{figure, megabytes, own_memory};
 const RATE_LEAST: f64 = 300.0;
 const GROWTH_MAX: u64 = 64_000_000;
 
-/// What it says over and over.
+/// The repeated line.
 const LINE: &str = "2026-01-01T00:00:00Z INFO compiled crates/drivers/src/lib.rs in 0.52 s, 3 left";
 
 pub(crate) async fn measure(quick: bool) {

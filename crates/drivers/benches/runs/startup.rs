@@ -1,4 +1,4 @@
-//! Tasks for programs that end at once, eight at a time, against the same programs without any of it.
+//! Tasks with agents that exit at once, eight at a time, compared with plain spawning.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ const AT_ONCE: usize = 8;
 const CPU_MS_MAX: f64 = 2.5;
 const RATE_LEAST: f64 = 0.45;
 
-/// What else the process holds, to see whether it is copied for each program.
+/// Extra memory of this process, to see whether it is copied for each spawn.
 const BALLAST_BYTES: usize = 1 << 30;
 const GROWN_MAX: f64 = 1.25;
 
-/// What so many runs took.
+/// The time of a batch of runs.
 struct MeasuredTime {
     wall: Duration,
     cpu: Duration,
@@ -43,7 +43,7 @@ pub(crate) async fn measure(quick: bool) {
         let bare = taken(runs, bare).await;
         let wrapped = taken(runs, || task(&in_memory, &agent)).await;
         let synced = taken(runs, || task(&on_disk, &agent)).await;
-        // Every page of it is touched, so that it would have to be copied.
+        // Touches every page, so that it would have to be copied.
         let ballast = vec![1_u8; BALLAST_BYTES];
         let large = taken(runs, || task(&in_memory, &agent)).await;
         drop(std::hint::black_box(ballast));
@@ -79,16 +79,16 @@ pub(crate) async fn measure(quick: bool) {
     );
 }
 
-/// The one in the middle: the best is that of the round in which the other side was disturbed.
+/// The median, because the best ratio is that of a disturbed round.
 fn middle(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
 async fn task(runtime: &Runtime, agent: &Arc<AgentDefinition>) {
-    let pinned = PinnedAgent::alone(Arc::clone(agent), None);
-    let mut handle = runtime.create(CreateTask::new(pinned, "a question")).await.unwrap();
-    // It says nothing, which is no answer.
+    let closure = Closure::alone(Arc::clone(agent), None);
+    let mut handle = runtime.create(CreateTask::new(closure, "a question")).await.unwrap();
+    // The agent is silent, which is no answer.
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Failed);
 }
 
@@ -108,7 +108,7 @@ async fn bare() {
     let (mut stdin, mut stdout, mut stderr) =
         (child.stdin.take().unwrap(), child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let write = async move {
-        // It may have ended by now.
+        // The process may have exited.
         let _ = stdin.write_all(b"a question").await;
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());

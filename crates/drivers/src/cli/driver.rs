@@ -14,15 +14,15 @@ use serde_json::{Map, Value};
 use super::invocation::{self, presets};
 use super::run::files::RunFiles;
 use super::workspace::{self, BranchPolicy};
-use super::{CliDriver, program_of, secrets_of};
+use super::{CliDriver, agent_secrets, cli_agent};
 use crate::process::run_record::RunRecord;
 
 impl Programs for CliDriver {
     fn ready(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> Result<(), NotReady> {
-        let program = program_of(agent)?;
-        let (settled, none) = (presets::filled(program), Map::new());
-        invocation::check(&settled, self.parts(agent, overrides, &none))?;
-        let folder = self.folder_of(agent, program, overrides);
+        let program = cli_agent(agent)?;
+        let (resolved, none) = (presets::resolve(program), Map::new());
+        invocation::check(&resolved, self.base_inputs(agent, overrides, &none))?;
+        let folder = self.working_folder(agent, program, overrides);
         workspace::check(program, agent.name.as_str(), &folder)
     }
 
@@ -30,11 +30,11 @@ impl Programs for CliDriver {
     /// with the runs of their agent. A `lock_key` overrides both.
     fn pool(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
         let own = format!("agent {}", agent.name);
-        let Ok(program) = program_of(agent) else { return own };
+        let Ok(program) = cli_agent(agent) else { return own };
         match (&program.lock_key, program.access_type, program.workspace) {
             (Some(key), _, _) => format!("key {}", key.as_str()),
             (None, AccessType::ReadWrite, WorkspaceMode::Shared) => {
-                format!("folder {}", self.folder_of(agent, program, overrides).display())
+                format!("folder {}", self.working_folder(agent, program, overrides).display())
             }
             (None, AccessType::ReadOnly, _)
             | (None, AccessType::ReadWrite, WorkspaceMode::Worktree | WorkspaceMode::Copy) => own,
@@ -42,50 +42,50 @@ impl Programs for CliDriver {
     }
 
     fn take_place(&self, pool: &str, places: u32) -> Result<Option<PlaceTaken>, NotReady> {
-        self.places.take(pool, places).map_err(|error| NotReady {
+        self.slots.acquire(pool, places).map_err(|error| NotReady {
             message: format!("no place can be taken for a run: {error}"),
             hint: format!("look at the folder {}", self.options.data.display()),
         })
     }
 
     fn folder(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
-        let folder = match program_of(agent) {
-            Ok(program) => self.folder_of(agent, program, overrides),
+        let folder = match cli_agent(agent) {
+            Ok(program) => self.working_folder(agent, program, overrides),
             Err(_) => self.options.folder.clone(),
         };
         folder.to_string_lossy().into_owned()
     }
 
     fn request(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
-        let request = self.requests.of(identity);
+        let request = self.request_digester.digest(identity);
         // Without a digest, duplicate tasks are not merged; each one runs.
         request.inspect_err(|error| tracing::warn!(%error, "requests cannot be compared")).ok()
     }
 
     fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value {
-        let secrets = program_of(agent).map_or(Vec::new(), |program| {
-            secrets_of(program, overrides, &self.options.environment)
+        let secrets = cli_agent(agent).map_or(Vec::new(), |program| {
+            agent_secrets(program, overrides, &self.options.environment)
         });
-        match self.masks.of(&secrets) {
+        match self.masks.get_or_build(&secrets) {
             Ok(mask) => mask.mask_json(values),
             // Values that cannot be masked are withheld.
-            Err(error) => hidden(values, &format!("[polity: not shown, because {error}]")),
+            Err(error) => withhold_values(values, &format!("[polity: not shown, because {error}]")),
         }
     }
 
     fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
-        Box::pin(self.run_whole(request))
+        Box::pin(self.run_pipeline(request))
     }
 
     fn found<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
         Box::pin(async move {
-            let outcome = self.look_for(run.agent, run.execution_id, run.attempt).await?;
-            Some(self.settle_found(run, outcome).await)
+            let outcome = self.recover_outcome(run.agent, run.execution_id, run.attempt).await?;
+            Some(self.settle_recovered(run, outcome).await)
         })
     }
 
     fn left_behind(&self) -> BTreeSet<ExecutionId> {
-        self.all_left_behind().unwrap_or_else(|error| {
+        self.executions_with_files().unwrap_or_else(|error| {
             tracing::warn!(%error, "what runs left behind cannot be listed");
             BTreeSet::new()
         })
@@ -96,7 +96,7 @@ impl Programs for CliDriver {
             let RunFiles { record: path, .. } =
                 RunFiles::new(&self.options.data, execution_id, attempt);
             let record = RunRecord::open(&path);
-            let ended = record.and_then(|record| record.map_or(Ok(()), |it| it.end_what_is_left()));
+            let ended = record.and_then(|record| record.map_or(Ok(()), |it| it.end_remaining()));
             if let Err(error) = ended {
                 tracing::warn!(path = %path.display(), %error, "what is left of a run is not ended");
             }
@@ -104,7 +104,7 @@ impl Programs for CliDriver {
     }
 
     fn sweep(&self, execution_id: ExecutionId, keeps_workspace: bool) {
-        if let Err(error) = self.sweep_one(execution_id, keeps_workspace) {
+        if let Err(error) = self.remove_files(execution_id, keeps_workspace) {
             tracing::warn!(%execution_id, %error, "what a run left behind is not removed");
         }
     }
@@ -113,7 +113,8 @@ impl Programs for CliDriver {
         let Self { options, .. } = self;
         let (data, environment) = (&options.data, &options.environment);
         // The branch holds the task's result.
-        let removed = workspace::remove_of(data, execution_id, environment, BranchPolicy::Keep);
+        let removed =
+            workspace::remove_workspace(data, execution_id, environment, BranchPolicy::Keep);
         removed.map_err(|error| NotReady {
             message: format!("the workspace of execution {execution_id} is not removed: {error}"),
             hint: format!("look at the folder {}", data.display()),
@@ -122,20 +123,21 @@ impl Programs for CliDriver {
 
     fn forget(&self, execution_id: ExecutionId, attempts: u32) {
         for attempt in 0..attempts {
-            let paths = RunFiles::new(&self.options.data, execution_id, attempt);
-            if let Err(error) = paths.forget() {
-                tracing::warn!(path = %paths.record.display(), %error, "files of a run are left");
+            let files = RunFiles::new(&self.options.data, execution_id, attempt);
+            if let Err(error) = files.remove() {
+                tracing::warn!(path = %files.record.display(), %error, "files of a run are left");
             }
         }
     }
 }
 
 /// Replaces all values, keeping only field names.
-fn hidden(values: Value, instead: &str) -> Value {
+fn withhold_values(values: Value, instead: &str) -> Value {
     match values {
-        Value::Object(fields) => {
-            fields.into_iter().map(|(name, value)| (name, hidden(value, instead))).collect()
-        }
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| (name, withhold_values(value, instead)))
+            .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             instead.into()
         }

@@ -89,101 +89,104 @@ impl fmt::Debug for CliInvocation {
 
 /// Builds the invocation, or reports what is missing.
 pub(crate) fn build(
-    settled: &ResolvedAgent,
-    parts: InvocationInputs<'_>,
+    resolved: &ResolvedAgent,
+    inputs: InvocationInputs<'_>,
 ) -> Result<CliInvocation, NotReady> {
-    let folder = working_directory(settled, parts)?;
-    let variables = variables::gathered(settled, parts)?;
-    let path = executable(settled, parts, variables.path())?;
-    let mut values = PlaceholderValues::new(settled, parts, &folder);
-    let output_file = match &settled.output {
+    let folder = working_directory(resolved, inputs)?;
+    let variables = variables::collect_variables(resolved, inputs)?;
+    let path = executable(resolved, inputs, variables.path())?;
+    let mut values = PlaceholderValues::new(resolved, inputs, &folder);
+    let output_file = match &resolved.output {
         OutputMode::File(Some(template)) => Some(folder.join(values.path(template)?)),
-        OutputMode::File(None) => Some(parts.private_folder.join(OUTPUT_FILE)),
+        OutputMode::File(None) => Some(inputs.private_folder.join(OUTPUT_FILE)),
         OutputMode::Stdout | OutputMode::JsonRpc => None,
     };
     values.output_file.clone_from(&output_file);
     let (mut files, mut last_argument) = (Vec::new(), None);
-    let stdin = match &settled.input {
-        InputMode::Stdin => StdinContent::Text(parts.input.to_owned()),
+    let stdin = match &resolved.input {
+        InputMode::Stdin => StdinContent::Text(inputs.input.to_owned()),
         InputMode::Args => {
             last_argument = Some(CliPlaceholder::Input);
             StdinContent::Nothing
         }
         InputMode::File(template) => {
-            let path = parts.private_folder.join(INPUT_FILE);
+            let path = inputs.private_folder.join(INPUT_FILE);
             values.input_file = Some(path.clone());
             files.push((path, values.text(template)?));
             last_argument = Some(CliPlaceholder::InputFile);
             StdinContent::Nothing
         }
-        InputMode::JsonRpc => StdinContent::Request(request(parts)),
+        InputMode::JsonRpc => StdinContent::Request(request(inputs)),
     };
-    let args = match (&settled.resumed_args, parts.session_id) {
+    let args = match (&resolved.resumed_args, inputs.session_id) {
         (Some(resumed), Some(_)) => resumed,
-        (Some(_) | None, _) => &settled.args,
+        (Some(_) | None, _) => &resolved.args,
     };
-    let args = arguments::rendered(args, last_argument.as_ref(), &values)?;
+    let args = arguments::render_arguments(args, last_argument.as_ref(), &values)?;
     let program = ProcessCommand { path, args, env: variables.all.into_iter().collect(), folder };
     Ok(CliInvocation { program, stdin, files, output_file, secrets: variables.secrets })
 }
 
 /// Checks that folder, variables and executable exist. The task's values are not known yet.
-pub(crate) fn check(settled: &ResolvedAgent, parts: InvocationInputs<'_>) -> Result<(), NotReady> {
-    working_directory(settled, parts)?;
-    let variables = variables::gathered(settled, parts)?;
-    executable(settled, parts, variables.path()).map(|_| ())
+pub(crate) fn check(
+    resolved: &ResolvedAgent,
+    inputs: InvocationInputs<'_>,
+) -> Result<(), NotReady> {
+    working_directory(resolved, inputs)?;
+    let variables = variables::collect_variables(resolved, inputs)?;
+    executable(resolved, inputs, variables.path()).map(|_| ())
 }
 
 /// The secret values of an agent. Missing variables are skipped, so that this also works for agents
 /// that cannot start.
 pub(crate) fn secrets(
-    settled: &ResolvedAgent,
+    resolved: &ResolvedAgent,
     overrides: &RunOverrides,
     environment: &Environment,
 ) -> Vec<String> {
-    variables::secrets(settled, overrides, environment)
+    variables::secrets(resolved, overrides, environment)
 }
 
-fn request(parts: InvocationInputs<'_>) -> String {
-    let params = json!({ "input": parts.input, "parameters": parts.parameters });
+fn request(inputs: InvocationInputs<'_>) -> String {
+    let params = json!({ "input": inputs.input, "parameters": inputs.parameters });
     let request = json!({ "jsonrpc": "2.0", "id": RPC_ID, "method": "execute", "params": params });
     format!("{request}\n")
 }
 
 /// The working directory. A relative path starts at the home folder.
 pub(crate) fn working_directory(
-    settled: &ResolvedAgent,
-    parts: InvocationInputs<'_>,
+    resolved: &ResolvedAgent,
+    inputs: InvocationInputs<'_>,
 ) -> Result<PathBuf, NotReady> {
-    let by_task = parts.overrides.working_directory.as_ref();
-    let Some(given) = by_task.or(settled.working_directory.as_ref()) else {
-        return Ok(parts.current_folder.to_owned());
+    let from_task = inputs.overrides.working_directory.as_ref();
+    let Some(given) = from_task.or(resolved.working_directory.as_ref()) else {
+        return Ok(inputs.current_folder.to_owned());
     };
-    let folder = parts.home.join(given);
-    let (agent, shown) = (parts.agent, folder.display());
+    let folder = inputs.home.join(given);
+    let (agent, shown) = (inputs.agent, folder.display());
     let wrong = match folder.metadata() {
         Ok(data) if data.is_dir() => return Ok(folder),
         Ok(_) => format!("{shown} is not a folder"),
         Err(error) => format!("{shown}: {error}"),
     };
-    let whose = if by_task.is_some() { "of the task" } else { "of the agent's file" };
+    let source = if from_task.is_some() { "of the task" } else { "of the agent's file" };
     Err(NotReady {
         message: format!("the working directory of agent \"{agent}\" cannot be used: {wrong}"),
-        hint: format!("make the folder, or change the working_directory {whose}"),
+        hint: format!("make the folder, or change the working_directory {source}"),
     })
 }
 
 fn executable(
-    settled: &ResolvedAgent,
-    parts: InvocationInputs<'_>,
+    resolved: &ResolvedAgent,
+    inputs: InvocationInputs<'_>,
     folders: &str,
 ) -> Result<PathBuf, NotReady> {
-    let command = settled.executable.as_str();
-    if let Some(path) = find_executable(command, parts.home, folders) {
+    let command = resolved.executable.as_str();
+    if let Some(path) = find_executable(command, inputs.home, folders) {
         return Ok(path);
     }
     let wrong = if command.contains('/') {
-        let path = parts.home.join(command);
+        let path = inputs.home.join(command);
         let shown = path.display();
         match path.metadata() {
             Ok(data) if data.is_dir() => format!("{shown} is a folder"),
@@ -193,11 +196,11 @@ fn executable(
     } else {
         "no folder of the PATH has such an executable".to_owned()
     };
-    let hint = match settled.install {
+    let hint = match resolved.install {
         Some(install) => format!("install it ({install}), or set executable_path"),
         None => "install it, or change executable_path in the agent's file".to_owned(),
     };
-    let agent = parts.agent;
+    let agent = inputs.agent;
     Err(NotReady {
         message: format!("the program \"{command}\" of agent \"{agent}\" cannot be run: {wrong}"),
         hint,

@@ -18,7 +18,7 @@ use crate::cli::output::json_rpc::RpcResponse;
 use crate::cli::output::output_reader::{ParsedStream, StreamSummary};
 use crate::cli::output::parser::{ANSWER_BYTES_MAX, AnswerParser, ParsedOutput};
 use crate::cli::run::deadlines::MissedDeadline;
-use crate::cli::run::{AgentInfo, PreparedRun, how_without_record, system_error};
+use crate::cli::run::{AgentInfo, PreparedRun, exit_without_record, system_error};
 use crate::process::run_record::{EndEntry, ResourceLimit, RunExit, RunRecord};
 
 /// The reason that a run is over.
@@ -57,37 +57,37 @@ pub(crate) struct OutputStreams {
 }
 
 impl OutputStreams {
-    fn kept(&self, folder: &str) -> OutputFiles {
-        let is_kept = self.stdout.is_kept || self.stderr.is_kept;
+    fn stored(&self, folder: &str) -> OutputFiles {
+        let is_stored = self.stdout.is_stored || self.stderr.is_stored;
         OutputFiles {
-            folder: if is_kept { folder.to_owned() } else { String::new() },
+            folder: if is_stored { folder.to_owned() } else { String::new() },
             stdout_bytes: self.stdout.bytes,
             stderr_bytes: self.stderr.bytes,
-            is_cut: self.stdout.is_cut || self.stderr.is_cut,
+            is_cut: self.stdout.is_truncated || self.stderr.is_truncated,
         }
     }
 }
 
 /// The outcome of a run. Writes the output entry of the record first, so that the run can be
 /// recovered if this process dies before the outcome is journaled.
-pub(crate) fn of(prepared: &PreparedRun<'_>, finished: FinishedRun) -> RunOutcome {
+pub(crate) fn assemble(prepared: &PreparedRun<'_>, finished: FinishedRun) -> RunOutcome {
     let FinishedRun { cause, process_id, status, duration, output } = finished;
-    let kept = output.as_ref().map(|output| output.kept(&prepared.paths.output));
-    let record = RunRecord::open(&prepared.paths.record).ok().flatten();
-    if let (Some(record), Some(kept)) = (&record, &kept)
-        && let Err(error) = record.note_output(kept)
+    let stored = output.as_ref().map(|output| output.stored(&prepared.files.output));
+    let record = RunRecord::open(&prepared.files.record).ok().flatten();
+    if let (Some(record), Some(stored)) = (&record, &stored)
+        && let Err(error) = record.write_output(stored)
     {
-        tracing::warn!(path = %prepared.paths.record.display(), %error, "the record is not whole");
+        tracing::warn!(path = %prepared.files.record.display(), %error, "the record is not whole");
     }
     let ended = record
         .as_ref()
         .and_then(RunRecord::ended)
-        .or_else(|| without_shim(prepared, cause, status, duration));
+        .or_else(|| end_without_shim(prepared, cause, status, duration));
     let mut report = RunReport {
         process_id: Some(process_id),
         exit: None,
         duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-        output: kept.unwrap_or_default(),
+        output: stored.unwrap_or_default(),
         ..RunReport::default()
     };
     let Some(ended) = ended else {
@@ -95,8 +95,8 @@ pub(crate) fn of(prepared: &PreparedRun<'_>, finished: FinishedRun) -> RunOutcom
         if cause == EndCause::Stopped {
             return RunOutcome { end: RunEnd::Stopped, report, usage: Usage::default() };
         }
-        let said = output.map(|output| output.stderr.last_lines).unwrap_or_default();
-        let end = RunEnd::Failed(system_error(&unsupervised(status, &said)));
+        let stderr = output.map(|output| output.stderr.last_lines).unwrap_or_default();
+        let end = RunEnd::Failed(system_error(&missing_record_message(status, &stderr)));
         return RunOutcome { end, report, usage: Usage::default() };
     };
     report.resource_usage = ended.usage;
@@ -105,20 +105,20 @@ pub(crate) fn of(prepared: &PreparedRun<'_>, finished: FinishedRun) -> RunOutcom
         let end = RunEnd::Failed(system_error(message));
         return RunOutcome { end, report, usage: Usage::default() };
     };
-    let said = match &prepared.invocation.output_file {
-        Some(path) => from_file(prepared, path),
-        None => parsed(stdout.read),
+    let parsed = match &prepared.invocation.output_file {
+        Some(path) => parse_output_file(prepared, path),
+        None => stdout_result(stdout.parsed),
     };
     // A secret that was split across chunks may be complete now.
-    let said = said.map(|parsed| parsed.masked(&prepared.mask));
+    let parsed = parsed.map(|parsed| parsed.masked(&prepared.mask));
     let tails = OutputTails { stdout: stdout.last_lines, stderr: stderr.last_lines };
-    judged(&prepared.about, cause, ended.how, (said, tails), report)
+    judge_run(&prepared.info, cause, ended.exit, (parsed, tails), report)
 }
 
 /// The message for a run without an end entry.
-fn unsupervised(status: Option<ExitStatus>, said: &str) -> String {
+fn missing_record_message(status: Option<ExitStatus>, stderr: &str) -> String {
     match status.and_then(|status| status.code()) {
-        Some(_) => format!("the program could not be supervised: {said}"),
+        Some(_) => format!("the program could not be supervised: {stderr}"),
         None => "the process that supervises the program was killed, so it is not known how the \
                  program ended or whether something of it is left; look for what killed it, such \
                  as a lack of memory"
@@ -127,7 +127,7 @@ fn unsupervised(status: Option<ExitStatus>, said: &str) -> String {
 }
 
 /// The end entry of a run without a shim.
-fn without_shim(
+fn end_without_shim(
     prepared: &PreparedRun<'_>,
     cause: EndCause,
     status: Option<ExitStatus>,
@@ -140,18 +140,18 @@ fn without_shim(
     let exit = status.code().map(ProcessExit::Code).or(status.signal().map(ProcessExit::Signal))?;
     let duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let usage = polity_model::run::ResourceUsage::default();
-    Some(EndEntry { how: how_without_record(cause, exit), duration_ms, usage })
+    Some(EndEntry { exit: exit_without_record(cause, exit), duration_ms, usage })
 }
 
 /// The outcome of a run with a complete record.
-pub(crate) fn judged(
-    about: &AgentInfo<'_>,
+pub(crate) fn judge_run(
+    info: &AgentInfo<'_>,
     cause: EndCause,
-    how: RunExit,
+    exit: RunExit,
     (parsed, tails): (Result<ParsedOutput, String>, OutputTails),
     mut report: RunReport,
 ) -> RunOutcome {
-    report.exit = match how {
+    report.exit = match exit {
         RunExit::NotStarted { .. } => None,
         RunExit::Exited(exit) | RunExit::Stopped(exit) | RunExit::LimitExceeded(_, exit) => {
             Some(exit)
@@ -162,26 +162,26 @@ pub(crate) fn judged(
         Err(_) => (Usage::default(), None),
     };
     report.session_id = session_id;
-    let end = match (cause, how) {
+    let end = match (cause, exit) {
         (_, RunExit::NotStarted { os_error }) => {
             let error = io::Error::from_raw_os_error(os_error);
-            RunEnd::Failed(verdict::not_started(&about.settled, &error))
+            RunEnd::Failed(verdict::not_started(&info.resolved, &error))
         }
         (EndCause::Stopped, _) => RunEnd::Stopped,
-        (_, RunExit::LimitExceeded(limit, _)) => RunEnd::Failed(exceeded(about, limit)),
+        (_, RunExit::LimitExceeded(limit, _)) => RunEnd::Failed(limit_failure(info, limit)),
         (EndCause::TimedOut(late), RunExit::Stopped(_)) => {
-            RunEnd::TimedOut(late.message(about.name))
+            RunEnd::TimedOut(late.message(info.name))
         }
         // The response is complete; a process that does not exit after it is no failure.
         (EndCause::Responded, RunExit::Stopped(_)) => {
-            said(about, ProcessExit::Code(0), parsed, &tails)
+            run_end(info, ProcessExit::Code(0), parsed, &tails)
         }
         (EndCause::Ended, RunExit::Stopped(_)) => {
             let message = "the run was ended by a signal from someone else than Polity";
             RunEnd::Failed(system_error(message))
         }
         (EndCause::Ended | EndCause::TimedOut(_) | EndCause::Responded, RunExit::Exited(exit)) => {
-            said(about, exit, parsed, &tails)
+            run_end(info, exit, parsed, &tails)
         }
     };
     report.last_words = match end {
@@ -191,24 +191,24 @@ pub(crate) fn judged(
     RunOutcome { end, report, usage }
 }
 
-fn said(
-    about: &AgentInfo<'_>,
+fn run_end(
+    info: &AgentInfo<'_>,
     exit: ProcessExit,
     parsed: Result<ParsedOutput, String>,
     tails: &OutputTails,
 ) -> RunEnd {
-    let judged = match parsed {
-        Ok(parsed) => verdict::judge(&about.settled, exit, &parsed, &tails.stderr, &tails.stdout),
+    let verdict = match parsed {
+        Ok(parsed) => verdict::judge(&info.resolved, exit, &parsed, &tails.stderr, &tails.stdout),
         Err(message) => Err(agent_error(message, &tails.stderr)),
     };
-    match judged {
+    match verdict {
         Ok(answer) => RunEnd::Answered(answer),
         Err(failure) => RunEnd::Failed(failure),
     }
 }
 
 /// The parsed stdout, or the reason that it cannot be used.
-pub(crate) fn parsed(stdout: ParsedStream) -> Result<ParsedOutput, String> {
+pub(crate) fn stdout_result(stdout: ParsedStream) -> Result<ParsedOutput, String> {
     match stdout {
         ParsedStream::Answer(parsed) => Ok(parsed),
         ParsedStream::Response(Some(RpcResponse::Answer(answer))) => {
@@ -230,14 +230,14 @@ pub(crate) fn parsed(stdout: ParsedStream) -> Result<ParsedOutput, String> {
 }
 
 /// The parsed output file, or the reason that it cannot be used.
-fn from_file(prepared: &PreparedRun<'_>, path: &Path) -> Result<ParsedOutput, String> {
+fn parse_output_file(prepared: &PreparedRun<'_>, path: &Path) -> Result<ParsedOutput, String> {
     let mut bytes = Vec::new();
     let read = File::open(path)
         .and_then(|file| file.take(ANSWER_BYTES_MAX as u64).read_to_end(&mut bytes));
     read.map_err(|error| {
         format!("the output file {} of the program cannot be read: {error}", path.display())
     })?;
-    let mut parser = AnswerParser::new(&prepared.about.settled.parser);
+    let mut parser = AnswerParser::new(&prepared.info.resolved.parser);
     // The run is over: live output is dropped.
     let _ = parser.push(&prepared.mask.mask_bytes(&bytes));
     Ok(parser.finish())
@@ -252,8 +252,8 @@ fn agent_error(message: String, stderr: &str) -> AttemptFailure {
     verdict::failure(ErrorCategory::AgentError, &message)
 }
 
-fn exceeded(about: &AgentInfo<'_>, limit: ResourceLimit) -> AttemptFailure {
-    let limits = &about.agent.resource_limits;
+fn limit_failure(info: &AgentInfo<'_>, limit: ResourceLimit) -> AttemptFailure {
+    let limits = &info.agent.resource_limits;
     let (what, field, most) = match limit {
         ResourceLimit::Memory => {
             ("megabytes of memory", "memory_mb", limits.memory_mb.map(u64::from))
@@ -269,7 +269,7 @@ fn exceeded(about: &AgentInfo<'_>, limit: ResourceLimit) -> AttemptFailure {
     let message = format!(
         "the program of \"{}\" used more than {most} {what} and was ended; if it needs more, raise \
          resource_limits.{field} in the agent's file",
-        about.name
+        info.name
     );
     verdict::failure(ErrorCategory::Permanent, &message)
 }

@@ -10,91 +10,101 @@ use polity_model::ids::ExecutionId;
 use polity_model::run::RunReport;
 use polity_model::usage::Usage;
 
-use super::{CliDriver, permanent, program_of};
+use super::{CliDriver, cli_agent, permanent_failure};
 use crate::cli::invocation::{self, presets};
 use crate::cli::run::system_error;
-use crate::cli::workspace::artifacts::{ArtifactCollector, ArtifactLimits, not_looked_for};
+use crate::cli::workspace::artifacts::{ArtifactCollector, ArtifactLimits, unsearchable};
 use crate::cli::workspace::{RunWorkspace, WorkspaceError};
 use crate::masking::SecretMask;
 
 impl CliDriver {
     /// Runs an agent in its workspace and collects its artifacts.
-    pub(crate) async fn run_whole(&self, request: RunRequest<'_>) -> RunOutcome {
+    pub(crate) async fn run_pipeline(&self, request: RunRequest<'_>) -> RunOutcome {
         if *request.stop.borrow() {
-            return not_run(RunEnd::Stopped);
+            return outcome_without_run(RunEnd::Stopped);
         }
-        let cli = match program_of(request.agent) {
+        let cli = match cli_agent(request.agent) {
             Ok(cli) => cli,
-            Err(error) => return not_run(RunEnd::Failed(permanent(&error))),
+            Err(error) => return outcome_without_run(RunEnd::Failed(permanent_failure(&error))),
         };
-        let space = self.space(request.agent, cli, request.overrides, request.execution_id);
-        let Some(space) = space else { return self.run_in(request, cli).await };
-        let (making, stop) = (space.clone(), request.stop.clone());
-        let folder = match blocking(move || Ok(making.make(&stop))).await {
+        let workspace =
+            self.workspace_for(request.agent, cli, request.overrides, request.execution_id);
+        let Some(workspace) = workspace else { return self.run_in_folder(request, cli).await };
+        let (new_workspace, stop) = (workspace.clone(), request.stop.clone());
+        let folder = match run_blocking(move || Ok(new_workspace.create(&stop))).await {
             Ok(Ok(folder)) => folder,
             Ok(Err(WorkspaceError::Stopped)) => {
-                return self.settled(space, not_run(RunEnd::Stopped)).await;
+                return self
+                    .settle_workspace(workspace, outcome_without_run(RunEnd::Stopped))
+                    .await;
             }
             Ok(Err(WorkspaceError::Failed(failure))) | Err(failure) => {
-                return self.settled(space, not_run(RunEnd::Failed(failure))).await;
+                return self
+                    .settle_workspace(workspace, outcome_without_run(RunEnd::Failed(failure)))
+                    .await;
             }
         };
         let working_directory = Some(folder.to_string_lossy().into_owned());
         let overrides = RunOverrides { working_directory, envs: request.overrides.envs.clone() };
-        let outcome = self.run_in(RunRequest { overrides: &overrides, ..request }, cli).await;
-        self.settled(space, outcome).await
+        let outcome =
+            self.run_in_folder(RunRequest { overrides: &overrides, ..request }, cli).await;
+        self.settle_workspace(workspace, outcome).await
     }
 
     /// Collects artifacts and settles the workspace of a recovered run.
-    pub(crate) async fn settle_found(&self, run: LostRun<'_>, outcome: RunOutcome) -> RunOutcome {
-        let Ok(cli) = program_of(run.agent) else { return outcome };
-        let settled = presets::filled(cli);
-        let secrets = invocation::secrets(&settled, run.overrides, &self.options.environment);
-        let space = self.space(run.agent, cli, run.overrides, run.execution_id);
-        let folder = match &space {
-            Some(space) => space.folder(),
-            None => self.folder_of(run.agent, cli, run.overrides),
+    pub(crate) async fn settle_recovered(
+        &self,
+        run: LostRun<'_>,
+        outcome: RunOutcome,
+    ) -> RunOutcome {
+        let Ok(cli) = cli_agent(run.agent) else { return outcome };
+        let resolved = presets::resolve(cli);
+        let secrets = invocation::secrets(&resolved, run.overrides, &self.options.environment);
+        let workspace = self.workspace_for(run.agent, cli, run.overrides, run.execution_id);
+        let folder = match &workspace {
+            Some(workspace) => workspace.working_directory(),
+            None => self.working_folder(run.agent, cli, run.overrides),
         };
-        let outcome = match self.masks.of(&secrets) {
-            Ok(mask) => self.with_artifacts(cli, folder, mask, run.execution_id, outcome).await,
+        let outcome = match self.masks.get_or_build(&secrets) {
+            Ok(mask) => self.collect_artifacts(cli, folder, mask, run.execution_id, outcome).await,
             Err(error) => {
-                tracing::warn!(%error, "the artifacts of a run are not kept");
+                tracing::warn!(%error, "the artifacts of a run are not collected");
                 outcome
             }
         };
-        match space {
-            Some(space) => self.settled(space, outcome).await,
+        match workspace {
+            Some(workspace) => self.settle_workspace(workspace, outcome).await,
             None => outcome,
         }
     }
 
-    fn space(
+    fn workspace_for(
         &self,
         agent: &AgentDefinition,
         cli: &CliAgent,
         overrides: &RunOverrides,
         execution_id: ExecutionId,
     ) -> Option<RunWorkspace> {
-        let (source, options) = (self.folder_of(agent, cli, overrides), &self.options);
-        RunWorkspace::of(cli, source, &options.data, execution_id, &options.environment)
+        let (source, options) = (self.working_folder(agent, cli, overrides), &self.options);
+        RunWorkspace::for_agent(cli, source, &options.data, execution_id, &options.environment)
     }
 
-    async fn run_in(&self, request: RunRequest<'_>, cli: &CliAgent) -> RunOutcome {
+    async fn run_in_folder(&self, request: RunRequest<'_>, cli: &CliAgent) -> RunOutcome {
         let prepared = match self.prepare(&request) {
             Ok(prepared) => prepared,
-            Err(failure) => return not_run(RunEnd::Failed(failure)),
+            Err(failure) => return outcome_without_run(RunEnd::Failed(failure)),
         };
         let (folder, mask) = (prepared.invocation.program.folder.clone(), prepared.mask.clone());
         match self.supervise(prepared, &request).await {
             Ok(outcome) => {
-                self.with_artifacts(cli, folder, mask, request.execution_id, outcome).await
+                self.collect_artifacts(cli, folder, mask, request.execution_id, outcome).await
             }
-            Err(failure) => not_run(RunEnd::Failed(failure)),
+            Err(failure) => outcome_without_run(RunEnd::Failed(failure)),
         }
     }
 
     /// Collects the artifacts of a run, whether it succeeded or not.
-    async fn with_artifacts(
+    async fn collect_artifacts(
         &self,
         cli: &CliAgent,
         folder: PathBuf,
@@ -108,13 +118,13 @@ impl CliDriver {
         let (patterns, data) = (cli.artifacts.clone(), self.options.data.clone());
         let limits: ArtifactLimits = self.options.artifacts;
         let target = format!("output/{execution_id}/artifacts");
-        let kept = blocking(move || {
+        let collected = run_blocking(move || {
             let (source, data, mask) = (&*folder, &*data, &mask);
-            let keeper =
+            let collector =
                 ArtifactCollector { patterns: &patterns, source, data, target, mask, limits };
-            Ok(keeper.keep().unwrap_or_else(|error| not_looked_for(&error)))
+            Ok(collector.collect().unwrap_or_else(|error| unsearchable(&error)))
         });
-        match kept.await {
+        match collected.await {
             Ok(artifacts) => outcome.report.artifacts = artifacts,
             Err(failure) => outcome.end = RunEnd::Failed(failure),
         }
@@ -122,15 +132,19 @@ impl CliDriver {
     }
 
     /// Keeps the workspace of a successful run and removes that of any other.
-    async fn settled(&self, space: RunWorkspace, mut outcome: RunOutcome) -> RunOutcome {
+    async fn settle_workspace(
+        &self,
+        workspace: RunWorkspace,
+        mut outcome: RunOutcome,
+    ) -> RunOutcome {
         match &outcome.end {
-            RunEnd::Answered(_) => match blocking(move || Ok(space.keep())).await {
-                Ok(kept) => outcome.report.workspace = Some(kept),
+            RunEnd::Answered(_) => match run_blocking(move || Ok(workspace.finish())).await {
+                Ok(collected) => outcome.report.workspace = Some(collected),
                 Err(failure) => outcome.end = RunEnd::Failed(failure),
             },
             RunEnd::Failed(_) | RunEnd::TimedOut(_) | RunEnd::Stopped => {
-                let removed = blocking(move || {
-                    space.remove().map_err(|error| system_error(&error.to_string()))
+                let removed = run_blocking(move || {
+                    workspace.remove().map_err(|error| system_error(&error.to_string()))
                 });
                 if let Err(failure) = removed.await {
                     // Cleanup removes it at the next start.
@@ -142,12 +156,12 @@ impl CliDriver {
     }
 }
 
-fn not_run(end: RunEnd) -> RunOutcome {
+fn outcome_without_run(end: RunEnd) -> RunOutcome {
     RunOutcome { end, report: RunReport::default(), usage: Usage::default() }
 }
 
 /// Runs slow file operations on a blocking thread.
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AttemptFailure> + Send + 'static,
 ) -> Result<T, AttemptFailure> {
     let done = tokio::task::spawn_blocking(work).await;

@@ -9,39 +9,39 @@ use polity_engine::driver::RunOutcome;
 use polity_model::ids::ExecutionId;
 use polity_model::run::RunReport;
 
-use super::{CliDriver, program_of};
+use super::{CliDriver, cli_agent};
 use crate::cli::invocation::presets::{self, OutputMode};
-use crate::cli::outcome::{EndCause, OutputTails, judged, parsed};
+use crate::cli::outcome::{EndCause, OutputTails, judge_run, stdout_result};
 use crate::cli::output::output_file;
 use crate::cli::run::files::RunFiles;
-use crate::cli::run::{AgentInfo, reader};
+use crate::cli::run::{AgentInfo, stdout_parser};
 use crate::process::OutputTail;
 use crate::process::run_record::{RunExit, RunRecord};
 
 impl CliDriver {
     /// Ends the remaining processes of a run and returns its outcome, if it is certain.
-    pub(crate) async fn look_for(
+    pub(crate) async fn recover_outcome(
         &self,
         agent: &AgentDefinition,
         execution_id: ExecutionId,
         attempt: u32,
     ) -> Option<RunOutcome> {
-        let paths = RunFiles::new(&self.options.data, execution_id, attempt);
-        let path = paths.record.clone();
+        let files = RunFiles::new(&self.options.data, execution_id, attempt);
+        let path = files.record.clone();
         // Waiting for the shim blocks.
         let ended = tokio::task::spawn_blocking(move || -> io::Result<Option<RunRecord>> {
             let record = RunRecord::open(&path)?;
-            record.as_ref().map_or(Ok(()), RunRecord::end_what_is_left)?;
+            record.as_ref().map_or(Ok(()), RunRecord::end_remaining)?;
             Ok(record)
         });
         let record = ended.await.map_err(io::Error::other).flatten();
         let outcome = record.and_then(|record| match record {
-            Some(record) => known(agent, &paths, &record),
+            Some(record) => recorded_outcome(agent, &files, &record),
             None => Ok(None),
         });
-        let outcome = outcome.and_then(|outcome| paths.remove_private().map(|()| outcome));
+        let outcome = outcome.and_then(|outcome| files.remove_private().map(|()| outcome));
         outcome.unwrap_or_else(|error| {
-            tracing::warn!(path = %paths.record.display(), %error, "a run cannot be looked for");
+            tracing::warn!(path = %files.record.display(), %error, "a run cannot be looked for");
             None
         })
     }
@@ -49,16 +49,19 @@ impl CliDriver {
 
 /// The outcome of a run that exited and whose output was stored completely. Unread pipes and output
 /// files are lost with the owner.
-fn known(
+fn recorded_outcome(
     agent: &AgentDefinition,
-    paths: &RunFiles,
+    files: &RunFiles,
     record: &RunRecord,
 ) -> io::Result<Option<RunOutcome>> {
     let (Some(ended), Some(output)) = (record.ended(), record.output()) else { return Ok(None) };
-    let Ok(program) = program_of(agent) else { return Ok(None) };
-    let about =
-        AgentInfo { name: agent.name.as_str(), agent: program, settled: presets::filled(program) };
-    match (ended.how, &about.settled.output) {
+    let Ok(program) = cli_agent(agent) else { return Ok(None) };
+    let info = AgentInfo {
+        name: agent.name.as_str(),
+        agent: program,
+        resolved: presets::resolve(program),
+    };
+    match (ended.exit, &info.resolved.output) {
         (RunExit::Exited(_), OutputMode::Stdout | OutputMode::JsonRpc) if !output.is_cut => {}
         (
             RunExit::Exited(_)
@@ -70,12 +73,15 @@ fn known(
             return Ok(None);
         }
     }
-    let (stdout, stderr) = (output_file::read(&paths.stdout)?, output_file::read(&paths.stderr)?);
+    let (stdout, stderr) = (
+        output_file::read_output_file(&files.stdout)?,
+        output_file::read_output_file(&files.stderr)?,
+    );
     let tails = OutputTails { stdout: last_lines(&stdout), stderr: last_lines(&stderr) };
-    let mut reader = reader(&about.settled, None);
+    let mut parser = stdout_parser(&info.resolved, None);
     // Nobody reads live output here.
-    let _ = reader.push(&stdout);
-    let (stdout, _) = reader.finish();
+    let _ = parser.push(&stdout);
+    let (stdout, _) = parser.finish();
     let report = RunReport {
         process_id: record.process_id(),
         duration_ms: ended.duration_ms,
@@ -83,8 +89,8 @@ fn known(
         output,
         ..RunReport::default()
     };
-    let said = (parsed(stdout), tails);
-    Ok(Some(judged(&about, EndCause::Ended, ended.how, said, report)))
+    let parsed = (stdout_result(stdout), tails);
+    Ok(Some(judge_run(&info, EndCause::Ended, ended.exit, parsed, report)))
 }
 
 fn last_lines(text: &[u8]) -> String {

@@ -54,15 +54,15 @@ const BYTES_PER_MB: u64 = 1 << 20;
 pub(crate) struct AgentInfo<'a> {
     pub(crate) name: &'a str,
     pub(crate) agent: &'a CliAgent,
-    pub(crate) settled: ResolvedAgent,
+    pub(crate) resolved: ResolvedAgent,
 }
 
 /// A run that is ready to start.
 pub(crate) struct PreparedRun<'a> {
-    pub(crate) about: AgentInfo<'a>,
+    pub(crate) info: AgentInfo<'a>,
     pub(crate) invocation: CliInvocation,
     pub(crate) mask: SecretMask,
-    pub(crate) paths: RunFiles,
+    pub(crate) files: RunFiles,
     /// True if a shim writes the record.
     pub(crate) is_shimmed: bool,
 }
@@ -71,15 +71,15 @@ pub(crate) struct PreparedRun<'a> {
 struct SupervisedRun<'a> {
     prepared: PreparedRun<'a>,
     launcher: &'a ProcessLauncher,
-    begun: Instant,
+    started_at: Instant,
     handle: ProcessHandle,
-    patience: RunDeadlines,
-    heard: Arc<LastOutput>,
+    deadlines: RunDeadlines,
+    last_output: Arc<LastOutput>,
     live: LiveOutput,
     stdout: JoinHandle<StreamSummary>,
     stderr: JoinHandle<StreamSummary>,
     /// Tells the readers to stop.
-    over: watch::Sender<bool>,
+    stop_readers: watch::Sender<bool>,
     /// Becomes true when the JSON-RPC response has arrived.
     responded: watch::Receiver<bool>,
     /// Closes the stdin of the process.
@@ -103,14 +103,16 @@ impl CliDriver {
         mut prepared: PreparedRun<'a>,
         request: &RunRequest<'_>,
     ) -> Result<SupervisedRun<'a>, AttemptFailure> {
-        prepared.paths.make_folder().and_then(|()| write_private(&prepared)).map_err(|error| {
-            let folder = prepared.paths.private.display();
-            system_error(&format!(
-                "the files for the program cannot be written to {folder}: {error}"
-            ))
-        })?;
+        prepared.files.create_folder().and_then(|()| write_private_files(&prepared)).map_err(
+            |error| {
+                let folder = prepared.files.private.display();
+                system_error(&format!(
+                    "the files for the program cannot be written to {folder}: {error}"
+                ))
+            },
+        )?;
         let launcher = &self.options.launcher;
-        let supervision = supervision(&prepared, launcher, request).map_err(|error| {
+        let supervision = supervision_options(&prepared, launcher, request).map_err(|error| {
             system_error(&format!("the place of the run is not known: {error}"))
         })?;
         let stdin = std::mem::replace(&mut prepared.invocation.stdin, StdinContent::Nothing);
@@ -118,55 +120,63 @@ impl CliDriver {
             StdinContent::Nothing => Stdio::null(),
             StdinContent::Text(_) | StdinContent::Request(_) => Stdio::piped(),
         };
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let spawned = launcher.spawn(&prepared.invocation.program, &supervision, pipe);
         let (handle, pipes) =
-            spawned.map_err(|error| verdict::not_started(&prepared.about.settled, &error))?;
-        let most = self.options.output_bytes;
-        let own_most = prepared.about.agent.resource_limits.output_bytes;
-        let room = OutputBudget::new(own_most.map_or(most, |own| own.min(most)).get());
-        Ok(running(prepared, launcher, (handle, pipes), (begun, room), stdin))
+            spawned.map_err(|error| verdict::not_started(&prepared.info.resolved, &error))?;
+        let limit = self.options.output_bytes;
+        let agent_limit = prepared.info.agent.resource_limits.output_bytes;
+        let budget = OutputBudget::new(agent_limit.map_or(limit, |own| own.min(limit)).get());
+        Ok(start_io(prepared, launcher, (handle, pipes), (started_at, budget), stdin))
     }
 }
 
 /// Starts reading and writing in tasks of their own, so that no stream blocks another.
-fn running<'a>(
+fn start_io<'a>(
     prepared: PreparedRun<'a>,
     launcher: &'a ProcessLauncher,
     (handle, pipes): (ProcessHandle, ProcessPipes),
-    (begun, room): (Instant, OutputBudget),
+    (started_at, budget): (Instant, OutputBudget),
     input: StdinContent,
 ) -> SupervisedRun<'a> {
-    let heard = Arc::new(LastOutput::new(begun));
+    let last_output = Arc::new(LastOutput::new(started_at));
     let live = LiveOutput::default();
-    let (over, is_over) = watch::channel(false);
+    let (stop_readers, is_stopped) = watch::channel(false);
     let (respond, responded) = watch::channel(false);
     let (close_stdin, closed) = watch::channel(false);
     let ProcessPipes { stdin, stdout, stderr } = pipes;
-    enlarge(&stdout);
-    enlarge(&stderr);
+    enlarge_pipe(&stdout);
+    enlarge_pipe(&stderr);
     if let Some(stdin) = stdin {
         tokio::spawn(write_input(stdin, input, closed));
     }
-    let drain = |reader, path: &std::path::Path| OutputReader {
+    let output_reader = |parser, path: &std::path::Path| OutputReader {
         stream: prepared.mask.stream(),
-        kept: OutputFile::new(path.to_path_buf(), room.clone()),
-        reader,
+        file: OutputFile::new(path.to_path_buf(), budget.clone()),
+        parser,
         live: live.clone(),
-        heard: Arc::clone(&heard),
+        last_output: Arc::clone(&last_output),
     };
-    let from_stdout = drain(reader(&prepared.about.settled, Some(respond)), &prepared.paths.stdout);
-    let from_stderr = drain(StreamParser::Show(Utf8Decoder::default()), &prepared.paths.stderr);
+    let from_stdout = output_reader(
+        stdout_parser(&prepared.info.resolved, Some(respond)),
+        &prepared.files.stdout,
+    );
+    let from_stderr =
+        output_reader(StreamParser::Show(Utf8Decoder::default()), &prepared.files.stderr);
     SupervisedRun {
         launcher,
-        begun,
+        started_at,
         handle,
-        patience: RunDeadlines::new(begun, prepared.about.agent, &prepared.about.settled.output),
-        stdout: tokio::spawn(from_stdout.drain(stdout, is_over.clone())),
-        stderr: tokio::spawn(from_stderr.drain(stderr, is_over)),
-        heard,
+        deadlines: RunDeadlines::new(
+            started_at,
+            prepared.info.agent,
+            &prepared.info.resolved.output,
+        ),
+        stdout: tokio::spawn(from_stdout.read_to_end(stdout, is_stopped.clone())),
+        stderr: tokio::spawn(from_stderr.read_to_end(stderr, is_stopped)),
+        last_output,
         live,
-        over,
+        stop_readers,
         responded,
         close_stdin,
         prepared,
@@ -174,57 +184,59 @@ fn running<'a>(
 }
 
 /// The parser for the stdout of a process.
-pub(crate) fn reader(
-    settled: &ResolvedAgent,
+pub(crate) fn stdout_parser(
+    resolved: &ResolvedAgent,
     respond: Option<watch::Sender<bool>>,
 ) -> StreamParser {
-    match settled.output {
-        OutputMode::Stdout => StreamParser::Answer(Box::new(AnswerParser::new(&settled.parser))),
+    match resolved.output {
+        OutputMode::Stdout => StreamParser::Answer(Box::new(AnswerParser::new(&resolved.parser))),
         OutputMode::JsonRpc => StreamParser::Response(RpcResponseScanner::default(), respond),
         OutputMode::File(_) => StreamParser::Show(Utf8Decoder::default()),
     }
 }
 
-fn supervision(
+fn supervision_options(
     prepared: &PreparedRun<'_>,
     launcher: &ProcessLauncher,
     request: &RunRequest<'_>,
 ) -> io::Result<SupervisionOptions> {
-    let limits = &prepared.about.agent.resource_limits;
-    let cgroup = group_of(request);
+    let limits = &prepared.info.agent.resource_limits;
+    let cgroup = run_cgroup(request);
     Ok(SupervisionOptions {
-        stop_signal: signal_of(prepared.about.agent.stop_signal),
-        grace: Duration::from_secs(prepared.about.agent.grace_seconds),
+        stop_signal: signal_of(prepared.info.agent.stop_signal),
+        grace: Duration::from_secs(prepared.info.agent.grace_seconds),
         limits: ProcessTreeLimits {
             memory_bytes: limits.memory_mb.map(|most| most.get().saturating_mul(BYTES_PER_MB)),
             cpu_seconds: limits.cpu_seconds.map(std::num::NonZeroU64::get),
             processes: limits.processes.map(std::num::NonZeroU32::get),
         },
-        record: Some(prepared.paths.record.clone()),
-        place: match launcher {
-            ProcessLauncher::Shim(_) => Some(slots::path_of(request.place)?),
+        record: Some(prepared.files.record.clone()),
+        slot: match launcher {
+            ProcessLauncher::Shim(_) => Some(slots::slot_path(request.place)?),
             ProcessLauncher::Direct => None,
         },
-        ceiling: limits.processes.and_then(|most| PidsLimit::above(most, cgroup.as_deref())),
+        pids_limit: limits
+            .processes
+            .and_then(|most| PidsLimit::for_processes(most, cgroup.as_deref())),
         cgroup,
     })
 }
 
 /// The control group of a run, if supported.
 #[cfg(target_os = "linux")]
-fn group_of(request: &RunRequest<'_>) -> Option<PathBuf> {
-    cgroup::of_run(&format!("{}-{}", request.execution_id, request.attempt))
+fn run_cgroup(request: &RunRequest<'_>) -> Option<PathBuf> {
+    cgroup::for_run(&format!("{}-{}", request.execution_id, request.attempt))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn group_of(_: &RunRequest<'_>) -> Option<PathBuf> {
+fn run_cgroup(_: &RunRequest<'_>) -> Option<PathBuf> {
     None
 }
 
 /// Kills processes that a killed shim left. A shim that exits normally has removed the group.
-fn end_whom_a_killed_shim_leaves(request: &RunRequest<'_>) {
+fn kill_orphans_of_killed_shim(request: &RunRequest<'_>) {
     #[cfg(target_os = "linux")]
-    if let Some(group) = group_of(request)
+    if let Some(group) = run_cgroup(request)
         && let Err(error) = cgroup::clear(&group)
     {
         tracing::warn!(path = %group.display(), %error, "what is left of a run cannot be ended");
@@ -232,13 +244,13 @@ fn end_whom_a_killed_shim_leaves(request: &RunRequest<'_>) {
 }
 
 /// Writes the private files of a run.
-fn write_private(prepared: &PreparedRun<'_>) -> io::Result<()> {
+fn write_private_files(prepared: &PreparedRun<'_>) -> io::Result<()> {
     let CliInvocation { files, output_file, .. } = &prepared.invocation;
     if files.is_empty() && output_file.is_none() {
         return Ok(());
     }
-    prepared.paths.remove_private()?;
-    DirBuilder::new().mode(0o700).create(&prepared.paths.private)?;
+    prepared.files.remove_private()?;
+    DirBuilder::new().mode(0o700).create(&prepared.files.private)?;
     if let Some(path) = output_file {
         // A file left by an earlier run is not this run's answer.
         ignore_missing(fs::remove_file(path))?;
@@ -247,7 +259,7 @@ fn write_private(prepared: &PreparedRun<'_>) -> io::Result<()> {
 }
 
 /// Enlarges a pipe. Failing is harmless: unprivileged users have a quota.
-fn enlarge(pipe: &impl AsFd) {
+fn enlarge_pipe(pipe: &impl AsFd) {
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES);
 }
 
@@ -274,7 +286,10 @@ pub(crate) fn system_error(message: &str) -> AttemptFailure {
 }
 
 /// The exit of a run without a shim record.
-pub(crate) fn how_without_record(cause: EndCause, exit: polity_model::run::ProcessExit) -> RunExit {
+pub(crate) fn exit_without_record(
+    cause: EndCause,
+    exit: polity_model::run::ProcessExit,
+) -> RunExit {
     match cause {
         EndCause::Ended | EndCause::Responded => RunExit::Exited(exit),
         EndCause::Stopped

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 /// The number of digest bytes in a pool's folder name.
-const NAME_BYTES: usize = 16;
+const FOLDER_NAME_BYTES: usize = 16;
 
 /// The slot pools of a home.
 #[derive(Debug)]
@@ -33,14 +33,14 @@ impl FileSlotPools {
         Self { folder, next: AtomicU32::new(0) }
     }
 
-    /// Acquires one of the `places` slots of a pool, if one is free.
-    pub(crate) fn take(&self, pool: &str, places: u32) -> io::Result<Option<PlaceTaken>> {
-        let folder = self.folder.join(name_of(pool));
+    /// Acquires one of the `slots` slots of a pool, if one is free.
+    pub(crate) fn acquire(&self, pool: &str, slots: u32) -> io::Result<Option<PlaceTaken>> {
+        let folder = self.folder.join(pool_folder_name(pool));
         fs::create_dir_all(&folder)?;
         let first = self.next.fetch_add(1, Ordering::Relaxed);
-        for step in 0..places {
-            let number = first.wrapping_add(step) % places;
-            if let Some(lock) = take(&folder.join(format!("{number}.lock")))? {
+        for step in 0..slots {
+            let number = first.wrapping_add(step) % slots;
+            if let Some(lock) = lock_slot(&folder.join(format!("{number}.lock")))? {
                 return Ok(Some(PlaceTaken { lock: Arc::new(lock) }));
             }
         }
@@ -48,7 +48,7 @@ impl FileSlotPools {
     }
 }
 
-fn take(path: &Path) -> io::Result<Option<File>> {
+fn lock_slot(path: &Path) -> io::Result<Option<File>> {
     let file = File::options().create(true).truncate(false).write(true).open(path)?;
     // An exclusive lock excludes all others; then it is shared. The change is not atomic: if
     // another process gets in between, it has the slot.
@@ -65,13 +65,13 @@ fn take(path: &Path) -> io::Result<Option<File>> {
 }
 
 /// The path of an acquired slot, for the shim to open.
-pub(crate) fn path_of(place: &PlaceTaken) -> io::Result<PathBuf> {
-    fs::read_link(format!("/proc/self/fd/{}", place.lock.as_raw_fd()))
+pub(crate) fn slot_path(slot: &PlaceTaken) -> io::Result<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", slot.lock.as_raw_fd()))
 }
 
-fn name_of(pool: &str) -> String {
+fn pool_folder_name(pool: &str) -> String {
     let digest = Sha256::digest(pool);
-    digest.iter().take(NAME_BYTES).fold(String::new(), |mut name, byte| {
+    digest.iter().take(FOLDER_NAME_BYTES).fold(String::new(), |mut name, byte| {
         // Writing to a String cannot fail.
         let _ = write!(name, "{byte:02x}");
         name
@@ -83,20 +83,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_free_when_all_who_hold_on_to_it_are_gone() {
+    fn slot_is_free_when_all_holders_are_gone() {
         let folder = tempfile::tempdir().unwrap();
         let (ours, theirs) =
             (FileSlotPools::new(folder.path().into()), FileSlotPools::new(folder.path().into()));
-        let first = ours.take("pool", 2).unwrap().unwrap();
-        let second = theirs.take("pool", 2).unwrap().unwrap();
-        assert!(ours.take("pool", 2).unwrap().is_none());
-        assert!(ours.take("other pool", 2).unwrap().is_some());
-        let shim = File::open(path_of(&first).unwrap()).unwrap();
+        let first = ours.acquire("pool", 2).unwrap().unwrap();
+        let second = theirs.acquire("pool", 2).unwrap().unwrap();
+        assert!(ours.acquire("pool", 2).unwrap().is_none());
+        assert!(ours.acquire("other pool", 2).unwrap().is_some());
+        let shim = File::open(slot_path(&first).unwrap()).unwrap();
         rustix::fs::flock(&shim, FlockOperation::NonBlockingLockShared).unwrap();
         drop(first);
-        assert!(ours.take("pool", 2).unwrap().is_none());
+        assert!(ours.acquire("pool", 2).unwrap().is_none());
         drop(shim);
-        assert!(ours.take("pool", 2).unwrap().is_some());
+        assert!(ours.acquire("pool", 2).unwrap().is_some());
         drop(second);
     }
 }

@@ -51,7 +51,7 @@ pub(crate) enum WorkspaceError {
 
 impl RunWorkspace {
     /// The workspace of an execution, if its agent uses one.
-    pub(crate) fn of(
+    pub(crate) fn for_agent(
         agent: &CliAgent,
         source: PathBuf,
         data: &Path,
@@ -73,7 +73,7 @@ impl RunWorkspace {
     }
 
     /// Creates the workspace, replacing one of an earlier run. Returns the working directory in it.
-    pub(crate) fn make(&self, stop: &watch::Receiver<bool>) -> Result<PathBuf, WorkspaceError> {
+    pub(crate) fn create(&self, stop: &watch::Receiver<bool>) -> Result<PathBuf, WorkspaceError> {
         let failed = |error: io::Error| {
             let (source, root) = (self.source.display(), self.root.display());
             let message = format!("the workspace {root} of {source} cannot be made: {error}");
@@ -84,14 +84,15 @@ impl RunWorkspace {
         parent.map_err(failed)?;
         match self.kind {
             WorkspaceMode::Worktree => {
-                self.git.add(&self.source, &self.root, &self.branch()).map_err(|error| {
+                self.git.add_worktree(&self.source, &self.root, &self.branch()).map_err(|error| {
                     use polity_model::failure::ErrorCategory::Permanent;
                     WorkspaceError::Failed(verdict::failure(Permanent, &error.to_string()))
                 })
             }
             WorkspaceMode::Copy | WorkspaceMode::Shared => {
-                let is_whole = file_tree::copy(&self.source, &self.root, &self.data, stop);
-                if is_whole.map_err(failed)? {
+                let is_complete =
+                    file_tree::copy_folder(&self.source, &self.root, &self.data, stop);
+                if is_complete.map_err(failed)? {
                     Ok(self.root.clone())
                 } else {
                     Err(WorkspaceError::Stopped)
@@ -101,10 +102,10 @@ impl RunWorkspace {
     }
 
     /// The working directory in the workspace.
-    pub(crate) fn folder(&self) -> PathBuf {
+    pub(crate) fn working_directory(&self) -> PathBuf {
         match self.kind {
             WorkspaceMode::Worktree => {
-                let prefix = self.git.prefix(&self.source).unwrap_or_default();
+                let prefix = self.git.repository_prefix(&self.source).unwrap_or_default();
                 self.root.join(prefix)
             }
             WorkspaceMode::Copy | WorkspaceMode::Shared => self.root.clone(),
@@ -112,13 +113,13 @@ impl RunWorkspace {
     }
 
     /// Keeps the workspace and counts the changes.
-    pub(crate) fn keep(&self) -> SavedWorkspace {
+    pub(crate) fn finish(&self) -> SavedWorkspace {
         let changed = match self.kind {
             WorkspaceMode::Worktree => {
-                self.git.commit(&self.root).map_err(|error| error.to_string())
+                self.git.commit_changes(&self.root).map_err(|error| error.to_string())
             }
             WorkspaceMode::Copy | WorkspaceMode::Shared => {
-                file_tree::differences(&self.source, &self.root, &self.data)
+                file_tree::count_differences(&self.source, &self.root, &self.data)
                     .map_err(|error| error.to_string())
             }
         };
@@ -154,7 +155,7 @@ pub(crate) enum BranchPolicy {
 }
 
 /// Removes the workspace of an execution, if there is one.
-pub(crate) fn remove_of(
+pub(crate) fn remove_workspace(
     data: &Path,
     execution_id: ExecutionId,
     environment: &Environment,
@@ -173,11 +174,11 @@ fn remove(root: &Path, git: &GitCommand, branch: BranchPolicy) -> io::Result<()>
     if root.join(".git").is_file() {
         let name =
             name.filter(|_| branch == BranchPolicy::Delete).map(|name| format!("{BRANCHES}{name}"));
-        if let Err(error) = git.remove(root, name.as_deref()) {
+        if let Err(error) = git.remove_worktree(root, name.as_deref()) {
             tracing::warn!(path = %root.display(), %error, "a worktree is not removed by Git");
         }
     }
-    file_tree::remove(root)
+    file_tree::remove_folder(root)
 }
 
 /// Checks that a workspace could be made, without making one.

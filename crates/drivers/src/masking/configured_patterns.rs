@@ -29,7 +29,7 @@ impl ConfiguredPatterns {
     }
 
     /// Calls `found` with the start and end of each match.
-    pub(super) fn each_in(&self, text: &[u8], mut found: impl FnMut(usize, usize)) {
+    pub(super) fn find_all(&self, text: &[u8], mut found: impl FnMut(usize, usize)) {
         if let Some(email) = &self.email {
             each_match(
                 email,

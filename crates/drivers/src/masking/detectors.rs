@@ -12,7 +12,7 @@ mod url_password;
 
 use aho_corasick::BuildError;
 
-use self::token::{SHAPES, TokenShape};
+use self::token::{TOKEN_SHAPES, TokenShape};
 use super::literal_finder::LiteralFinder;
 
 /// Parts of names for secrets, as short as possible, in all usual spellings. The rest of the name
@@ -26,7 +26,7 @@ const NAMES: [&str; 18] = [
 const BEARER: [&str; 2] = ["earer", "EARER"];
 
 /// The separator between scheme and host; it may be escaped in JSON.
-const ADDRESSES: [&str; 2] = ["://", r":\/\/"];
+const URL_MARKS: [&str; 2] = ["://", r":\/\/"];
 
 /// The kind of secret that a literal announces.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ enum TriggerKind {
     WebToken,
     Assignment,
     Bearer,
-    Address,
+    Url,
     KeyBlock,
 }
 
@@ -62,28 +62,28 @@ pub(super) enum TriggerVerdict {
 /// Finds the literals.
 pub(super) struct TriggerFinder {
     finder: LiteralFinder,
-    announced: Vec<TriggerKind>,
+    kinds: Vec<TriggerKind>,
 }
 
 impl TriggerFinder {
     pub(super) fn new() -> Result<Self, BuildError> {
-        let shapes = SHAPES.iter().map(|shape| (shape.literal, TriggerKind::Shape(shape)));
+        let shapes = TOKEN_SHAPES.iter().map(|shape| (shape.literal, TriggerKind::Shape(shape)));
         let names = NAMES.iter().map(|name| (*name, TriggerKind::Assignment));
         let bearer = BEARER.iter().map(|name| (*name, TriggerKind::Bearer));
-        let addresses = ADDRESSES.iter().map(|mark| (*mark, TriggerKind::Address));
+        let addresses = URL_MARKS.iter().map(|mark| (*mark, TriggerKind::Url));
         let others =
             [(token::WEB_TOKEN, TriggerKind::WebToken), (key_block::BEGIN, TriggerKind::KeyBlock)];
-        let (literals, announced): (Vec<_>, Vec<_>) =
+        let (literals, kinds): (Vec<_>, Vec<_>) =
             shapes.chain(names).chain(bearer).chain(addresses).chain(others).unzip();
         let finder = LiteralFinder::new(&literals)?;
-        Ok(Self { finder, announced })
+        Ok(Self { finder, kinds })
     }
 
     /// The next literal at or after `from`.
     pub(super) fn next(&self, text: &[u8], from: usize) -> Option<TriggerMatch> {
         let found = self.finder.next(text, from)?;
-        let announced = *self.announced.get(found.pattern().as_usize())?;
-        Some(TriggerMatch { start: found.start(), end: found.end(), announced })
+        let kind = *self.kinds.get(found.pattern().as_usize())?;
+        Some(TriggerMatch { start: found.start(), end: found.end(), kind })
     }
 }
 
@@ -92,24 +92,24 @@ impl TriggerFinder {
 pub(super) struct TriggerMatch {
     pub(super) start: usize,
     pub(super) end: usize,
-    announced: TriggerKind,
+    kind: TriggerKind,
 }
 
 impl TriggerMatch {
     pub(super) fn begins_key(self) -> bool {
-        matches!(self.announced, TriggerKind::KeyBlock)
+        matches!(self.kind, TriggerKind::KeyBlock)
     }
 
     /// Runs the detector on the line, which starts at `line_start` of the text.
-    pub(super) fn look(self, line: &[u8], line_start: usize) -> TriggerVerdict {
-        let hit = TriggerSpan { start: self.start - line_start, end: self.end - line_start };
-        match self.announced {
-            TriggerKind::Shape(shape) => token::look(line, hit, shape),
-            TriggerKind::WebToken => token::look_for_web_token(line, hit),
-            TriggerKind::Assignment => assignment::look(line, hit),
-            TriggerKind::Bearer => authorization::look_for_bearer(line, hit),
-            TriggerKind::Address => url_password::look(line, hit),
-            TriggerKind::KeyBlock => key_block::look(line, hit),
+    pub(super) fn detect(self, line: &[u8], line_start: usize) -> TriggerVerdict {
+        let trigger = TriggerSpan { start: self.start - line_start, end: self.end - line_start };
+        match self.kind {
+            TriggerKind::Shape(shape) => token::detect(line, trigger, shape),
+            TriggerKind::WebToken => token::detect_web_token(line, trigger),
+            TriggerKind::Assignment => assignment::detect(line, trigger),
+            TriggerKind::Bearer => authorization::detect_bearer(line, trigger),
+            TriggerKind::Url => url_password::detect(line, trigger),
+            TriggerKind::KeyBlock => key_block::detect(line, trigger),
         }
     }
 }

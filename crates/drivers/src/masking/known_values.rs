@@ -17,7 +17,7 @@ const ENCODED_BYTES_MIN: usize = 8;
 pub const SPELLING_BYTES_MAX: usize = 4096;
 
 /// The length of the prefix that is searched for first.
-const BEGINNING_BYTES: usize = 8;
+const PREFIX_BYTES: usize = 8;
 
 /// The values to search for.
 pub(super) struct KnownValues {
@@ -27,7 +27,7 @@ pub(super) struct KnownValues {
 
 struct ValueSearch {
     /// Finds the prefixes, fast.
-    beginnings: LiteralFinder,
+    prefixes: LiteralFinder,
     /// Finds all values, including overlapping ones.
     all: AhoCorasick,
 }
@@ -46,19 +46,19 @@ impl KnownValues {
         if spellings.is_empty() {
             return Ok(Self { spellings, search: None });
         }
-        let mut beginnings: Vec<&[u8]> =
-            spellings.iter().map(|one| &one[..one.len().min(BEGINNING_BYTES)]).collect();
-        beginnings.dedup();
-        let beginnings = LiteralFinder::new(&beginnings)?;
+        let mut prefixes: Vec<&[u8]> =
+            spellings.iter().map(|one| &one[..one.len().min(PREFIX_BYTES)]).collect();
+        prefixes.dedup();
+        let prefixes = LiteralFinder::new(&prefixes)?;
         let all = AhoCorasick::builder().match_kind(MatchKind::Standard).build(&spellings)?;
-        Ok(Self { spellings, search: Some(ValueSearch { beginnings, all }) })
+        Ok(Self { spellings, search: Some(ValueSearch { prefixes, all }) })
     }
 
     /// Calls `found` with the start and end of each value.
-    pub(super) fn each_in(&self, text: &[u8], mut found: impl FnMut(usize, usize)) {
-        let Some(ValueSearch { beginnings, all }) = &self.search else { return };
+    pub(super) fn find_all(&self, text: &[u8], mut found: impl FnMut(usize, usize)) {
+        let Some(ValueSearch { prefixes, all }) = &self.search else { return };
         let mut from = 0;
-        while let Some(next) = beginnings.next(text, from) {
+        while let Some(next) = prefixes.next(text, from) {
             // Values contain no line breaks, so overlapping ones are on the same line.
             let line_end =
                 memchr::memchr(b'\n', &text[next.end()..]).map_or(text.len(), |at| next.end() + at);
@@ -71,7 +71,7 @@ impl KnownValues {
     }
 
     /// The start of an incomplete value at the end of the text; else the text's end.
-    pub(super) fn unfinished_in(&self, text: &[u8]) -> usize {
+    pub(super) fn incomplete_start(&self, text: &[u8]) -> usize {
         let earliest = text.len().saturating_sub(SPELLING_BYTES_MAX);
         let is_beginning =
             |at: &usize| self.spellings.iter().any(|spelling| spelling.starts_with(&text[*at..]));
@@ -80,27 +80,27 @@ impl KnownValues {
 }
 
 fn spellings_of(line: &str) -> Vec<Vec<u8>> {
-    let in_json = as_in_json(line);
-    let twice = as_in_json(&in_json);
-    let mut spellings = vec![line.to_owned(), in_json, twice, as_in_address(line)];
+    let in_json = json_escaped(line);
+    let twice = json_escaped(&in_json);
+    let mut spellings = vec![line.to_owned(), in_json, twice, url_encoded(line)];
     if line.len() >= ENCODED_BYTES_MIN {
         for before in 0..3 {
-            spellings.push(as_in_base64(line, before, &STANDARD_NO_PAD));
-            spellings.push(as_in_base64(line, before, &URL_SAFE_NO_PAD));
+            spellings.push(base64_at_offset(line, before, &STANDARD_NO_PAD));
+            spellings.push(base64_at_offset(line, before, &URL_SAFE_NO_PAD));
         }
     }
     spellings.into_iter().map(String::into_bytes).collect()
 }
 
 /// Escapes a value for a JSON string.
-fn as_in_json(text: &str) -> String {
+fn json_escaped(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     let inner = quoted.strip_prefix('"').and_then(|quoted| quoted.strip_suffix('"'));
     inner.unwrap_or(text).to_owned()
 }
 
 /// Escapes a value for a URL query.
-fn as_in_address(text: &str) -> String {
+fn url_encoded(text: &str) -> String {
     let spell = |byte: u8| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             char::from(byte).to_string()
@@ -112,7 +112,7 @@ fn as_in_address(text: &str) -> String {
 }
 
 /// Encodes a value in base64 at an offset, without the letters that it shares with adjacent bytes.
-fn as_in_base64(text: &str, before: usize, engine: &impl Engine) -> String {
+fn base64_at_offset(text: &str, before: usize, engine: &impl Engine) -> String {
     let bytes: Vec<u8> = std::iter::repeat_n(0, before).chain(text.bytes()).collect();
     let encoded = engine.encode(&bytes);
     let shared_before = [0, 2, 3][before];

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_and_many_literals_are_found_alike() {
+    fn finds_few_and_many_literals_alike() {
         let text = b"nothing, then number-7, then number-150";
         for count in [8, 151] {
             let literals: Vec<_> = (0..count).map(|number| format!("number-{number},")).collect();

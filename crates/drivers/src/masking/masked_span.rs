@@ -28,7 +28,7 @@ pub(super) enum SpanReplacement {
 pub(super) struct MaskedSpan {
     pub(super) start: usize,
     pub(super) end: usize,
-    pub(super) shown: SpanReplacement,
+    pub(super) replacement: SpanReplacement,
 }
 
 impl MaskedSpan {
@@ -38,38 +38,39 @@ impl MaskedSpan {
         Self {
             start,
             end,
-            shown: if is_long { SpanReplacement::MaskAndTail } else { SpanReplacement::Mask },
+            replacement: if is_long { SpanReplacement::MaskAndTail } else { SpanReplacement::Mask },
         }
     }
 
     /// Shifts the span.
-    pub(super) fn moved(self, by: usize) -> Self {
+    pub(super) fn shifted(self, by: usize) -> Self {
         Self { start: self.start + by, end: self.end + by, ..self }
     }
 
     /// True if this later span is merged with the earlier one. Adjacent spans are merged, except
     /// those without a mask, which end with their line.
-    fn joins(self, earlier: Self) -> bool {
-        let is_nothing = [self.shown, earlier.shown].contains(&SpanReplacement::Nothing);
+    fn merges_with(self, earlier: Self) -> bool {
+        let is_nothing =
+            [self.replacement, earlier.replacement].contains(&SpanReplacement::Nothing);
         if is_nothing { self.start < earlier.end } else { self.start <= earlier.end }
     }
 
     /// Merges two spans. The tail is shown only if it is not part of a short secret.
-    fn joined(self, later: Self) -> Self {
+    fn merged(self, later: Self) -> Self {
         if later.end <= self.end {
             let is_apart = later.end + TAIL_BYTES <= self.end;
-            let shown = match (self.shown, later.shown) {
+            let replacement = match (self.replacement, later.replacement) {
                 (SpanReplacement::Nothing, _) => SpanReplacement::Nothing,
                 (
                     SpanReplacement::MaskAndTail,
                     SpanReplacement::Nothing | SpanReplacement::Mask,
                 ) if !is_apart => SpanReplacement::Mask,
-                (SpanReplacement::Mask | SpanReplacement::MaskAndTail, _) => self.shown,
+                (SpanReplacement::Mask | SpanReplacement::MaskAndTail, _) => self.replacement,
             };
-            return Self { shown, ..self };
+            return Self { replacement, ..self };
         }
         let is_apart = self.end + TAIL_BYTES <= later.end;
-        let shown = match (self.shown, later.shown) {
+        let replacement = match (self.replacement, later.replacement) {
             (_, SpanReplacement::Nothing | SpanReplacement::Mask) => SpanReplacement::Mask,
             (SpanReplacement::MaskAndTail, SpanReplacement::MaskAndTail) => {
                 SpanReplacement::MaskAndTail
@@ -83,40 +84,40 @@ impl MaskedSpan {
                 SpanReplacement::Mask
             }
         };
-        Self { start: self.start, end: later.end, shown }
+        Self { start: self.start, end: later.end, replacement }
     }
 }
 
 /// Sorts the spans after `from` and merges overlapping ones.
-pub(super) fn join(hidden: &mut Vec<MaskedSpan>, from: usize) {
-    let Some(new) = hidden.get_mut(from..).filter(|new| new.len() > 1) else { return };
+pub(super) fn merge_spans(spans: &mut Vec<MaskedSpan>, from: usize) {
+    let Some(new) = spans.get_mut(from..).filter(|new| new.len() > 1) else { return };
     new.sort_unstable_by_key(|one| (one.start, one.end));
     let mut last = from;
-    for index in from + 1..hidden.len() {
-        let next = hidden[index];
-        if next.joins(hidden[last]) {
-            hidden[last] = hidden[last].joined(next);
+    for index in from + 1..spans.len() {
+        let next = spans[index];
+        if next.merges_with(spans[last]) {
+            spans[last] = spans[last].merged(next);
         } else {
             last += 1;
-            hidden[last] = next;
+            spans[last] = next;
         }
     }
-    hidden.truncate(last + 1);
+    spans.truncate(last + 1);
 }
 
 /// Writes the text with all spans masked. The spans are sorted.
-pub(super) fn write_rest(text: &[u8], hidden: &[MaskedSpan], out: &mut Vec<u8>) {
+pub(super) fn write_masked(text: &[u8], spans: &[MaskedSpan], out: &mut Vec<u8>) {
     let mut from = 0;
-    for one in hidden {
+    for one in spans {
         out.extend_from_slice(&text[from..one.start]);
-        write_mask(&text[one.start..one.end], one.shown, out);
+        write_mask(&text[one.start..one.end], one.replacement, out);
         from = one.end;
     }
     out.extend_from_slice(&text[from..]);
 }
 
-fn write_mask(secret: &[u8], shown: SpanReplacement, out: &mut Vec<u8>) {
-    match shown {
+fn write_mask(secret: &[u8], replacement: SpanReplacement, out: &mut Vec<u8>) {
+    match replacement {
         SpanReplacement::Nothing => {}
         SpanReplacement::Mask => out.extend_from_slice(MASK.as_bytes()),
         SpanReplacement::MaskAndTail => {
@@ -132,9 +133,9 @@ fn write_mask(secret: &[u8], shown: SpanReplacement, out: &mut Vec<u8>) {
 }
 
 /// Masks one secret in a text.
-pub(super) fn without(text: &str, secret: Range<usize>) -> String {
+pub(super) fn mask_range(text: &str, secret: Range<usize>) -> String {
     let mut out = Vec::new();
-    write_rest(text.as_bytes(), &[MaskedSpan::secret(secret.start, secret.end)], &mut out);
+    write_masked(text.as_bytes(), &[MaskedSpan::secret(secret.start, secret.end)], &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }
 
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_overlaps_is_one_and_shows_nothing_of_a_short_secret() {
+    fn merged_spans_hide_short_secrets() {
         let text = b"0123456789abcdefghijklmnopqrstuvwxyz";
         for (spans, expected) in [
             (vec![(2, 6), (8, 10)], "01***67***abcdefghijklmnopqrstuvwxyz"),
@@ -153,11 +154,11 @@ mod tests {
             (vec![(0, 18), (12, 16)], "***ijklmnopqrstuvwxyz"),
             (vec![(0, 20), (4, 8)], "***ghijklmnopqrstuvwxyz"),
         ] {
-            let mut hidden: Vec<_> =
+            let mut span: Vec<_> =
                 spans.iter().map(|&(start, end)| MaskedSpan::secret(start, end)).collect();
-            join(&mut hidden, 0);
+            merge_spans(&mut span, 0);
             let mut out = Vec::new();
-            write_rest(text, &hidden, &mut out);
+            write_masked(text, &span, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{spans:?}");
         }
     }

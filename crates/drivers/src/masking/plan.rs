@@ -35,11 +35,11 @@ pub(super) enum StreamState {
 /// Plans the spans of a text and returns the number of bytes done. The rest is an incomplete line,
 /// unless the text `ends`.
 pub(super) fn plan(
-    parts: &MaskMatchers,
+    matchers: &MaskMatchers,
     text: &[u8],
     ends: bool,
     state: &mut StreamState,
-    hidden: &mut Vec<MaskedSpan>,
+    spans: &mut Vec<MaskedSpan>,
 ) -> usize {
     let mut done = 0;
     while done < text.len() {
@@ -50,20 +50,22 @@ pub(super) fn plan(
         if whole.is_none() && !is_piece {
             return done;
         }
-        let first = hidden.len();
-        let mut hide = |one: MaskedSpan| hidden.push(one.moved(done));
+        let first = spans.len();
+        let mut hide = |one: MaskedSpan| spans.push(one.shifted(done));
         let (length, next) = match *state {
             StreamState::Secret | StreamState::Key => rest_of_secret(window, *state, &mut hide),
             StreamState::Text | StreamState::Block(_) => {
                 let block = if let StreamState::Block(block) = *state { Some(block) } else { None };
                 match whole {
-                    Some(length) => (length, lines_of(parts, &window[..length], block, &mut hide)),
+                    Some(length) => {
+                        (length, plan_lines(matchers, &window[..length], block, &mut hide))
+                    }
                     // Lines of a key are never that long.
-                    None => piece_of(parts, window, &mut hide),
+                    None => plan_piece(matchers, window, &mut hide),
                 }
             }
         };
-        masked_span::join(hidden, first);
+        masked_span::merge_spans(spans, first);
         *state = next;
         done += length;
     }
@@ -71,41 +73,41 @@ pub(super) fn plan(
 }
 
 /// Scans complete lines.
-fn lines_of(
-    parts: &MaskMatchers,
+fn plan_lines(
+    matchers: &MaskMatchers,
     lines: &[u8],
     block: Option<KeyBlock>,
     hide: &mut impl FnMut(MaskedSpan),
 ) -> StreamState {
-    let block = scan(parts, lines, block, |found| {
-        if let Some(hidden) = found.hidden {
-            hide(hidden);
+    let block = scan(matchers, lines, block, |found| {
+        if let Some(span) = found.span {
+            hide(span);
         }
     });
     block.map_or(StreamState::Text, StreamState::Block)
 }
 
 /// Scans a piece of a line. It ends where it cuts no match.
-fn piece_of(
-    parts: &MaskMatchers,
+fn plan_piece(
+    matchers: &MaskMatchers,
     window: &[u8],
     hide: &mut impl FnMut(MaskedSpan),
 ) -> (usize, StreamState) {
     let mut all: Vec<(SecretMatch, MaskedSpan)> = Vec::new();
-    scan(parts, window, None, |found| all.extend(found.hidden.map(|hidden| (found, hidden))));
+    scan(matchers, window, None, |found| all.extend(found.span.map(|span| (found, span))));
     all.sort_unstable_by_key(|(found, _)| found.from);
     let mut end = PIECE_BYTES;
     let mut kept = 0;
-    while let Some((_, hidden)) = all.get(kept).filter(|(found, _)| found.from < end) {
-        end = end.max(hidden.end);
+    while let Some((_, span)) = all.get(kept).filter(|(found, _)| found.from < end) {
+        end = end.max(span.end);
         kept += 1;
     }
     let mut next = StreamState::Text;
-    for (found, hidden) in &all[..kept] {
+    for (found, span) in &all[..kept] {
         // A span at the end of the piece may continue, so its tail is not final.
-        let shown = if hidden.end == end { SpanReplacement::Mask } else { hidden.shown };
-        hide(MaskedSpan { shown, ..*hidden });
-        if found.is_open && hidden.end == window.len() {
+        let replacement = if span.end == end { SpanReplacement::Mask } else { span.replacement };
+        hide(MaskedSpan { replacement, ..*span });
+        if found.is_open && span.end == window.len() {
             next = if found.is_key { StreamState::Key } else { StreamState::Secret };
         }
     }
@@ -125,32 +127,32 @@ fn rest_of_secret(
         (end, end < window.len())
     };
     if end > 0 {
-        hide(MaskedSpan { start: 0, end, shown: SpanReplacement::Nothing });
+        hide(MaskedSpan { start: 0, end, replacement: SpanReplacement::Nothing });
     }
     (end, if is_over || end == 0 { StreamState::Text } else { state })
 }
 
 /// The length of an incomplete line that can be shown, and the spans in it. No continuation changes
 /// them.
-pub(super) fn settled(parts: &MaskMatchers, line: &[u8]) -> (usize, Vec<MaskedSpan>) {
-    if parts.own.are_unbounded() {
+pub(super) fn finished_prefix(matchers: &MaskMatchers, line: &[u8]) -> (usize, Vec<MaskedSpan>) {
+    if matchers.configured.are_unbounded() {
         return (0, Vec::new());
     }
     // The last word may be the start of anything.
     let last_word = line.iter().rposition(u8::is_ascii_whitespace).map_or(0, |at| at + 1);
-    let mut end = PIECE_BYTES.min(last_word).min(parts.known.unfinished_in(line));
-    let mut hidden = Vec::new();
-    scan(parts, line, None, |found| {
+    let mut end = PIECE_BYTES.min(last_word).min(matchers.known.incomplete_start(line));
+    let mut spans = Vec::new();
+    scan(matchers, line, None, |found| {
         if found.is_open {
-            end = end.min(found.hidden.map_or(found.from, |hidden| hidden.start));
+            end = end.min(found.span.map_or(found.from, |span| span.start));
         }
-        hidden.extend(found.hidden);
+        spans.extend(found.span);
     });
-    masked_span::join(&mut hidden, 0);
+    masked_span::merge_spans(&mut spans, 0);
     // The next bytes may extend a secret that ends here.
-    if let Some(cut) = hidden.iter().find(|one| one.start < end && end <= one.end) {
+    if let Some(cut) = spans.iter().find(|one| one.start < end && end <= one.end) {
         end = cut.start;
     }
-    hidden.retain(|one| one.end <= end);
-    (end, hidden)
+    spans.retain(|one| one.end <= end);
+    (end, spans)
 }

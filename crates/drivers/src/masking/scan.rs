@@ -14,7 +14,7 @@ pub(super) struct SecretMatch {
     /// The start of the match; a name precedes its value.
     pub(super) from: usize,
     /// The span to mask; `None` if a secret may start here but is not complete.
-    pub(super) hidden: Option<MaskedSpan>,
+    pub(super) span: Option<MaskedSpan>,
     /// True if more text could change the match.
     pub(super) is_open: bool,
     /// True for a private key.
@@ -44,19 +44,19 @@ fn after_line(text: &[u8], line_end: usize) -> usize {
 
 /// Calls `found` with each match in the text. Takes and returns the unfinished key block.
 pub(super) fn scan(
-    parts: &MaskMatchers,
+    matchers: &MaskMatchers,
     text: &[u8],
     mut block: Option<KeyBlock>,
     mut found: impl FnMut(SecretMatch),
 ) -> Option<KeyBlock> {
     let known = |start, end| SecretMatch {
         from: start,
-        hidden: Some(MaskedSpan::secret(start, end)),
+        span: Some(MaskedSpan::secret(start, end)),
         is_open: false,
         is_key: false,
     };
-    parts.known.each_in(text, |start, end| found(known(start, end)));
-    parts.own.each_in(text, |start, end| {
+    matchers.known.find_all(text, |start, end| found(known(start, end)));
+    matchers.configured.find_all(text, |start, end| {
         found(SecretMatch { is_open: end == text.len(), ..known(start, end) });
     });
     let mut from = 0;
@@ -64,7 +64,7 @@ pub(super) fn scan(
     let mut limit = if block.is_some() { 0 } else { text.len() };
     let mut line = 0..0;
     loop {
-        let Some(trigger) = parts.triggers.next(&text[..limit], from) else {
+        let Some(trigger) = matchers.triggers.next(&text[..limit], from) else {
             let Some(KeyBlock { column }) = block.filter(|_| limit < text.len()) else {
                 return block;
             };
@@ -84,27 +84,28 @@ pub(super) fn scan(
             line = line_around(text, trigger.start);
         }
         let offset = line.start;
-        let mut tell = |start, end, shown: Option<SpanReplacement>, is_open, is_key| {
-            let secret = MaskedSpan::secret(start, end).moved(offset);
-            let hidden = MaskedSpan { shown: shown.unwrap_or(secret.shown), ..secret };
-            let from = name_start(text, trigger.start).min(hidden.start);
-            found(SecretMatch { from, hidden: Some(hidden), is_open, is_key });
-            trigger.end.max(hidden.end)
+        let mut report = |start, end, replacement: Option<SpanReplacement>, is_open, is_key| {
+            let secret = MaskedSpan::secret(start, end).shifted(offset);
+            let span =
+                MaskedSpan { replacement: replacement.unwrap_or(secret.replacement), ..secret };
+            let from = name_start(text, trigger.start).min(span.start);
+            found(SecretMatch { from, span: Some(span), is_open, is_key });
+            trigger.end.max(span.end)
         };
-        from = match trigger.look(&text[line.clone()], line.start) {
+        from = match trigger.detect(&text[line.clone()], line.start) {
             TriggerVerdict::NotSecret => trigger.end,
             TriggerVerdict::Undecided { from } => {
                 let from = from + offset;
-                found(SecretMatch { from, hidden: None, is_open: true, is_key: false });
+                found(SecretMatch { from, span: None, is_open: true, is_key: false });
                 trigger.end
             }
-            TriggerVerdict::Secret { start, end, open } => tell(start, end, None, open, false),
+            TriggerVerdict::Secret { start, end, open } => report(start, end, None, open, false),
             TriggerVerdict::Key { start, end, open } => {
                 if open {
                     block = Some(KeyBlock { column: start });
                     limit = after_line(text, line.end);
                 }
-                tell(start, end, Some(SpanReplacement::Mask), open, true)
+                report(start, end, Some(SpanReplacement::Mask), open, true)
             }
         };
     }
@@ -121,14 +122,14 @@ fn rest_of_block(
     while start < text.len() {
         let line = line_around(text, start);
         let next = after_line(text, line.end);
-        let (end, is_over) = match key_block::look_within(&text[line.clone()], column) {
+        let (end, is_over) = match key_block::detect_continuation(&text[line.clone()], column) {
             KeyBlockLine::Foreign => return (start, true),
             KeyBlockLine::Key => (next, false),
             KeyBlockLine::Last { end } if start + end == line.end => (next, true),
             KeyBlockLine::Last { end } => (start + end, true),
         };
-        let hidden = Some(MaskedSpan { start, end, shown: SpanReplacement::Nothing });
-        found(SecretMatch { from: start, hidden, is_open: false, is_key: true });
+        let span = Some(MaskedSpan { start, end, replacement: SpanReplacement::Nothing });
+        found(SecretMatch { from: start, span, is_open: false, is_key: true });
         if is_over {
             return (end, true);
         }

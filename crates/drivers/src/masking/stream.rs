@@ -16,13 +16,13 @@ pub struct MaskStream {
     /// The number of bytes already written for the incomplete line.
     written: usize,
     /// Reused to avoid allocations.
-    hidden: Vec<MaskedSpan>,
+    spans: Vec<MaskedSpan>,
 }
 
 impl MaskStream {
     pub(super) fn new(mask: SecretMask) -> Self {
-        let (held, hidden) = (Vec::new(), Vec::new());
-        Self { mask, state: StreamState::default(), held, written: 0, hidden }
+        let (held, spans) = (Vec::new(), Vec::new());
+        Self { mask, state: StreamState::default(), held, written: 0, spans }
     }
 
     /// Masks the next bytes and writes those that can be shown.
@@ -51,9 +51,9 @@ impl MaskStream {
             StreamState::Text => {}
             StreamState::Block(_) | StreamState::Secret | StreamState::Key => return,
         }
-        let (end, hidden) = plan::settled(&self.mask.parts, &self.held);
+        let (end, spans) = plan::finished_prefix(&self.mask.matchers, &self.held);
         let mut shown = Vec::new();
-        masked_span::write_rest(&self.held[..end], &hidden, &mut shown);
+        masked_span::write_masked(&self.held[..end], &spans, &mut shown);
         if let Some(new) = shown.get(self.written..) {
             out.extend_from_slice(new);
             self.written = shown.len();
@@ -77,9 +77,9 @@ impl MaskStream {
     }
 
     fn write(&mut self, text: &[u8], ends: bool, out: &mut Vec<u8>) -> usize {
-        self.hidden.clear();
-        let done = plan::plan(&self.mask.parts, text, ends, &mut self.state, &mut self.hidden);
-        masked_span::write_rest(&text[..done], &self.hidden, out);
+        self.spans.clear();
+        let done = plan::plan(&self.mask.matchers, text, ends, &mut self.state, &mut self.spans);
+        masked_span::write_masked(&text[..done], &self.spans, out);
         done
     }
 }

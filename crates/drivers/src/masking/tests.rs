@@ -18,7 +18,7 @@ fn with_values(values: &[&str]) -> SecretMask {
 }
 
 #[test]
-fn secrets_of_every_kind_are_masked() {
+fn masks_secrets_of_every_kind() {
     let mask = mask();
     for (text, expected) in secret_cases::CASES {
         assert_eq!(mask.mask_text(text), *expected, "{text}");
@@ -26,7 +26,7 @@ fn secrets_of_every_kind_are_masked() {
 }
 
 #[test]
-fn ordinary_text_is_left_alone() {
+fn leaves_plain_text_unchanged() {
     let mask = mask();
     for line in plain_text::TEXT.lines() {
         assert_eq!(mask.mask_text(line), line);
@@ -35,7 +35,7 @@ fn ordinary_text_is_left_alone() {
 }
 
 #[test]
-fn what_is_masked_once_stays_as_it_is() {
+fn masking_is_idempotent() {
     let mask = mask();
     for (_, masked) in secret_cases::CASES {
         assert_eq!(mask.mask_text(masked), *masked);
@@ -43,7 +43,7 @@ fn what_is_masked_once_stays_as_it_is() {
 }
 
 #[test]
-fn known_values_are_masked_in_all_spellings() {
+fn masks_known_values_in_all_encodings() {
     let mask = with_values(&["s3cret", "s3cret-and-more!", "abc", "a\"b\\c d/e\n", "one1\ntwo2\n"]);
     for (text, expected) in [
         ("no one knows", "no one knows"),
@@ -64,7 +64,7 @@ fn known_values_are_masked_in_all_spellings() {
 }
 
 #[test]
-fn secrets_that_overlap_are_masked_as_one() {
+fn masks_overlapping_secrets_as_one() {
     let mask = with_values(&["abcdefgh", "efghijkl", "0123456789abcdef"]);
     for (text, expected) in [
         ("abcdefghijkl", "***"),
@@ -78,7 +78,7 @@ fn secrets_that_overlap_are_masked_as_one() {
 }
 
 #[test]
-fn a_value_of_any_length_is_masked_to_its_end() {
+fn masks_values_of_any_length() {
     let long: String =
         (0..20_000).map(|number: u32| format!("{number:x}-")).collect::<Vec<_>>().concat();
     let mask = with_values(&[&long]);
@@ -88,7 +88,7 @@ fn a_value_of_any_length_is_masked_to_its_end() {
 }
 
 #[test]
-fn addresses_of_people_and_own_patterns_are_masked_if_the_settings_say_so() {
+fn masks_emails_and_patterns_if_configured() {
     let text = "ada@example.org paid with 4111111111111111\nand \u{fc}ber 12345";
     assert_eq!(mask().mask_text(text), text);
     let patterns = vec![
@@ -102,7 +102,7 @@ fn addresses_of_people_and_own_patterns_are_masked_if_the_settings_say_so() {
 }
 
 #[test]
-fn private_keys_are_masked_as_a_whole() {
+fn masks_whole_private_keys() {
     let body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj";
     let key =
         format!("-----BEGIN PRIVATE KEY-----\n{body}\n{body}\nabcd\n-----END PRIVATE KEY-----");
@@ -137,7 +137,7 @@ fn private_keys_are_masked_as_a_whole() {
 }
 
 #[test]
-fn names_tell_which_variables_are_secret() {
+fn recognizes_names_of_secret_variables() {
     for name in ["GITHUB_TOKEN", "DB_PASSWORD", "OPENAI_API_KEY", "SIGNING_KEY", "clientSecret"] {
         assert!(is_secret_name(name), "{name}");
     }
@@ -147,7 +147,7 @@ fn names_tell_which_variables_are_secret() {
 }
 
 #[test]
-fn json_is_masked_in_texts_names_and_named_fields() {
+fn masks_json_texts_field_names_and_secret_fields() {
     let mask = with_values(&["s3cret"]);
     let json = json!({
         "a s3cret": ["s3cret!", 1, null],
@@ -171,7 +171,7 @@ fn json_is_masked_in_texts_names_and_named_fields() {
 }
 
 #[test]
-fn lines_of_json_are_json_when_they_are_masked() {
+fn masked_json_stays_valid() {
     let mask = with_values(&["quo\"te\\d-and-long-enough"]);
     for text in [
         r#"{"password": "a\"b\\", "n": 1}"#,
@@ -183,5 +183,7 @@ fn lines_of_json_are_json_when_they_are_masked() {
     ] {
         let masked = mask.mask_text(text);
         assert!(serde_json::from_str::<Value>(&masked).is_ok(), "{masked}");
+        // Values that are not text are never masked.
+        assert_eq!(masked.contains("***"), !text.contains("12345678,"), "{masked}");
     }
 }

@@ -382,7 +382,7 @@ async fn signs_of_failed_start(
     match trouble {
         Trouble::Lost(_) => signs + &signs_of_end(child, secrets).await,
         Trouble::Silence(_) | Trouble::Refused(_) => {
-            signs + &last_words(&child.last_words().so_far(), secrets)
+            signs + &last_words(&child.stderr_tail().current_lines(), secrets)
         }
     }
 }
@@ -394,7 +394,7 @@ async fn signs_of_end(child: &ChildProcess, secrets: &Secrets) -> String {
         Some(status) => format!("; it ended with {status}"),
         None => "; its process has not ended".to_owned(),
     };
-    ended + &last_words(&child.last_words().heard().await, secrets)
+    ended + &last_words(&child.stderr_tail().final_lines().await, secrets)
 }
 
 fn last_words(words: &str, secrets: &Secrets) -> String {

@@ -28,7 +28,7 @@ pub(super) async fn run(
             program: name(),
             reason: secrets.removed_from(&error.to_string()),
         })?;
-    let said = StderrTail::of(stdout);
+    let said = StderrTail::read(stdout);
     let feed = async move {
         // Who does not read it to the end has no need of it.
         let _ = stdin.write_all(&notice.json).await;
@@ -45,7 +45,7 @@ pub(super) async fn run(
             None
         }
     };
-    let words = [child.last_words().heard().await, said.heard().await].join("\n");
+    let words = [child.stderr_tail().final_lines().await, said.final_lines().await].join("\n");
     let words = quoted(&secrets.removed_from_piece(words.trim()));
     Err(match status {
         Some(status) => NotTold::Failed { program: name(), status, words },

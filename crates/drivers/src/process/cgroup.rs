@@ -19,7 +19,7 @@ use self::hierarchy::CgroupParents;
 const KILL: &str = "cgroup.kill";
 
 /// The processes of a group, one per line.
-const MEMBERS: &str = "cgroup.procs";
+const PROCS: &str = "cgroup.procs";
 
 /// Counts the forks that failed because of the limit.
 const EVENTS: &str = "pids.events";
@@ -28,18 +28,18 @@ const EVENTS: &str = "pids.events";
 const PATH_BYTES_MAX: usize = 300;
 
 /// The number of checks, and the pause between them, while killed processes exit.
-const LEAVING_LOOKS_MAX: u32 = 50;
-const LEAVING_PAUSE: Duration = Duration::from_millis(2);
+const EXIT_CHECKS_MAX: u32 = 50;
+const EXIT_CHECK_PAUSE: Duration = Duration::from_millis(2);
 
 /// The group of a run, if groups are supported. The shim creates it.
-pub(crate) fn of_run(name: &str) -> Option<PathBuf> {
-    let group = places()?.ended_as_one.join(format!("polity-{name}"));
+pub(crate) fn for_run(name: &str) -> Option<PathBuf> {
+    let group = parents()?.killable.join(format!("polity-{name}"));
     is_usable(&group).then_some(group)
 }
 
 /// The group whose pids controller counts the processes of `group`. It may be the same.
-pub(crate) fn counting(group: &Path) -> Option<PathBuf> {
-    let counting = places()?.counted.as_ref()?.join(group.file_name()?);
+pub(crate) fn counting_group(group: &Path) -> Option<PathBuf> {
+    let counting = parents()?.counted.as_ref()?.join(group.file_name()?);
     is_usable(&counting).then_some(counting)
 }
 
@@ -47,9 +47,9 @@ fn is_usable(group: &Path) -> bool {
     group.as_os_str().len() <= PATH_BYTES_MAX && group.to_str().is_some()
 }
 
-fn places() -> Option<&'static CgroupParents> {
-    static PLACES: OnceLock<Option<CgroupParents>> = OnceLock::new();
-    PLACES.get_or_init(CgroupParents::find).as_ref()
+fn parents() -> Option<&'static CgroupParents> {
+    static PARENTS: OnceLock<Option<CgroupParents>> = OnceLock::new();
+    PARENTS.get_or_init(CgroupParents::find).as_ref()
 }
 
 /// Kills all processes of a group.
@@ -59,7 +59,7 @@ pub(crate) fn kill(group: &Path) -> io::Result<()> {
 
 /// True if a group has more than `most` processes. Reads no more of the list than needed.
 pub(crate) fn has_more_than(group: &Path, most: u32) -> io::Result<bool> {
-    let mut members = File::open(group.join(MEMBERS))?;
+    let mut members = File::open(group.join(PROCS))?;
     let mut bytes = [0; 4096];
     let mut seen = 0;
     loop {
@@ -72,7 +72,7 @@ pub(crate) fn has_more_than(group: &Path, most: u32) -> io::Result<bool> {
 }
 
 /// True if a fork in the group failed because of the limit.
-pub(crate) fn was_full(group: &Path) -> io::Result<bool> {
+pub(crate) fn has_reached_limit(group: &Path) -> io::Result<bool> {
     let events = fs::read_to_string(group.join(EVENTS))?;
     Ok(events.lines().any(|line| line.strip_prefix("max ").is_some_and(|count| count != "0")))
 }
@@ -81,23 +81,23 @@ pub(crate) fn was_full(group: &Path) -> io::Result<bool> {
 /// error.
 pub(crate) fn clear(group: &Path) -> io::Result<()> {
     remove(group, kill)?;
-    match counting(group) {
+    match counting_group(group) {
         // Its processes were also in the other group.
         Some(counting) if counting != group => remove(&counting, |_| Ok(())),
         Some(_) | None => Ok(()),
     }
 }
 
-fn remove(group: &Path, make_leave: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    for _ in 0..LEAVING_LOOKS_MAX {
+fn remove(group: &Path, kill: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    for _ in 0..EXIT_CHECKS_MAX {
         match fs::remove_dir(group) {
             Ok(()) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             // Processes take a moment to exit.
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => make_leave(group)?,
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => kill(group)?,
             Err(error) => return Err(error),
         }
-        std::thread::sleep(LEAVING_PAUSE);
+        std::thread::sleep(EXIT_CHECK_PAUSE);
     }
     // A process that does not exit cannot be waited for. An empty group is harmless.
     Ok(())
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_that_is_gone_is_cleared() {
+    fn clears_missing_and_empty_groups() {
         let folder = tempfile::tempdir().unwrap();
         clear(&folder.path().join("gone")).unwrap();
         let empty = folder.path().join("empty");
@@ -118,21 +118,21 @@ mod tests {
     }
 
     #[test]
-    fn those_in_a_group_are_counted() {
+    fn counts_the_processes_of_a_group() {
         let folder = tempfile::tempdir().unwrap();
         let members = "4711\n".repeat(3000);
-        fs::write(folder.path().join(MEMBERS), members).unwrap();
+        fs::write(folder.path().join(PROCS), members).unwrap();
         for (most, is_more) in [(0, true), (30, true), (2999, true), (3000, false)] {
             assert_eq!(has_more_than(folder.path(), most).unwrap(), is_more, "{most}");
         }
     }
 
     #[test]
-    fn a_group_says_that_it_was_full() {
+    fn reports_a_reached_limit() {
         let folder = tempfile::tempdir().unwrap();
         for (events, is_full) in [("max 0\n", false), ("max 17\n", true), ("other 3\n", false)] {
             fs::write(folder.path().join(EVENTS), events).unwrap();
-            assert_eq!(was_full(folder.path()).unwrap(), is_full, "{events}");
+            assert_eq!(has_reached_limit(folder.path()).unwrap(), is_full, "{events}");
         }
     }
 }

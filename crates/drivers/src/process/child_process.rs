@@ -23,7 +23,7 @@ const TERM_GRACE: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct ChildProcess {
     handle: ProcessHandle,
-    words: StderrTail,
+    stderr_tail: StderrTail,
 }
 
 /// A handle to a child process, which is ended when the last clone is dropped.
@@ -31,7 +31,7 @@ pub struct ChildProcess {
 pub(crate) struct ProcessHandle {
     /// The started process: the shim, if there is one.
     pub(crate) pid: u32,
-    orders: mpsc::UnboundedSender<Signal>,
+    signals: mpsc::UnboundedSender<Signal>,
     ended: watch::Receiver<Option<ExitStatus>>,
 }
 
@@ -63,7 +63,7 @@ impl ProcessLauncher {
         let ProcessPipes { stdin, stdout, stderr } = pipes;
         let stdin = stdin.ok_or_else(pipe_missing)?;
         Ok(StartedProcess {
-            child: ChildProcess { handle, words: StderrTail::of(stderr) },
+            child: ChildProcess { handle, stderr_tail: StderrTail::read(stderr) },
             stdin,
             stdout,
         })
@@ -93,7 +93,7 @@ impl ProcessLauncher {
         command.env_clear().envs(program.env.iter().map(|(name, value)| (name, value)));
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         // In a group of its own: Ctrl-C in the terminal reaches only Polity, which ends its
-        // children in order.
+        // children in signal.
         command.process_group(0);
         let mut child = command.spawn()?;
         let pipes = ProcessPipes {
@@ -103,28 +103,30 @@ impl ProcessLauncher {
         };
         let id = child.id().ok_or_else(pipe_missing)?;
         let pid = Pid::from_raw(id.cast_signed()).ok_or_else(pipe_missing)?;
-        let (orders, received) = mpsc::unbounded_channel();
-        let (tell, ended) = watch::channel(None);
-        let shimmed = match self {
+        let (signals, received) = mpsc::unbounded_channel();
+        let (exit_sender, ended) = watch::channel(None);
+        let is_shimmed = match self {
             Self::Shim(_) => true,
             Self::Direct => false,
         };
-        tokio::spawn(ProcessReaper { child, pid, shimmed, ended: false }.keep(received, tell));
-        Ok((ProcessHandle { pid: id, orders, ended }, pipes))
+        tokio::spawn(
+            ProcessReaper { child, pid, is_shimmed, has_ended: false }.run(received, exit_sender),
+        );
+        Ok((ProcessHandle { pid: id, signals, ended }, pipes))
     }
 }
 
 /// The command of the stub, which replaces itself with the full shim if needed; else of the full
 /// shim.
 #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
-fn shim_command(whole: &Path) -> Command {
+fn shim_command(full_shim: &Path) -> Command {
     #[cfg(target_os = "linux")]
-    if let Some(small) = super::shim_stub::path() {
-        let mut command = Command::new(small);
-        command.arg(whole);
+    if let Some(stub) = super::shim_stub::stub_path() {
+        let mut command = Command::new(stub);
+        command.arg(full_shim);
         return command;
     }
-    Command::new(whole)
+    Command::new(full_shim)
 }
 
 fn pipe_missing() -> io::Error {
@@ -138,8 +140,8 @@ impl ChildProcess {
     }
 
     /// The tail of the child's stderr.
-    pub fn last_words(&self) -> &StderrTail {
-        &self.words
+    pub fn stderr_tail(&self) -> &StderrTail {
+        &self.stderr_tail
     }
 
     /// Ends the child after its stdin was closed: waits, then sends SIGTERM, then SIGKILL.
@@ -151,11 +153,11 @@ impl ChildProcess {
 
     /// Ends the child at once: SIGTERM, then SIGKILL.
     pub async fn stop(&self) {
-        self.handle.order(Signal::TERM);
+        self.handle.send_signal(Signal::TERM);
         if tokio::time::timeout(TERM_GRACE, self.wait()).await.is_ok() {
             return;
         }
-        self.handle.order(Signal::KILL);
+        self.handle.send_signal(Signal::KILL);
         self.wait().await;
     }
 }
@@ -169,9 +171,9 @@ impl ProcessHandle {
     }
 
     /// Sends a signal to the started process, unless it has exited.
-    pub(crate) fn order(&self, signal: Signal) {
+    pub(crate) fn send_signal(&self, signal: Signal) {
         // The receiver is gone once the process has exited.
-        let _ = self.orders.send(signal);
+        let _ = self.signals.send(signal);
     }
 }
 
@@ -179,37 +181,37 @@ impl ProcessHandle {
 struct ProcessReaper {
     child: tokio::process::Child,
     pid: Pid,
-    shimmed: bool,
-    ended: bool,
+    is_shimmed: bool,
+    has_ended: bool,
 }
 
 impl ProcessReaper {
-    async fn keep(
+    async fn run(
         mut self,
-        mut orders: mpsc::UnboundedReceiver<Signal>,
-        tell: watch::Sender<Option<ExitStatus>>,
+        mut signals: mpsc::UnboundedReceiver<Signal>,
+        exit_sender: watch::Sender<Option<ExitStatus>>,
     ) {
         let status = loop {
             tokio::select! {
                 status = self.child.wait() => break status.ok(),
-                order = orders.recv() => match order {
+                signal = signals.recv() => match signal {
                     Some(signal) => self.signal(signal),
                     // All handles are dropped.
                     None => return,
                 },
             }
         };
-        self.ended = true;
-        if !self.shimmed {
+        self.has_ended = true;
+        if !self.is_shimmed {
             // The shim has already killed its tree.
             let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         }
-        tell.send_replace(status);
+        exit_sender.send_replace(status);
     }
 
     fn signal(&self, signal: Signal) {
         // An unreachable process has just exited.
-        let _ = if self.shimmed {
+        let _ = if self.is_shimmed {
             rustix::process::kill_process(self.pid, signal)
         } else {
             rustix::process::kill_process_group(self.pid, signal)
@@ -221,8 +223,8 @@ impl ProcessReaper {
 /// SIGTERM it ends the tree.
 impl Drop for ProcessReaper {
     fn drop(&mut self) {
-        if !self.ended {
-            self.signal(if self.shimmed { Signal::TERM } else { Signal::KILL });
+        if !self.has_ended {
+            self.signal(if self.is_shimmed { Signal::TERM } else { Signal::KILL });
         }
     }
 }

@@ -13,7 +13,7 @@ const THREADS_PER_PROCESS: u64 = 64;
 const TASKS_MIN: u64 = 1024;
 
 /// The allowance for other processes, if all processes of the user are counted.
-const TASKS_OF_OTHERS: u64 = 4096;
+const OTHER_TASKS: u64 = 4096;
 
 /// A limit on processes and threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,26 +28,26 @@ pub struct PidsLimit {
 impl PidsLimit {
     /// The limit for a run with so many processes and this control group.
     #[cfg(target_os = "linux")]
-    pub(crate) fn above(processes: NonZeroU32, group: Option<&Path>) -> Option<Self> {
+    pub(crate) fn for_processes(processes: NonZeroU32, group: Option<&Path>) -> Option<Self> {
         let tasks = TASKS_MIN.max(u64::from(processes.get()) * THREADS_PER_PROCESS);
-        if let Some(group) = group.and_then(super::cgroup::counting) {
+        if let Some(group) = group.and_then(super::cgroup::counting_group) {
             return Some(Self { tasks, group: Some(group) });
         }
         // A quick overestimate of the user's own.
-        let already = tasks_of_all(&std::fs::read_to_string("/proc/loadavg").ok()?)?;
-        Some(Self { tasks: already + TASKS_OF_OTHERS + tasks, group: None })
+        let running = parse_task_count(&std::fs::read_to_string("/proc/loadavg").ok()?)?;
+        Some(Self { tasks: running + OTHER_TASKS + tasks, group: None })
     }
 
     /// Unsupported here.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn above(_: NonZeroU32, _: Option<&Path>) -> Option<Self> {
+    pub(crate) fn for_processes(_: NonZeroU32, _: Option<&Path>) -> Option<Self> {
         None
     }
 }
 
 /// The total number of processes and threads, from `0.1 0.2 0.3 RUNNING/ALL NEWEST`.
 #[cfg(target_os = "linux")]
-fn tasks_of_all(load: &str) -> Option<u64> {
+fn parse_task_count(load: &str) -> Option<u64> {
     load.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
 }
 
@@ -56,17 +56,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ceiling_is_far_above_the_limit() {
+    fn limit_is_far_above_the_process_count() {
         for processes in [1, 30, 5000] {
-            let ceiling = PidsLimit::above(processes.try_into().unwrap(), None).unwrap();
-            assert!(ceiling.tasks >= u64::from(processes) * THREADS_PER_PROCESS, "{ceiling:?}");
-            assert!(ceiling.tasks > TASKS_MIN + TASKS_OF_OTHERS, "{ceiling:?}");
+            let limit = PidsLimit::for_processes(processes.try_into().unwrap(), None).unwrap();
+            assert!(limit.tasks >= u64::from(processes) * THREADS_PER_PROCESS, "{limit:?}");
+            assert!(limit.tasks > TASKS_MIN + OTHER_TASKS, "{limit:?}");
         }
     }
 
     #[test]
-    fn all_there_are_are_counted() {
-        assert_eq!(tasks_of_all("0.51 59.98 319.52 2/345 12345\n"), Some(345));
-        assert_eq!(tasks_of_all("0.51"), None);
+    fn parses_the_task_count() {
+        assert_eq!(parse_task_count("0.51 59.98 319.52 2/345 12345\n"), Some(345));
+        assert_eq!(parse_task_count("0.51"), None);
     }
 }

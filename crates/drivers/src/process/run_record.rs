@@ -26,18 +26,18 @@ const ENTRIES: usize = 4;
 /// The entries, in file order.
 #[derive(Debug, Clone, Copy)]
 enum RecordEntry {
-    Begun,
+    Start,
     Usage,
-    Ended,
+    End,
     Output,
 }
 
 impl RecordEntry {
     fn offset(self) -> u64 {
         let index = match self {
-            Self::Begun => 0,
+            Self::Start => 0,
             Self::Usage => 1,
-            Self::Ended => 2,
+            Self::End => 2,
             Self::Output => 3,
         };
         index * ENTRY_BYTES as u64
@@ -56,7 +56,8 @@ struct StartEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct EndEntry {
     /// The kind of exit.
-    pub how: RunExit,
+    #[serde(rename = "how")]
+    pub exit: RunExit,
     /// The duration of the run.
     pub duration_ms: u64,
     /// The total resource usage.
@@ -104,7 +105,7 @@ pub(super) struct RunRecordWriter {
 #[cfg(target_os = "linux")]
 impl RunRecordWriter {
     /// Creates and locks a record.
-    pub(super) fn begin(path: &Path) -> io::Result<Self> {
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         // All entries are allocated at once, so that a disk that fills up cannot prevent the last
@@ -112,23 +113,23 @@ impl RunRecordWriter {
         file.write_all_at(&[b' '; ENTRIES * ENTRY_BYTES], 0)?;
         let writer = Self { file };
         let shim = rustix::process::getpid().as_raw_pid();
-        writer.write(RecordEntry::Begun, &StartEntry { shim, cgroup: None })?;
+        writer.write(RecordEntry::Start, &StartEntry { shim, cgroup: None })?;
         Ok(writer)
     }
 
     /// Continues a record that the stub created and locked in this same process.
-    pub(super) fn go_on(path: &Path) -> io::Result<Self> {
+    pub(super) fn resume(path: &Path) -> io::Result<Self> {
         Ok(Self { file: File::options().write(true).open(path)? })
     }
 
     /// Writes the current usage.
-    pub(super) fn usage(&self, usage: &ResourceUsage) -> io::Result<()> {
+    pub(super) fn write_usage(&self, usage: &ResourceUsage) -> io::Result<()> {
         self.write(RecordEntry::Usage, usage)
     }
 
     /// Writes the end entry.
-    pub(super) fn end(&self, ended: &EndEntry) -> io::Result<()> {
-        self.write(RecordEntry::Ended, ended)
+    pub(super) fn write_end(&self, ended: &EndEntry) -> io::Result<()> {
+        self.write(RecordEntry::End, ended)
     }
 
     fn write<T: Serialize>(&self, entry: RecordEntry, value: &T) -> io::Result<()> {
@@ -164,8 +165,8 @@ impl RunRecord {
 
     /// The pid of the shim.
     pub(crate) fn process_id(&self) -> Option<u32> {
-        let begun: StartEntry = self.read(RecordEntry::Begun)?;
-        u32::try_from(begun.shim).ok()
+        let start: StartEntry = self.read(RecordEntry::Start)?;
+        u32::try_from(start.shim).ok()
     }
 
     /// The last measured usage.
@@ -175,7 +176,7 @@ impl RunRecord {
 
     /// The end entry, if the run has ended.
     pub(crate) fn ended(&self) -> Option<EndEntry> {
-        self.read(RecordEntry::Ended)
+        self.read(RecordEntry::End)
     }
 
     /// The output entry, if all output is stored.
@@ -184,27 +185,27 @@ impl RunRecord {
     }
 
     /// Writes the output entry.
-    pub(crate) fn note_output(&self, output: &OutputFiles) -> io::Result<()> {
+    pub(crate) fn write_output(&self, output: &OutputFiles) -> io::Result<()> {
         write(&self.file, RecordEntry::Output, output)
     }
 
     /// Ends the remaining processes of the run and waits for their exit.
-    pub(crate) fn end_what_is_left(&self) -> io::Result<()> {
-        let begun: Option<StartEntry> = self.read(RecordEntry::Begun);
-        self.end_shim(begun.as_ref())?;
+    pub(crate) fn end_remaining(&self) -> io::Result<()> {
+        let start: Option<StartEntry> = self.read(RecordEntry::Start);
+        self.end_shim(start.as_ref())?;
         // Processes left by a shim that was killed.
         #[cfg(target_os = "linux")]
-        if let Some(group) = begun.and_then(|begun| begun.cgroup) {
+        if let Some(group) = start.and_then(|start| start.cgroup) {
             super::cgroup::clear(&group)?;
         }
         Ok(())
     }
 
-    fn end_shim(&self, begun: Option<&StartEntry>) -> io::Result<()> {
+    fn end_shim(&self, start: Option<&StartEntry>) -> io::Result<()> {
         if self.is_free()? {
             return Ok(());
         }
-        if let Some(pid) = begun.and_then(|begun| Pid::from_raw(begun.shim))
+        if let Some(pid) = start.and_then(|start| Pid::from_raw(start.shim))
             && let Ok(shim) = rustix::process::pidfd_open(pid, PidfdFlags::empty())
             // The lock is still held, so the pidfd refers to its holder and not to a later process.
             && !self.is_free()?

@@ -33,7 +33,7 @@ use super::shim_options::SupervisionOptions;
 const LEFT_BEHIND_GRACE: Duration = Duration::from_secs(2);
 
 /// The pause between attempts to kill resisting children.
-const SWEEP_PAUSE: Duration = Duration::from_millis(20);
+const KILL_PAUSE: Duration = Duration::from_millis(20);
 
 /// The maximum time that killed processes may take to exit. A process stuck in the kernel, for
 /// example on a lost disk, is not waited for any longer.
@@ -66,106 +66,110 @@ fn run(args: &[OsString]) -> io::Result<u8> {
     let (parent, args) = args.split_first().ok_or_else(usage)?;
     let parent = parent.to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
     let parent = parent.ok_or_else(usage)?;
-    let (told, args) = SupervisionOptions::from_args(args).ok_or_else(usage)?;
+    let (options, args) = SupervisionOptions::from_args(args).ok_or_else(usage)?;
     let (program, args) = args.split_first().ok_or_else(usage)?;
-    polity_shim::take_name();
+    polity_shim::set_process_name();
     let signals = SignalPipe::listen()?;
-    polity_shim::hear_signals();
+    polity_shim::unblock_signals();
     let mut supervised = match state {
-        HandoverState::New => match begin(program, args, (told, signals), parent)? {
+        HandoverState::New => match start_command(program, args, (options, signals), parent)? {
             Some(supervised) => supervised,
             None => return Ok(EXIT_NOT_STARTED),
         },
         HandoverState::Started { pid, elapsed } => {
-            go_on(Pid::from_raw(pid).ok_or_else(usage)?, elapsed, (told, signals))?
+            take_over(Pid::from_raw(pid).ok_or_else(usage)?, elapsed, (options, signals))?
         }
     };
-    let why = match supervised.wait_for_reason(parent) {
-        Ok(StopReason::Exited) if supervised.was_full() => {
+    let reason = match supervised.wait_for_reason(parent) {
+        Ok(StopReason::Exited) if supervised.has_reached_pids_limit() => {
             StopReason::LimitExceeded(ResourceLimit::Processes)
         }
-        Ok(why) => why,
+        Ok(reason) => reason,
         Err(error) => {
             supervised.kill_all()?;
             return Err(error);
         }
     };
-    supervised.end(why)?;
-    if let Some(group) = &supervised.told.cgroup {
+    supervised.end_tree(reason)?;
+    if let Some(group) = &supervised.options.cgroup {
         // The group is empty; a remaining one is harmless.
         let _ = cgroup::clear(group);
     }
     let exit = supervised.exit();
-    let how = match why {
+    let run_exit = match reason {
         StopReason::Exited => RunExit::Exited(exit),
         StopReason::Stopped => RunExit::Stopped(exit),
         StopReason::LimitExceeded(limit) => RunExit::LimitExceeded(limit, exit),
     };
-    note(supervised.record.as_ref(), how, &supervised.meter)?;
+    write_end(supervised.record.as_ref(), run_exit, &supervised.meter)?;
     Ok(exit_code(exit))
 }
 
 /// Starts the command, unless Polity has died.
-fn begin(
+fn start_command(
     program: &OsString,
     args: &[OsString],
-    (told, signals): (SupervisionOptions, SignalPipe),
+    (options, signals): (SupervisionOptions, SignalPipe),
     parent: Pid,
 ) -> io::Result<Option<SupervisedTree>> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // The kernel sends this signal when the parent thread exits, which need not be the end of the
     // parent process. So the signal is only a reason to check.
     rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
-    let record = told.record.as_deref().map(RunRecordWriter::begin).transpose()?;
-    let place = told.place.as_deref().map(hold).transpose()?;
+    let record = options.record.as_deref().map(RunRecordWriter::create).transpose()?;
+    let slot = options.slot.as_deref().map(hold_slot).transpose()?;
     // Only after the record is locked: whoever can lock it knows that nothing will be started.
     if !is_child_of(parent) {
         return Ok(None);
     }
-    let meter = UsageMeter::new(told.limits, Duration::ZERO);
-    let pid = match start(program, args) {
+    let meter = UsageMeter::new(options.limits, Duration::ZERO);
+    let pid = match spawn(program, args) {
         Ok(pid) => pid,
         Err(error) => {
             let os_error = error.raw_os_error().unwrap_or_default();
-            note(record.as_ref(), RunExit::NotStarted { os_error }, &meter)?;
+            write_end(record.as_ref(), RunExit::NotStarted { os_error }, &meter)?;
             let message = format!("cannot start {}: {error}", program.display());
             return Err(io::Error::new(error.kind(), message));
         }
     };
     let status = None;
-    Ok(Some(SupervisedTree { pid, status, told, signals, record, _place: place, meter }))
+    Ok(Some(SupervisedTree { pid, status, options, signals, record, _slot: slot, meter }))
 }
 
 /// Takes over from the stub, which started the command in this same process and passed on its
 /// locks.
-fn go_on(
+fn take_over(
     pid: Pid,
     elapsed: Duration,
-    (told, signals): (SupervisionOptions, SignalPipe),
+    (options, signals): (SupervisionOptions, SignalPipe),
 ) -> io::Result<SupervisedTree> {
-    let record = told.record.as_deref().map(RunRecordWriter::go_on).transpose()?;
-    let mut meter = UsageMeter::new(told.limits, elapsed);
-    if told.limits.is_any() {
+    let record = options.record.as_deref().map(RunRecordWriter::resume).transpose()?;
+    let mut meter = UsageMeter::new(options.limits, elapsed);
+    if options.limits.is_any() {
         // Checks the limits at once.
         meter.due = Instant::now();
     } else if record.is_some() {
         // Takes a first sample, in case the run ends soon.
-        meter.look()?;
+        meter.sample()?;
     }
-    Ok(SupervisedTree { pid, status: None, told, signals, record, _place: None, meter })
+    Ok(SupervisedTree { pid, status: None, options, signals, record, _slot: None, meter })
 }
 
 /// Holds the slot of the run. Acquiring a slot needs an exclusive lock, holding it a shared one.
-fn hold(path: &std::path::Path) -> io::Result<File> {
-    let place = File::open(path)?;
-    rustix::fs::flock(&place, FlockOperation::NonBlockingLockShared)?;
-    Ok(place)
+fn hold_slot(path: &std::path::Path) -> io::Result<File> {
+    let slot = File::open(path)?;
+    rustix::fs::flock(&slot, FlockOperation::NonBlockingLockShared)?;
+    Ok(slot)
 }
 
-fn note(record: Option<&RunRecordWriter>, how: RunExit, meter: &UsageMeter) -> io::Result<()> {
+fn write_end(
+    record: Option<&RunRecordWriter>,
+    exit: RunExit,
+    meter: &UsageMeter,
+) -> io::Result<()> {
     let Some(record) = record else { return Ok(()) };
     let duration_ms = u64::try_from(meter.elapsed().as_millis()).unwrap_or(u64::MAX);
-    record.end(&EndEntry { how, duration_ms, usage: meter.total() })
+    record.write_end(&EndEntry { exit, duration_ms, usage: meter.total() })
 }
 
 fn is_child_of(parent: Pid) -> bool {
@@ -174,12 +178,12 @@ fn is_child_of(parent: Pid) -> bool {
 
 /// Starts the command in a group of its own, and closes its pipes here.
 #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
-fn start(program: &OsString, args: &[OsString]) -> io::Result<Pid> {
+fn spawn(program: &OsString, args: &[OsString]) -> io::Result<Pid> {
     let child = Command::new(program).args(args).process_group(0).spawn()?;
     let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
-    let nothing = File::options().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&nothing)?;
-    rustix::stdio::dup2_stdout(&nothing)?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
     Ok(pid)
 }
 
@@ -188,7 +192,7 @@ fn start(program: &OsString, args: &[OsString]) -> io::Result<Pid> {
 enum StopReason {
     /// The command exited; the rest of the tree has to end, too.
     Exited,
-    /// The shim was told to end it, or Polity died.
+    /// The shim was options to end it, or Polity died.
     Stopped,
     /// The tree exceeds a limit.
     LimitExceeded(ResourceLimit),
@@ -197,10 +201,10 @@ enum StopReason {
 struct SupervisedTree {
     pid: Pid,
     status: Option<WaitIdStatus>,
-    told: SupervisionOptions,
+    options: SupervisionOptions,
     signals: SignalPipe,
     record: Option<RunRecordWriter>,
-    _place: Option<File>,
+    _slot: Option<File>,
     meter: UsageMeter,
 }
 
@@ -208,27 +212,27 @@ impl SupervisedTree {
     /// Waits for a reason to end the tree, and samples its usage.
     fn wait_for_reason(&mut self, parent: Pid) -> io::Result<StopReason> {
         // Usage is sampled only for a record or a limit.
-        let is_measured = self.record.is_some() || self.told.limits.is_any();
+        let is_measured = self.record.is_some() || self.options.limits.is_any();
         loop {
-            self.look_at_program()?;
+            self.check_exit()?;
             if self.status.is_some() {
                 return Ok(StopReason::Exited);
             }
-            if self.signals.is_told_to_end() || !is_child_of(parent) {
+            if self.signals.should_end() || !is_child_of(parent) {
                 return Ok(StopReason::Stopped);
             }
             if is_measured && Instant::now() >= self.meter.due {
-                if self.is_crowded() {
+                if self.exceeds_process_limit() {
                     return Ok(StopReason::LimitExceeded(ResourceLimit::Processes));
                 }
                 self.reap_others()?;
-                let (usage, exceeded) = self.meter.look()?;
+                let (usage, exceeded) = self.meter.sample()?;
                 if let Some(limit) = exceeded {
                     return Ok(StopReason::LimitExceeded(limit));
                 }
                 if let Some(record) = &self.record {
                     // A full disk does not end the run; the next sample may succeed.
-                    let _ = record.usage(&usage);
+                    let _ = record.write_usage(&usage);
                 }
             }
             let deadline =
@@ -242,27 +246,29 @@ impl SupervisedTree {
 
     /// True if the control group has too many processes. Counting is faster than sampling each one.
     /// Without a group, the sample decides.
-    fn is_crowded(&self) -> bool {
-        let (Some(most), Some(group)) = (self.told.limits.processes, &self.told.cgroup) else {
+    fn exceeds_process_limit(&self) -> bool {
+        let (Some(most), Some(group)) = (self.options.limits.processes, &self.options.cgroup)
+        else {
             return false;
         };
         cgroup::has_more_than(group, most).unwrap_or(false)
     }
 
     /// True if a fork failed because of the kernel's limit.
-    fn was_full(&self) -> bool {
-        let group = self.told.ceiling.as_ref().and_then(|ceiling| ceiling.group.as_ref());
-        group.is_some_and(|group| cgroup::was_full(group).unwrap_or(false))
+    fn has_reached_pids_limit(&self) -> bool {
+        let group =
+            self.options.pids_limit.as_ref().and_then(|pids_limit| pids_limit.group.as_ref());
+        group.is_some_and(|group| cgroup::has_reached_limit(group).unwrap_or(false))
     }
 
-    fn end(&mut self, why: StopReason) -> io::Result<()> {
-        if self.status.is_some() && self.is_alone()? {
+    fn end_tree(&mut self, reason: StopReason) -> io::Result<()> {
+        if self.status.is_some() && self.is_only_child()? {
             rustix::process::waitpid(Some(self.pid), WaitOptions::empty())?;
             return Ok(());
         }
-        let asked = match why {
-            StopReason::Exited => self.ask_to_end(self.told.grace.min(LEFT_BEHIND_GRACE)),
-            StopReason::Stopped => self.ask_to_end(self.told.grace),
+        let asked = match reason {
+            StopReason::Exited => self.request_exit(self.options.grace.min(LEFT_BEHIND_GRACE)),
+            StopReason::Stopped => self.request_exit(self.options.grace),
             // No grace period for a tree that uses too much.
             StopReason::LimitExceeded(_) => Ok(()),
         };
@@ -271,18 +277,18 @@ impl SupervisedTree {
     }
 
     /// True if the command is the only child.
-    fn is_alone(&self) -> io::Result<bool> {
+    fn is_only_child(&self) -> io::Result<bool> {
         Ok(process_tree::children()? == [self.pid])
     }
 
     /// Sends the stop signal to all descendants and waits for their exit.
-    fn ask_to_end(&mut self, grace: Duration) -> io::Result<()> {
-        let signal = self.told.stop_signal;
-        let everyone = process_tree::descendants()?;
+    fn request_exit(&mut self, grace: Duration) -> io::Result<()> {
+        let signal = self.options.stop_signal;
+        let descendants = process_tree::descendants()?;
         // The group first: it includes processes that are just being forked. The command is not
         // reaped yet, so the group id is still valid.
         let _ = rustix::process::kill_process_group(self.pid, signal);
-        for pid in everyone {
+        for pid in descendants {
             // The group signal has reached it.
             if rustix::process::getpgid(Some(pid)) != Ok(self.pid) {
                 process_tree::signal_descendant(pid, signal);
@@ -290,9 +296,9 @@ impl SupervisedTree {
         }
         let deadline = Instant::now() + grace;
         loop {
-            self.look_at_program()?;
+            self.check_exit()?;
             self.reap_others()?;
-            if (self.status.is_some() && self.is_alone()?) || Instant::now() >= deadline {
+            if (self.status.is_some() && self.is_only_child()?) || Instant::now() >= deadline {
                 return Ok(());
             }
             self.signals.wait_until(deadline)?;
@@ -315,7 +321,7 @@ impl SupervisedTree {
                     left.join(", ")
                 )));
             }
-            if let Some(group) = &self.told.cgroup {
+            if let Some(group) = &self.options.cgroup {
                 // Without a group, signals have to do.
                 let _ = cgroup::kill(group);
             }
@@ -325,7 +331,7 @@ impl SupervisedTree {
             for child in process_tree::children()? {
                 let _ = rustix::process::kill_process(child, Signal::KILL);
             }
-            self.look_at_program()?;
+            self.check_exit()?;
             if self.status.is_some() {
                 // From here on the command may be reaped like any other child.
                 is_reaped = true;
@@ -338,12 +344,12 @@ impl SupervisedTree {
                     }
                 }
             }
-            self.signals.wait_until(Instant::now() + SWEEP_PAUSE)?;
+            self.signals.wait_until(Instant::now() + KILL_PAUSE)?;
         }
     }
 
     /// Checks for the command's exit without reaping it, so that its group can still be signalled.
-    fn look_at_program(&mut self) -> io::Result<()> {
+    fn check_exit(&mut self) -> io::Result<()> {
         if self.status.is_none() {
             let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             self.status = rustix::process::waitid(WaitId::Pid(self.pid), look)?;

@@ -18,7 +18,7 @@ const MEMORY_BYTES: &str = "--memory-bytes";
 const CPU_SECONDS: &str = "--cpu-seconds";
 const PROCESSES: &str = "--processes";
 const RECORD: &str = "--record";
-const PLACE: &str = "--place";
+const SLOT: &str = "--place";
 const CGROUP: &str = "--cgroup";
 const TASKS: &str = "--tasks";
 const TASKS_GROUP: &str = "--tasks-group";
@@ -38,11 +38,11 @@ pub struct SupervisionOptions {
     /// The run record. The shim locks it while anything of the run is left.
     pub record: Option<PathBuf>,
     /// The slot file. The shim holds a shared lock on it while anything of the run is left.
-    pub place: Option<PathBuf>,
+    pub slot: Option<PathBuf>,
     /// The control group, which the shim creates.
     pub cgroup: Option<PathBuf>,
     /// The kernel's limit on processes and threads.
-    pub ceiling: Option<PidsLimit>,
+    pub pids_limit: Option<PidsLimit>,
 }
 
 impl Default for SupervisionOptions {
@@ -52,9 +52,9 @@ impl Default for SupervisionOptions {
             grace: GRACE_DEFAULT,
             limits: ProcessTreeLimits::default(),
             record: None,
-            place: None,
+            slot: None,
             cgroup: None,
-            ceiling: None,
+            pids_limit: None,
         }
     }
 }
@@ -93,11 +93,11 @@ impl SupervisionOptions {
     pub(super) fn to_args(&self) -> Vec<OsString> {
         let mut args = Vec::new();
         let mut option = |name: &str, value: OsString| args.extend([OsString::from(name), value]);
-        let usual = Self::default();
-        if self.stop_signal != usual.stop_signal {
+        let defaults = Self::default();
+        if self.stop_signal != defaults.stop_signal {
             option(STOP_SIGNAL, self.stop_signal.as_raw().to_string().into());
         }
-        if self.grace != usual.grace {
+        if self.grace != defaults.grace {
             option(GRACE_MS, self.grace.as_millis().to_string().into());
         }
         if let Some(bytes) = self.limits.memory_bytes {
@@ -112,13 +112,13 @@ impl SupervisionOptions {
         if let Some(path) = &self.record {
             option(RECORD, path.into());
         }
-        if let Some(path) = &self.place {
-            option(PLACE, path.into());
+        if let Some(path) = &self.slot {
+            option(SLOT, path.into());
         }
         if let Some(path) = &self.cgroup {
             option(CGROUP, path.into());
         }
-        if let Some(PidsLimit { tasks, group }) = &self.ceiling {
+        if let Some(PidsLimit { tasks, group }) = &self.pids_limit {
             option(TASKS, tasks.to_string().into());
             if let Some(path) = group {
                 option(TASKS_GROUP, path.into());
@@ -131,13 +131,13 @@ impl SupervisionOptions {
     /// Parses the options. Returns them and the remaining arguments.
     #[cfg(target_os = "linux")]
     pub(super) fn from_args(args: &[OsString]) -> Option<(Self, &[OsString])> {
-        let mut told = Self::default();
+        let mut options = Self::default();
         let mut rest = args;
         loop {
             match rest {
-                [end, program @ ..] if end == END_OF_OPTIONS => return Some((told, program)),
+                [end, program @ ..] if end == END_OF_OPTIONS => return Some((options, program)),
                 [name, value, after @ ..] => {
-                    told.set(name.to_str()?, value)?;
+                    options.set(name.to_str()?, value)?;
                     rest = after;
                 }
                 [] | [_] => return None,
@@ -158,10 +158,10 @@ impl SupervisionOptions {
             CPU_SECONDS => self.limits.cpu_seconds = Some(number()?),
             PROCESSES => self.limits.processes = Some(u32::try_from(number()?).ok()?),
             RECORD => self.record = Some(value.into()),
-            PLACE => self.place = Some(value.into()),
+            SLOT => self.slot = Some(value.into()),
             CGROUP => self.cgroup = Some(value.into()),
-            TASKS => self.ceiling = Some(PidsLimit { tasks: number()?, group: None }),
-            TASKS_GROUP => self.ceiling.as_mut()?.group = Some(value.into()),
+            TASKS => self.pids_limit = Some(PidsLimit { tasks: number()?, group: None }),
+            TASKS_GROUP => self.pids_limit.as_mut()?.group = Some(value.into()),
             _ => return None,
         }
         Some(())
@@ -173,8 +173,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_understood() {
-        let everything = SupervisionOptions {
+    fn options_survive_a_round_trip() {
+        let all_set = SupervisionOptions {
             stop_signal: Signal::INT,
             grace: Duration::from_millis(1500),
             limits: ProcessTreeLimits {
@@ -183,21 +183,21 @@ mod tests {
                 processes: Some(9),
             },
             record: Some("/a b/--".into()),
-            place: Some("--place".into()),
+            slot: Some("--place".into()),
             cgroup: Some("/x".into()),
-            ceiling: Some(PidsLimit { tasks: 1024, group: Some("/y".into()) }),
+            pids_limit: Some(PidsLimit { tasks: 1024, group: Some("/y".into()) }),
         };
-        for told in [SupervisionOptions::default(), everything] {
-            let mut args = told.to_args();
+        for options in [SupervisionOptions::default(), all_set] {
+            let mut args = options.to_args();
             args.extend(["sh".into(), "--".into()]);
-            let (understood, program) = SupervisionOptions::from_args(&args).unwrap();
-            assert_eq!(understood, told);
+            let (parsed, program) = SupervisionOptions::from_args(&args).unwrap();
+            assert_eq!(parsed, options);
             assert_eq!(program, ["sh", "--"]);
         }
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn rejects_invalid_options() {
         for args in
             [&["--"][..0], &["--grace-ms"], &["--grace-ms", "x", "--"], &["--other", "1", "--"]]
         {

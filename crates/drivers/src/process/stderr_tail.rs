@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
 
 /// The maximum stored tail, in bytes.
-const KEPT_BYTES_MAX: usize = 4096;
+const TAIL_BYTES_MAX: usize = 4096;
 
 /// The maximum number of lines shown.
 const SHOWN_LINES_MAX: usize = 10;
@@ -20,7 +20,7 @@ const REST_WAIT: Duration = Duration::from_millis(500);
 /// The tail of a child's stderr.
 #[derive(Debug, Clone)]
 pub struct StderrTail {
-    kept: Arc<Mutex<OutputTail>>,
+    tail: Arc<Mutex<OutputTail>>,
     ended: watch::Receiver<bool>,
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct OutputTail {
 impl OutputTail {
     /// Appends bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        let last = &bytes[bytes.len().saturating_sub(KEPT_BYTES_MAX)..];
+        let last = &bytes[bytes.len().saturating_sub(TAIL_BYTES_MAX)..];
         self.bytes.extend(last);
-        let surplus = self.bytes.len().saturating_sub(KEPT_BYTES_MAX);
+        let surplus = self.bytes.len().saturating_sub(TAIL_BYTES_MAX);
         self.bytes.drain(..surplus);
     }
 
@@ -47,31 +47,31 @@ impl OutputTail {
 
 impl StderrTail {
     /// Reads a pipe to its end. Must be called within a Tokio runtime.
-    pub(crate) fn of(mut pipe: impl AsyncRead + Unpin + Send + 'static) -> Self {
-        let kept = Arc::new(Mutex::new(OutputTail::default()));
+    pub(crate) fn read(mut pipe: impl AsyncRead + Unpin + Send + 'static) -> Self {
+        let tail = Arc::new(Mutex::new(OutputTail::default()));
         let (end, ended) = watch::channel(false);
-        let words = Self { kept: Arc::clone(&kept), ended };
+        let stderr_tail = Self { tail: Arc::clone(&tail), ended };
         tokio::spawn(async move {
-            let mut chunk = [0; KEPT_BYTES_MAX];
+            let mut chunk = [0; TAIL_BYTES_MAX];
             while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
-                kept.lock().unwrap_or_else(PoisonError::into_inner).push(&chunk[..count]);
+                tail.lock().unwrap_or_else(PoisonError::into_inner).push(&chunk[..count]);
             }
             end.send_replace(true);
         });
-        words
+        stderr_tail
     }
 
     /// The last lines, when all have arrived; may be empty.
-    pub async fn heard(&self) -> String {
+    pub async fn final_lines(&self) -> String {
         let mut ended = self.ended.clone();
         // An outside process may hold the pipe open for longer.
         let _ = tokio::time::timeout(REST_WAIT, ended.wait_for(|ended| *ended)).await;
-        self.so_far()
+        self.current_lines()
     }
 
     /// The last lines that have arrived; may be empty.
-    pub fn so_far(&self) -> String {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).last_lines()
+    pub fn current_lines(&self) -> String {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).last_lines()
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_lines_are_shown() {
+    fn shows_only_the_last_lines() {
         let many: Vec<_> = (1..=30).map(|number| format!("line {number}\n\n")).collect();
         let shown = last_lines(&many.concat());
         assert_eq!(shown.lines().count(), SHOWN_LINES_MAX);

@@ -1,4 +1,4 @@
-//! Command-line programs, run for real through the shim.
+//! CLI agents as real processes, run through the shim.
 
 mod answers;
 mod artifacts;

@@ -26,16 +26,16 @@ pub(crate) fn has_children(pid: isize) -> bool {
         .number(pid)
         .text("/children");
     let mut children = [0; 8];
-    !read_whole(path.zero_ended(), &mut children).is_empty()
+    !read_start(path.as_c_str(), &mut children).is_empty()
 }
 
 /// The stub's children as the kernel writes them: pids with a space after each.
 fn own_children(children: &mut [u8]) -> &[u8] {
-    read_whole(c"/proc/thread-self/children".as_ptr(), children)
+    read_start(c"/proc/thread-self/children".as_ptr(), children)
 }
 
 /// The start of a file; empty if it cannot be read.
-fn read_whole(path: *const c_char, bytes: &mut [u8]) -> &[u8] {
+fn read_start(path: *const c_char, bytes: &mut [u8]) -> &[u8] {
     // SAFETY: all callers pass a zero-terminated path.
     let file = unsafe { sys::open(path, sys::OPEN_TO_READ) };
     let count = sys::read(file, bytes);
@@ -44,25 +44,42 @@ fn read_whole(path: *const c_char, bytes: &mut [u8]) -> &[u8] {
 }
 
 /// Kills all children that `/proc` did not list.
-pub(crate) fn kill_the_rest() {
+pub(crate) fn kill_remaining() {
     while sys::reap_any() != -sys::ECHILD {
         let mut children = [0; 64];
         let first = own_children(&mut children).split(|byte| *byte == b' ').next();
         if let Some(child) = first.and_then(number) {
             sys::kill(child, sys::KILL);
         }
-        sys::wait_for_signal(sys::HELD_BACK, Some(time(KILL_PAUSE)));
+        sys::wait_for_signal(sys::BLOCKED_SIGNALS, Some(time(KILL_PAUSE)));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
-    fn children_are_seen() {
-        let me = sys::getpid();
-        assert!(!is_only_child(me), "no one is their own child");
-        assert!(!has_children(i32::MAX as isize), "who is not there has no children");
+    #[expect(clippy::disallowed_methods, reason = "the test needs a process with children")]
+    fn sees_children() {
+        let mut pipeline = Command::new("sh")
+            .args(["-c", "cat | cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = isize::try_from(pipeline.id()).unwrap();
+        assert!(is_only_child(pid) && !is_only_child(sys::getpid()));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !has_children(pid) {
+            assert!(Instant::now() < deadline, "the shell has no children");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(pipeline.stdin.take());
+        pipeline.wait().unwrap();
+        assert!(!is_only_child(pid) && !has_children(pid));
     }
 }

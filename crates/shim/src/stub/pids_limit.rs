@@ -19,7 +19,7 @@ pub(crate) struct StubPidsLimit {
 
 impl StubPidsLimit {
     /// Creates the group. If that fails, sampling still applies.
-    pub(crate) fn set(&self) {
+    pub(crate) fn create_group(&self) {
         let Some(group) = self.group else { return };
         // SAFETY: an argument ends with a zero byte.
         unsafe { sys::make_folder(group) };
@@ -27,7 +27,7 @@ impl StubPidsLimit {
     }
 
     /// Puts this process and its descendants under the limit.
-    pub(crate) fn go_under(&self) {
+    pub(crate) fn apply(&self) {
         match self.group {
             // Zero means the writing process.
             Some(group) => write(group, "/cgroup.procs", b"0"),
@@ -49,7 +49,7 @@ fn write(group: *const c_char, file: &str, bytes: &[u8]) {
     let group = unsafe { CStr::from_ptr(group) }.to_bytes();
     let path = TextBuffer::<PATH_BYTES_MAX>::new().raw(group).text(file);
     // SAFETY: a `TextBuffer` ends with a zero byte.
-    let file = unsafe { sys::open(path.zero_ended(), sys::OPEN_TO_WRITE) };
+    let file = unsafe { sys::open(path.as_c_str(), sys::OPEN_TO_WRITE) };
     sys::write_at(file, bytes, 0);
     sys::close(file);
 }

@@ -25,29 +25,32 @@ pub(crate) enum ChildExit {
 /// The locked files of a run.
 pub(crate) struct LockedFiles {
     pub(crate) record: Option<isize>,
-    pub(crate) place: Option<isize>,
+    pub(crate) slot: Option<isize>,
 }
 
 impl LockedFiles {
     pub(crate) fn open(
         record: Option<*const c_char>,
-        place: Option<*const c_char>,
+        slot: Option<*const c_char>,
         cgroup: Option<*const c_char>,
     ) -> Result<Self, ()> {
         let record = match record {
             Some(path) => {
-                let record =
-                    open_and_lock(path, sys::OPEN_TO_WRITE | sys::OPEN_CREATE, sys::LOCK_ALONE)?;
+                let record = open_and_lock(
+                    path,
+                    sys::OPEN_TO_WRITE | sys::OPEN_CREATE,
+                    sys::LOCK_EXCLUSIVE,
+                )?;
                 begin_record(record, cgroup)?;
                 Some(record)
             }
             None => None,
         };
-        let place = match place {
+        let slot = match slot {
             Some(path) => Some(open_and_lock(path, sys::OPEN_TO_READ, sys::LOCK_SHARED)?),
             None => None,
         };
-        Ok(Self { record, place })
+        Ok(Self { record, slot })
     }
 }
 
@@ -61,16 +64,16 @@ fn open_and_lock(path: *const c_char, flags: usize, lock: usize) -> Result<isize
 /// prevent the last one.
 fn begin_record(record: isize, cgroup: Option<*const c_char>) -> Result<(), ()> {
     let mut entries = [b' '; ENTRIES * ENTRY_BYTES];
-    let mut begun = TextBuffer::<ENTRY_BYTES>::new()
+    let mut started_at = TextBuffer::<ENTRY_BYTES>::new()
         .text("{\"shim\":")
         .number(sys::getpid().unsigned_abs() as u64);
     if let Some(cgroup) = cgroup {
         // SAFETY: an argument ends with a zero byte.
         let cgroup = unsafe { CStr::from_ptr(cgroup) }.to_bytes();
-        begun = begun.text(",\"cgroup\":").quoted(cgroup);
+        started_at = started_at.text(",\"cgroup\":").quoted(cgroup);
     }
-    let begun = begun.text("}");
-    entries[..begun.bytes().len()].copy_from_slice(begun.bytes());
+    let started_at = started_at.text("}");
+    entries[..started_at.bytes().len()].copy_from_slice(started_at.bytes());
     let written = sys::write_at(record, &entries, 0);
     if written == entries.len().cast_signed() { Ok(()) } else { Err(()) }
 }

@@ -45,8 +45,8 @@ struct SpawnRequest {
     args: *const *const c_char,
     variables: *const *const c_char,
     mask: u64,
-    ceiling: Option<StubPidsLimit>,
-    is_lost: bool,
+    pids_limit: Option<StubPidsLimit>,
+    has_failed: bool,
 }
 
 /// Starts the command in a process group of its own. On failure, the full shim tries again and
@@ -59,7 +59,7 @@ pub(crate) unsafe fn start(
     variables: *const *const c_char,
     mask: u64,
     cgroup: Option<*const c_char>,
-    ceiling: Option<StubPidsLimit>,
+    pids_limit: Option<StubPidsLimit>,
 ) -> Option<isize> {
     // SAFETY: the command is the first of its arguments.
     let path = unsafe { *args };
@@ -67,14 +67,14 @@ pub(crate) unsafe fn start(
     if !unsafe { CStr::from_ptr(path) }.to_bytes().contains(&b'/') {
         return None;
     }
-    if let Some(ceiling) = &ceiling {
-        ceiling.set();
+    if let Some(pids_limit) = &pids_limit {
+        pids_limit.create_group();
     }
-    let mut start = SpawnRequest { path, args, variables, mask, ceiling, is_lost: false };
+    let mut start = SpawnRequest { path, args, variables, mask, pids_limit, has_failed: false };
     let data = ptr::from_mut(&mut start).cast::<c_void>();
     let pid = cgroup.and_then(|cgroup| start_in(cgroup, data)).or_else(|| start_anywhere(data))?;
     // SAFETY: the child wrote it, if at all, before this process was resumed.
-    if unsafe { ptr::from_ref(&start.is_lost).read_volatile() } {
+    if unsafe { ptr::from_ref(&start.has_failed).read_volatile() } {
         sys::reap(pid);
         return None;
     }
@@ -87,7 +87,7 @@ fn start_in(cgroup: *const c_char, data: *mut c_void) -> Option<isize> {
     // SAFETY: an argument ends with a zero byte.
     let group = unsafe {
         sys::make_folder(cgroup);
-        sys::open(cgroup, sys::OPEN_TO_START)
+        sys::open(cgroup, sys::OPEN_PATH)
     };
     let description = CloneArgs {
         flags: (CLONE_VM | CLONE_VFORK) as u64 | CLONE_INTO_CGROUP,
@@ -104,7 +104,7 @@ fn start_in(cgroup: *const c_char, data: *mut c_void) -> Option<isize> {
     };
     let (first, second) = (ptr::from_ref(&description) as usize, size_of::<CloneArgs>());
     // SAFETY: nothing else uses the stack.
-    let pid = unsafe { sys::start(sys::CLONE3, first, second, become_program, data) };
+    let pid = unsafe { sys::clone_process(sys::CLONE3, first, second, become_program, data) };
     sys::close(group);
     (pid >= 0).then_some(pid)
 }
@@ -113,23 +113,23 @@ fn start_anywhere(data: *mut c_void) -> Option<isize> {
     let flags = CLONE_VM | CLONE_VFORK | sys::CHLD as usize;
     let stack = STACK.0.get() as usize + STACK_BYTES;
     // SAFETY: the stack ends there, and nothing else uses it.
-    let pid = unsafe { sys::start(sys::CLONE, flags, stack, become_program, data) };
+    let pid = unsafe { sys::clone_process(sys::CLONE, flags, stack, become_program, data) };
     (pid >= 0).then_some(pid)
 }
 
 extern "C" fn become_program(data: *mut c_void) -> ! {
     // SAFETY: the suspended parent passed it and keeps it alive.
     let start = unsafe { &mut *data.cast::<SpawnRequest>() };
-    sys::own_group();
-    if let Some(ceiling) = &start.ceiling {
-        ceiling.go_under();
+    sys::make_process_group();
+    if let Some(pids_limit) = &start.pids_limit {
+        pids_limit.apply();
     }
     // Without a supervisor, the command must not continue.
-    sys::tell_when_parent_ends(sys::KILL);
+    sys::set_parent_death_signal(sys::KILL);
     sys::block_only(start.mask);
     // SAFETY: path and lists come from the kernel.
-    unsafe { sys::become_program(start.path, start.args, start.variables) };
+    unsafe { sys::exec(start.path, start.args, start.variables) };
     // SAFETY: the parent is still suspended and keeps it alive.
-    unsafe { ptr::from_mut(&mut start.is_lost).write_volatile(true) };
+    unsafe { ptr::from_mut(&mut start.has_failed).write_volatile(true) };
     sys::exit(EXIT_NOT_STARTED)
 }

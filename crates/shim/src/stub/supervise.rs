@@ -18,14 +18,14 @@ pub(crate) const EXIT_NOT_STARTED: i32 = 127;
 const EXIT_SIGNAL_BASE: i32 = 128;
 
 /// The time of the first check, in microseconds. Each pause is twice the previous one.
-const FIRST_LOOK: u64 = 20_000;
+const FIRST_CHECK: u64 = 20_000;
 
 /// The maximum time for a command without children, in microseconds. The kernel reports its usage
 /// at the end.
 const ALONE_MAX: u64 = 2_000_000;
 
 /// The positions of the arguments.
-const WHOLE: usize = 1;
+const FULL_SHIM: usize = 1;
 const STATE: usize = 3;
 const PARENT: usize = 4;
 const FIRST_OPTION: usize = 5;
@@ -38,74 +38,70 @@ struct StubArgs {
     /// The position of the command.
     program: usize,
     /// The full shim. It stays open, so that it is the same file even if its path changes.
-    whole: isize,
+    full_shim: isize,
     record: Option<*const c_char>,
-    place: Option<*const c_char>,
+    slot: Option<*const c_char>,
     cgroup: Option<*const c_char>,
-    ceiling: Option<StubPidsLimit>,
+    pids_limit: Option<StubPidsLimit>,
     has_limits: bool,
 }
 
 /// Supervises a command and returns the exit code.
-pub(crate) fn watch(
-    count: usize,
-    args: *mut *const c_char,
-    variables: *const *const c_char,
-) -> i32 {
-    let Some(called) = StubArgs::parse(count, args, variables) else { return EXIT_NOT_STARTED };
-    let mask = sys::block(sys::HELD_BACK);
+pub(crate) fn run(count: usize, args: *mut *const c_char, variables: *const *const c_char) -> i32 {
+    let Some(stub_args) = StubArgs::parse(count, args, variables) else { return EXIT_NOT_STARTED };
+    let mask = sys::block(sys::BLOCKED_SIGNALS);
     sys::set_name(sys::NAME);
     sys::adopt_orphans();
     // The kernel sends this signal when the parent thread exits, which need not be the end of the
     // parent process. So the signal is only a reason to check.
-    sys::tell_when_parent_ends(sys::USR1);
-    let Ok(files) = LockedFiles::open(called.record, called.place, called.cgroup) else {
-        return called.become_whole(None);
+    sys::set_parent_death_signal(sys::USR1);
+    let Ok(files) = LockedFiles::open(stub_args.record, stub_args.slot, stub_args.cgroup) else {
+        return stub_args.hand_over(None);
     };
     // Only after the record is locked: whoever can lock it knows that nothing will be started.
-    if sys::getppid() != called.parent {
+    if sys::getppid() != stub_args.parent {
         return EXIT_NOT_STARTED;
     }
-    let begun = sys::now();
+    let started_at = sys::now();
     // SAFETY: the command's arguments end where all arguments end.
     let pid = unsafe {
-        let args = called.args.add(called.program).cast_const();
-        start(args, variables, mask, called.cgroup, called.ceiling)
+        let args = stub_args.args.add(stub_args.program).cast_const();
+        start(args, variables, mask, stub_args.cgroup, stub_args.pids_limit)
     };
-    let Some(pid) = pid else { return called.become_whole(None) };
+    let Some(pid) = pid else { return stub_args.hand_over(None) };
     // The pipes belong to the command.
     sys::close(0);
     sys::close(1);
-    let started = StartedChild { pid, begun, files };
+    let started = StartedChild { pid, started_at, files };
     // Usage is measured only for a record or a limit.
-    let is_measured = called.has_limits || started.files.record.is_some();
+    let is_measured = stub_args.has_limits || started.files.record.is_some();
     // The full shim enforces limits from the start.
-    let mut look = if called.has_limits { 0 } else { FIRST_LOOK };
+    let mut next_check = if stub_args.has_limits { 0 } else { FIRST_CHECK };
     loop {
         if sys::has_ended(pid) {
             return if children::is_only_child(pid) {
-                started.conclude(called.cgroup, called.ceiling)
+                started.finish(stub_args.cgroup, stub_args.pids_limit)
             } else {
-                called.become_whole(Some(&started))
+                stub_args.hand_over(Some(&started))
             };
         }
-        if sys::getppid() != called.parent {
-            return called.become_whole(Some(&started));
+        if sys::getppid() != stub_args.parent {
+            return stub_args.hand_over(Some(&started));
         }
-        let elapsed = microseconds_since(begun);
-        if is_measured && elapsed >= look {
-            if called.has_limits || elapsed >= ALONE_MAX || children::has_children(pid) {
-                return called.become_whole(Some(&started));
+        let elapsed = microseconds_since(started_at);
+        if is_measured && elapsed >= next_check {
+            if stub_args.has_limits || elapsed >= ALONE_MAX || children::has_children(pid) {
+                return stub_args.hand_over(Some(&started));
             }
-            look = elapsed * 2;
+            next_check = elapsed * 2;
         }
-        let left = is_measured.then(|| time(look.saturating_sub(elapsed)));
-        match i32::try_from(sys::wait_for_signal(sys::HELD_BACK, left)) {
+        let left = is_measured.then(|| time(next_check.saturating_sub(elapsed)));
+        match i32::try_from(sys::wait_for_signal(sys::BLOCKED_SIGNALS, left)) {
             Ok(sys::CHLD | sys::USR1) => {}
             Ok(signal) if signal > 0 => {
                 // The full shim has to receive it, too.
                 sys::kill(sys::getpid(), signal);
-                return called.become_whole(Some(&started));
+                return stub_args.hand_over(Some(&started));
             }
             // Timeout or interruption.
             Ok(_) | Err(_) => {}
@@ -127,14 +123,14 @@ impl StubArgs {
             Some(unsafe { CStr::from_ptr(address) }.to_bytes())
         };
         let parent = number(arg(PARENT)?)?;
-        let (mut record, mut place, mut cgroup, mut has_limits) = (None, None, None, false);
+        let (mut record, mut slot, mut cgroup, mut has_limits) = (None, None, None, false);
         let (mut tasks, mut tasks_group) = (None, None);
         let mut index = FIRST_OPTION;
         while arg(index)? != b"--" {
             arg(index + 1)?;
             match arg(index)? {
                 b"--record" => record = Some(address(index + 1)),
-                b"--place" => place = Some(address(index + 1)),
+                b"--place" => slot = Some(address(index + 1)),
                 b"--cgroup" => cgroup = Some(address(index + 1)),
                 b"--tasks" => tasks = number(arg(index + 1)?),
                 b"--tasks-group" => tasks_group = Some(address(index + 1)),
@@ -146,46 +142,46 @@ impl StubArgs {
         let program = index + 1;
         arg(program)?;
         // SAFETY: an argument ends with a zero byte.
-        let whole = unsafe { sys::open(address(WHOLE), sys::OPEN_TO_START) };
-        let ceiling = tasks
+        let full_shim = unsafe { sys::open(address(FULL_SHIM), sys::OPEN_PATH) };
+        let pids_limit = tasks
             .map(|tasks| StubPidsLimit { tasks: tasks.unsigned_abs() as u64, group: tasks_group });
         Some(Self {
             args,
             variables,
             parent,
             program,
-            whole,
+            full_shim,
             record,
-            place,
+            slot,
             cgroup,
-            ceiling,
+            pids_limit,
             has_limits,
         })
     }
 
     /// Replaces this process with the full shim, which continues from here.
-    fn become_whole(&self, started: Option<&StartedChild>) -> i32 {
+    fn hand_over(&self, started: Option<&StartedChild>) -> i32 {
         let mut state = TextBuffer::<64>::new().text("new");
         if let Some(started) = started {
             state = TextBuffer::new()
                 .number(started.pid.unsigned_abs() as u64)
                 .text(":")
-                .number(microseconds_since(started.begun) / 1000);
+                .number(microseconds_since(started.started_at) / 1000);
             // The full shim inherits the locks.
-            for file in [started.files.record, started.files.place].into_iter().flatten() {
+            for file in [started.files.record, started.files.slot].into_iter().flatten() {
                 sys::keep_open(file);
             }
         }
         // SAFETY: there are that many arguments, and the list ends with a null pointer.
         unsafe {
-            *self.args.add(STATE) = state.zero_ended();
-            let args = self.args.add(WHOLE).cast_const();
-            sys::become_opened(self.whole, args, self.variables);
+            *self.args.add(STATE) = state.as_c_str();
+            let args = self.args.add(FULL_SHIM).cast_const();
+            sys::exec_file(self.full_shim, args, self.variables);
         }
         // Exec failed: nothing is left to supervise the command.
         if let Some(started) = started {
             sys::kill(-started.pid, sys::KILL);
-            children::kill_the_rest();
+            children::kill_remaining();
         }
         EXIT_NOT_STARTED
     }
@@ -194,28 +190,28 @@ impl StubArgs {
 /// A started command.
 struct StartedChild {
     pid: isize,
-    begun: KernelTimespec,
+    started_at: KernelTimespec,
     files: LockedFiles,
 }
 
 impl StartedChild {
     /// Writes the record and cleans up, when nothing is left of the run.
-    fn conclude(&self, cgroup: Option<*const c_char>, ceiling: Option<StubPidsLimit>) -> i32 {
+    fn finish(&self, cgroup: Option<*const c_char>, pids_limit: Option<StubPidsLimit>) -> i32 {
         let (status, usage) = sys::reap(self.pid);
-        children::kill_the_rest();
+        children::kill_remaining();
         if let Some(cgroup) = cgroup {
             // SAFETY: an argument ends with a zero byte.
             unsafe { sys::remove_folder(cgroup) };
         }
-        if let Some(ceiling) = ceiling {
-            ceiling.remove();
+        if let Some(pids_limit) = pids_limit {
+            pids_limit.remove();
         }
         let exit = match status & 0x7f {
             0 => ChildExit::Code((status >> 8) & 0xff),
             signal => ChildExit::Signal(signal),
         };
         if let Some(record) = self.files.record {
-            run_record::end_record(record, exit, &usage, microseconds_since(self.begun));
+            run_record::end_record(record, exit, &usage, microseconds_since(self.started_at));
         }
         match exit {
             ChildExit::Code(code) => code,

@@ -65,7 +65,7 @@ impl<const MAX: usize> TextBuffer<MAX> {
     }
 
     /// The text with a terminating zero.
-    pub(crate) fn zero_ended(&self) -> *const core::ffi::c_char {
+    pub(crate) fn as_c_str(&self) -> *const core::ffi::c_char {
         self.bytes.as_ptr().cast()
     }
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_and_read() {
+    fn numbers_survive_a_round_trip() {
         for value in [0, 7, 10, 4_194_304] {
             let text = TextBuffer::<64>::new().number(value);
             assert_eq!(text.bytes(), value.to_string().as_bytes());
@@ -98,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_quoted() {
+    fn quotes_paths() {
         let text = TextBuffer::<64>::new().quoted(br#"/a\x2db/"c""#);
         assert_eq!(text.bytes(), br#""/a\\x2db/\"c\"""#);
     }
 
     #[test]
-    fn a_text_ends_with_a_zero_whatever_is_put_into_it() {
+    fn text_always_ends_with_a_zero() {
         let text = TextBuffer::<8>::new().text("more than that");
         assert_eq!(text.bytes(), b"more th");
         assert_eq!(text.bytes[7], 0);

@@ -2,11 +2,11 @@
 
 use crate::sys::{self, KernelTimespec};
 
-/// The time since `begun`.
-pub(crate) fn microseconds_since(begun: KernelTimespec) -> u64 {
+/// The time since `started_at`.
+pub(crate) fn microseconds_since(started_at: KernelTimespec) -> u64 {
     let now = sys::now();
-    let nanoseconds =
-        (now.seconds - begun.seconds) * 1_000_000_000 + now.nanoseconds - begun.nanoseconds;
+    let nanoseconds = (now.seconds - started_at.seconds) * 1_000_000_000 + now.nanoseconds
+        - started_at.nanoseconds;
     nanoseconds.unsigned_abs() / 1000
 }
 

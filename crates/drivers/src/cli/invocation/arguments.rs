@@ -17,7 +17,7 @@ const MODEL_PARAMETER: &str = "model";
 
 /// The values of placeholders.
 pub(crate) struct PlaceholderValues<'a> {
-    parts: InvocationInputs<'a>,
+    inputs: InvocationInputs<'a>,
     model: Option<String>,
     folder: &'a Path,
     pub(crate) input_file: Option<PathBuf>,
@@ -26,13 +26,13 @@ pub(crate) struct PlaceholderValues<'a> {
 
 impl<'a> PlaceholderValues<'a> {
     pub(crate) fn new(
-        settled: &ResolvedAgent,
-        parts: InvocationInputs<'a>,
+        resolved: &ResolvedAgent,
+        inputs: InvocationInputs<'a>,
         folder: &'a Path,
     ) -> Self {
-        let by_task = parts.parameters.get(MODEL_PARAMETER).map(as_text);
-        let model = by_task.or_else(|| settled.model.clone());
-        Self { parts, model, folder, input_file: None, output_file: None }
+        let from_task = inputs.parameters.get(MODEL_PARAMETER).map(as_text);
+        let model = from_task.or_else(|| resolved.model.clone());
+        Self { inputs, model, folder, input_file: None, output_file: None }
     }
 
     /// Renders a template to text.
@@ -69,7 +69,7 @@ impl<'a> PlaceholderValues<'a> {
                     message: format!(
                         "{placeholder} in output_file_template of agent \"{}\" must be the name of \
                          a file or folder, without \"/\"",
-                        self.parts.agent
+                        self.inputs.agent
                     ),
                     hint: "give the task another value".to_owned(),
                 }),
@@ -81,26 +81,26 @@ impl<'a> PlaceholderValues<'a> {
     /// The value of a placeholder, if it has one.
     fn value(&self, placeholder: &CliPlaceholder) -> Result<Option<String>, NotReady> {
         let value = match placeholder {
-            CliPlaceholder::Input => Some(self.parts.input.to_owned()),
-            CliPlaceholder::Workdir => Some(self.shown(self.folder)?),
+            CliPlaceholder::Input => Some(self.inputs.input.to_owned()),
+            CliPlaceholder::Workdir => Some(self.path_text(self.folder)?),
             CliPlaceholder::InputFile => {
-                self.input_file.as_deref().map(|path| self.shown(path)).transpose()?
+                self.input_file.as_deref().map(|path| self.path_text(path)).transpose()?
             }
             CliPlaceholder::OutputFile => {
-                self.output_file.as_deref().map(|path| self.shown(path)).transpose()?
+                self.output_file.as_deref().map(|path| self.path_text(path)).transpose()?
             }
             CliPlaceholder::Model => self.model.clone(),
-            CliPlaceholder::SessionId => self.parts.session_id.map(str::to_owned),
-            CliPlaceholder::Parameter(name) => self.parts.parameters.get(&**name).map(as_text),
+            CliPlaceholder::SessionId => self.inputs.session_id.map(str::to_owned),
+            CliPlaceholder::Parameter(name) => self.inputs.parameters.get(&**name).map(as_text),
         };
         Ok(value)
     }
 
-    fn shown(&self, path: &Path) -> Result<String, NotReady> {
+    fn path_text(&self, path: &Path) -> Result<String, NotReady> {
         path.to_str().map(str::to_owned).ok_or_else(|| NotReady {
             message: format!(
                 "agent \"{}\" cannot be told of the path {}: it is no UTF-8",
-                self.parts.agent,
+                self.inputs.agent,
                 path.display()
             ),
             hint: "rename the folder".to_owned(),
@@ -108,7 +108,7 @@ impl<'a> PlaceholderValues<'a> {
     }
 
     fn missing(&self, placeholder: &CliPlaceholder) -> NotReady {
-        let agent = self.parts.agent;
+        let agent = self.inputs.agent;
         let hint = match placeholder {
             CliPlaceholder::Parameter(name) => format!("give the task a parameter \"{name}\""),
             CliPlaceholder::Model => {
@@ -133,14 +133,14 @@ fn as_text(value: &Value) -> String {
 
 /// Renders the arguments. An argument that names a missing model or session is left out. `last` is
 /// appended unless a template names it.
-pub(crate) fn rendered(
+pub(crate) fn render_arguments(
     templates: &[CliTemplate],
     last: Option<&CliPlaceholder>,
     values: &PlaceholderValues<'_>,
 ) -> Result<Vec<String>, NotReady> {
     let mut args: Vec<String> = Vec::new();
     for template in templates {
-        if names_nothing(template, values)? {
+        if names_missing_value(template, values)? {
             let is_alone = template.only_placeholder().is_some();
             let follows_option = args.last().is_some_and(|before| before.starts_with('-'));
             if is_alone && follows_option {
@@ -154,13 +154,16 @@ pub(crate) fn rendered(
         args.extend(values.value(last)?);
     }
     for arg in &args {
-        check(arg, values.parts.agent)?;
+        check(arg, values.inputs.agent)?;
     }
     Ok(args)
 }
 
 /// True if a template names a model or session that is missing.
-fn names_nothing(template: &CliTemplate, values: &PlaceholderValues<'_>) -> Result<bool, NotReady> {
+fn names_missing_value(
+    template: &CliTemplate,
+    values: &PlaceholderValues<'_>,
+) -> Result<bool, NotReady> {
     for placeholder in [CliPlaceholder::Model, CliPlaceholder::SessionId] {
         if template.names(&placeholder) && values.value(&placeholder)?.is_none() {
             return Ok(true);

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::cli::invocation::presets::filled;
+use crate::cli::invocation::presets::resolve;
 use crate::cli::test_agents::agent;
 
 /// A home folder with an executable, and the values of a task.
@@ -16,7 +16,7 @@ struct InvocationFixture {
     session_id: Option<&'static str>,
 }
 
-fn scene() -> InvocationFixture {
+fn fixture() -> InvocationFixture {
     let home = tempfile::tempdir().unwrap();
     let program = home.path().join("coder");
     fs::write(&program, "").unwrap();
@@ -48,7 +48,7 @@ impl InvocationFixture {
         } else {
             format!("executable_path: ./coder\n{lines}")
         };
-        let parts = InvocationInputs {
+        let inputs = InvocationInputs {
             agent: "coder",
             input,
             parameters: &self.parameters,
@@ -59,7 +59,7 @@ impl InvocationFixture {
             current_folder: Path::new("/current"),
             private_folder: Path::new("/private"),
         };
-        build(&filled(&agent(&lines)), parts)
+        build(&resolve(&agent(&lines)), inputs)
     }
 
     fn args(&self, lines: &str) -> Vec<String> {
@@ -74,76 +74,76 @@ impl InvocationFixture {
 }
 
 #[test]
-fn the_input_goes_where_the_pattern_says() {
-    let scene = scene();
-    let by_stdin = scene.build("", "do it").unwrap();
+fn input_follows_the_input_pattern() {
+    let fixture = fixture();
+    let by_stdin = fixture.build("", "do it").unwrap();
     assert!(
         by_stdin.stdin == StdinContent::Text("do it".to_owned())
             && by_stdin.program.args.is_empty()
     );
     assert_eq!(by_stdin.program.folder, Path::new("/current"));
 
-    let by_argument = scene.build("input_pattern: args\ncli_args: [-x]\n", "a b").unwrap();
+    let by_argument = fixture.build("input_pattern: args\ncli_args: [-x]\n", "a b").unwrap();
     assert!(by_argument.stdin == StdinContent::Nothing);
     assert_eq!(by_argument.program.args, ["-x", "a b"]);
 
-    let by_file = scene.build("input_pattern: file\n", "do it").unwrap();
+    let by_file = fixture.build("input_pattern: file\n", "do it").unwrap();
     assert!(by_file.stdin == StdinContent::Nothing);
     assert_eq!(by_file.program.args, ["/private/input"]);
     assert_eq!(by_file.files, [("/private/input".into(), "do it".to_owned())]);
 
     let lines = "input_pattern: file\ninput_file_template: \"# {{input}} {{param.size}}\"\n";
-    assert_eq!(scene.build(lines, "{{model}}").unwrap().files[0].1, "# {{model}} 5");
+    assert_eq!(fixture.build(lines, "{{model}}").unwrap().files[0].1, "# {{model}} 5");
 
-    let by_rpc = scene.build("agent_type: json-rpc\n", "do it").unwrap();
+    let by_rpc = fixture.build("agent_type: json-rpc\n", "do it").unwrap();
     let StdinContent::Request(line) = by_rpc.stdin else { panic!() };
     let request: Value = serde_json::from_str(line.strip_suffix('\n').unwrap()).unwrap();
     assert_eq!(request["method"], "execute");
-    assert_eq!(request["params"], json!({"input": "do it", "parameters": scene.parameters}));
+    assert_eq!(request["params"], json!({"input": "do it", "parameters": fixture.parameters}));
 }
 
 #[test]
-fn placeholders_become_single_arguments_and_no_shell_has_a_say_in_it() {
-    let mut scene = scene();
+fn placeholders_become_single_arguments_without_a_shell() {
+    let mut fixture = fixture();
     assert_eq!(
-        scene.args("working_directory: work\ncli_args: [\"--p={{prompt}}\", \"{{param.size}}\", \"{{workdir}}\"]\n")[..2],
+        fixture.args("working_directory: work\ncli_args: [\"--p={{prompt}}\", \"{{param.size}}\", \"{{workdir}}\"]\n")[..2],
         ["--p=do $(it)", "5"]
     );
     let lines = "cli_args: [-v, --model, \"{{model}}\", \"--resume={{session_id}}\", -s, \"{{session_id}}\", end]\n";
-    assert_eq!(scene.args(lines), ["-v", "end"]);
-    scene.session_id = Some("s1");
-    scene.parameters.insert("model".to_owned(), json!("small"));
+    assert_eq!(fixture.args(lines), ["-v", "end"]);
+    fixture.session_id = Some("s1");
+    fixture.parameters.insert("model".to_owned(), json!("small"));
     let with_model = format!("{lines}model: big\n");
     assert_eq!(
-        scene.args(&with_model),
+        fixture.args(&with_model),
         ["-v", "--model", "small", "--resume=s1", "-s", "s1", "end"]
     );
     assert_eq!(
-        scene.args("preset: codex\nexecutable_path: ./coder\n"),
+        fixture.args("preset: codex\nexecutable_path: ./coder\n"),
         ["exec", "resume", "s1", "--json", "--skip-git-repo-check", "--model", "small", "-"]
     );
 }
 
 #[test]
-fn the_output_file_is_where_the_template_says() {
-    let scene = scene();
+fn output_file_follows_its_template() {
+    let fixture = fixture();
     let lines = "output_pattern: file\ncli_args: [\"{{output_file}}\"]\n";
-    let private = scene.build(lines, "").unwrap();
+    let private = fixture.build(lines, "").unwrap();
     assert_eq!(private.output_file.as_deref(), Some(Path::new("/private/output")));
     assert_eq!(private.program.args, ["/private/output"]);
     let named = format!("{lines}output_file_template: \"out/{{{{param.size}}}}.txt\"\n");
-    let named = scene.build(&named, "").unwrap();
+    let named = fixture.build(&named, "").unwrap();
     assert_eq!(named.output_file.as_deref(), Some(Path::new("/current/out/5.txt")));
-    let problem = scene.problem("output_pattern: file\noutput_file_template: \"{{param.up}}\"\n");
+    let problem = fixture.problem("output_pattern: file\noutput_file_template: \"{{param.up}}\"\n");
     assert!(problem.contains("{{param.up}} in output_file_template"), "{problem}");
 }
 
 #[test]
-fn a_program_gets_the_variables_that_are_named_and_their_secrets_are_known() {
-    let mut scene = scene();
-    scene.overrides.envs.insert("MINE".to_owned(), "of-the-task".to_owned());
+fn passes_named_variables_and_reports_their_secrets() {
+    let mut fixture = fixture();
+    fixture.overrides.envs.insert("MINE".to_owned(), "of-the-task".to_owned());
     let lines = "env_allow: [MY_KEY, UNSET]\nenvs: {A: \"x ${OTHER}\", B: plain}\n";
-    let invocation = scene.build(lines, "").unwrap();
+    let invocation = fixture.build(lines, "").unwrap();
     let env: Vec<_> = invocation.program.env.iter().map(|(n, v)| format!("{n}={v}")).collect();
     assert_eq!(
         env,
@@ -151,18 +151,18 @@ fn a_program_gets_the_variables_that_are_named_and_their_secrets_are_known() {
     );
     assert_eq!(invocation.secrets, ["of-the-task", "s3cret-key", "s3cret-other"]);
     assert!(!format!("{invocation:?}").contains("s3cret"));
-    let unset = scene.build("env_unset: [PATH]\n", "").unwrap();
+    let unset = fixture.build("env_unset: [PATH]\n", "").unwrap();
     assert!(unset.program.env.iter().all(|(name, _)| name != "PATH"));
 
-    let settled = filled(&agent("executable_path: x\nenvs: {A: \"${OTHER}\", B: \"${NONE}\"}\n"));
-    let known = secrets(&settled, &scene.overrides, &scene.environment);
+    let resolved = resolve(&agent("executable_path: x\nenvs: {A: \"${OTHER}\", B: \"${NONE}\"}\n"));
+    let known = secrets(&resolved, &fixture.overrides, &fixture.environment);
     assert_eq!(known, ["of-the-task", "s3cret-other"]);
 }
 
 #[test]
-fn what_is_missing_is_said_with_what_to_do() {
-    let mut scene = scene();
-    fs::write(scene.home.path().join("plain"), "").unwrap();
+fn errors_name_what_is_missing_and_how_to_fix_it() {
+    let mut fixture = fixture();
+    fs::write(fixture.home.path().join("plain"), "").unwrap();
     for (lines, expected) in [
         (
             "executable_path: ./none\n",
@@ -201,11 +201,11 @@ fn what_is_missing_is_said_with_what_to_do() {
              its A); set NONE",
         ),
     ] {
-        assert_eq!(scene.problem(lines), expected, "{lines}");
+        assert_eq!(fixture.problem(lines), expected, "{lines}");
     }
-    let long = scene.build("input_pattern: args\n", &"x".repeat(128 * 1024)).unwrap_err();
+    let long = fixture.build("input_pattern: args\n", &"x".repeat(128 * 1024)).unwrap_err();
     assert!(long.message.contains("has 131072 bytes, 131071 are the most"), "{long}");
-    assert!(scene.build("input_pattern: args\n", "a\0b").is_err());
-    scene.overrides.envs.insert("A=B".to_owned(), String::new());
-    assert!(scene.problem("").contains("\"A=B\""));
+    assert!(fixture.build("input_pattern: args\n", "a\0b").is_err());
+    fixture.overrides.envs.insert("A=B".to_owned(), String::new());
+    assert!(fixture.problem("").contains("\"A=B\""));
 }

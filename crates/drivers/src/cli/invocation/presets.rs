@@ -23,7 +23,7 @@ use self::table::preset_spec;
 pub(crate) struct ResolvedAgent {
     /// The executable: a path, or a name to look up in the PATH.
     pub(crate) executable: String,
-    /// An install command for the executable, if known.
+    /// An install command for the executable, if preset.
     pub(crate) install: Option<&'static str>,
     /// Argument templates.
     pub(crate) args: Vec<CliTemplate>,
@@ -47,12 +47,12 @@ pub(crate) struct ResolvedAgent {
     pub(crate) working_directory: Option<String>,
     /// The exit codes of a successful run.
     pub(crate) success_exit_codes: Vec<i32>,
-    /// Error categories of known exit codes.
+    /// Error categories of preset exit codes.
     pub(crate) exit_categories: &'static [(i32, ErrorCategory)],
     /// The error rules of the definition.
     pub(crate) error_rules: Vec<ErrorRule>,
     /// The error rules of the preset.
-    pub(crate) known_rules: &'static [PresetErrorRule],
+    pub(crate) preset_rules: &'static [PresetErrorRule],
 }
 
 /// The way a CLI agent receives its input.
@@ -81,39 +81,39 @@ pub(crate) enum OutputMode {
 
 /// Resolves an agent's settings. The definition overrides the preset; environment variables of both
 /// are merged.
-pub(crate) fn filled(agent: &CliAgent) -> ResolvedAgent {
-    let known = agent.preset.map(preset_spec);
-    let input = input_of(agent, known);
-    let (args, resumed_args) = args_of(agent, known, &input);
+pub(crate) fn resolve(agent: &CliAgent) -> ResolvedAgent {
+    let preset = agent.preset.map(preset_spec);
+    let input = input_mode(agent, preset);
+    let (args, resumed_args) = resolve_args(agent, preset, &input);
     let own_envs = agent.envs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let known_envs = known.map_or(&[][..], |known| known.envs).iter().copied();
-    let known_allow = known.map_or(&[][..], |known| known.env_allow).iter().copied();
+    let preset_envs = preset.map_or(&[][..], |preset| preset.envs).iter().copied();
+    let preset_allow = preset.map_or(&[][..], |preset| preset.env_allow).iter().copied();
     ResolvedAgent {
-        executable: match (&agent.executable_path, known) {
+        executable: match (&agent.executable_path, preset) {
             (Some(path), _) => path.as_str().to_owned(),
-            (None, Some(known)) => known.executable.to_owned(),
+            (None, Some(preset)) => preset.executable.to_owned(),
             // A valid definition has one of them.
             (None, None) => String::new(),
         },
-        install: known.filter(|_| agent.executable_path.is_none()).map(|known| known.install),
+        install: preset.filter(|_| agent.executable_path.is_none()).map(|preset| preset.install),
         args,
         resumed_args,
         model: agent.model.as_ref().map(|model| model.as_str().to_owned()),
         input,
-        output: output_of(agent),
-        parser: match (&agent.parser, known) {
+        output: output_mode(agent),
+        parser: match (&agent.parser, preset) {
             (Some(parser), _) => parser.clone(),
-            (None, Some(known)) => known.parser.settled(),
+            (None, Some(preset)) => preset.parser.to_parser(),
             (None, None) => OutputParser::new(OutputFormat::Text),
         },
-        envs: known_envs.chain(own_envs).map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
-        env_allow: names(&agent.env_allow).chain(known_allow).map(str::to_owned).collect(),
+        envs: preset_envs.chain(own_envs).map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
+        env_allow: names(&agent.env_allow).chain(preset_allow).map(str::to_owned).collect(),
         env_unset: names(&agent.env_unset).map(str::to_owned).collect(),
         working_directory: agent.working_directory.as_ref().map(Text::as_str).map(str::to_owned),
         success_exit_codes: agent.success_exit_codes.clone(),
-        exit_categories: known.map_or(&[], |known| known.exit_categories),
+        exit_categories: preset.map_or(&[], |preset| preset.exit_categories),
         error_rules: agent.error_rules.clone(),
-        known_rules: known.map_or(&[], |known| known.rules),
+        preset_rules: preset.map_or(&[], |preset| preset.error_rules),
     }
 }
 
@@ -121,20 +121,20 @@ fn names(names: &[EnvName]) -> impl Iterator<Item = &str> {
     names.iter().map(EnvName::as_str)
 }
 
-fn input_of(agent: &CliAgent, known: Option<&PresetSpec>) -> InputMode {
-    let pattern = agent.input_pattern.or(known.map(|known| known.input));
+fn input_mode(agent: &CliAgent, preset: Option<&PresetSpec>) -> InputMode {
+    let pattern = agent.input_pattern.or(preset.map(|preset| preset.input));
     match pattern.unwrap_or(InputPattern::Stdin) {
         InputPattern::Stdin => InputMode::Stdin,
         InputPattern::Args => InputMode::Args,
         InputPattern::File => {
-            let whole = || CliTemplate::ending_in("", CliPlaceholder::Input);
-            InputMode::File(agent.input_file_template.clone().unwrap_or_else(whole))
+            let input_only = || CliTemplate::ending_in("", CliPlaceholder::Input);
+            InputMode::File(agent.input_file_template.clone().unwrap_or_else(input_only))
         }
         InputPattern::JsonRpc => InputMode::JsonRpc,
     }
 }
 
-fn output_of(agent: &CliAgent) -> OutputMode {
+fn output_mode(agent: &CliAgent) -> OutputMode {
     match agent.output_pattern.unwrap_or(OutputPattern::Stdout) {
         OutputPattern::Stdout => OutputMode::Stdout,
         OutputPattern::File => OutputMode::File(agent.output_file_template.clone()),
@@ -143,30 +143,30 @@ fn output_of(agent: &CliAgent) -> OutputMode {
 }
 
 /// The argument templates, and those for resuming a session.
-fn args_of(
+fn resolve_args(
     agent: &CliAgent,
-    known: Option<&PresetSpec>,
+    preset: Option<&PresetSpec>,
     input: &InputMode,
 ) -> (Vec<CliTemplate>, Option<Vec<CliTemplate>>) {
-    let (known, own) = match (&agent.cli_args, known) {
+    let (preset, is_own_input) = match (&agent.cli_args, preset) {
         (Some(own), _) => return (own.clone(), None),
         (None, None) => return (Vec::new(), None),
-        (None, Some(known)) => (known, pattern_of(input) == known.input),
+        (None, Some(preset)) => (preset, input_pattern(input) == preset.input),
     };
     let allow = match agent.permission_policy {
-        PermissionPolicy::Allow => known.allow,
+        PermissionPolicy::Allow => preset.allow_args,
         // A CLI agent without a terminal refuses whatever it would have to ask for.
         PermissionPolicy::Deny | PermissionPolicy::Ask => &[],
     };
     // The preset's last arguments fit only its own input mode.
-    let tail = if own { known.tail } else { &[] };
+    let tail = if is_own_input { preset.trailing_args } else { &[] };
     let all = |args: &'static [PresetArg]| {
-        args.iter().chain(allow).chain(tail).map(PresetArg::settled).collect()
+        args.iter().chain(allow).chain(tail).map(PresetArg::to_template).collect()
     };
-    (all(known.args), known.resumed.map(all))
+    (all(preset.args), preset.resumed.map(all))
 }
 
-fn pattern_of(input: &InputMode) -> InputPattern {
+fn input_pattern(input: &InputMode) -> InputPattern {
     match input {
         InputMode::Stdin => InputPattern::Stdin,
         InputMode::Args => InputPattern::Args,

@@ -29,7 +29,7 @@ impl RequestDigester {
     }
 
     /// The digest of a request. Equal requests have equal digests.
-    pub(crate) fn of(&self, identity: &RunIdentity<'_>) -> io::Result<Digest> {
+    pub(crate) fn digest(&self, identity: &RunIdentity<'_>) -> io::Result<Digest> {
         let RunIdentity { agent, input, parameters, overrides } = identity;
         let (folder, envs) = (&overrides.working_directory, &overrides.envs);
         let request = json!([agent.digest(), input, parameters, folder, envs]).to_string();
@@ -45,7 +45,7 @@ impl RequestDigester {
         let path = self.data.join(KEY_FILE);
         let key = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.make_key()?;
+                self.create_key()?;
                 fs::read(&path)?
             }
             read => read?,
@@ -54,7 +54,7 @@ impl RequestDigester {
     }
 
     /// Creates the key file atomically, unless another process was faster.
-    fn make_key(&self) -> io::Result<()> {
+    fn create_key(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.data)?;
         let seed = SystemEntropy.seed();
         let own = self.data.join(format!("{KEY_FILE}.{:x}", u128::from_ne_bytes(seed)));
@@ -79,7 +79,12 @@ mod tests {
 
     use super::*;
 
-    fn digest(requests: &RequestDigester, input: &str, parameters: &Value, token: &str) -> Digest {
+    fn digest_of(
+        digester: &RequestDigester,
+        input: &str,
+        parameters: &Value,
+        token: &str,
+    ) -> Digest {
         let agent = r#"{"kind": "cli", "name": "coder", "executable_path": "coder"}"#;
         let agent = AgentDefinition::from_canonical(agent).unwrap();
         let envs = [("TOKEN".to_owned(), token.to_owned())].into();
@@ -87,21 +92,21 @@ mod tests {
         let parameters: Map<_, _> = parameters.as_object().unwrap().clone();
         let identity =
             RunIdentity { agent: &agent, input, parameters: &parameters, overrides: &overrides };
-        requests.of(&identity).unwrap()
+        digester.digest(&identity).unwrap()
     }
 
     #[test]
-    fn only_what_is_the_same_to_the_letter_is_the_same() {
+    fn only_identical_requests_share_a_digest() {
         let folder = tempfile::tempdir().unwrap();
-        let requests = |name: &str| RequestDigester::new(folder.path().join(name));
-        let (ours, theirs, another) = (requests("a"), requests("a"), requests("b"));
-        let first = digest(&ours, "do it", &json!({"a": 1}), "t");
-        assert_eq!(digest(&theirs, "do it", &json!({"a": 1}), "t"), first);
+        let digester = |name: &str| RequestDigester::new(folder.path().join(name));
+        let (ours, theirs, another) = (digester("a"), digester("a"), digester("b"));
+        let first = digest_of(&ours, "do it", &json!({"a": 1}), "t");
+        assert_eq!(digest_of(&theirs, "do it", &json!({"a": 1}), "t"), first);
         for other in [
-            digest(&ours, "do it.", &json!({"a": 1}), "t"),
-            digest(&ours, "do it", &json!({"a": "1"}), "t"),
-            digest(&ours, "do it", &json!({"a": 1}), "u"),
-            digest(&another, "do it", &json!({"a": 1}), "t"),
+            digest_of(&ours, "do it.", &json!({"a": 1}), "t"),
+            digest_of(&ours, "do it", &json!({"a": "1"}), "t"),
+            digest_of(&ours, "do it", &json!({"a": 1}), "u"),
+            digest_of(&another, "do it", &json!({"a": 1}), "t"),
         ] {
             assert_ne!(other, first);
         }

@@ -24,12 +24,12 @@ impl EnvVariables {
 }
 
 /// The environment of a run, or an error that names the missing variable.
-pub(crate) fn gathered(
-    settled: &ResolvedAgent,
-    parts: InvocationInputs<'_>,
+pub(crate) fn collect_variables(
+    resolved: &ResolvedAgent,
+    inputs: InvocationInputs<'_>,
 ) -> Result<EnvVariables, NotReady> {
-    let agent = parts.agent;
-    let (variables, problem) = collect(settled, parts.overrides, parts.environment);
+    let agent = inputs.agent;
+    let (variables, problem) = collect(resolved, inputs.overrides, inputs.environment);
     match problem {
         None => Ok(variables),
         Some(VariableProblem::Missing { variable, named_in }) => Err(NotReady {
@@ -51,11 +51,11 @@ pub(crate) fn gathered(
 
 /// The values to mask.
 pub(crate) fn secrets(
-    settled: &ResolvedAgent,
+    resolved: &ResolvedAgent,
     overrides: &RunOverrides,
     environment: &Environment,
 ) -> Vec<String> {
-    collect(settled, overrides, environment).0.secrets
+    collect(resolved, overrides, environment).0.secrets
 }
 
 enum VariableProblem {
@@ -65,19 +65,19 @@ enum VariableProblem {
 
 /// The variables that are available, and the first problem.
 fn collect(
-    settled: &ResolvedAgent,
+    resolved: &ResolvedAgent,
     overrides: &RunOverrides,
     environment: &Environment,
 ) -> (EnvVariables, Option<VariableProblem>) {
     let mut all = environment.inherited();
     let mut secrets = Vec::new();
     let mut problem = None;
-    for name in &settled.env_allow {
+    for name in &resolved.env_allow {
         if let Some(value) = environment.raw(name) {
             all.insert(name.clone(), value);
         }
     }
-    for (name, value) in &settled.envs {
+    for (name, value) in &resolved.envs {
         match environment.fill(value, &mut secrets) {
             Ok(value) => _ = all.insert(name.clone(), value),
             Err(missing) => {
@@ -86,7 +86,7 @@ fn collect(
             }
         }
     }
-    all.retain(|name, _| !settled.env_unset.contains(name));
+    all.retain(|name, _| !resolved.env_unset.contains(name));
     for (name, value) in &overrides.envs {
         secrets.push(value.clone());
         all.insert(name.clone(), value.clone());

@@ -18,7 +18,7 @@ use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::run::ProcessExit;
 use regex::Regex;
 
-use self::failure_patterns::{COMMON, FailurePattern, hint};
+use self::failure_patterns::{FAILURE_PATTERNS, FailurePattern, hint};
 use crate::cli::invocation::presets::ResolvedAgent;
 use crate::cli::output::parser::{ANSWER_BYTES_MAX, ParsedOutput};
 
@@ -30,52 +30,52 @@ const ERROR_CHARACTERS_MAX: usize = 2000;
 
 /// The verdict on a run that exited. Both tails are the last lines of the streams.
 pub(crate) fn judge(
-    settled: &ResolvedAgent,
+    resolved: &ResolvedAgent,
     exit: ProcessExit,
     parsed: &ParsedOutput,
     stderr_tail: &str,
     stdout_tail: &str,
 ) -> Result<String, AttemptFailure> {
-    let heard = MessageSources {
+    let sources = MessageSources {
         error: parsed.error.as_deref().unwrap_or_default(),
         stderr: stderr_tail,
         stdout: stdout_tail,
         answer: parsed.answer.as_deref().unwrap_or_default(),
     };
-    let told = FailureBuilder { settled, stderr_tail };
-    if let Some(RuleMatch { category, rule, line }) = decided(settled, &heard)? {
+    let failures = FailureBuilder { resolved, stderr_tail };
+    if let Some(RuleMatch { category, rule, line }) = find_rule_match(resolved, &sources)? {
         let what = format!("its output has what {rule} looks for ({exit})");
-        let error = if heard.error.is_empty() { line } else { heard.error };
-        return Err(told.failure(category, &what, error));
+        let error = if sources.error.is_empty() { line } else { sources.error };
+        return Err(failures.build(category, &what, error));
     }
     if parsed.error.is_some() {
-        let category = common(&heard).unwrap_or(ErrorCategory::AgentError);
+        let category = common_category(&sources).unwrap_or(ErrorCategory::AgentError);
         let what = format!("it reported an error ({exit})");
-        return Err(told.failure(category, &what, heard.error));
+        return Err(failures.build(category, &what, sources.error));
     }
-    let went_well = match exit {
-        ProcessExit::Code(code) => settled.success_exit_codes.contains(&code),
+    let is_success = match exit {
+        ProcessExit::Code(code) => resolved.success_exit_codes.contains(&code),
         ProcessExit::Signal(_) => false,
     };
-    if !went_well {
-        return Err(told.ended_badly(exit, &heard));
+    if !is_success {
+        return Err(failures.exit_failure(exit, &sources));
     }
-    answer(&told, parsed, &heard)
+    check_answer(&failures, parsed, &sources)
 }
 
 /// A failure whose message starts with its category.
 pub(crate) fn failure(category: ErrorCategory, message: &str) -> AttemptFailure {
-    AttemptFailure { category, message: format!("{} error: {message}", kind_of(category)) }
+    AttemptFailure { category, message: format!("{} error: {message}", category_name(category)) }
 }
 
-fn kind_of(category: ErrorCategory) -> String {
+fn category_name(category: ErrorCategory) -> String {
     category.label().trim_end_matches("_error").replace('_', " ")
 }
 
 /// The failure of a process that could not be started.
-pub(crate) fn not_started(settled: &ResolvedAgent, error: &io::Error) -> AttemptFailure {
+pub(crate) fn not_started(resolved: &ResolvedAgent, error: &io::Error) -> AttemptFailure {
     use io::ErrorKind as Kind;
-    let told = FailureBuilder { settled, stderr_tail: "" };
+    let failures = FailureBuilder { resolved, stderr_tail: "" };
     let category = match error.kind() {
         Kind::NotFound
         | Kind::PermissionDenied
@@ -93,7 +93,7 @@ pub(crate) fn not_started(settled: &ResolvedAgent, error: &io::Error) -> Attempt
             Some(_) | None => ErrorCategory::SystemError,
         },
     };
-    told.failure(category, &format!("it could not be started: {error}"), "")
+    failures.build(category, &format!("it could not be started: {error}"), "")
 }
 
 /// The texts in which error rules and patterns are searched.
@@ -105,7 +105,7 @@ struct MessageSources<'a> {
 }
 
 impl<'a> MessageSources<'a> {
-    fn on(&self, stream: ErrorStream) -> Vec<&'a str> {
+    fn for_stream(&self, stream: ErrorStream) -> Vec<&'a str> {
         match stream {
             ErrorStream::Stderr => vec![self.error, self.stderr],
             ErrorStream::Stdout => vec![self.error, self.answer, self.stdout],
@@ -124,15 +124,15 @@ struct RuleMatch<'a> {
 }
 
 /// The first match of the error rules. Those of the definition precede those of the preset.
-fn decided<'a>(
-    settled: &ResolvedAgent,
-    heard: &MessageSources<'a>,
+fn find_rule_match<'a>(
+    resolved: &ResolvedAgent,
+    sources: &MessageSources<'a>,
 ) -> Result<Option<RuleMatch<'a>>, AttemptFailure> {
-    let own = settled.error_rules.iter().enumerate().map(|(index, rule)| {
+    let own = resolved.error_rules.iter().enumerate().map(|(index, rule)| {
         (rule.pattern.as_str(), rule.stream, rule.category, format!("error_rules[{index}]"))
     });
-    let known = settled
-        .known_rules
+    let known = resolved
+        .preset_rules
         .iter()
         .map(|rule| (rule.pattern, rule.stream, rule.category, "a rule of the preset".to_owned()));
     for (pattern, stream, category, rule) in own.chain(known) {
@@ -140,7 +140,7 @@ fn decided<'a>(
             category: ErrorCategory::Permanent,
             message: format!("permanent error: {rule} cannot be used: {error}; make it simpler"),
         })?;
-        let mut texts = heard.on(stream).into_iter();
+        let mut texts = sources.for_stream(stream).into_iter();
         if let Some(line) = texts.find_map(|text| line_at(text, regex.find(text)?.start())) {
             return Ok(Some(RuleMatch { category, rule, line }));
         }
@@ -156,25 +156,25 @@ fn line_at(text: &str, position: usize) -> Option<&str> {
 
 /// The category of a common error message. It classifies failures but does not detect them: an
 /// answer may mention any message.
-fn common(heard: &MessageSources<'_>) -> Option<ErrorCategory> {
-    reason(heard).map(|reason| reason.category)
+fn common_category(sources: &MessageSources<'_>) -> Option<ErrorCategory> {
+    find_pattern(sources).map(|reason| reason.category)
 }
 
-fn reason<'r>(heard: &MessageSources<'_>) -> Option<&'r FailurePattern> {
-    [heard.error, heard.stderr]
+fn find_pattern<'r>(sources: &MessageSources<'_>) -> Option<&'r FailurePattern> {
+    [sources.error, sources.stderr]
         .into_iter()
-        .find_map(|text| COMMON.iter().find(|reason| reason.pattern.is_match(text)))
+        .find_map(|text| FAILURE_PATTERNS.iter().find(|reason| reason.pattern.is_match(text)))
 }
 
-fn answer(
-    told: &FailureBuilder<'_>,
+fn check_answer(
+    failures: &FailureBuilder<'_>,
     parsed: &ParsedOutput,
-    heard: &MessageSources<'_>,
+    sources: &MessageSources<'_>,
 ) -> Result<String, AttemptFailure> {
-    let parser = &told.settled.parser;
+    let parser = &failures.resolved.parser;
     let failed = |what: &str| {
-        let category = common(heard).unwrap_or(ErrorCategory::AgentError);
-        Err(told.failure(category, what, ""))
+        let category = common_category(sources).unwrap_or(ErrorCategory::AgentError);
+        Err(failures.build(category, what, ""))
     };
     if parser.terminal.is_some() && !parsed.terminal_event_seen {
         return failed(&if parsed.lines_dropped > 0 {
@@ -204,49 +204,49 @@ fn answer(
 
 /// Builds failure messages.
 struct FailureBuilder<'a> {
-    settled: &'a ResolvedAgent,
+    resolved: &'a ResolvedAgent,
     stderr_tail: &'a str,
 }
 
 impl FailureBuilder<'_> {
-    fn ended_badly(&self, exit: ProcessExit, heard: &MessageSources<'_>) -> AttemptFailure {
+    fn exit_failure(&self, exit: ProcessExit, sources: &MessageSources<'_>) -> AttemptFailure {
         let signal = match exit {
             ProcessExit::Signal(number) => Some(number),
-            ProcessExit::Code(code) => signals::told_by(code),
+            ProcessExit::Code(code) => signals::from_exit_code(code),
         };
         let by_code = match exit {
             ProcessExit::Code(code) => {
-                self.settled.exit_categories.iter().find(|(known, _)| *known == code)
+                self.resolved.exit_categories.iter().find(|(known, _)| *known == code)
             }
             ProcessExit::Signal(_) => None,
         };
         let (category, what) = if let Some((_, category)) = by_code {
             (*category, format!("it ended with {exit}"))
-        } else if let Some(category) = common(heard) {
+        } else if let Some(category) = common_category(sources) {
             (category, format!("it ended with {exit}"))
         } else if let Some(number) = signal {
-            (signals::category(number), signals::in_words(number))
+            (signals::category(number), signals::describe(number))
         } else if EXIT_NOT_RUN.map(ProcessExit::Code).contains(&exit) {
             let what = format!("it ended with {exit}: something that it runs is not there");
             (ErrorCategory::SystemError, what)
         } else {
             (ErrorCategory::AgentError, format!("it ended with {exit}"))
         };
-        self.failure(category, &what, heard.error)
+        self.build(category, &what, sources.error)
     }
 
     /// A failure with its category, description, hint and the last lines of stderr.
-    fn failure(&self, category: ErrorCategory, what: &str, error: &str) -> AttemptFailure {
-        let (kind, program) = (kind_of(category), &self.settled.executable);
+    fn build(&self, category: ErrorCategory, what: &str, error: &str) -> AttemptFailure {
+        let (kind, program) = (category_name(category), &self.resolved.executable);
         let mut message = format!("{kind} error of the program \"{program}\": {what}");
         let error: String = error.trim().chars().take(ERROR_CHARACTERS_MAX).collect();
         if !error.is_empty() {
             message.push_str(": ");
             message.push_str(&error);
         }
-        let heard =
+        let sources =
             MessageSources { error: &error, stderr: self.stderr_tail, stdout: "", answer: "" };
-        let specific = reason(&heard).filter(|reason| reason.category == category);
+        let specific = find_pattern(&sources).filter(|reason| reason.category == category);
         message.push_str("; ");
         message.push_str(specific.map_or_else(|| hint(category), |reason| reason.hint));
         if !self.stderr_tail.trim().is_empty() {

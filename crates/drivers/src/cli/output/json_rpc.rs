@@ -9,7 +9,7 @@ use crate::cli::invocation::RPC_ID;
 const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// The maximum length of a quoted line, in characters.
-const SHOWN_MAX: usize = 500;
+const QUOTED_CHARS_MAX: usize = 500;
 
 /// The agent's response to the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl RpcResponseScanner {
             }
             self.line.extend_from_slice(piece);
             if self.line.ends_with(b"\n") {
-                self.look();
+                self.parse_line();
             } else if self.line.len() > LINE_BYTES_MAX {
                 let why = format!("a line is longer than {LINE_BYTES_MAX} bytes");
                 self.response = Some(invalid(&why, &self.line));
@@ -54,12 +54,12 @@ impl RpcResponseScanner {
     /// The response, at the end of the stream.
     pub(crate) fn finish(mut self) -> Option<RpcResponse> {
         if self.response.is_none() {
-            self.look();
+            self.parse_line();
         }
         self.response
     }
 
-    fn look(&mut self) {
+    fn parse_line(&mut self) {
         let line = std::mem::take(&mut self.line);
         let text = line.trim_ascii();
         if !text.starts_with(b"{") {
@@ -67,7 +67,7 @@ impl RpcResponseScanner {
         }
         self.response = match serde_json::from_slice(text) {
             Ok(Value::Object(message)) => {
-                understood(&message).map_err(|why| invalid(why, text)).unwrap_or_else(Some)
+                parse_message(&message).map_err(|why| invalid(why, text)).unwrap_or_else(Some)
             }
             Ok(_) => None,
             Err(error) => Some(invalid(&error.to_string(), text)),
@@ -76,7 +76,7 @@ impl RpcResponseScanner {
 }
 
 /// The response to our request; `None` for notifications and other ids.
-fn understood(message: &Map<String, Value>) -> Result<Option<RpcResponse>, &'static str> {
+fn parse_message(message: &Map<String, Value>) -> Result<Option<RpcResponse>, &'static str> {
     if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err("\"jsonrpc\" must be \"2.0\"");
     }
@@ -104,7 +104,7 @@ fn error_text(error: &Value) -> String {
 
 fn invalid(why: &str, line: &[u8]) -> RpcResponse {
     let line = String::from_utf8_lossy(line);
-    let shown: String = line.trim().chars().take(SHOWN_MAX).collect();
+    let shown: String = line.trim().chars().take(QUOTED_CHARS_MAX).collect();
     RpcResponse::Invalid(format!("{why}: {shown}"))
 }
 
@@ -112,7 +112,7 @@ fn invalid(why: &str, line: &[u8]) -> RpcResponse {
 mod tests {
     use super::*;
 
-    fn heard(lines: &[&str]) -> Option<RpcResponse> {
+    fn scan(lines: &[&str]) -> Option<RpcResponse> {
         let mut responses = RpcResponseScanner::default();
         for line in lines {
             responses.push(line.as_bytes());
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_response_is_found_among_other_things() {
+    fn finds_the_response_among_other_lines() {
         let answer = |text: &str| Some(RpcResponse::Answer(text.to_owned()));
         for (lines, expected) in [
             (vec![r#"{"jsonrpc":"2.0","id":1,"result":"yes"}"#], answer("yes")),
@@ -145,15 +145,15 @@ mod tests {
                 Some(RpcResponse::Error("no (code -32601)".to_owned())),
             ),
         ] {
-            assert_eq!(heard(&lines), expected, "{lines:?}");
+            assert_eq!(scan(&lines), expected, "{lines:?}");
         }
     }
 
     #[test]
-    fn what_is_no_json_rpc_is_shown() {
+    fn quotes_invalid_json_rpc() {
         for line in ["{oops}", r#"{"id":1,"result":"yes"}"#, r#"{"jsonrpc":"2.0","id":1}"#] {
-            let Some(RpcResponse::Invalid(shown)) = heard(&[line, "\n"]) else {
-                panic!("{line} was understood");
+            let Some(RpcResponse::Invalid(shown)) = scan(&[line, "\n"]) else {
+                panic!("{line} was accepted");
             };
             assert!(shown.ends_with(line), "{shown}");
         }

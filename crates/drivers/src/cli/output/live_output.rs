@@ -5,56 +5,56 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 /// The maximum pending text, in bytes. Text beyond it is dropped.
-const WAITING_BYTES_MAX: usize = 1 << 20;
+const PENDING_BYTES_MAX: usize = 1 << 20;
 
 /// The note that replaces dropped text.
-const MISSED: &str = "\n[polity: some of the output is not shown here]\n";
+const DROPPED_NOTE: &str = "\n[polity: some of the output is not shown here]\n";
 
-/// A shared buffer of text that is not yet shown.
+/// A inner buffer of text that is not yet shown.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveOutput {
-    shared: Arc<LiveOutputInner>,
+    inner: Arc<LiveOutputInner>,
 }
 
 #[derive(Debug, Default)]
 struct LiveOutputInner {
-    waiting: Mutex<PendingText>,
-    news: Notify,
+    pending: Mutex<PendingText>,
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct PendingText {
     text: String,
-    is_missed: bool,
+    is_dropping: bool,
 }
 
 impl LiveOutput {
     /// Appends text for the reader.
-    pub(crate) fn show(&self, text: &str) {
+    pub(crate) fn push(&self, text: &str) {
         if text.is_empty() {
             return;
         }
-        let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.text.len() + text.len() <= WAITING_BYTES_MAX {
-            waiting.text.push_str(text);
-        } else if !waiting.is_missed {
-            waiting.is_missed = true;
-            waiting.text.push_str(MISSED);
+        let mut pending = self.inner.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending.text.len() + text.len() <= PENDING_BYTES_MAX {
+            pending.text.push_str(text);
+        } else if !pending.is_dropping {
+            pending.is_dropping = true;
+            pending.text.push_str(DROPPED_NOTE);
         }
-        drop(waiting);
-        self.shared.news.notify_one();
+        drop(pending);
+        self.inner.changed.notify_one();
     }
 
     /// Waits for new text.
-    pub(crate) async fn news(&self) {
-        self.shared.news.notified().await;
+    pub(crate) async fn changed(&self) {
+        self.inner.changed.notified().await;
     }
 
     /// Takes the pending text.
     pub(crate) fn take(&self) -> String {
-        let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.is_missed = false;
-        std::mem::take(&mut waiting.text)
+        let mut pending = self.inner.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.is_dropping = false;
+        std::mem::take(&mut pending.text)
     }
 }
 
@@ -63,15 +63,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_looks_too_slowly_is_told_so_once() {
+    fn slow_reader_sees_one_note_for_dropped_text() {
         let live = LiveOutput::default();
-        let piece = "x".repeat(WAITING_BYTES_MAX / 2);
+        let piece = "x".repeat(PENDING_BYTES_MAX / 2);
         for _ in 0..5 {
-            live.show(&piece);
+            live.push(&piece);
         }
         let seen = live.take();
-        assert_eq!(seen.len(), 2 * piece.len() + MISSED.len());
-        live.show("more");
+        assert_eq!(seen.len(), 2 * piece.len() + DROPPED_NOTE.len());
+        live.push("more");
         assert_eq!(live.take(), "more");
     }
 }

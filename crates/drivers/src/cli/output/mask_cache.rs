@@ -9,32 +9,32 @@ use polity_definition::RedactionSettings;
 use crate::masking::{MaskError, SecretMask};
 
 /// The maximum number of cached masks.
-const REMEMBERED_MAX: usize = 64;
+const MASKS_MAX: usize = 64;
 
 /// Builds masks and caches them by their secrets.
 #[derive(Debug)]
 pub(crate) struct MaskCache {
     redaction: RedactionSettings,
-    made: Mutex<HashMap<Vec<String>, SecretMask>>,
+    masks: Mutex<HashMap<Vec<String>, SecretMask>>,
 }
 
 impl MaskCache {
     pub(crate) fn new(redaction: RedactionSettings) -> Self {
-        Self { redaction, made: Mutex::default() }
+        Self { redaction, masks: Mutex::default() }
     }
 
     /// The mask for these secrets.
-    pub(crate) fn of(&self, values: &[String]) -> Result<SecretMask, MaskError> {
-        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mask) = made().get(values) {
+    pub(crate) fn get_or_build(&self, values: &[String]) -> Result<SecretMask, MaskError> {
+        let masks = || self.masks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mask) = masks().get(values) {
             return Ok(mask.clone());
         }
         let mask = SecretMask::new(values.iter().map(String::as_str), &self.redaction)?;
-        let mut made = made();
-        if made.len() >= REMEMBERED_MAX {
-            made.clear();
+        let mut masks = masks();
+        if masks.len() >= MASKS_MAX {
+            masks.clear();
         }
-        made.insert(values.to_vec(), mask.clone());
+        masks.insert(values.to_vec(), mask.clone());
         Ok(mask)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The last line of a truncated file.
-const CUT_MARK: &str = "[polity: the output is cut here]";
+const TRUNCATION_NOTE: &str = "[polity: the output is cut here]";
 
 /// The remaining bytes that a run may store.
 #[derive(Debug, Clone)]
@@ -34,36 +34,36 @@ impl OutputBudget {
 #[derive(Debug)]
 pub(crate) struct OutputFile {
     path: PathBuf,
-    room: OutputBudget,
+    budget: OutputBudget,
     file: Option<File>,
     /// True if the output was truncated.
-    pub(crate) is_cut: bool,
+    pub(crate) is_truncated: bool,
 }
 
 impl OutputFile {
-    pub(crate) fn new(path: PathBuf, room: OutputBudget) -> Self {
-        Self { path, room, file: None, is_cut: false }
+    pub(crate) fn new(path: PathBuf, budget: OutputBudget) -> Self {
+        Self { path, budget, file: None, is_truncated: false }
     }
 
     /// Writes as much as the budget allows. Write errors truncate the output but do not stop the
     /// process: a full disk must not block it.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        if self.is_cut || bytes.is_empty() {
+        if self.is_truncated || bytes.is_empty() {
             return;
         }
-        let kept = whole_characters(bytes, self.room.take(bytes.len()));
-        let written = self.open().and_then(|mut file| file.write_all(&bytes[..kept]));
+        let length = char_boundary_before(bytes, self.budget.take(bytes.len()));
+        let written = self.open().and_then(|mut file| file.write_all(&bytes[..length]));
         if let Err(error) = &written {
             tracing::warn!(path = %self.path.display(), %error, "output is not kept");
         }
-        self.is_cut = written.is_err() || kept < bytes.len();
+        self.is_truncated = written.is_err() || length < bytes.len();
     }
 
     /// Returns true if the file exists. Appends a note if it is truncated.
     pub(crate) fn finish(mut self) -> bool {
-        if self.is_cut {
+        if self.is_truncated {
             // A full disk has no space for the note either.
-            let _ = self.open().and_then(|mut file| writeln!(file, "\n{CUT_MARK}"));
+            let _ = self.open().and_then(|mut file| writeln!(file, "\n{TRUNCATION_NOTE}"));
         }
         self.file.is_some()
     }
@@ -80,13 +80,13 @@ impl OutputFile {
 }
 
 /// The longest prefix of at most `fits` bytes that does not split a character.
-fn whole_characters(bytes: &[u8], fits: usize) -> usize {
+fn char_boundary_before(bytes: &[u8], fits: usize) -> usize {
     let is_within = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xC0 == 0x80);
     (0..=fits).rev().take(4).find(|at| !is_within(*at)).unwrap_or(fits)
 }
 
 /// The content of an output file; empty if there is none.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_output_file(path: &Path) -> io::Result<Vec<u8>> {
     match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         read => read,
@@ -98,21 +98,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_streams_share_the_room_and_say_where_they_are_cut() {
+    fn streams_share_the_budget_and_note_truncation() {
         let folder = tempfile::tempdir().unwrap();
-        let room = OutputBudget::new(10);
+        let budget = OutputBudget::new(10);
         let path = |name: &str| folder.path().join("of/a/run").join(name);
-        let mut first = OutputFile::new(path("first"), room.clone());
-        let mut second = OutputFile::new(path("second"), room.clone());
+        let mut first = OutputFile::new(path("first"), budget.clone());
+        let mut second = OutputFile::new(path("second"), budget.clone());
         first.write(b"1234567");
         second.write("ab\u{e9}".as_bytes());
         second.write(b"more");
-        assert!(!first.is_cut && second.is_cut);
+        assert!(!first.is_truncated && second.is_truncated);
         assert!(first.finish() && second.finish());
         assert_eq!(fs::read_to_string(path("first")).unwrap(), "1234567");
         let second = fs::read_to_string(path("second")).unwrap();
-        assert_eq!(second, format!("ab\n{CUT_MARK}\n"));
-        assert!(!OutputFile::new(path("third"), room).finish());
-        assert_eq!(read(&path("third")).unwrap(), b"");
+        assert_eq!(second, format!("ab\n{TRUNCATION_NOTE}\n"));
+        assert!(!OutputFile::new(path("third"), budget).finish());
+        assert_eq!(read_output_file(&path("third")).unwrap(), b"");
     }
 }

@@ -47,12 +47,12 @@ impl StreamParser {
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         match self {
             Self::Answer(parser) => parser.push(bytes),
-            Self::Response(responses, tell) => {
+            Self::Response(responses, arrived) => {
                 responses.push(bytes);
                 if responses.response().is_some()
-                    && let Some(tell) = tell.take()
+                    && let Some(arrived) = arrived.take()
                 {
-                    tell.send_replace(true);
+                    arrived.send_replace(true);
                 }
                 String::new()
             }
@@ -65,7 +65,7 @@ impl StreamParser {
         match self {
             Self::Answer(parser) => {
                 let mut parsed = parser.finish();
-                let rest = std::mem::take(&mut parsed.rest_shown);
+                let rest = std::mem::take(&mut parsed.remaining_text);
                 (ParsedStream::Answer(parsed), rest)
             }
             Self::Response(responses, _) => {
@@ -82,30 +82,30 @@ pub(crate) struct StreamSummary {
     /// The number of bytes that the process wrote.
     pub(crate) bytes: u64,
     /// The parsed content.
-    pub(crate) read: ParsedStream,
+    pub(crate) parsed: ParsedStream,
     /// The last lines.
     pub(crate) last_lines: String,
     /// True if an output file exists.
-    pub(crate) is_kept: bool,
+    pub(crate) is_stored: bool,
     /// True if the output file is truncated.
-    pub(crate) is_cut: bool,
+    pub(crate) is_truncated: bool,
 }
 
 /// Reads one stream of a process and passes it on.
 pub(crate) struct OutputReader {
     pub(crate) stream: MaskStream,
-    pub(crate) kept: OutputFile,
-    pub(crate) reader: StreamParser,
+    pub(crate) file: OutputFile,
+    pub(crate) parser: StreamParser,
     pub(crate) live: LiveOutput,
-    pub(crate) heard: Arc<LastOutput>,
+    pub(crate) last_output: Arc<LastOutput>,
 }
 
 impl OutputReader {
-    /// Reads until the stream ends or `over` becomes true.
-    pub(crate) async fn drain(
+    /// Reads until the stream ends or `stop` becomes true.
+    pub(crate) async fn read_to_end(
         mut self,
         mut pipe: impl AsyncRead + Unpin + Send,
-        mut over: watch::Receiver<bool>,
+        mut stop: watch::Receiver<bool>,
     ) -> StreamSummary {
         let mut bytes = 0;
         let mut tail = OutputTail::default();
@@ -124,11 +124,11 @@ impl OutputReader {
                     continue;
                 }
                 // The sender lives until both streams are read.
-                _ = over.wait_for(|over| *over) => break,
+                _ = stop.wait_for(|stop| *stop) => break,
             };
             // A read error ends the stream.
             let Ok(count @ 1..) = read else { break };
-            self.heard.now();
+            self.last_output.record();
             bytes += count as u64;
             is_within_line = !chunk.ends_with(b"\n");
             self.stream.push(&chunk, &mut masked);
@@ -142,22 +142,28 @@ impl OutputReader {
     }
 
     fn pass_on(&mut self, masked: &mut Vec<u8>, tail: &mut OutputTail) {
-        self.kept.write(masked);
+        self.file.write(masked);
         tail.push(masked);
-        let shown = self.reader.push(masked);
-        self.live.show(&shown);
+        let shown = self.parser.push(masked);
+        self.live.push(&shown);
         masked.clear();
     }
 
     fn finish(self, bytes: u64, mut masked: Vec<u8>, mut tail: OutputTail) -> StreamSummary {
-        let Self { stream, mut kept, mut reader, live, .. } = self;
+        let Self { stream, mut file, mut parser, live, .. } = self;
         stream.finish(&mut masked);
-        kept.write(&masked);
+        file.write(&masked);
         tail.push(&masked);
-        live.show(&reader.push(&masked));
-        let (read, rest) = reader.finish();
-        live.show(&rest);
-        let is_cut = kept.is_cut;
-        StreamSummary { bytes, read, last_lines: tail.last_lines(), is_kept: kept.finish(), is_cut }
+        live.push(&parser.push(&masked));
+        let (parsed, rest) = parser.finish();
+        live.push(&rest);
+        let is_truncated = file.is_truncated;
+        StreamSummary {
+            bytes,
+            parsed,
+            last_lines: tail.last_lines(),
+            is_stored: file.finish(),
+            is_truncated,
+        }
     }
 }

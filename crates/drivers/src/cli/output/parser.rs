@@ -30,7 +30,7 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The maximum number of attempts to find a document in other output. Each may read all of it.
 const DOCUMENT_TRIES_MAX: usize = 100;
 
-/// The fields found in an agent's output.
+/// The fields fields in an agent's output.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ParsedOutput {
     /// The answer.
@@ -54,7 +54,7 @@ pub(crate) struct ParsedOutput {
     /// The number of lines dropped because of their length.
     pub(crate) lines_dropped: u64,
     /// Text that is not shown yet.
-    pub(crate) rest_shown: String,
+    pub(crate) remaining_text: String,
 }
 
 impl ParsedOutput {
@@ -84,23 +84,23 @@ impl ParsedOutput {
 pub(crate) struct AnswerParser {
     rules: OutputParser,
     ansi: AnsiStripper,
-    form: FormatState,
-    found: FieldCollector,
+    format: FormatState,
+    fields: FieldCollector,
 }
 
 #[derive(Debug)]
 enum FormatState {
     Text(Utf8Decoder),
-    Document { kept: Vec<u8>, is_cut: bool },
+    Document { text: Vec<u8>, is_truncated: bool },
     Lines(LineSplitter),
 }
 
 impl AnswerParser {
     /// Creates a parser with these rules.
     pub(crate) fn new(rules: &OutputParser) -> Self {
-        let form = match rules.format {
+        let format = match rules.format {
             OutputFormat::Text => FormatState::Text(Utf8Decoder::default()),
-            OutputFormat::Json => FormatState::Document { kept: Vec::new(), is_cut: false },
+            OutputFormat::Json => FormatState::Document { text: Vec::new(), is_truncated: false },
             OutputFormat::Jsonl | OutputFormat::StreamJson => {
                 FormatState::Lines(LineSplitter::new(ANSWER_BYTES_MAX))
             }
@@ -108,8 +108,8 @@ impl AnswerParser {
         Self {
             rules: rules.clone(),
             ansi: AnsiStripper::default(),
-            form,
-            found: FieldCollector::default(),
+            format,
+            fields: FieldCollector::default(),
         }
     }
 
@@ -124,22 +124,22 @@ impl AnswerParser {
     }
 
     fn read(&mut self, bytes: &[u8]) -> String {
-        let (rules, found) = (&self.rules, &mut self.found);
-        match &mut self.form {
+        let (rules, fields) = (&self.rules, &mut self.fields);
+        match &mut self.format {
             FormatState::Text(characters) => {
                 let piece = characters.push(bytes);
-                found.answer(&piece, true);
+                fields.set_answer(&piece, true);
                 piece
             }
-            FormatState::Document { kept, is_cut } => {
-                let room = ANSWER_BYTES_MAX.saturating_sub(kept.len()).min(bytes.len());
-                *is_cut |= room < bytes.len();
-                kept.extend_from_slice(&bytes[..room]);
+            FormatState::Document { text, is_truncated } => {
+                let room = ANSWER_BYTES_MAX.saturating_sub(text.len()).min(bytes.len());
+                *is_truncated |= room < bytes.len();
+                text.extend_from_slice(&bytes[..room]);
                 String::new()
             }
             FormatState::Lines(lines) => {
                 let mut shown = String::new();
-                lines.push(bytes, |line| read_line(line, rules, found, &mut shown));
+                lines.push(bytes, |line| read_line(line, rules, fields, &mut shown));
                 shown
             }
         }
@@ -147,41 +147,41 @@ impl AnswerParser {
 
     /// The result, at the end of the output.
     pub(crate) fn finish(self) -> ParsedOutput {
-        let Self { rules, mut found, form, .. } = self;
-        let mut rest_shown = String::new();
+        let Self { rules, mut fields, format, .. } = self;
+        let mut remaining_text = String::new();
         let mut lines_dropped = 0;
-        match form {
+        match format {
             FormatState::Text(mut characters) => {
-                rest_shown = characters.finish();
-                found.answer(&rest_shown, true);
+                remaining_text = characters.finish();
+                fields.set_answer(&remaining_text, true);
             }
-            FormatState::Document { kept, is_cut } => {
-                lines_dropped = u64::from(is_cut);
-                let text = String::from_utf8_lossy(&kept);
-                for document in documents(&text) {
-                    look_into(&document, &rules, &mut found, &mut rest_shown);
+            FormatState::Document { text, is_truncated } => {
+                lines_dropped = u64::from(is_truncated);
+                let text = String::from_utf8_lossy(&text);
+                for document in find_documents(&text) {
+                    collect_fields(&document, &rules, &mut fields, &mut remaining_text);
                 }
             }
             FormatState::Lines(mut lines) => {
-                lines.finish(|line| read_line(line, &rules, &mut found, &mut rest_shown));
+                lines.finish(|line| read_line(line, &rules, &mut fields, &mut remaining_text));
                 lines_dropped = lines.dropped;
             }
         }
-        let parsed = found.finish();
-        let answer = parsed.answer.map(|answer| trimmed(&answer).to_owned());
+        let parsed = fields.finish();
+        let answer = parsed.answer.map(|answer| trim_blank_lines(&answer).to_owned());
         let answer = answer.filter(|answer| !answer.is_empty());
-        ParsedOutput { answer, lines_dropped, rest_shown, ..parsed }
+        ParsedOutput { answer, lines_dropped, remaining_text, ..parsed }
     }
 }
 
 /// Strips blank lines around a text, keeping the indentation of the first line.
-fn trimmed(text: &str) -> &str {
+fn trim_blank_lines(text: &str) -> &str {
     let text = text.trim_end();
     let first = text.find(|c: char| !c.is_whitespace()).unwrap_or(0);
     text[..first].rfind('\n').map_or(text, |end| &text[end + 1..])
 }
 
-fn read_line(line: &[u8], rules: &OutputParser, found: &mut FieldCollector, shown: &mut String) {
+fn read_line(line: &[u8], rules: &OutputParser, fields: &mut FieldCollector, shown: &mut String) {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
@@ -193,9 +193,9 @@ fn read_line(line: &[u8], rules: &OutputParser, found: &mut FieldCollector, show
     });
     let is_stream = rules.format == OutputFormat::StreamJson;
     match document {
-        Some(document) if is_stream => look_into(&document, rules, found, shown),
+        Some(document) if is_stream => collect_fields(&document, rules, fields, shown),
         Some(document) => {
-            look_into(&document, rules, found, &mut String::new());
+            collect_fields(&document, rules, fields, &mut String::new());
             shown.push_str(text);
             shown.push('\n');
         }
@@ -207,16 +207,16 @@ fn read_line(line: &[u8], rules: &OutputParser, found: &mut FieldCollector, show
 }
 
 /// Collects the fields of a document, or of each document of a list.
-fn look_into(
+fn collect_fields(
     document: &Value,
     rules: &OutputParser,
-    found: &mut FieldCollector,
+    fields: &mut FieldCollector,
     shown: &mut String,
 ) {
     let one = std::slice::from_ref(document);
     let documents = document.as_array().map_or(one, Vec::as_slice);
     for document in documents {
-        if let Some(text) = found.look(document, rules) {
+        if let Some(text) = fields.collect(document, rules) {
             shown.push_str(&text);
             // Pieces of one text are joined without separators.
             if !rules.join_answers && !text.ends_with('\n') {
@@ -227,26 +227,26 @@ fn look_into(
 }
 
 /// The JSON documents in a text that may contain other lines.
-fn documents(text: &str) -> Vec<Value> {
+fn find_documents(text: &str) -> Vec<Value> {
     let text = text.trim_start_matches('\u{feff}');
     if let Ok(document) = serde_json::from_str(text) {
         return vec![document];
     }
-    let mut found = Vec::new();
+    let mut documents = Vec::new();
     let mut rest = text;
     for _ in 0..DOCUMENT_TRIES_MAX {
         let Some(start) = document_start(rest) else { break };
         rest = &rest[start..];
         let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
         let read = if let Some(Ok(document)) = values.next() {
-            found.push(document);
+            documents.push(document);
             values.byte_offset()
         } else {
             1
         };
         rest = &rest[read..];
     }
-    found
+    documents
 }
 
 /// The start of the first line that may begin a document.

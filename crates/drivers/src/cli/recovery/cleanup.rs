@@ -17,10 +17,10 @@ const ID_CHARACTERS: usize = 36;
 
 impl CliDriver {
     /// The executions with remaining files.
-    pub(crate) fn all_left_behind(&self) -> io::Result<BTreeSet<ExecutionId>> {
+    pub(crate) fn executions_with_files(&self) -> io::Result<BTreeSet<ExecutionId>> {
         let mut all = BTreeSet::new();
         for folder in [RUNS, WORKSPACES] {
-            for name in names(&self.options.data.join(folder))? {
+            for name in file_names(&self.options.data.join(folder))? {
                 let id = name.get(..ID_CHARACTERS);
                 all.extend(id.and_then(|id| id.parse::<ExecutionId>().ok()));
             }
@@ -29,31 +29,40 @@ impl CliDriver {
     }
 
     /// Removes the files of an execution, unless its shim is still running.
-    pub(crate) fn sweep_one(&self, execution_id: ExecutionId, keeps: bool) -> io::Result<()> {
-        let (data, begins) = (&self.options.data, execution_id.to_string());
+    pub(crate) fn remove_files(
+        &self,
+        execution_id: ExecutionId,
+        keeps_workspace: bool,
+    ) -> io::Result<()> {
+        let (data, prefix) = (&self.options.data, execution_id.to_string());
         let runs = data.join(RUNS);
-        let mut left: Vec<_> = names(&runs)?;
-        left.retain(|name| name.starts_with(&begins));
-        for record in left.iter().filter(|name| is_record(name)) {
+        let mut files: Vec<_> = file_names(&runs)?;
+        files.retain(|name| name.starts_with(&prefix));
+        for record in files.iter().filter(|name| is_record(name)) {
             if let Some(record) = RunRecord::open(&runs.join(record))?
                 && !record.is_free()?
             {
                 return Ok(());
             }
         }
-        for path in left.iter().map(|name| runs.join(name)) {
+        for path in files.iter().map(|name| runs.join(name)) {
             let removed =
                 if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
             ignore_missing(removed)?;
         }
-        if keeps {
+        if keeps_workspace {
             return Ok(());
         }
-        workspace::remove_of(data, execution_id, &self.options.environment, BranchPolicy::Delete)
+        workspace::remove_workspace(
+            data,
+            execution_id,
+            &self.options.environment,
+            BranchPolicy::Delete,
+        )
     }
 }
 
-fn names(folder: &Path) -> io::Result<Vec<String>> {
+fn file_names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,

@@ -11,32 +11,32 @@ use crate::cli::invocation::presets::OutputMode;
 /// The time of the last output.
 #[derive(Debug)]
 pub(crate) struct LastOutput {
-    begun: Instant,
+    started_at: Instant,
     /// Milliseconds since the start, plus one; 0 before the first output.
     last: AtomicU64,
 }
 
 impl LastOutput {
-    pub(crate) fn new(begun: Instant) -> Self {
-        Self { begun, last: AtomicU64::new(0) }
+    pub(crate) fn new(started_at: Instant) -> Self {
+        Self { started_at, last: AtomicU64::new(0) }
     }
 
     /// Records output now.
-    pub(crate) fn now(&self) {
-        let elapsed = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
+    pub(crate) fn record(&self) {
+        let elapsed = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
         self.last.store(elapsed + 1, Ordering::Relaxed);
     }
 
     fn last(&self) -> Option<Instant> {
         let elapsed = self.last.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(self.begun + Duration::from_millis(elapsed))
+        Some(self.started_at + Duration::from_millis(elapsed))
     }
 }
 
 /// The timeouts of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunDeadlines {
-    begun: Instant,
+    started_at: Instant,
     /// From start to end.
     total: Duration,
     /// From start to the first byte on either stream. Unset for agents that answer in a file: they
@@ -71,14 +71,14 @@ impl MissedDeadline {
 }
 
 impl RunDeadlines {
-    pub(crate) fn new(begun: Instant, agent: &CliAgent, output: &OutputMode) -> Self {
+    pub(crate) fn new(started_at: Instant, agent: &CliAgent, output: &OutputMode) -> Self {
         let seconds = |limit: std::num::NonZeroU64| Duration::from_secs(limit.get());
         let start = match output {
             OutputMode::Stdout | OutputMode::JsonRpc => agent.start_timeout_seconds,
             OutputMode::File(_) => None,
         };
         Self {
-            begun,
+            started_at,
             total: seconds(agent.timeout_seconds),
             start: start.map(seconds),
             idle: agent.idle_timeout_seconds.map(seconds),
@@ -86,12 +86,12 @@ impl RunDeadlines {
     }
 
     /// The next deadline if no more output arrives.
-    pub(crate) fn next(&self, heard: &LastOutput) -> (Instant, MissedDeadline) {
-        let last = heard.last();
-        let total = (self.begun + self.total, MissedDeadline::Total(self.total));
+    pub(crate) fn next_deadline(&self, last_output: &LastOutput) -> (Instant, MissedDeadline) {
+        let last = last_output.last();
+        let total = (self.started_at + self.total, MissedDeadline::Total(self.total));
         let start = self.start.filter(|_| last.is_none());
-        let start = start.map(|limit| (self.begun + limit, MissedDeadline::Start(limit)));
-        let since = last.unwrap_or(self.begun);
+        let start = start.map(|limit| (self.started_at + limit, MissedDeadline::Start(limit)));
+        let since = last.unwrap_or(self.started_at);
         let idle = self.idle.map(|limit| (since + limit, MissedDeadline::Idle(limit)));
         [start, idle].into_iter().flatten().fold(total, |a, b| if b.0 < a.0 { b } else { a })
     }

@@ -10,10 +10,10 @@ use polity_model::ids::ExecutionId;
 pub(crate) const RUNS: &str = "runs";
 
 /// The suffix of record files.
-const RECORD_ENDING: &str = ".json";
+const RECORD_SUFFIX: &str = ".json";
 
 /// The suffix of private folders.
-const PRIVATE_ENDING: &str = ".files";
+const PRIVATE_SUFFIX: &str = ".files";
 
 /// The paths of one run's files.
 #[derive(Debug)]
@@ -31,24 +31,24 @@ pub(crate) struct RunFiles {
 impl RunFiles {
     pub(crate) fn new(data: &Path, execution_id: ExecutionId, attempt: u32) -> Self {
         let run = data.join(RUNS).join(format!("{execution_id}-{attempt}"));
-        let ending = |ending: &str| {
+        let with_suffix = |suffix: &str| {
             let mut path = run.clone().into_os_string();
-            path.push(ending);
+            path.push(suffix);
             PathBuf::from(path)
         };
         let output = format!("output/{execution_id}/{attempt}");
-        let kept = data.join(&output);
+        let folder = data.join(&output);
         Self {
-            record: ending(RECORD_ENDING),
-            private: ending(PRIVATE_ENDING),
-            stdout: kept.join("stdout"),
-            stderr: kept.join("stderr"),
+            record: with_suffix(RECORD_SUFFIX),
+            private: with_suffix(PRIVATE_SUFFIX),
+            stdout: folder.join("stdout"),
+            stderr: folder.join("stderr"),
             output,
         }
     }
 
     /// Creates the folder of records.
-    pub(crate) fn make_folder(&self) -> io::Result<()> {
+    pub(crate) fn create_folder(&self) -> io::Result<()> {
         self.record.parent().map_or(Ok(()), fs::create_dir_all)
     }
 
@@ -58,7 +58,7 @@ impl RunFiles {
     }
 
     /// Removes all files except the output. Returns true if there was a record.
-    pub(crate) fn forget(&self) -> io::Result<bool> {
+    pub(crate) fn remove(&self) -> io::Result<bool> {
         self.remove_private()?;
         match fs::remove_file(&self.record) {
             Ok(()) => Ok(true),
@@ -70,13 +70,13 @@ impl RunFiles {
 
 /// True if this is the file name of a record.
 pub(crate) fn is_record(name: &str) -> bool {
-    name.ends_with(RECORD_ENDING)
+    name.ends_with(RECORD_SUFFIX)
 }
 
 /// Treats a missing file as success.
-pub(crate) fn ignore_missing(done: io::Result<()>) -> io::Result<()> {
-    match done {
+pub(crate) fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
+        result => result,
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{SupervisedRun, end_whom_a_killed_shim_leaves};
+use super::{SupervisedRun, kill_orphans_of_killed_shim};
 use crate::cli::outcome::{self, EndCause, FinishedRun, OutputStreams};
 use crate::cli::output::output_reader::StreamSummary;
 use crate::process::ProcessLauncher;
@@ -16,33 +16,35 @@ use crate::process::run_record::RunRecord;
 use crate::process::shim_options::signal_of;
 
 /// The usage reporting interval.
-const USAGE_PAUSE: Duration = Duration::from_millis(500);
+const USAGE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The maximum time that pipes stay open after the process tree has ended. Only an outside process
 /// that was passed a pipe can hold it then.
-const PIPES_WAIT: Duration = Duration::from_secs(2);
+const PIPE_CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 impl SupervisedRun<'_> {
     pub(super) async fn supervise(mut self, request: &RunRequest<'_>) -> RunOutcome {
         let progress = request.progress;
-        let cause = self.wait_for_cause(request.stop.clone(), progress).await;
+        let cause = self.wait_for_end(request.stop.clone(), progress).await;
         match cause {
             EndCause::Ended => {}
-            EndCause::Stopped | EndCause::TimedOut(_) => self.end(progress).await,
+            EndCause::Stopped | EndCause::TimedOut(_) => self.stop_tree(progress).await,
             EndCause::Responded => {
                 self.close_stdin.send_replace(true);
-                let grace = Duration::from_secs(self.prepared.about.agent.grace_seconds);
-                if !self.is_over_within(Some(grace), progress).await {
-                    self.end(progress).await;
+                let grace = Duration::from_secs(self.prepared.info.agent.grace_seconds);
+                if !self.exits_within(Some(grace), progress).await {
+                    self.stop_tree(progress).await;
                 }
             }
         }
-        let Self { prepared, begun, handle, live, stdout, stderr, over, .. } = self;
+        let Self { prepared, started_at, handle, live, stdout, stderr, stop_readers, .. } = self;
         let status = handle.wait().await;
-        end_whom_a_killed_shim_leaves(request);
-        let deadline = Instant::now() + PIPES_WAIT;
-        let (stdout, stderr) =
-            tokio::join!(drained(stdout, deadline, &over), drained(stderr, deadline, &over));
+        kill_orphans_of_killed_shim(request);
+        let deadline = Instant::now() + PIPE_CLOSE_WAIT;
+        let (stdout, stderr) = tokio::join!(
+            finish_stream(stdout, deadline, &stop_readers),
+            finish_stream(stderr, deadline, &stop_readers)
+        );
         let rest = live.take();
         if !rest.is_empty() {
             progress.output(&rest);
@@ -52,40 +54,41 @@ impl SupervisedRun<'_> {
             cause,
             process_id: handle.pid,
             status,
-            duration: begun.elapsed(),
+            duration: started_at.elapsed(),
             output,
         };
-        let outcome = outcome::of(&prepared, finished);
-        if let Err(error) = prepared.paths.remove_private() {
-            tracing::warn!(path = %prepared.paths.private.display(), %error, "files are left");
+        let outcome = outcome::assemble(&prepared, finished);
+        if let Err(error) = prepared.files.remove_private() {
+            tracing::warn!(path = %prepared.files.private.display(), %error, "files are left");
         }
         outcome
     }
 
     /// Waits for a reason to end the run, and reports progress.
-    async fn wait_for_cause(
+    async fn wait_for_end(
         &mut self,
         mut stop: watch::Receiver<bool>,
         progress: &dyn RunProgress,
     ) -> EndCause {
         let mut record = None;
-        let mut looks = tokio::time::interval_at(Instant::now() + USAGE_PAUSE, USAGE_PAUSE);
+        let mut usage_ticks =
+            tokio::time::interval_at(Instant::now() + USAGE_INTERVAL, USAGE_INTERVAL);
         loop {
-            let (deadline, late) = self.patience.next(&self.heard);
+            let (deadline, missed) = self.deadlines.next_deadline(&self.last_output);
             tokio::select! {
                 _ = self.handle.wait() => return EndCause::Ended,
-                () = becomes_true(&mut stop) => return EndCause::Stopped,
-                () = becomes_true(&mut self.responded) => return EndCause::Responded,
+                () = wait_until_true(&mut stop) => return EndCause::Stopped,
+                () = wait_until_true(&mut self.responded) => return EndCause::Responded,
                 () = tokio::time::sleep_until(deadline) => {
                     // Output may have arrived in the meantime.
-                    if self.patience.next(&self.heard).0 <= Instant::now() {
-                        return EndCause::TimedOut(late);
+                    if self.deadlines.next_deadline(&self.last_output).0 <= Instant::now() {
+                        return EndCause::TimedOut(missed);
                     }
                 }
-                () = self.live.news() => progress.output(&self.live.take()),
-                _ = looks.tick() => {
+                () = self.live.changed() => progress.output(&self.live.take()),
+                _ = usage_ticks.tick() => {
                     if record.is_none() {
-                        record = RunRecord::open(&self.prepared.paths.record).ok().flatten();
+                        record = RunRecord::open(&self.prepared.files.record).ok().flatten();
                     }
                     if let Some(usage) = record.as_ref().and_then(RunRecord::usage) {
                         progress.usage(usage);
@@ -96,25 +99,25 @@ impl SupervisedRun<'_> {
     }
 
     /// Ends the whole process tree.
-    async fn end(&self, progress: &dyn RunProgress) {
-        let agent = self.prepared.about.agent;
+    async fn stop_tree(&self, progress: &dyn RunProgress) {
+        let agent = self.prepared.info.agent;
         match self.launcher {
             // The shim applies the grace period and exits when the tree has ended.
-            ProcessLauncher::Shim(_) => self.handle.order(Signal::TERM),
+            ProcessLauncher::Shim(_) => self.handle.send_signal(Signal::TERM),
             ProcessLauncher::Direct => {
-                self.handle.order(signal_of(agent.stop_signal));
+                self.handle.send_signal(signal_of(agent.stop_signal));
                 let grace = Duration::from_secs(agent.grace_seconds);
-                if self.is_over_within(Some(grace), progress).await {
+                if self.exits_within(Some(grace), progress).await {
                     return;
                 }
-                self.handle.order(Signal::KILL);
+                self.handle.send_signal(Signal::KILL);
             }
         }
-        self.is_over_within(None, progress).await;
+        self.exits_within(None, progress).await;
     }
 
     /// Waits for the exit, and reports progress. Returns false on timeout.
-    async fn is_over_within(&self, limit: Option<Duration>, progress: &dyn RunProgress) -> bool {
+    async fn exits_within(&self, limit: Option<Duration>, progress: &dyn RunProgress) -> bool {
         let deadline = limit.map(|limit| Instant::now() + limit);
         let too_late = async {
             match deadline {
@@ -126,7 +129,7 @@ impl SupervisedRun<'_> {
         loop {
             tokio::select! {
                 _ = self.handle.wait() => return true,
-                () = self.live.news() => progress.output(&self.live.take()),
+                () = self.live.changed() => progress.output(&self.live.take()),
                 () = &mut too_late => return false,
             }
         }
@@ -135,21 +138,21 @@ impl SupervisedRun<'_> {
 
 /// The summary of a stream. If an outside process holds the pipe open, reading stops at the
 /// deadline.
-async fn drained(
+async fn finish_stream(
     mut task: JoinHandle<StreamSummary>,
     deadline: Instant,
-    over: &watch::Sender<bool>,
+    stop_readers: &watch::Sender<bool>,
 ) -> Option<StreamSummary> {
-    if let Ok(drained) = tokio::time::timeout_at(deadline, &mut task).await {
-        return drained.ok();
+    if let Ok(summary) = tokio::time::timeout_at(deadline, &mut task).await {
+        return summary.ok();
     }
-    over.send_replace(true);
+    stop_readers.send_replace(true);
     task.await.ok()
 }
 
 /// Waits until the value becomes true; forever if the sender is dropped.
-async fn becomes_true(told: &mut watch::Receiver<bool>) {
-    if told.wait_for(|told| *told).await.is_err() {
+async fn wait_until_true(value: &mut watch::Receiver<bool>) {
+    if value.wait_for(|value| *value).await.is_err() {
         std::future::pending::<()>().await;
     }
 }

@@ -14,10 +14,10 @@ use sha2::{Digest as _, Sha256};
 use crate::masking::{KNOWN_BYTES_MAX, MaskStream, SecretMask};
 
 /// The chunk size for reading files. A zero byte in the first chunk marks a binary file.
-const PIECE_BYTES: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// The maximum number of left-out files that are listed.
-const LEFT_OUT_TOLD_MAX: usize = 20;
+const LEFT_OUT_LISTED_MAX: usize = 20;
 
 /// Limits on the artifacts of one run.
 #[derive(Debug, Clone, Copy)]
@@ -64,19 +64,19 @@ struct CopiedFile {
 
 impl ArtifactCollector<'_> {
     /// Copies all matching files, replacing those of an earlier run.
-    pub(crate) fn keep(self) -> io::Result<RunArtifacts> {
-        let mut kept = RunArtifacts { folder: self.target.clone(), ..RunArtifacts::default() };
+    pub(crate) fn collect(self) -> io::Result<RunArtifacts> {
+        let mut artifacts = RunArtifacts { folder: self.target.clone(), ..RunArtifacts::default() };
         crate::cli::run::files::ignore_missing(fs::remove_dir_all(self.data.join(&self.target)))?;
         let (source, data) = (self.source.canonicalize()?, self.data.canonicalize()?);
-        let mut room = self.limits.bytes.get();
+        let mut bytes_left = self.limits.bytes.get();
         let mut folders = vec![(PathBuf::new(), GlobMatcher::new(self.patterns))];
         while let Some((folder, globs)) = folders.pop() {
             let entries = fs::read_dir(source.join(&folder)).and_then(Iterator::collect);
             let mut entries: Vec<fs::DirEntry> = match entries {
                 Ok(entries) => entries,
                 Err(error) => {
-                    let told = self.mask.mask_text(&folder.to_string_lossy()).into_owned();
-                    leave_out(&mut kept, told, error.to_string());
+                    let shown_path = self.mask.mask_text(&folder.to_string_lossy()).into_owned();
+                    leave_out(&mut artifacts, shown_path, error.to_string());
                     continue;
                 }
             };
@@ -97,25 +97,30 @@ impl ArtifactCollector<'_> {
                     continue;
                 }
                 let path = folder.join(&name);
-                let copied = if kept.files.len() >= self.limits.files.get() as usize {
+                let copied = if artifacts.files.len() >= self.limits.files.get() as usize {
                     Err(self.too_many())
                 } else {
-                    self.copy((&source, &data), &path, &mut room)
+                    self.copy((&source, &data), &path, &mut bytes_left)
                 };
-                let told = self.mask.mask_text(&path.to_string_lossy()).into_owned();
+                let shown_path = self.mask.mask_text(&path.to_string_lossy()).into_owned();
                 match copied {
                     Ok(CopiedFile { bytes, sha256, masked }) => {
-                        kept.files.push(RunArtifact { path: told, bytes, sha256, masked });
+                        artifacts.files.push(RunArtifact {
+                            path: shown_path,
+                            bytes,
+                            sha256,
+                            masked,
+                        });
                     }
-                    Err(CopyRefusal::File(reason)) => leave_out(&mut kept, told, reason),
+                    Err(CopyRefusal::File(reason)) => leave_out(&mut artifacts, shown_path, reason),
                     Err(CopyRefusal::LimitReached(reason)) => {
-                        leave_out(&mut kept, told, reason);
-                        return Ok(kept);
+                        leave_out(&mut artifacts, shown_path, reason);
+                        return Ok(artifacts);
                     }
                 }
             }
         }
-        Ok(kept)
+        Ok(artifacts)
     }
 
     fn too_many(&self) -> CopyRefusal {
@@ -126,7 +131,7 @@ impl ArtifactCollector<'_> {
         &self,
         (source, data): (&Path, &Path),
         path: &Path,
-        room: &mut u64,
+        bytes_left: &mut u64,
     ) -> Result<CopiedFile, CopyRefusal> {
         let real = source.join(path).canonicalize()?;
         // Workspaces are themselves in the data folder.
@@ -142,41 +147,41 @@ impl ArtifactCollector<'_> {
         if !about.is_file() {
             return Err(CopyRefusal::File("it is no file".to_owned()));
         }
-        let too_long = || {
+        let too_large = || {
             let most = self.limits.bytes;
             CopyRefusal::File(format!("limits.artifact_bytes allows {most} in all"))
         };
-        if about.len() > *room {
-            return Err(too_long());
+        if about.len() > *bytes_left {
+            return Err(too_large());
         }
         let target = self.data.join(&self.target).join(path);
         target.parent().map_or(Ok(()), fs::create_dir_all)?;
         // Bounds the copy of a file that is growing.
-        let copied = copy(file.take(*room + 1), &target, self.mask);
+        let copied = copy(file.take(*bytes_left + 1), &target, self.mask);
         match copied {
-            Ok(copied) if copied.bytes <= *room => {
-                *room -= copied.bytes;
+            Ok(copied) if copied.bytes <= *bytes_left => {
+                *bytes_left -= copied.bytes;
                 Ok(copied)
             }
-            not_kept => {
+            refused => {
                 fs::remove_file(&target)?;
-                Err(not_kept.err().unwrap_or_else(too_long))
+                Err(refused.err().unwrap_or_else(too_large))
             }
         }
     }
 }
 
 /// The report for a folder that could not be searched.
-pub(crate) fn not_looked_for(error: &io::Error) -> RunArtifacts {
-    let mut kept = RunArtifacts::default();
-    leave_out(&mut kept, ".".to_owned(), error.to_string());
-    kept
+pub(crate) fn unsearchable(error: &io::Error) -> RunArtifacts {
+    let mut artifacts = RunArtifacts::default();
+    leave_out(&mut artifacts, ".".to_owned(), error.to_string());
+    artifacts
 }
 
-fn leave_out(kept: &mut RunArtifacts, path: String, reason: String) {
-    kept.left_out_count += 1;
-    if kept.left_out.len() < LEFT_OUT_TOLD_MAX {
-        kept.left_out.push(OmittedFile { path, reason });
+fn leave_out(artifacts: &mut RunArtifacts, path: String, reason: String) {
+    artifacts.left_out_count += 1;
+    if artifacts.left_out.len() < LEFT_OUT_LISTED_MAX {
+        artifacts.left_out.push(OmittedFile { path, reason });
     }
 }
 
@@ -188,13 +193,13 @@ fn copy(mut from: impl Read, to: &Path, mask: &SecretMask) -> Result<CopiedFile,
         before: Sha256::new(),
         after: Sha256::new(),
     };
-    let mut piece = vec![0; PIECE_BYTES];
-    let length = read(&mut from, &mut piece)?;
-    let first = &piece[..length];
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let length = read_full(&mut from, &mut chunk)?;
+    let first = &chunk[..length];
     if memchr::memchr(0, first).is_some() {
-        copy.not_text(first.to_vec(), from, mask)?;
+        copy.copy_binary(first.to_vec(), from, mask)?;
     } else {
-        copy.text(&mut piece, length, from, mask.stream())?;
+        copy.copy_text(&mut chunk, length, from, mask.stream())?;
     }
     let (before, after): ([u8; 32], [u8; 32]) =
         (copy.before.finalize().into(), copy.after.finalize().into());
@@ -215,47 +220,47 @@ impl MaskedCopy {
         self.file.write_all(bytes)
     }
 
-    fn text(
+    fn copy_text(
         &mut self,
-        piece: &mut [u8],
+        chunk: &mut [u8],
         mut length: usize,
         mut from: impl Read,
         mut stream: MaskStream,
     ) -> io::Result<()> {
         let mut shown = Vec::new();
         while length > 0 {
-            self.before.update(&piece[..length]);
-            stream.push(&piece[..length], &mut shown);
+            self.before.update(&chunk[..length]);
+            stream.push(&chunk[..length], &mut shown);
             self.write(&shown)?;
             shown.clear();
-            length = read(&mut from, piece)?;
+            length = read_full(&mut from, chunk)?;
         }
         stream.finish(&mut shown);
         self.write(&shown)
     }
 
     /// Copies a binary file unchanged, or refuses it if it contains a secret.
-    fn not_text(
+    fn copy_binary(
         &mut self,
         first: Vec<u8>,
         mut from: impl Read,
         mask: &SecretMask,
     ) -> Result<(), CopyRefusal> {
-        let mut seen = first;
+        let mut buffer = first;
         let mut new = 0;
         loop {
-            if mask.knows_of(&seen) {
+            if mask.contains_known_value(&buffer) {
                 let reason = "it is no text, and a secret is in it";
                 return Err(CopyRefusal::File(reason.to_owned()));
             }
-            self.before.update(&seen[new..]);
-            self.write(&seen[new..])?;
+            self.before.update(&buffer[new..]);
+            self.write(&buffer[new..])?;
             // A secret may be split between two chunks.
-            seen.drain(..seen.len().saturating_sub(KNOWN_BYTES_MAX));
-            new = seen.len();
-            seen.resize(new + PIECE_BYTES, 0);
-            let length = read(&mut from, &mut seen[new..])?;
-            seen.truncate(new + length);
+            buffer.drain(..buffer.len().saturating_sub(KNOWN_BYTES_MAX));
+            new = buffer.len();
+            buffer.resize(new + CHUNK_BYTES, 0);
+            let length = read_full(&mut from, &mut buffer[new..])?;
+            buffer.truncate(new + length);
             if length == 0 {
                 return Ok(());
             }
@@ -264,10 +269,10 @@ impl MaskedCopy {
 }
 
 /// Fills the buffer as far as possible.
-fn read(from: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
+fn read_full(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
-    while filled < room.len() {
-        match from.read(&mut room[filled..]) {
+    while filled < buffer.len() {
+        match from.read(&mut buffer[filled..]) {
             Ok(0) => break,
             Ok(length) => filled += length,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

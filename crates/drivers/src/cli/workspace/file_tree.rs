@@ -11,7 +11,7 @@ use crate::cli::run::files::ignore_missing;
 
 /// Copies a folder without the home's data folder, as copy-on-write clones if the file system
 /// supports them. Returns false if stopped.
-pub(crate) fn copy(
+pub(crate) fn copy_folder(
     from: &Path,
     to: &Path,
     data: &Path,
@@ -61,27 +61,33 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// The number of files that differ between a folder and its copy, by size, time or type.
-pub(crate) fn differences(from: &Path, copy: &Path, data: &Path) -> io::Result<u64> {
+pub(crate) fn count_differences(from: &Path, copy: &Path, data: &Path) -> io::Result<u64> {
     let (from, data) = (from.canonicalize()?, data.canonicalize()?);
     let mut changed = 0;
-    each_file(copy, &data, |path, own| {
-        let is_same = fs::symlink_metadata(from.join(path))
-            .is_ok_and(|other| own.file_type() == other.file_type() && look(own) == look(&other));
+    visit_files(copy, &data, |path, own| {
+        let is_same = fs::symlink_metadata(from.join(path)).is_ok_and(|other| {
+            own.file_type() == other.file_type()
+                && compared_attributes(own) == compared_attributes(&other)
+        });
         changed += u64::from(!is_same);
     })?;
-    each_file(&from, &data, |path, _| {
+    visit_files(&from, &data, |path, _| {
         changed += u64::from(fs::symlink_metadata(copy.join(path)).is_err());
     })?;
     Ok(changed)
 }
 
 /// The compared attributes. A copied symbolic link has its own time.
-fn look(data: &Metadata) -> (u64, Option<std::time::SystemTime>) {
+fn compared_attributes(data: &Metadata) -> (u64, Option<std::time::SystemTime>) {
     let modified = if data.is_symlink() { None } else { data.modified().ok() };
     (data.len(), modified)
 }
 
-fn each_file(root: &Path, data: &Path, mut found: impl FnMut(&Path, &Metadata)) -> io::Result<()> {
+fn visit_files(
+    root: &Path,
+    data: &Path,
+    mut visit: impl FnMut(&Path, &Metadata),
+) -> io::Result<()> {
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(root.join(&folder))? {
@@ -92,7 +98,7 @@ fn each_file(root: &Path, data: &Path, mut found: impl FnMut(&Path, &Metadata)) 
                     folders.push(path);
                 }
             } else if kind.is_file() || kind.is_symlink() {
-                found(&path, &entry.metadata()?);
+                visit(&path, &entry.metadata()?);
             }
         }
     }
@@ -100,7 +106,7 @@ fn each_file(root: &Path, data: &Path, mut found: impl FnMut(&Path, &Metadata)) 
 }
 
 /// Removes a folder, even if it contains read-only folders.
-pub(crate) fn remove(root: &Path) -> io::Result<()> {
+pub(crate) fn remove_folder(root: &Path) -> io::Result<()> {
     match ignore_missing(fs::remove_dir_all(root)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let mut folders = vec![root.to_owned()];

@@ -19,14 +19,14 @@ pub(crate) enum GitError {
     #[error("git cannot be started: {0}; install it, or set workspace to copy")]
     NotStarted(#[source] std::io::Error),
     /// Git returned an error.
-    #[error("git refused to {asked} in {}: {said}", folder.display())]
+    #[error("git refused to {action} in {}: {message}", folder.display())]
     Refused {
         /// The requested action.
-        asked: &'static str,
+        action: &'static str,
         /// The folder.
         folder: PathBuf,
         /// Git's error message.
-        said: String,
+        message: String,
     },
     /// The repository has no commits.
     #[error("{} is a Git repository without a commit; make one first, or set workspace to copy", .0.display())]
@@ -52,21 +52,21 @@ impl GitCommand {
 
     /// Creates a worktree of the newest commit on a new branch. Returns the folder in it that
     /// corresponds to `source`.
-    pub(crate) fn add(
+    pub(crate) fn add_worktree(
         &self,
         source: &Path,
         root: &Path,
         branch: &str,
     ) -> Result<PathBuf, GitError> {
-        let prefix = self.prefix(source)?;
-        let base = self.ask(source, "find the newest commit", &["rev-parse", "--verify", "HEAD"]);
+        let prefix = self.repository_prefix(source)?;
+        let base = self.run(source, "find the newest commit", &["rev-parse", "--verify", "HEAD"]);
         let base = base.map_err(|_| GitError::NoCommit(source.to_owned()))?;
         // A worktree that was deleted by hand is still registered.
-        self.ask(source, "forget old worktrees", &["worktree", "prune"])?;
+        self.run(source, "forget old worktrees", &["worktree", "prune"])?;
         let root_text = root.to_string_lossy();
         let add = ["worktree", "add", "--quiet", "-B", branch, root_text.as_ref(), base.as_str()];
-        self.ask(source, "add a worktree", &add)?;
-        fs::write(self.own_folder(root)?.join(BASE_FILE), &base)?;
+        self.run(source, "add a worktree", &add)?;
+        fs::write(self.git_dir(root)?.join(BASE_FILE), &base)?;
         let folder = root.join(&prefix);
         // The folder may contain no tracked files.
         fs::create_dir_all(&folder)?;
@@ -74,46 +74,50 @@ impl GitCommand {
     }
 
     /// The path of a folder relative to its repository.
-    pub(crate) fn prefix(&self, folder: &Path) -> Result<String, GitError> {
-        self.ask(folder, "find the repository", &["rev-parse", "--show-prefix"])
+    pub(crate) fn repository_prefix(&self, folder: &Path) -> Result<String, GitError> {
+        self.run(folder, "find the repository", &["rev-parse", "--show-prefix"])
     }
 
     /// Commits all uncommitted changes. Returns the number of files changed since the base commit.
-    pub(crate) fn commit(&self, root: &Path) -> Result<u64, GitError> {
-        let base = fs::read_to_string(self.own_folder(root)?.join(BASE_FILE))?;
-        self.ask(root, "add all changes", &["add", "--all"])?;
+    pub(crate) fn commit_changes(&self, root: &Path) -> Result<u64, GitError> {
+        let base = fs::read_to_string(self.git_dir(root)?.join(BASE_FILE))?;
+        self.run(root, "add all changes", &["add", "--all"])?;
         let is_changed =
-            !self.ask(root, "look for changes", &["status", "--porcelain"])?.is_empty();
+            !self.run(root, "look for changes", &["status", "--porcelain"])?.is_empty();
         if is_changed {
             let commit =
                 ["commit", "--quiet", "--no-verify", "--message", "What the agent changed"];
-            self.ask(root, "commit the changes", &commit)?;
+            self.run(root, "commit the changes", &commit)?;
         }
         let changed = ["diff", "--name-only", "--no-renames", base.trim(), "HEAD"];
-        let changed = self.ask(root, "list the changes", &changed)?;
+        let changed = self.run(root, "list the changes", &changed)?;
         Ok(changed.lines().count() as u64)
     }
 
     /// Removes a worktree and its branch.
-    pub(crate) fn remove(&self, root: &Path, branch: Option<&str>) -> Result<(), GitError> {
+    pub(crate) fn remove_worktree(
+        &self,
+        root: &Path,
+        branch: Option<&str>,
+    ) -> Result<(), GitError> {
         let common = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
-        let common = PathBuf::from(self.ask(root, "find the repository", &common)?);
+        let common = PathBuf::from(self.run(root, "find the repository", &common)?);
         let root_text = root.to_string_lossy();
         let remove = ["worktree", "remove", "--force", "--force", root_text.as_ref()];
-        self.ask(&common, "remove the worktree", &remove)?;
+        self.run(&common, "remove the worktree", &remove)?;
         if let Some(branch) = branch {
-            self.ask(&common, "remove the branch", &["branch", "--quiet", "-D", branch])?;
+            self.run(&common, "remove the branch", &["branch", "--quiet", "-D", branch])?;
         }
         Ok(())
     }
 
     /// The Git directory of a worktree.
-    fn own_folder(&self, root: &Path) -> Result<PathBuf, GitError> {
+    fn git_dir(&self, root: &Path) -> Result<PathBuf, GitError> {
         let own = ["rev-parse", "--path-format=absolute", "--git-dir"];
-        Ok(self.ask(root, "find the worktree", &own)?.into())
+        Ok(self.run(root, "find the worktree", &own)?.into())
     }
 
-    fn ask(&self, folder: &Path, asked: &'static str, args: &[&str]) -> Result<String, GitError> {
+    fn run(&self, folder: &Path, action: &'static str, args: &[&str]) -> Result<String, GitError> {
         #[expect(clippy::disallowed_methods, reason = "Git is a part of this, and ends by itself")]
         let output = Command::new("git")
             .args(["-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false"])
@@ -129,7 +133,7 @@ impl GitCommand {
         if output.status.success() {
             return Ok(text(&output.stdout));
         }
-        let (folder, said) = (folder.to_owned(), text(&output.stderr));
-        Err(GitError::Refused { asked, folder, said })
+        let (folder, message) = (folder.to_owned(), text(&output.stderr));
+        Err(GitError::Refused { action, folder, message })
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::authorization;
 use super::heuristics::{
-    ValueShape, begins_line, ends_line, is_name_byte, is_ordinary_word, is_placeholder,
+    ValueShape, begins_line, ends_line, is_name_byte, is_placeholder, is_plain_word,
     is_too_long_for_words, name_start, run_end, skip_blanks,
 };
 use super::{TriggerSpan, TriggerVerdict};
@@ -34,7 +34,7 @@ enum SecretNameKind {
     /// Generated; but "token" also means a part of a text.
     Token,
     /// `PWD` is also the working directory of a shell.
-    PasswordOrFolder,
+    PasswordOrDirectory,
     /// A header with a scheme and credentials.
     Authorization,
 }
@@ -44,7 +44,7 @@ const KINDS: [(&[u8], SecretNameKind); 12] = [
     (b"password", SecretNameKind::Password),
     (b"passwd", SecretNameKind::Password),
     (b"passphrase", SecretNameKind::Password),
-    (b"pwd", SecretNameKind::PasswordOrFolder),
+    (b"pwd", SecretNameKind::PasswordOrDirectory),
     (b"secret", SecretNameKind::Secret),
     (b"secretkey", SecretNameKind::Secret),
     (b"secretaccesskey", SecretNameKind::Secret),
@@ -87,9 +87,9 @@ struct QuotedText {
     open: bool,
 }
 
-pub(crate) fn look(line: &[u8], hit: TriggerSpan) -> TriggerVerdict {
-    match joint(line, hit) {
-        Ok(joint) => look_at_value(line, joint),
+pub(crate) fn detect(line: &[u8], trigger: TriggerSpan) -> TriggerVerdict {
+    match parse_name(line, trigger) {
+        Ok(named_value) => check_value(line, named_value),
         Err(verdict) => verdict,
     }
 }
@@ -100,7 +100,7 @@ pub(crate) fn secret_in(name: &str, value: &str) -> Option<Range<usize>> {
     match kind_of(name.as_bytes())? {
         SecretNameKind::Authorization => authorization::secret_in(value),
         kind @ (SecretNameKind::Password
-        | SecretNameKind::PasswordOrFolder
+        | SecretNameKind::PasswordOrDirectory
         | SecretNameKind::Secret
         | SecretNameKind::Token) => is_quoted_secret(value, kind).then_some(0..value.len()),
     }
@@ -125,10 +125,10 @@ fn kind_of(name: &[u8]) -> Option<SecretNameKind> {
 }
 
 /// Parses the name around the literal and the separator after it.
-fn joint(line: &[u8], hit: TriggerSpan) -> Result<NamedValue, TriggerVerdict> {
-    let name_start = name_start(line, hit.start);
-    let latest = line.len().min(hit.end + NAME_BYTES_MAX / 2);
-    let name_end = run_end(&line[..latest], hit.end, is_name_byte);
+fn parse_name(line: &[u8], trigger: TriggerSpan) -> Result<NamedValue, TriggerVerdict> {
+    let name_start = name_start(line, trigger.start);
+    let latest = line.len().min(trigger.end + NAME_BYTES_MAX / 2);
+    let name_end = run_end(&line[..latest], trigger.end, is_name_byte);
     // The name itself is always shown.
     let open = Err(TriggerVerdict::Undecided { from: line.len() });
     if name_end == line.len() {
@@ -146,7 +146,7 @@ fn joint(line: &[u8], hit: TriggerSpan) -> Result<NamedValue, TriggerVerdict> {
     let closed = if line.get(closed) == Some(&b']') { closed + 1 } else { closed };
     let at = skip_blanks(line, closed);
     let is_option = line[name_start..].starts_with(b"--");
-    let joint = |mark, value| Ok(NamedValue { kind, name_start, is_quoted, mark, value });
+    let named_value = |mark, value| Ok(NamedValue { kind, name_start, is_quoted, mark, value });
     let (length, mark) = match line.get(at..).unwrap_or_default() {
         [] | [b':' | b'='] => return open,
         [b'=', b'=' | b'~', ..] | [b':', b':', ..] => return Err(TriggerVerdict::NotSecret),
@@ -155,27 +155,32 @@ fn joint(line: &[u8], hit: TriggerSpan) -> Result<NamedValue, TriggerVerdict> {
         [b'=', ..] if at > closed => (1, ValueSeparator::Loose),
         [b'=', ..] => (1, ValueSeparator::Tight),
         [b':', ..] => (1, ValueSeparator::Colon),
-        _ if is_option && at > closed && !is_quoted => return joint(ValueSeparator::Option, at),
+        _ if is_option && at > closed && !is_quoted => {
+            return named_value(ValueSeparator::Option, at);
+        }
         _ => return Err(TriggerVerdict::NotSecret),
     };
-    joint(mark, skip_blanks(line, at + length))
+    named_value(mark, skip_blanks(line, at + length))
 }
 
 fn is_backslash(byte: u8) -> bool {
     byte == b'\\'
 }
 
-fn look_at_value(line: &[u8], joint: NamedValue) -> TriggerVerdict {
-    if run_end(line, joint.value, is_backslash) == line.len() {
-        return TriggerVerdict::Undecided { from: joint.value };
+fn check_value(line: &[u8], named_value: NamedValue) -> TriggerVerdict {
+    if run_end(line, named_value.value, is_backslash) == line.len() {
+        return TriggerVerdict::Undecided { from: named_value.value };
     }
-    let quoted = opening_quote(line, joint.value);
-    if joint.kind == SecretNameKind::Authorization {
-        return authorization::look(line, quoted.map_or(joint.value, |quoted| quoted.start));
+    let quoted = opening_quote(line, named_value.value);
+    if named_value.kind == SecretNameKind::Authorization {
+        return authorization::detect(
+            line,
+            quoted.map_or(named_value.value, |quoted| quoted.start),
+        );
     }
     match quoted {
-        Some(quoted) => look_at_quoted(line, joint, quoted),
-        None => look_at_bare(line, joint),
+        Some(quoted) => check_quoted(line, named_value, quoted),
+        None => check_bare(line, named_value),
     }
 }
 
@@ -201,9 +206,9 @@ fn opening_quote(line: &[u8], at: usize) -> Option<QuotedText> {
     Some(QuotedText { start, end: bare_end, open: latest == line.len() })
 }
 
-fn look_at_quoted(line: &[u8], joint: NamedValue, quoted: QuotedText) -> TriggerVerdict {
+fn check_quoted(line: &[u8], named_value: NamedValue, quoted: QuotedText) -> TriggerVerdict {
     let QuotedText { start, end, open } = quoted;
-    if is_quoted_secret(&line[start..end], joint.kind) {
+    if is_quoted_secret(&line[start..end], named_value.kind) {
         TriggerVerdict::Secret { start, end, open }
     } else if open {
         TriggerVerdict::Undecided { from: start }
@@ -213,13 +218,13 @@ fn look_at_quoted(line: &[u8], joint: NamedValue, quoted: QuotedText) -> Trigger
 }
 
 fn is_quoted_secret(value: &[u8], kind: SecretNameKind) -> bool {
-    if is_placeholder(value) || is_ordinary_word(value) {
+    if is_placeholder(value) || is_plain_word(value) {
         return false;
     }
     let has_blanks = value.iter().any(u8::is_ascii_whitespace);
     match kind {
         SecretNameKind::Password => true,
-        SecretNameKind::PasswordOrFolder => {
+        SecretNameKind::PasswordOrDirectory => {
             ValueShape::of(value) != ValueShape::Path && !value.starts_with(b"/")
         }
         SecretNameKind::Secret => value.len() >= VALUE_BYTES_MIN,
@@ -232,16 +237,16 @@ fn is_quoted_secret(value: &[u8], kind: SecretNameKind) -> bool {
     }
 }
 
-fn look_at_bare(line: &[u8], joint: NamedValue) -> TriggerVerdict {
-    let start = joint.value;
+fn check_bare(line: &[u8], named_value: NamedValue) -> TriggerVerdict {
+    let start = named_value.value;
     // In JSON an unquoted value is not a text, and in code it is a name.
-    if joint.is_quoted {
+    if named_value.is_quoted {
         return TriggerVerdict::NotSecret;
     }
     let end = run_end(line, start, is_bare);
     let value = &line[start..end];
     let open = skip_blanks(line, end) == line.len();
-    if is_bare_secret(line, joint, end) {
+    if is_bare_secret(line, named_value, end) {
         return TriggerVerdict::Secret { start, end, open };
     }
     if open {
@@ -249,12 +254,12 @@ fn look_at_bare(line: &[u8], joint: NamedValue) -> TriggerVerdict {
     }
     // `password: str = "…"`
     let next = skip_blanks(line, end);
-    if joint.mark == ValueSeparator::Colon
-        && is_ordinary_word(value)
+    if named_value.mark == ValueSeparator::Colon
+        && is_plain_word(value)
         && line.get(next) == Some(&b'=')
     {
         let value = skip_blanks(line, next + 1);
-        return look_at_value(line, NamedValue { mark: ValueSeparator::Loose, value, ..joint });
+        return check_value(line, NamedValue { mark: ValueSeparator::Loose, value, ..named_value });
     }
     TriggerVerdict::NotSecret
 }
@@ -264,12 +269,12 @@ pub(crate) fn is_bare(byte: u8) -> bool {
     byte > b' ' && !b"\"'`\\,;&()<>{}[]|".contains(&byte)
 }
 
-fn is_bare_secret(line: &[u8], joint: NamedValue, end: usize) -> bool {
-    let value = &line[joint.value..end];
+fn is_bare_secret(line: &[u8], named_value: NamedValue, end: usize) -> bool {
+    let value = &line[named_value.value..end];
     if is_too_long_for_words(value) {
         return true;
     }
-    if value.len() < VALUE_BYTES_MIN || is_placeholder(value) || is_ordinary_word(value) {
+    if value.len() < VALUE_BYTES_MIN || is_placeholder(value) || is_plain_word(value) {
         return false;
     }
     let next = line.get(end).copied().unwrap_or(b'\n');
@@ -279,9 +284,9 @@ fn is_bare_secret(line: &[u8], joint: NamedValue, end: usize) -> bool {
     }
     let is_code = is_name && b",;)".contains(&next);
     let is_password =
-        matches!(joint.kind, SecretNameKind::Password | SecretNameKind::PasswordOrFolder);
-    let is_alone = begins_line(line, joint.name_start) && ends_line(line, end);
-    match (ValueShape::of(value), joint.mark) {
+        matches!(named_value.kind, SecretNameKind::Password | SecretNameKind::PasswordOrDirectory);
+    let is_alone = begins_line(line, named_value.name_start) && ends_line(line, end);
+    match (ValueShape::of(value), named_value.mark) {
         (ValueShape::Path, _)
         | (ValueShape::Number | ValueShape::Words, ValueSeparator::Option) => false,
         (
@@ -296,7 +301,10 @@ fn is_bare_secret(line: &[u8], joint: NamedValue, end: usize) -> bool {
         (ValueShape::Words, ValueSeparator::Tight) => !is_code && !names_a_secret(value),
         (ValueShape::Words, ValueSeparator::Loose | ValueSeparator::Colon) => {
             let is_word = value.iter().all(|byte| is_name_byte(*byte));
-            is_alone && is_word && joint.kind != SecretNameKind::Token && !names_a_secret(value)
+            is_alone
+                && is_word
+                && named_value.kind != SecretNameKind::Token
+                && !names_a_secret(value)
         }
     }
 }

@@ -14,7 +14,7 @@ const SCHEMES: [&[u8]; 6] = [b"basic", b"bearer", b"token", b"apikey", b"key", b
 const CREDENTIALS_BYTES_MIN: usize = 8;
 
 /// Checks the header's value, without quotes.
-pub(crate) fn look(line: &[u8], from: usize) -> TriggerVerdict {
+pub(crate) fn detect(line: &[u8], from: usize) -> TriggerVerdict {
     let scheme_end = run_end(line, from, |byte| byte.is_ascii_alphanumeric() || byte == b'-');
     let scheme = &line[from..scheme_end];
     let has_scheme = SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
@@ -32,7 +32,7 @@ pub(crate) fn look(line: &[u8], from: usize) -> TriggerVerdict {
 
 /// The secret part of a header's value.
 pub(crate) fn secret_in(value: &[u8]) -> Option<Range<usize>> {
-    match look(value, 0) {
+    match detect(value, 0) {
         TriggerVerdict::Secret { start, end, .. } | TriggerVerdict::Key { start, end, .. } => {
             Some(start..end)
         }
@@ -49,10 +49,10 @@ fn is_secret(value: &[u8], has_scheme: bool) -> bool {
 }
 
 /// Checks for a token after `Bearer`.
-pub(crate) fn look_for_bearer(line: &[u8], hit: TriggerSpan) -> TriggerVerdict {
-    let is_named = line[..hit.start].last().is_some_and(|first| b"bB".contains(first));
-    let start = skip_blanks(line, hit.end);
-    if !is_named || (start == hit.end && start < line.len()) {
+pub(crate) fn detect_bearer(line: &[u8], trigger: TriggerSpan) -> TriggerVerdict {
+    let is_named = line[..trigger.start].last().is_some_and(|first| b"bB".contains(first));
+    let start = skip_blanks(line, trigger.end);
+    if !is_named || (start == trigger.end && start < line.len()) {
         return TriggerVerdict::NotSecret;
     }
     let in_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);

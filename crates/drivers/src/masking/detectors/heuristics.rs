@@ -1,7 +1,7 @@
 //! Rules that tell secrets from words, code and placeholders.
 
 /// Words that occur in place of a value, in code and in documentation.
-const ORDINARY: [&[u8]; 34] = [
+const PLAIN_WORDS: [&[u8]; 34] = [
     b"any",
     b"bool",
     b"boolean",
@@ -115,9 +115,9 @@ pub(crate) fn is_too_long_for_words(value: &[u8]) -> bool {
 }
 
 /// True for words that occur in place of a value.
-pub(crate) fn is_ordinary_word(value: &[u8]) -> bool {
+pub(crate) fn is_plain_word(value: &[u8]) -> bool {
     let value = value.strip_prefix(b"&").unwrap_or(value);
-    ORDINARY.iter().any(|word| word.eq_ignore_ascii_case(value))
+    PLAIN_WORDS.iter().any(|word| word.eq_ignore_ascii_case(value))
 }
 
 /// The composition of a value.

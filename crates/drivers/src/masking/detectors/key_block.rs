@@ -56,14 +56,14 @@ fn label(line: &[u8], from: usize) -> PemLabel {
 }
 
 /// Checks a line on which a block may start.
-pub(crate) fn look(line: &[u8], hit: TriggerSpan) -> TriggerVerdict {
-    match label(line, hit.end) {
+pub(crate) fn detect(line: &[u8], trigger: TriggerSpan) -> TriggerVerdict {
+    match label(line, trigger.end) {
         PemLabel::Other => TriggerVerdict::NotSecret,
-        PemLabel::CutOff => TriggerVerdict::Undecided { from: hit.start },
+        PemLabel::CutOff => TriggerVerdict::Undecided { from: trigger.start },
         PemLabel::Private { end } => {
             let whole = end_of_block(line, end);
             let end = whole.unwrap_or_else(|| end_of_last_stretch(line, end));
-            TriggerVerdict::Key { start: hit.start, end, open: whole.is_none() }
+            TriggerVerdict::Key { start: trigger.start, end, open: whole.is_none() }
         }
     }
 }
@@ -107,7 +107,7 @@ pub(crate) fn rest_on_line(piece: &[u8]) -> (usize, bool) {
 }
 
 /// Checks a line within a block that started at the given column.
-pub(crate) fn look_within(line: &[u8], column: usize) -> KeyBlockLine {
+pub(crate) fn detect_continuation(line: &[u8], column: usize) -> KeyBlockLine {
     if let Some(end) = end_of_block(line, 0) {
         return KeyBlockLine::Last { end };
     }

@@ -51,7 +51,7 @@ const fn shape(literal: &'static str, alphabet: TokenAlphabet, least: usize) -> 
 
 /// AWS, Stripe, Google, GitHub, GitLab, Slack, Hugging Face, npm, PyPI; and `sk-` of OpenAI,
 /// Anthropic and others.
-pub(crate) static SHAPES: [TokenShape; 25] = [
+pub(crate) static TOKEN_SHAPES: [TokenShape; 25] = [
     TokenShape { like_words: true, ..shape("sk-", TokenAlphabet::Base64Url, 20) },
     shape("AKIA", TokenAlphabet::Capitals, 16),
     shape("ASIA", TokenAlphabet::Capitals, 16),
@@ -79,22 +79,23 @@ pub(crate) static SHAPES: [TokenShape; 25] = [
     shape("pypi-", TokenAlphabet::Base64Url, 50),
 ];
 
-pub(crate) fn look(line: &[u8], hit: TriggerSpan, shape: &TokenShape) -> TriggerVerdict {
-    let before = &line[..hit.start];
+pub(crate) fn detect(line: &[u8], trigger: TriggerSpan, shape: &TokenShape) -> TriggerVerdict {
+    let before = &line[..trigger.start];
     let Some(beginning) = shape.before.iter().find(|text| before.ends_with(text.as_bytes())) else {
         return TriggerVerdict::NotSecret;
     };
-    let start = hit.start - beginning.len();
+    let start = trigger.start - beginning.len();
     if !starts_word(line, start) {
         return TriggerVerdict::NotSecret;
     }
-    let end = run_end(line, hit.end, |byte| shape.alphabet.has(byte));
+    let end = run_end(line, trigger.end, |byte| shape.alphabet.has(byte));
     let open = end == line.len();
-    let is_long = end - hit.end >= shape.least;
+    let is_long = end - trigger.end >= shape.least;
     // AWS key ids have a fixed length; longer words may start the same way.
     let is_longer_than_all = matches!(shape.alphabet, TokenAlphabet::Capitals)
-        && (end - hit.end > shape.least || line.get(end).is_some_and(|next| is_name_byte(*next)));
-    let is_word = shape.like_words && !looks_random(&line[hit.end..end]);
+        && (end - trigger.end > shape.least
+            || line.get(end).is_some_and(|next| is_name_byte(*next)));
+    let is_word = shape.like_words && !looks_random(&line[trigger.end..end]);
     if is_long && !is_longer_than_all && !is_word {
         TriggerVerdict::Secret { start, end, open }
     } else if open {
@@ -105,15 +106,15 @@ pub(crate) fn look(line: &[u8], hit: TriggerSpan, shape: &TokenShape) -> Trigger
 }
 
 /// Checks for three base64 parts joined by dots; the last may be empty.
-pub(crate) fn look_for_web_token(line: &[u8], hit: TriggerSpan) -> TriggerVerdict {
-    if !starts_word(line, hit.start) {
+pub(crate) fn detect_web_token(line: &[u8], trigger: TriggerSpan) -> TriggerVerdict {
+    if !starts_word(line, trigger.start) {
         return TriggerVerdict::NotSecret;
     }
-    let mut end = hit.start;
+    let mut end = trigger.start;
     for part in 0..3 {
         let part_end = run_end(line, end, is_name_byte);
         if part_end == line.len() && part < 2 {
-            return TriggerVerdict::Undecided { from: hit.start };
+            return TriggerVerdict::Undecided { from: trigger.start };
         }
         let is_last = part == 2;
         let is_short = part_end - end < WEB_TOKEN_PART_BYTES_MIN;
@@ -122,7 +123,7 @@ pub(crate) fn look_for_web_token(line: &[u8], hit: TriggerSpan) -> TriggerVerdic
         }
         end = if is_last { part_end } else { part_end + 1 };
     }
-    TriggerVerdict::Secret { start: hit.start, end, open: end == line.len() }
+    TriggerVerdict::Secret { start: trigger.start, end, open: end == line.len() }
 }
 
 /// True if the bytes are not just words joined by dashes: they have digits, and capitals or a long

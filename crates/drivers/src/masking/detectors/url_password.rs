@@ -3,8 +3,8 @@
 use super::heuristics::{is_placeholder, run_end};
 use super::{TriggerSpan, TriggerVerdict};
 
-pub(crate) fn look(line: &[u8], hit: TriggerSpan) -> TriggerVerdict {
-    let start = hit.end;
+pub(crate) fn detect(line: &[u8], trigger: TriggerSpan) -> TriggerVerdict {
+    let start = trigger.end;
     let end = run_end(line, start, is_part_of_authority);
     let authority = &line[start..end];
     let open = end == line.len();

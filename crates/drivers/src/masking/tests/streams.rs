@@ -38,7 +38,7 @@ fn assert_same(mask: &SecretMask, text: &[u8], pieces: &[&[u8]]) {
 }
 
 #[test]
-fn a_secret_may_be_divided_anywhere() {
+fn masks_secrets_split_at_any_byte() {
     let mask = with_values(&["known secret", "gr\u{fc}n-gr\u{fc}n"]);
     let cases = secret_cases::CASES.iter().map(|(text, _)| *text);
     let others = [KEY, "a known secret b", "gr\u{fc}n-gr\u{fc}n \u{1f642}"];
@@ -56,7 +56,7 @@ fn a_secret_may_be_divided_anywhere() {
 }
 
 #[test]
-fn bytes_that_are_no_text_pass_unchanged() {
+fn passes_binary_data_unchanged() {
     let mask = mask();
     let bytes: Vec<u8> =
         (0..200_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -68,7 +68,7 @@ fn bytes_that_are_no_text_pass_unchanged() {
 }
 
 #[test]
-fn a_line_of_any_length_is_masked_and_little_of_it_is_held() {
+fn masks_long_lines_in_bounded_memory() {
     let mask = with_values(&["a known secret"]);
     let secrets = ["password=hunter2 ", "sk-abcdefghijklmnopqrstuvwxyz012345 ", "a known secret "];
     let mut line = String::new();
@@ -99,7 +99,7 @@ fn a_line_of_any_length_is_masked_and_little_of_it_is_held() {
 }
 
 #[test]
-fn a_secret_is_masked_wherever_it_is_on_a_long_line() {
+fn masks_secrets_anywhere_on_a_long_line() {
     let mask = with_values(&["a known one"]);
     let secrets = [
         "--password hidden-11 ",
@@ -124,7 +124,7 @@ fn a_secret_is_masked_wherever_it_is_on_a_long_line() {
 }
 
 #[test]
-fn a_secret_that_is_longer_than_what_is_held_is_masked_to_its_end() {
+fn masks_secrets_longer_than_the_buffer() {
     let mask = mask();
     let token = "a1".repeat(LINE_BYTES_MAX);
     let text = format!("{} token={token} and more\nnext\n", "word ".repeat(10_000));
@@ -146,7 +146,7 @@ fn a_secret_that_is_longer_than_what_is_held_is_masked_to_its_end() {
 }
 
 #[test]
-fn what_cannot_be_secret_is_shown_before_the_line_ends() {
+fn shows_harmless_text_before_the_line_ends() {
     let mask = with_values(&["two words"]);
     for (text, shown) in [
         ("Continue? [y/n] ", "Continue? [y/n] "),
@@ -173,7 +173,7 @@ fn what_cannot_be_secret_is_shown_before_the_line_ends() {
 }
 
 #[test]
-fn a_line_with_own_patterns_is_shown_when_it_has_ended() {
+fn holds_back_lines_with_configured_patterns() {
     let patterns = vec![regex::Regex::new("b.*d").unwrap()];
     let mask = SecretMask::new([], &RedactionSettings { emails: true, patterns }).unwrap();
     let text = b"a b c d\nada@example.org b";
@@ -207,7 +207,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn nothing_depends_on_how_bytes_arrive(
+    fn result_is_independent_of_chunks(
         snippets in proptest::collection::vec(snippets(), 1..12),
         cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..12),
     ) {

@@ -4,15 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Delegates controllers to child groups.
-const HANDED_DOWN: &str = "cgroup.subtree_control";
+const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
 
 /// The limit of the pids controller.
-const COUNT_MAX: &str = "pids.max";
+const PIDS_MAX: &str = "pids.max";
 
 /// The parent groups for runs.
 pub(super) struct CgroupParents {
     /// The parent of groups that can be killed as a whole.
-    pub(super) ended_as_one: PathBuf,
+    pub(super) killable: PathBuf,
     /// The parent of groups with the pids controller: the same, or one of the cgroup v1 hierarchy.
     pub(super) counted: Option<PathBuf>,
 }
@@ -22,12 +22,12 @@ impl CgroupParents {
     pub(super) fn find() -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let ended_as_one = newer(&own, &mounts)?;
-        let counts = |group: &Path| group.join(COUNT_MAX).exists();
-        let (can_kill, is_counted) = attempt(&ended_as_one, |group| {
+        let killable = v2_group(&own, &mounts)?;
+        let counts = |group: &Path| group.join(PIDS_MAX).exists();
+        let (can_kill, is_counted) = probe(&killable, |group| {
             if !counts(group) {
                 // The kernel refuses this for groups that contain processes; then it is not needed.
-                let _ = fs::write(ended_as_one.join(HANDED_DOWN), "+pids");
+                let _ = fs::write(killable.join(SUBTREE_CONTROL), "+pids");
             }
             (super::kill(group).is_ok(), counts(group))
         })?;
@@ -35,17 +35,17 @@ impl CgroupParents {
             return None;
         }
         let counted = if is_counted {
-            Some(ended_as_one.clone())
+            Some(killable.clone())
         } else {
-            older(&own, &mounts).filter(|place| attempt(place, counts) == Some(true))
+            v1_pids_group(&own, &mounts).filter(|parent| probe(parent, counts) == Some(true))
         };
-        Some(Self { ended_as_one, counted })
+        Some(Self { killable, counted })
     }
 }
 
-/// Creates a group in `place`, inspects it and removes it.
-fn attempt<T>(place: &Path, look: impl FnOnce(&Path) -> T) -> Option<T> {
-    let attempt = place.join(format!("polity-attempt-{}", std::process::id()));
+/// Creates a group in `parent`, inspects it and removes it.
+fn probe<T>(parent: &Path, look: impl FnOnce(&Path) -> T) -> Option<T> {
+    let attempt = parent.join(format!("polity-attempt-{}", std::process::id()));
     fs::create_dir(&attempt).ok()?;
     let seen = look(&attempt);
     // An empty group is harmless.
@@ -54,23 +54,27 @@ fn attempt<T>(place: &Path, look: impl FnOnce(&Path) -> T) -> Option<T> {
 }
 
 /// The cgroup v2 group of this process, from `/proc/self/cgroup` and `/proc/self/mountinfo`.
-fn newer(own: &str, mounts: &str) -> Option<PathBuf> {
+fn v2_group(own: &str, mounts: &str) -> Option<PathBuf> {
     let within = own.lines().find_map(|line| line.strip_prefix("0::"))?;
-    place(mounts, within, |kind, _| kind == "cgroup2")
+    group_path(mounts, within, |kind, _| kind == "cgroup2")
 }
 
 /// The cgroup v1 group of this process for the pids controller.
-fn older(own: &str, mounts: &str) -> Option<PathBuf> {
+fn v1_pids_group(own: &str, mounts: &str) -> Option<PathBuf> {
     let has_pids = |list: &str| list.split(',').any(|name| name == "pids");
     let within = own.lines().find_map(|line| {
         let (controllers, within) = line.split_once(':')?.1.split_once(':')?;
         has_pids(controllers).then_some(within)
     })?;
-    place(mounts, within, |kind, options| kind == "cgroup" && has_pids(options))
+    group_path(mounts, within, |kind, options| kind == "cgroup" && has_pids(options))
 }
 
 /// The path of a group in the first mount whose file system type and options match.
-fn place(mounts: &str, within: &str, is_it: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
+fn group_path(
+    mounts: &str,
+    within: &str,
+    is_match: impl Fn(&str, &str) -> bool,
+) -> Option<PathBuf> {
     let mount = mounts.lines().find_map(|line| {
         // A dash ends the optional fields; the file system type follows.
         let (before, after) = line.split_once(" - ")?;
@@ -78,7 +82,7 @@ fn place(mounts: &str, within: &str, is_it: impl Fn(&str, &str) -> bool) -> Opti
         let (root, mount_point) = (fields.next()?, fields.next()?);
         let mut after = after.split(' ');
         let (kind, options) = (after.next()?, after.nth(1)?);
-        (root == "/" && is_it(kind, options)).then_some(mount_point)
+        (root == "/" && is_match(kind, options)).then_some(mount_point)
     })?;
     Some(Path::new(mount).join(within.trim_start_matches('/')))
 }
@@ -90,7 +94,7 @@ mod tests {
     const PROC: &str = "24 30 0:22 / /proc rw - proc proc rw\n";
 
     #[test]
-    fn the_group_of_a_process_is_found() {
+    fn finds_the_v2_group() {
         let mounts = format!(
             "{PROC}31 24 0:27 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
         );
@@ -100,12 +104,12 @@ mod tests {
             ("4:memory:/x\n", &mounts, None),
             ("0::/\n", PROC, None),
         ] {
-            assert_eq!(newer(own, mounts).as_deref(), found.map(Path::new), "{own}");
+            assert_eq!(v2_group(own, mounts).as_deref(), found.map(Path::new), "{own}");
         }
     }
 
     #[test]
-    fn the_group_that_counts_is_found_in_the_older_hierarchy() {
+    fn finds_the_v1_pids_group() {
         let mounts = format!(
             "{PROC}40 24 0:30 / /groups/memory rw - cgroup cgroup rw,memory\n\
              41 24 0:31 / /groups/pids rw - cgroup cgroup rw,pids\n"
@@ -115,7 +119,7 @@ mod tests {
             ("4:memory:/b\n0::/\n", &mounts, None),
             ("8:pids:/a\n", PROC, None),
         ] {
-            assert_eq!(older(own, mounts).as_deref(), found.map(Path::new), "{own}");
+            assert_eq!(v1_pids_group(own, mounts).as_deref(), found.map(Path::new), "{own}");
         }
     }
 }

@@ -68,17 +68,17 @@ pub(super) fn descendants() -> io::Result<Vec<Pid>> {
 pub(super) fn descendants_until(enough: usize) -> io::Result<Vec<Pid>> {
     let me = rustix::process::getpid();
     if children_of_thread(me, me).is_none() {
-        return Ok(below(me, &all_by_parent()?));
+        return Ok(descendants_of(me, &all_by_parent()?));
     }
-    let mut found = children()?;
+    let mut pids = children()?;
     let mut next = 0;
-    while let Some(parent) = found.get(next).copied()
-        && found.len() <= enough
+    while let Some(parent) = pids.get(next).copied()
+        && pids.len() <= enough
     {
-        found.extend(children_of(parent));
+        pids.extend(children_of(parent));
         next += 1;
     }
-    Ok(found)
+    Ok(pids)
 }
 
 /// The children of a process with any number of threads.
@@ -101,28 +101,28 @@ fn children_of_thread(pid: Pid, thread: Pid) -> Option<Vec<Pid>> {
     Some(pids.filter_map(|pid| pid.parse().ok().and_then(Pid::from_raw)).collect())
 }
 
-fn below(ancestor: Pid, all: &[(Pid, Pid)]) -> Vec<Pid> {
-    let mut found = Vec::new();
-    let mut above = vec![ancestor];
-    while let Some(parent) = above.pop() {
-        let before = found.len();
-        found.extend(all.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
-        above.extend_from_slice(&found[before..]);
+fn descendants_of(ancestor: Pid, all: &[(Pid, Pid)]) -> Vec<Pid> {
+    let mut pids = Vec::new();
+    let mut parents = vec![ancestor];
+    while let Some(parent) = parents.pop() {
+        let before = pids.len();
+        pids.extend(all.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        parents.extend_from_slice(&pids[before..]);
     }
-    found
+    pids
 }
 
 /// All visible processes, with their parents.
 fn all_by_parent() -> io::Result<Vec<(Pid, Pid)>> {
-    let mut found = Vec::new();
+    let mut pids = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let pid = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
         // A process that is gone is skipped.
         let parent = pid.and_then(|pid| Some((pid, ProcStat::of(pid)?.parent?)));
-        found.extend(parent);
+        pids.extend(parent);
     }
-    Ok(found)
+    Ok(pids)
 }
 
 /// Signals a descendant. The pid may have been reused, so a pidfd is opened and checked first.
@@ -130,14 +130,14 @@ pub(super) fn signal_descendant(pid: Pid, signal: Signal) {
     let Some(before) = ProcStat::of(pid) else { return };
     let Ok(held) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
     let is_same = ProcStat::of(pid).is_some_and(|now| now.started == before.started);
-    if is_same && is_below(before.parent) {
+    if is_same && is_descendant(before.parent) {
         // An unreachable process has just exited.
         let _ = rustix::process::pidfd_send_signal(&held, signal);
     }
 }
 
 /// True if a process with this parent is a descendant of the shim.
-fn is_below(mut parent: Option<Pid>) -> bool {
+fn is_descendant(mut parent: Option<Pid>) -> bool {
     let me = rustix::process::getpid();
     while let Some(pid) = parent {
         if pid == me {
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_read_whatever_its_name_is() {
+    fn parses_any_process_name() {
         let rest = "7 12 12 0 -1 4194304 1 2 3 4 50 60 700 800 20 0 1 0 99 1000 33 184";
         for name in ["cat", "a) b) R (x", "", "\n)"] {
             let stat = ProcStat::parse(&format!("12 ({name}) S {rest}")).unwrap();

@@ -13,10 +13,10 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::{flag, low_level};
 
 /// Signals that end the run.
-const END: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
+const END_SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
 /// Signals that are a reason to check: a child exited, or the parent may have.
-const LOOK: [i32; 2] = [SIGCHLD, SIGUSR1];
+const CHECK_SIGNALS: [i32; 2] = [SIGCHLD, SIGUSR1];
 
 /// Receives signals.
 pub(super) struct SignalPipe {
@@ -29,19 +29,19 @@ impl SignalPipe {
         let (pipe, write) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
         let end = Arc::new(AtomicBool::new(false));
-        for signal in END {
+        for signal in END_SIGNALS {
             // The flag first: it must be set when the pipe wakes the reader.
             flag::register(signal, Arc::clone(&end))?;
             low_level::pipe::register(signal, write.try_clone()?)?;
         }
-        for signal in LOOK {
+        for signal in CHECK_SIGNALS {
             low_level::pipe::register(signal, write.try_clone()?)?;
         }
         Ok(Self { pipe, end })
     }
 
     /// True if the shim was told to end the run.
-    pub(super) fn is_told_to_end(&self) -> bool {
+    pub(super) fn should_end(&self) -> bool {
         self.end.load(Ordering::SeqCst)
     }
 
@@ -51,8 +51,8 @@ impl SignalPipe {
         let left = deadline.saturating_duration_since(Instant::now());
         let left =
             Timespec::try_from(left.min(Duration::from_hours(1))).map_err(io::Error::other)?;
-        let mut heard = [PollFd::new(&self.pipe, PollFlags::IN)];
-        match rustix::event::poll(&mut heard, Some(&left)) {
+        let mut events = [PollFd::new(&self.pipe, PollFlags::IN)];
+        match rustix::event::poll(&mut events, Some(&left)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -25,7 +25,7 @@ const BYTES_PER_MB: u64 = 1 << 20;
 
 /// Samples resource usage.
 pub(super) struct UsageMeter {
-    begun: Instant,
+    started_at: Instant,
     limits: ProcessTreeLimits,
     pause: Duration,
     pub(super) due: Instant,
@@ -50,56 +50,57 @@ impl UsageMeter {
     /// A meter for a run that started `elapsed` ago.
     pub(super) fn new(limits: ProcessTreeLimits, elapsed: Duration) -> Self {
         let now = Instant::now();
-        let begun = now.checked_sub(elapsed).unwrap_or(now);
-        Self { begun, limits, pause: FIRST_PAUSE, due: now + FIRST_PAUSE, peak_bytes: 0 }
+        let started_at = now.checked_sub(elapsed).unwrap_or(now);
+        Self { started_at, limits, pause: FIRST_PAUSE, due: now + FIRST_PAUSE, peak_bytes: 0 }
     }
 
     /// The duration of the run.
     pub(super) fn elapsed(&self) -> Duration {
-        self.begun.elapsed()
+        self.started_at.elapsed()
     }
 
     /// Takes a sample. Returns the usage, and the exceeded limit if any.
-    pub(super) fn look(&mut self) -> io::Result<(ResourceUsage, Option<ResourceLimit>)> {
+    pub(super) fn sample(&mut self) -> io::Result<(ResourceUsage, Option<ResourceLimit>)> {
         let longest = if self.limits.is_any() { PAUSE_MAX_LIMITED } else { PAUSE_MAX };
         self.pause = (self.pause * 2).min(longest);
         self.due = Instant::now() + self.pause;
         let enough = self.limits.processes.map_or(usize::MAX, |most| most as usize);
-        let seen = UsageSample::now(process_tree::descendants_until(enough)?);
-        self.peak_bytes = self.peak_bytes.max(seen.memory_bytes);
-        let exceeded = self.exceeded(&seen);
-        Ok((self.usage(&seen), exceeded))
+        let sample = UsageSample::take(process_tree::descendants_until(enough)?);
+        self.peak_bytes = self.peak_bytes.max(sample.memory_bytes);
+        let exceeded = self.exceeded(&sample);
+        Ok((self.usage(&sample), exceeded))
     }
 
     /// The total usage, when the tree has ended.
     pub(super) fn total(&self) -> ResourceUsage {
-        self.usage(&UsageSample::now(Vec::new()))
+        self.usage(&UsageSample::take(Vec::new()))
     }
 
-    fn exceeded(&self, seen: &UsageSample) -> Option<ResourceLimit> {
+    fn exceeded(&self, sample: &UsageSample) -> Option<ResourceLimit> {
         let ProcessTreeLimits { memory_bytes, cpu_seconds, processes } = self.limits;
-        if processes.is_some_and(|most| seen.processes.len() > most as usize) {
+        if processes.is_some_and(|most| sample.processes.len() > most as usize) {
             return Some(ResourceLimit::Processes);
         }
-        if cpu_seconds.is_some_and(|most| seen.cpu >= Duration::from_secs(most)) {
+        if cpu_seconds.is_some_and(|most| sample.cpu >= Duration::from_secs(most)) {
             return Some(ResourceLimit::Cpu);
         }
         // Resident memory counts shared pages repeatedly. The exact value is computed only if
         // needed, because it is slow.
-        let too_much = |most: u64| seen.memory_bytes > most && shared_once(&seen.processes) > most;
+        let too_much =
+            |most: u64| sample.memory_bytes > most && proportional_memory(&sample.processes) > most;
         memory_bytes.is_some_and(too_much).then_some(ResourceLimit::Memory)
     }
 
-    fn usage(&self, seen: &UsageSample) -> ResourceUsage {
+    fn usage(&self, sample: &UsageSample) -> ResourceUsage {
         let elapsed = self.elapsed().as_secs_f64();
-        let share = if elapsed > 0.0 { seen.cpu.as_secs_f64() / elapsed } else { 0.0 };
+        let share = if elapsed > 0.0 { sample.cpu.as_secs_f64() / elapsed } else { 0.0 };
         ResourceUsage {
             cpu_percent: (share * 1000.0).round() / 10.0,
-            cpu_time_ms: u64::try_from(seen.cpu.as_millis()).unwrap_or(u64::MAX),
-            memory_mb: seen.memory_bytes.div_ceil(BYTES_PER_MB),
+            cpu_time_ms: u64::try_from(sample.cpu.as_millis()).unwrap_or(u64::MAX),
+            memory_mb: sample.memory_bytes.div_ceil(BYTES_PER_MB),
             peak_memory_mb: self.peak_bytes.div_ceil(BYTES_PER_MB),
-            disk_read_mb: seen.disk.read_bytes / BYTES_PER_MB,
-            disk_write_mb: seen.disk.written_bytes / BYTES_PER_MB,
+            disk_read_mb: sample.disk.read_bytes / BYTES_PER_MB,
+            disk_write_mb: sample.disk.written_bytes / BYTES_PER_MB,
         }
     }
 }
@@ -107,7 +108,7 @@ impl UsageMeter {
 impl UsageSample {
     /// The usage of these processes and of reaped ones. The kernel adds a reaped process's usage to
     /// its parent, and so in the end to the shim.
-    fn now(processes: Vec<Pid>) -> Self {
+    fn take(processes: Vec<Pid>) -> Self {
         let me = rustix::process::getpid();
         let mut ticks = ProcStat::of(me).map_or(0, |stat| stat.children_ticks);
         let mut pages = 0;
@@ -144,7 +145,7 @@ impl DiskUsage {
 }
 
 /// The memory of these processes, with shared pages counted once.
-fn shared_once(processes: &[Pid]) -> u64 {
+fn proportional_memory(processes: &[Pid]) -> u64 {
     let of = |pid: &Pid| {
         let text =
             fs::read_to_string(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())).ok()?;

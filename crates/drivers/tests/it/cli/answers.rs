@@ -1,4 +1,4 @@
-//! What programs are given, and what they say.
+//! Input, output and secrets.
 
 use std::path::Path;
 
@@ -11,20 +11,21 @@ use super::fixture::{
 };
 
 #[tokio::test]
-async fn the_input_goes_in_and_the_answer_comes_out() {
+async fn passes_input_and_returns_the_answer() {
     let fixture = CliFixture::new();
     let progress = ProgressRecorder::default();
-    let outcome = fixture.watched(&agent("cat", &[], &json!({})), "hello", &progress).await;
+    let outcome =
+        fixture.run_with_progress(&agent("cat", &[], &json!({})), "hello", &progress).await;
     assert_eq!(answer(&outcome), "hello");
-    assert_eq!(progress.seen(), "hello");
+    assert_eq!(progress.output(), "hello");
     assert_eq!(outcome.report.process_id, *progress.started.lock().unwrap());
     assert_eq!(outcome.report.exit, Some(ProcessExit::Code(0)));
     assert_eq!((outcome.report.output.stdout_bytes, outcome.report.output.stderr_bytes), (5, 0));
-    assert_eq!(fixture.kept(&outcome, "stdout"), b"hello");
+    assert_eq!(fixture.stored_output(&outcome, "stdout"), b"hello");
 }
 
 #[tokio::test]
-async fn nothing_is_kept_of_a_program_that_says_nothing() {
+async fn stores_nothing_for_a_silent_process() {
     let fixture = CliFixture::new();
     let outcome = fixture.sh("exit 3").await;
     assert_eq!(outcome.report.exit, Some(ProcessExit::Code(3)));
@@ -33,16 +34,16 @@ async fn nothing_is_kept_of_a_program_that_says_nothing() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_ends_with_the_last_words() {
+async fn failure_ends_with_the_stderr_tail() {
     let fixture = CliFixture::new();
     let outcome = fixture.sh("echo first >&2; echo last >&2; exit 3").await;
     assert!(failure(&outcome).message.ends_with("first\nlast"), "{:?}", outcome.end);
     assert_eq!(outcome.report.last_words, "first\nlast");
-    assert_eq!(fixture.kept(&outcome, "stderr"), b"first\nlast\n");
+    assert_eq!(fixture.stored_output(&outcome, "stderr"), b"first\nlast\n");
 }
 
 #[tokio::test]
-async fn a_program_need_not_read_its_input() {
+async fn process_may_ignore_its_input() {
     let fixture = CliFixture::new();
     let input = "x".repeat(4 << 20);
     for script in ["echo done", "exec <&-; echo done", "sleep 0.2; echo done"] {
@@ -52,7 +53,7 @@ async fn a_program_need_not_read_its_input() {
 }
 
 #[tokio::test]
-async fn stdin_that_is_not_used_is_empty() {
+async fn unused_stdin_is_empty() {
     let fixture = CliFixture::new();
     let agent =
         agent("sh", &["-c", "cat; echo $1", "sh", "{{prompt}}"], &json!({"input_pattern": "args"}));
@@ -60,7 +61,7 @@ async fn stdin_that_is_not_used_is_empty() {
 }
 
 #[tokio::test]
-async fn files_go_in_and_out_and_are_gone_afterwards() {
+async fn input_and_output_files_are_removed_after_the_run() {
     let fixture = CliFixture::new();
     let script = "cat $1 > $2; echo talk";
     let agent = agent(
@@ -69,9 +70,9 @@ async fn files_go_in_and_out_and_are_gone_afterwards() {
         &json!({"input_pattern": "file", "output_pattern": "file"}),
     );
     let progress = ProgressRecorder::default();
-    let outcome = fixture.watched(&agent, "in a file", &progress).await;
+    let outcome = fixture.run_with_progress(&agent, "in a file", &progress).await;
     assert_eq!(answer(&outcome), "in a file");
-    assert_eq!(progress.seen(), "talk\n");
+    assert_eq!(progress.output(), "talk\n");
     let left: Vec<_> = std::fs::read_dir(fixture.path("data/runs"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
@@ -81,43 +82,43 @@ async fn files_go_in_and_out_and_are_gone_afterwards() {
 }
 
 #[tokio::test]
-async fn a_lot_of_output_is_drained_and_counted_and_kept_up_to_the_limit() {
+async fn large_output_is_counted_and_stored_up_to_the_limit() {
     let fixture = CliFixture::new();
     let script = "import sys\nfor _ in range(8 << 10): sys.stdout.write('x' * 1023 + '\\n')";
     let outcome = fixture.run(&python(script, &json!({})), "").await;
     assert_eq!(outcome.report.output.stdout_bytes, 8 << 20);
     assert!(outcome.report.output.is_cut);
-    let kept = String::from_utf8(fixture.kept(&outcome, "stdout")).unwrap();
+    let kept = String::from_utf8(fixture.stored_output(&outcome, "stdout")).unwrap();
     assert_eq!(kept.matches('x').count() as u64, OUTPUT_BYTES - (OUTPUT_BYTES >> 10));
     assert_eq!(kept.lines().last(), Some("[polity: the output is cut here]"));
 }
 
 #[tokio::test]
-async fn an_agent_may_have_less_kept_than_the_settings_allow() {
+async fn agent_limit_reduces_stored_output() {
     let fixture = CliFixture::new();
     let agent = sh("echo 123456789", &json!({"resource_limits": {"output_bytes": 4}}));
     let outcome = fixture.run(&agent, "").await;
     assert_eq!(answer(&outcome), "123456789");
-    assert!(fixture.kept(&outcome, "stdout").starts_with(b"1234\n["));
+    assert!(fixture.stored_output(&outcome, "stdout").starts_with(b"1234\n["));
 }
 
 #[tokio::test]
-async fn characters_survive_that_are_written_in_halves() {
+async fn split_characters_are_joined() {
     let fixture = CliFixture::new();
     let script = "printf 'a\\303'; sleep 0.4; printf '\\251z\\n'";
     let progress = ProgressRecorder::default();
-    let outcome = fixture.watched(&sh(script, &json!({})), "", &progress).await;
+    let outcome = fixture.run_with_progress(&sh(script, &json!({})), "", &progress).await;
     assert_eq!(answer(&outcome), "a\u{e9}z");
-    assert_eq!(progress.seen(), "a\u{e9}z\n");
-    assert_eq!(fixture.kept(&outcome, "stdout"), "a\u{e9}z\n".as_bytes());
+    assert_eq!(progress.output(), "a\u{e9}z\n");
+    assert_eq!(fixture.stored_output(&outcome, "stdout"), "a\u{e9}z\n".as_bytes());
 
     let outcome = fixture.sh("printf 'half \\303'").await;
     assert_eq!(answer(&outcome), "half \u{fffd}");
-    assert_eq!(fixture.kept(&outcome, "stdout"), b"half \xc3");
+    assert_eq!(fixture.stored_output(&outcome, "stdout"), b"half \xc3");
 }
 
 #[tokio::test]
-async fn a_secret_is_seen_nowhere_however_it_is_written() {
+async fn secrets_appear_nowhere() {
     let fixture = CliFixture::new();
     let (first, last) = SECRET.split_at(9);
     let script = format!(
@@ -126,37 +127,35 @@ async fn a_secret_is_seen_nowhere_however_it_is_written() {
     );
     let agent = sh(&script, &json!({"envs": {"KEY": "${TOKEN}"}}));
     let progress = ProgressRecorder::default();
-    let outcome = fixture.watched(&agent, "", &progress).await;
+    let outcome = fixture.run_with_progress(&agent, "", &progress).await;
     assert_eq!(outcome.report.exit, Some(ProcessExit::Code(5)));
-    let kept = [fixture.kept(&outcome, "stdout"), fixture.kept(&outcome, "stderr")].concat();
+    let kept =
+        [fixture.stored_output(&outcome, "stdout"), fixture.stored_output(&outcome, "stderr")]
+            .concat();
     let everything = format!(
         "{outcome:?} {} {} {}",
-        progress.seen(),
+        progress.output(),
         String::from_utf8_lossy(&kept),
-        fixture.programs.masked(
-            &agent,
-            &RunOverrides::default(),
-            format!("it is {SECRET}.").into()
-        ),
+        fixture.driver.masked(&agent, &RunOverrides::default(), format!("it is {SECRET}.").into()),
     );
     assert!(!everything.contains(SECRET), "{everything}");
     assert_eq!(kept, b"***aple\n***aple\n");
 }
 
 #[tokio::test]
-async fn a_question_without_an_end_is_shown_while_it_waits() {
+async fn prompt_without_line_end_is_shown() {
     let fixture = CliFixture::new();
     let progress = ProgressRecorder::default();
     let agent = sh("printf 'Continue? '; while [ ! -e go ]; do sleep 0.01; done", &json!({}));
-    let run = fixture.watched(&agent, "", &progress);
+    let run = fixture.run_with_progress(&agent, "", &progress);
     let look = async {
         super::fixture::eventually("the question is shown", || {
-            (progress.seen() == "Continue? ").then_some(())
+            (progress.output() == "Continue? ").then_some(())
         })
         .await;
         std::fs::write(fixture.path("go"), "").unwrap();
     };
     let (outcome, ()) = tokio::join!(run, look);
     assert_eq!(answer(&outcome), "Continue?");
-    assert_eq!(progress.seen(), "Continue? ");
+    assert_eq!(progress.output(), "Continue? ");
 }

@@ -1,4 +1,4 @@
-//! Files that are kept of the folder in which a program ran.
+//! Artifacts of the working directory.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::fixture::{CliFixture, SECRET, answer, sh};
 
-async fn kept(fixture: &CliFixture, script: &str, patterns: &[&str]) -> RunArtifacts {
+async fn collect(fixture: &CliFixture, script: &str, patterns: &[&str]) -> RunArtifacts {
     let more = json!({"artifacts": patterns, "envs": {"TOKEN": "${TOKEN}"}});
     let outcome = fixture.run(&sh(script, &more), "").await;
     answer(&outcome);
@@ -17,11 +17,11 @@ async fn kept(fixture: &CliFixture, script: &str, patterns: &[&str]) -> RunArtif
 }
 
 #[tokio::test]
-async fn files_that_are_meant_are_kept_without_secrets() {
+async fn collects_matching_files_with_secrets_masked() {
     let fixture = CliFixture::new();
     let script = "mkdir -p docs/deep; printf one > docs/a.md; printf \"is $TOKEN here\" > \
                   docs/deep/b.md; echo no > docs/c.txt; echo no > d.md; echo done";
-    let artifacts = kept(&fixture, script, &["docs/**/*.md"]).await;
+    let artifacts = collect(&fixture, script, &["docs/**/*.md"]).await;
     let paths: Vec<_> = artifacts.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["docs/a.md", "docs/deep/b.md"]);
     assert_eq!((artifacts.left_out_count, artifacts.left_out.len()), (0, 0));
@@ -37,12 +37,12 @@ async fn files_that_are_meant_are_kept_without_secrets() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_kept_as_it_is_unless_a_secret_is_in_it() {
+async fn copies_binary_files_without_secrets() {
     let fixture = CliFixture::new();
-    // The secret is divided between two of the pieces in which files are read.
+    // The secret is split between two chunks.
     let script = "printf '\\0\\1\\2' > good.bin; \
                   { head -c 65530 /dev/zero; printf %s \"$TOKEN\"; } > bad.bin; echo done";
-    let artifacts = kept(&fixture, script, &["*.bin"]).await;
+    let artifacts = collect(&fixture, script, &["*.bin"]).await;
     let [good] = artifacts.files.as_slice() else { panic!("{artifacts:?}") };
     assert_eq!((good.path.as_str(), good.bytes, good.masked), ("good.bin", 3, false));
     let [bad] = artifacts.left_out.as_slice() else { panic!("{artifacts:?}") };
@@ -51,7 +51,7 @@ async fn what_is_no_text_is_kept_as_it_is_unless_a_secret_is_in_it() {
 }
 
 #[tokio::test]
-async fn nothing_outside_the_folder_is_kept() {
+async fn collects_nothing_outside_the_folder() {
     let fixture = CliFixture::new();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("x"), "outside").unwrap();
@@ -59,7 +59,7 @@ async fn nothing_outside_the_folder_is_kept() {
     symlink(outside.path(), fixture.path("folder")).unwrap();
     fs::write(fixture.path("real"), "inside").unwrap();
     symlink("real", fixture.path("alias")).unwrap();
-    let artifacts = kept(&fixture, "echo done", &["link", "folder/*", "alias", "data/**"]).await;
+    let artifacts = collect(&fixture, "echo done", &["link", "folder/*", "alias", "data/**"]).await;
     let paths: Vec<_> = artifacts.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["alias"]);
     let [link] = artifacts.left_out.as_slice() else { panic!("{artifacts:?}") };
@@ -67,11 +67,11 @@ async fn nothing_outside_the_folder_is_kept() {
 }
 
 #[tokio::test]
-async fn what_is_over_a_limit_is_left_out_and_the_limit_is_named() {
+async fn leaves_out_files_over_a_limit() {
     let fixture = CliFixture::new();
     let script = "printf 1 > a; head -c 2000 /dev/zero > b; printf 2 > c; printf 3 > d; \
                   printf 4 > e; printf 5 > f; echo done";
-    let artifacts = kept(&fixture, script, &["?"]).await;
+    let artifacts = collect(&fixture, script, &["?"]).await;
     let paths: Vec<_> = artifacts.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["a", "c", "d"]);
     let reasons: Vec<_> = artifacts.left_out.iter().map(|left| left.reason.as_str()).collect();
@@ -82,7 +82,7 @@ async fn what_is_over_a_limit_is_left_out_and_the_limit_is_named() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_gone_is_told_and_harms_nothing() {
+async fn missing_folder_is_reported() {
     let fixture = CliFixture::new();
     let more = json!({"artifacts": ["*"], "workspace": "copy"});
     let outcome = fixture.run(&sh("rm -rf \"$PWD\"; echo done", &more), "").await;

@@ -1,4 +1,4 @@
-//! A home of its own in which programs run, and what is seen of them.
+//! A home folder for runs, and a recorder of their progress.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,29 +20,29 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
-/// How long a test waits for what must happen; far longer than it should take.
+/// The maximum wait of a test; far longer than needed.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What a program must not show.
+/// A secret that no output may show.
 pub(crate) const SECRET: &str = "correct-horse-battery-staple";
 
-/// The most that is kept of a run here, in bytes.
+/// The stored output limit, in bytes.
 pub(crate) const OUTPUT_BYTES: u64 = 1 << 20;
 
 pub(crate) struct CliFixture {
-    pub(crate) programs: CliDriver,
+    pub(crate) driver: CliDriver,
     home: TempDir,
 }
 
 impl CliFixture {
     pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
-        Self { programs: programs(home.path()), home }
+        Self { driver: driver(home.path()), home }
     }
 
-    /// The same home, in the hands of someone else.
-    pub(crate) fn someone_else(&self) -> CliDriver {
-        programs(self.home.path())
+    /// A driver of another process on the same home.
+    pub(crate) fn other_driver(&self) -> CliDriver {
+        driver(self.home.path())
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -53,48 +53,51 @@ impl CliFixture {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// What is kept of a run's stdout.
-    pub(crate) fn kept(&self, outcome: &RunOutcome, stream: &str) -> Vec<u8> {
+    /// The stored output of a stream.
+    pub(crate) fn stored_output(&self, outcome: &RunOutcome, stream: &str) -> Vec<u8> {
         fs::read(self.path("data").join(&outcome.report.output.folder).join(stream)).unwrap()
     }
 
-    /// Waits until a file of the home has a line, and gives its numbers.
-    pub(crate) async fn numbers(&self, name: &str) -> Vec<i32> {
+    /// Waits until a file has a complete line, and parses its pids.
+    pub(crate) async fn read_pids(&self, name: &str) -> Vec<i32> {
         let path = self.path(name);
         let text = eventually("the numbers are there", || {
             fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'))
         });
-        text.await.split_whitespace().map(|word| word.parse().unwrap()).collect()
+        let pids: Vec<_> =
+            text.await.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        assert!(!pids.is_empty(), "{name} names no process");
+        pids
     }
 
-    pub(crate) fn place(&self) -> PlaceTaken {
-        self.programs.take_place("fixture", 100).unwrap().unwrap()
+    pub(crate) fn slot(&self) -> PlaceTaken {
+        self.driver.take_place("fixture", 100).unwrap().unwrap()
     }
 
-    /// Runs a shell script to its end.
+    /// Runs a shell script.
     pub(crate) async fn sh(&self, script: &str) -> RunOutcome {
         self.run(&sh(script, &json!({})), "").await
     }
 
-    /// Runs an agent to its end.
+    /// Runs an agent.
     pub(crate) async fn run(&self, agent: &AgentDefinition, input: &str) -> RunOutcome {
-        self.watched(agent, input, &ProgressRecorder::default()).await
+        self.run_with_progress(agent, input, &ProgressRecorder::default()).await
     }
 
-    /// Runs an agent to its end, while someone looks on.
-    pub(crate) async fn watched(
+    /// Runs an agent and records its progress.
+    pub(crate) async fn run_with_progress(
         &self,
         agent: &AgentDefinition,
         input: &str,
         progress: &ProgressRecorder,
     ) -> RunOutcome {
-        let (_keep, stop) = watch::channel(false);
-        self.stoppable(agent, input, progress, &stop, ExecutionId::from_random_bytes(random()))
+        let (_sender, stop) = watch::channel(false);
+        self.run_stoppable(agent, input, progress, &stop, ExecutionId::from_random_bytes(random()))
             .await
     }
 
-    /// Runs an agent until its end, or until it is told to.
-    pub(crate) async fn stoppable(
+    /// Runs an agent until it ends or is stopped.
+    pub(crate) async fn run_stoppable(
         &self,
         agent: &AgentDefinition,
         input: &str,
@@ -102,8 +105,8 @@ impl CliFixture {
         stop: &watch::Receiver<bool>,
         execution_id: ExecutionId,
     ) -> RunOutcome {
-        let (parameters, overrides, place) = (Map::new(), RunOverrides::default(), self.place());
-        let run = self.programs.run(RunRequest {
+        let (parameters, overrides, place) = (Map::new(), RunOverrides::default(), self.slot());
+        let run = self.driver.run(RunRequest {
             agent,
             session: "",
             execution_id,
@@ -119,8 +122,8 @@ impl CliFixture {
     }
 }
 
-fn programs(home: &Path) -> CliDriver {
-    let known = |name: &str| match name {
+fn driver(home: &Path) -> CliDriver {
+    let lookup = |name: &str| match name {
         "TOKEN" => Some(SECRET.to_owned()),
         other => environment(other),
     };
@@ -128,7 +131,7 @@ fn programs(home: &Path) -> CliDriver {
         home: home.into(),
         data: home.join("data"),
         folder: home.into(),
-        environment: Environment::new(known),
+        environment: Environment::new(lookup),
         launcher: ProcessLauncher::Shim(env!("CARGO_BIN_EXE_polity-shim").into()),
         redaction: RedactionSettings::default(),
         output_bytes: OUTPUT_BYTES.try_into().unwrap(),
@@ -136,7 +139,7 @@ fn programs(home: &Path) -> CliDriver {
     })
 }
 
-/// An agent that is a program with these arguments, and whatever else its file says.
+/// An agent with this command and these further fields.
 pub(crate) fn agent(program: &str, args: &[&str], more: &Value) -> AgentDefinition {
     let mut file = json!({
         "name": "subject", "kind": "cli", "executable_path": program, "cli_args": args,
@@ -169,9 +172,9 @@ pub(crate) fn failure(outcome: &RunOutcome) -> &AttemptFailure {
     }
 }
 
-/// What someone finds of a run whose owner died.
-pub(crate) async fn found(
-    programs: &CliDriver,
+/// Recovers a run whose owner died.
+pub(crate) async fn recover(
+    driver: &CliDriver,
     agent: &AgentDefinition,
     execution_id: ExecutionId,
     attempt: u32,
@@ -185,20 +188,20 @@ pub(crate) async fn found(
         parameters: &Map::new(),
         overrides: &RunOverrides::default(),
     };
-    programs.found(run).await
+    driver.found(run).await
 }
 
-/// Looks on.
+/// Records the progress of a run.
 #[derive(Default)]
 pub(crate) struct ProgressRecorder {
     pub(crate) started: Mutex<Option<u32>>,
-    pub(crate) seen: Mutex<String>,
+    pub(crate) output: Mutex<String>,
     pub(crate) usages: Mutex<Vec<ResourceUsage>>,
 }
 
 impl ProgressRecorder {
     pub(crate) fn seen(&self) -> String {
-        self.seen.lock().unwrap().clone()
+        self.output.lock().unwrap().clone()
     }
 }
 
@@ -208,7 +211,7 @@ impl RunProgress for ProgressRecorder {
     }
 
     fn output(&self, piece: &str) {
-        self.seen.lock().unwrap().push_str(piece);
+        self.output.lock().unwrap().push_str(piece);
     }
 
     fn usage(&self, usage: ResourceUsage) {
@@ -216,11 +219,11 @@ impl RunProgress for ProgressRecorder {
     }
 }
 
-/// Waits until something is there.
+/// Waits until `check` returns a value.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = check() {
             return found;
         }
         assert!(begun.elapsed() < TIMEOUT, "waited in vain: {what}");

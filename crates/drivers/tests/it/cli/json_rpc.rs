@@ -1,12 +1,12 @@
-//! Programs that speak JSON-RPC.
+//! Agents that speak JSON-RPC.
 
 use polity_model::failure::ErrorCategory;
 use serde_json::json;
 
 use super::fixture::{CliFixture, answer, failure, python};
 
-/// Answers one request, after saying other things, and waits for the end of its input.
-const POLITE: &str = r#"
+/// Logs, answers one request, and waits for the end of its input.
+const AGENT: &str = r#"
 import json, sys
 print("starting up")
 request = json.loads(sys.stdin.readline())
@@ -18,18 +18,18 @@ open("left", "w").close()
 "#;
 
 #[tokio::test]
-async fn a_program_answers_a_request() {
+async fn agent_answers_a_request() {
     let fixture = CliFixture::new();
     let more = json!({"agent_type": "json-rpc"});
-    assert_eq!(answer(&fixture.run(&python(POLITE, &more), "hi").await), "execute: hi");
+    assert_eq!(answer(&fixture.run(&python(AGENT, &more), "hi").await), "execute: hi");
     assert!(fixture.path("left").exists(), "its stdin was closed and it ended by itself");
 
-    let stubborn = POLITE.replace("sys.stdin.read()", "import time; time.sleep(1000)");
+    let stubborn = AGENT.replace("sys.stdin.read()", "import time; time.sleep(1000)");
     assert_eq!(answer(&fixture.run(&python(&stubborn, &more), "hi").await), "execute: hi");
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_answer_as_it_should_has_failed() {
+async fn invalid_responses_are_failures() {
     let fixture = CliFixture::new();
     for (script, said) in [
         ("print('{oops', flush=True); import time; time.sleep(1000)", "{oops"),

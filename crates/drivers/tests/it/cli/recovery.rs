@@ -1,4 +1,4 @@
-//! What is left of runs whose owner died.
+//! Recovery of runs whose owner or shim died.
 
 use std::process::{Command, Stdio};
 
@@ -9,38 +9,39 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::fixture::{
-    CliFixture, ProgressRecorder, answer, eventually, failure, found, is_alive, random, sh,
+    CliFixture, ProgressRecorder, answer, eventually, failure, is_alive, random, recover, sh,
 };
 
 #[tokio::test]
-async fn a_run_that_had_come_to_its_end_is_found_until_it_is_forgotten() {
+async fn recovers_a_finished_run_until_it_is_forgotten() {
     let fixture = CliFixture::new();
     let agent = sh("echo ending >&2; echo well", &json!({}));
-    let (_keep, stop) = watch::channel(false);
+    let (_sender, stop) = watch::channel(false);
     let id = ExecutionId::from_random_bytes(random());
-    let outcome = fixture.stoppable(&agent, "", &ProgressRecorder::default(), &stop, id).await;
-    let others = fixture.someone_else();
-    let whole = found(&others, &agent, id, 0).await.unwrap();
+    let outcome = fixture.run_stoppable(&agent, "", &ProgressRecorder::default(), &stop, id).await;
+    let others = fixture.other_driver();
+    let whole = recover(&others, &agent, id, 0).await.unwrap();
     assert_eq!(answer(&whole), answer(&outcome));
     assert_eq!(whole.report.process_id, outcome.report.process_id);
     assert_eq!(whole.report.output, outcome.report.output);
     assert_eq!(whole.report.exit, outcome.report.exit);
-    assert_eq!(found(&others, &agent, id, 1).await, None);
+    assert_eq!(recover(&others, &agent, id, 1).await, None);
     others.forget(id, 1);
-    assert_eq!(found(&others, &agent, id, 0).await, None);
+    assert_eq!(recover(&others, &agent, id, 0).await, None);
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_is_ended_by_the_one_who_finds_it() {
+async fn recovery_ends_a_running_process() {
     let fixture = CliFixture::new();
     let agent = sh("echo $$ > pids; sleep 1000", &json!({}));
-    let (_keep, stop) = watch::channel(false);
+    let (_sender, stop) = watch::channel(false);
     let id = ExecutionId::from_random_bytes(random());
     let progress = ProgressRecorder::default();
-    let run = fixture.stoppable(&agent, "", &progress, &stop, id);
+    let run = fixture.run_stoppable(&agent, "", &progress, &stop, id);
     let find = async {
-        let pids = fixture.numbers("pids").await;
-        let found = found(&fixture.someone_else(), &agent, id, 0).await;
+        let pids = fixture.read_pids("pids").await;
+        assert!(is_alive(pids[0]));
+        let found = recover(&fixture.other_driver(), &agent, id, 0).await;
         assert_eq!(found, None);
         assert!(!is_alive(pids[0]));
     };
@@ -49,32 +50,34 @@ async fn a_run_that_goes_on_is_ended_by_the_one_who_finds_it() {
 }
 
 #[tokio::test]
-async fn nothing_outlives_an_owner_who_is_killed_and_no_outcome_is_made_up() {
+async fn tree_ends_when_its_owner_is_killed() {
     let fixture = CliFixture::new();
     let agent = sh("", &json!({}));
     let id = ExecutionId::from_random_bytes(random());
     std::fs::create_dir_all(fixture.path("data/runs")).unwrap();
     let record = fixture.path(&format!("data/runs/{id}-0.json"));
     let script = r#""$0" __supervise new $$ --grace-ms 100 --record "$1" -- sh -c "$2" & wait"#;
-    let family = r#"setsid sh -c 'trap "" TERM; sleep 1000 & echo $! $$ > pids; wait' & wait"#;
+    let tree = r#"setsid sh -c 'trap "" TERM; sleep 1000 & echo $! $$ > pids; wait' & wait"#;
     #[expect(clippy::disallowed_methods, reason = "the owner must be a process that can be killed")]
     let mut owner = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_polity-shim")])
         .arg(&record)
-        .arg(family)
+        .arg(tree)
         .current_dir(fixture.path(""))
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
-    let family = fixture.numbers("pids").await;
+    let tree = fixture.read_pids("pids").await;
     owner.kill().unwrap();
     owner.wait().unwrap();
-    assert_eq!(found(&fixture.programs, &agent, id, 0).await, None);
-    assert!(family.iter().all(|pid| !is_alive(*pid)));
-    eventually("the record is free", || record.exists().then_some(())).await;
+    assert_eq!(recover(&fixture.driver, &agent, id, 0).await, None);
+    assert!(tree.iter().all(|pid| !is_alive(*pid)));
+    let record = std::fs::File::open(record).unwrap();
+    let is_free = || record.try_lock().ok();
+    eventually("the record is free", is_free).await;
 }
 
-/// Whether programs can be given control groups here.
+/// True if control groups can be used here.
 fn has_groups() -> bool {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -92,20 +95,20 @@ fn has_groups() -> bool {
 }
 
 #[tokio::test]
-async fn what_a_killed_shim_leaves_is_ended_too() {
+async fn orphans_of_a_killed_shim_are_ended() {
     let fixture = CliFixture::new();
-    // After a while the whole shim has taken over from the small one.
+    // Later, the full shim has taken over from the stub.
     for wait in ["", "sleep 0.3;"] {
         let _ = std::fs::remove_file(fixture.path("pids"));
         let script = "setsid sh -c 'sleep 1000 & echo $! > pids; wait' & WAIT echo ready; wait";
         let agent = sh(&script.replace("WAIT", wait), &json!({}));
-        let (_keep, stop) = watch::channel(false);
+        let (_sender, stop) = watch::channel(false);
         let progress = ProgressRecorder::default();
         let id = ExecutionId::from_random_bytes(random());
-        let run = fixture.stoppable(&agent, "", &progress, &stop, id);
+        let run = fixture.run_stoppable(&agent, "", &progress, &stop, id);
         let kill = async {
-            let pids = fixture.numbers("pids").await;
-            eventually("it is ready", || progress.seen().contains("ready").then_some(())).await;
+            let pids = fixture.read_pids("pids").await;
+            eventually("it is ready", || progress.output().contains("ready").then_some(())).await;
             let shim = progress.started.lock().unwrap().unwrap();
             let shim = rustix::process::Pid::from_raw(shim.cast_signed()).unwrap();
             rustix::process::kill_process(shim, rustix::process::Signal::KILL).unwrap();

@@ -1,4 +1,4 @@
-//! Programs that cannot be started.
+//! Agents that cannot be started.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::fixture::{CliFixture, agent, failure};
 
 #[tokio::test]
-async fn what_cannot_be_started_is_named_before_and_when_it_is_tried() {
+async fn start_errors_name_the_cause_before_and_during_a_run() {
     let fixture = CliFixture::new();
     fs::write(fixture.path("plain"), "not for execution").unwrap();
     fs::create_dir(fixture.path("folder")).unwrap();
@@ -23,7 +23,7 @@ async fn what_cannot_be_started_is_named_before_and_when_it_is_tried() {
         ("sh", json!({"working_directory": "plain"}), "plain"),
     ] {
         let agent = agent(program, &[], &more);
-        let refused = fixture.programs.ready(&agent, &RunOverrides::default()).unwrap_err();
+        let refused = fixture.driver.ready(&agent, &RunOverrides::default()).unwrap_err();
         assert!(refused.message.contains(named), "{refused:?}");
         let outcome = fixture.run(&agent, "").await;
         let failure = failure(&outcome);
@@ -34,7 +34,7 @@ async fn what_cannot_be_started_is_named_before_and_when_it_is_tried() {
 }
 
 #[tokio::test]
-async fn what_the_system_does_not_start_is_told() {
+async fn reports_exec_errors() {
     let fixture = CliFixture::new();
     fs::write(fixture.path("broken"), "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(fixture.path("broken"), fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! Folders of their own in which programs run.
+//! Copies and worktrees.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,7 +10,7 @@ use polity_engine::driver::{Programs, RunOverrides};
 use polity_model::ids::ExecutionId;
 use serde_json::json;
 
-use super::fixture::{CliFixture, ProgressRecorder, answer, failure, found, random, sh};
+use super::fixture::{CliFixture, ProgressRecorder, answer, failure, random, recover, sh};
 
 fn agent(script: &str, workspace: &str) -> AgentDefinition {
     sh(script, &json!({"workspace": workspace, "working_directory": "project"}))
@@ -24,7 +24,7 @@ fn git(folder: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A fixture with a project, which is in a repository.
+/// A fixture with a project in a Git repository.
 fn project() -> CliFixture {
     let fixture = CliFixture::new();
     let folder = fixture.path("project");
@@ -45,7 +45,7 @@ fn workspaces(fixture: &CliFixture) -> usize {
 }
 
 #[tokio::test]
-async fn a_program_changes_its_copy_and_not_the_folder() {
+async fn copy_leaves_the_original_unchanged() {
     let fixture = project();
     let script = "pwd; test -x run.sh && test -L link && cat sub/b.txt; echo new >> a.txt; \
                   rm sub/b.txt; echo c > c.txt";
@@ -61,7 +61,7 @@ async fn a_program_changes_its_copy_and_not_the_folder() {
 }
 
 #[tokio::test]
-async fn a_copy_of_the_home_has_no_data_in_it() {
+async fn copy_of_the_home_excludes_data() {
     let fixture = CliFixture::new();
     fs::write(fixture.path("here"), "x").unwrap();
     let outcome = fixture.run(&sh("ls", &json!({"workspace": "copy"})), "").await;
@@ -70,7 +70,7 @@ async fn a_copy_of_the_home_has_no_data_in_it() {
 }
 
 #[tokio::test]
-async fn what_a_program_changes_in_a_worktree_is_on_a_branch() {
+async fn worktree_changes_are_on_a_branch() {
     let fixture = project();
     let script = "echo new >> a.txt; echo d > d.txt; git add d.txt; \
                   git -c user.name=a -c user.email=a@a commit -qm mine; echo c > c.txt; echo done";
@@ -85,7 +85,7 @@ async fn what_a_program_changes_in_a_worktree_is_on_a_branch() {
 }
 
 #[tokio::test]
-async fn a_program_runs_in_the_folder_of_the_worktree_that_stands_for_its_own() {
+async fn runs_in_the_same_subfolder_of_the_worktree() {
     let fixture = project();
     let more = json!({"workspace": "worktree", "working_directory": "project/sub"});
     let outcome = fixture.run(&sh("cat b.txt; echo new > b.txt", &more), "").await;
@@ -94,7 +94,7 @@ async fn a_program_runs_in_the_folder_of_the_worktree_that_stands_for_its_own() 
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_run_that_failed() {
+async fn failed_run_leaves_no_workspace() {
     let fixture = project();
     for workspace in ["copy", "worktree"] {
         let outcome = fixture.run(&agent("mkdir -m 555 x; exit 3", workspace), "").await;
@@ -107,21 +107,21 @@ async fn nothing_is_left_of_a_run_that_failed() {
 }
 
 #[tokio::test]
-async fn a_worktree_needs_a_repository_with_a_commit() {
+async fn worktree_requires_a_repository_with_a_commit() {
     let fixture = CliFixture::new();
     fs::create_dir(fixture.path("project")).unwrap();
     let agent = agent("echo x", "worktree");
-    let told = fixture.programs.ready(&agent, &RunOverrides::default()).unwrap_err();
-    assert!(told.message.contains("in no Git repository"), "{told:?}");
+    let refusal = fixture.driver.ready(&agent, &RunOverrides::default()).unwrap_err();
+    assert!(refusal.message.contains("in no Git repository"), "{refusal:?}");
     git(&fixture.path("project"), &["init", "--quiet"]);
-    fixture.programs.ready(&agent, &RunOverrides::default()).unwrap();
+    fixture.driver.ready(&agent, &RunOverrides::default()).unwrap();
     let outcome = fixture.run(&agent, "").await;
-    let told = failure(&outcome);
-    assert!(told.message.contains("without a commit"), "{told:?}");
+    let refusal = failure(&outcome);
+    assert!(refusal.message.contains("without a commit"), "{refusal:?}");
 }
 
 #[tokio::test]
-async fn what_a_run_left_behind_is_removed_unless_it_is_kept() {
+async fn cleanup_removes_files_and_optionally_the_workspace() {
     let fixture = project();
     let id = ExecutionId::from_random_bytes(random());
     let begins = |folder: &str| fixture.path("data").join(folder);
@@ -130,23 +130,23 @@ async fn what_a_run_left_behind_is_removed_unless_it_is_kept() {
         fs::write(begins("runs").join(format!("{id}-0.files/input")), "raw").unwrap();
         fs::write(begins("runs").join(format!("{id}-0.json")), "").unwrap();
         fs::create_dir_all(begins(folder).join(id.to_string())).unwrap();
-        assert_eq!(fixture.programs.left_behind().into_iter().collect::<Vec<_>>(), [id]);
-        fixture.programs.sweep(id, keeps);
+        assert_eq!(fixture.driver.left_behind().into_iter().collect::<Vec<_>>(), [id]);
+        fixture.driver.sweep(id, keeps);
         assert_eq!(fs::read_dir(begins("runs")).unwrap().count(), 0);
         assert_eq!(workspaces(&fixture), usize::from(keeps));
     }
 }
 
 #[tokio::test]
-async fn a_run_that_was_over_when_its_owner_died_keeps_its_folder() {
+async fn recovered_run_keeps_its_workspace() {
     let fixture = project();
     let agent = agent("echo new >> a.txt; echo done", "copy");
     let id = ExecutionId::from_random_bytes(random());
-    let (_keep, stop) = tokio::sync::watch::channel(false);
+    let (_sender, stop) = tokio::sync::watch::channel(false);
     let progress = ProgressRecorder::default();
-    // Its owner heard of the end, and died before it wrote that down.
-    fixture.stoppable(&agent, "", &progress, &stop, id).await;
-    let found = found(&fixture.someone_else(), &agent, id, 0).await.unwrap();
+    // The owner died after the run and before journaling its outcome.
+    fixture.run_stoppable(&agent, "", &progress, &stop, id).await;
+    let found = recover(&fixture.other_driver(), &agent, id, 0).await.unwrap();
     assert_eq!(answer(&found), "done");
     assert_eq!(found.report.workspace.unwrap().changed_files, 1);
 }

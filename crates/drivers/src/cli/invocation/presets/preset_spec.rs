@@ -18,11 +18,11 @@ pub(crate) struct PresetSpec {
     /// Argument templates for resuming a session, if they differ.
     pub(crate) resumed: Option<&'static [PresetArg]>,
     /// Arguments that grant all permissions.
-    pub(crate) allow: &'static [PresetArg],
+    pub(crate) allow_args: &'static [PresetArg],
     /// The input mode.
     pub(crate) input: InputPattern,
     /// Trailing arguments that name the input.
-    pub(crate) tail: &'static [PresetArg],
+    pub(crate) trailing_args: &'static [PresetArg],
     /// Rules for parsing the output.
     pub(crate) parser: PresetParser,
     /// Variables to set.
@@ -32,7 +32,7 @@ pub(crate) struct PresetSpec {
     /// Error categories of known exit codes.
     pub(crate) exit_categories: &'static [(i32, ErrorCategory)],
     /// Error rules for messages.
-    pub(crate) rules: &'static [PresetErrorRule],
+    pub(crate) error_rules: &'static [PresetErrorRule],
 }
 
 /// An argument template.
@@ -45,7 +45,7 @@ pub(crate) enum PresetArg {
 }
 
 impl PresetArg {
-    pub(crate) fn settled(&self) -> CliTemplate {
+    pub(crate) fn to_template(&self) -> CliTemplate {
         match self {
             Self::Literal(text) => CliTemplate::literal(text),
             Self::WithPlaceholder(text, placeholder) => {
@@ -77,7 +77,7 @@ pub(crate) struct PresetPick(
 pub(crate) type PresetCondition = (&'static [&'static str], &'static str);
 
 impl PresetPick {
-    fn settled(self) -> JsonPick {
+    fn to_pick(self) -> JsonPick {
         let when = self.1.iter().map(|(at, text)| (JsonPointer::to(at), JsonScalar::new(text)));
         JsonPick { at: JsonPointer::to(self.0), when: when.collect() }
     }
@@ -121,8 +121,8 @@ pub(crate) const EVENTS: PresetParser =
     PresetParser { format: OutputFormat::StreamJson, strip_ansi: false, ..TEXT };
 
 impl PresetParser {
-    pub(crate) fn settled(&self) -> OutputParser {
-        let pick = |at: Option<PresetPick>| at.map(PresetPick::settled);
+    pub(crate) fn to_parser(&self) -> OutputParser {
+        let pick = |at: Option<PresetPick>| at.map(PresetPick::to_pick);
         OutputParser {
             format: self.format,
             strip_ansi: self.strip_ansi,

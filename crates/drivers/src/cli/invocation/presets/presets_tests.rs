@@ -8,12 +8,12 @@ use crate::cli::outcome::verdict::judge;
 use crate::cli::output::parser::{AnswerParser, ParsedOutput};
 use crate::cli::test_agents::agent;
 
-fn settled(lines: &str) -> ResolvedAgent {
-    filled(&agent(lines))
+fn resolved(lines: &str) -> ResolvedAgent {
+    resolve(&agent(lines))
 }
 
-fn args(settled: &ResolvedAgent) -> String {
-    let args: Vec<_> = settled.args.iter().map(CliTemplate::as_str).collect();
+fn args(resolved: &ResolvedAgent) -> String {
+    let args: Vec<_> = resolved.args.iter().map(CliTemplate::as_str).collect();
     args.join(" ")
 }
 
@@ -28,9 +28,9 @@ struct RecordedRun {
 
 const OK: Result<&str, ErrorCategory> = Ok("Hello from the model.");
 const REFUSED: Result<&str, ErrorCategory> = Err(ErrorCategory::Permanent);
-const PASSING: Result<&str, ErrorCategory> = Err(ErrorCategory::Transient);
+const TRANSIENT: Result<&str, ErrorCategory> = Err(ErrorCategory::Transient);
 
-const SEEN: &[RecordedRun] = &[
+const RECORDED_RUNS: &[RecordedRun] = &[
     RecordedRun {
         preset: "claude",
         exit: 0,
@@ -84,7 +84,7 @@ const SEEN: &[RecordedRun] = &[
         exit: 1,
         stdout: r#"{"type":"turn.failed","error":{"message":"exceeded retry limit, last status: 429 Too Many RequestDigester"}}"#,
         stderr: "",
-        expected: PASSING,
+        expected: TRANSIENT,
     },
     // Server errors, and a stream that was cut off.
     RecordedRun {
@@ -92,14 +92,14 @@ const SEEN: &[RecordedRun] = &[
         exit: 1,
         stdout: r#"{"type":"turn.failed","error":{"message":"We’re currently experiencing high demand, which may cause temporary errors."}}"#,
         stderr: "",
-        expected: PASSING,
+        expected: TRANSIENT,
     },
     RecordedRun {
         preset: "codex",
         exit: 1,
         stdout: r#"{"type":"turn.failed","error":{"message":"stream disconnected before completion: stream closed before response.completed"}}"#,
         stderr: "",
-        expected: PASSING,
+        expected: TRANSIENT,
     },
     RecordedRun {
         preset: "gemini",
@@ -132,7 +132,7 @@ const SEEN: &[RecordedRun] = &[
         stderr: "",
         expected: Err(ErrorCategory::AgentError),
     },
-    RecordedRun { preset: "gemini", exit: 173, stdout: "", stderr: "", expected: PASSING },
+    RecordedRun { preset: "gemini", exit: 173, stdout: "", stderr: "", expected: TRANSIENT },
     RecordedRun {
         preset: "gemini",
         exit: 41,
@@ -162,7 +162,7 @@ const SEEN: &[RecordedRun] = &[
         exit: 0,
         stdout: r#"{"type":"result","subtype":"success","session_id":"s1","is_error":false,"result":"[API Error: 429 slow down]"}"#,
         stderr: "",
-        expected: PASSING,
+        expected: TRANSIENT,
     },
     RecordedRun {
         preset: "opencode",
@@ -209,7 +209,7 @@ const SEEN: &[RecordedRun] = &[
 {"type":"result","sessionId":"s1","exitCode":1}
 "#,
         stderr: "",
-        expected: PASSING,
+        expected: TRANSIENT,
     },
     RecordedRun {
         preset: "aider",
@@ -230,7 +230,7 @@ const SEEN: &[RecordedRun] = &[
         exit: 0,
         stdout: "litellm.RateLimitError: slow down\nRetrying in 0.2 seconds...\nThe API provider has rate limited you.\n",
         stderr: "",
-        expected: PASSING,
+        expected: TRANSIENT,
     },
     RecordedRun {
         preset: "aider",
@@ -272,70 +272,73 @@ const SEEN: &[RecordedRun] = &[
 ];
 
 #[test]
-fn what_programs_were_seen_to_do_is_understood() {
+fn recorded_runs_have_the_expected_outcome() {
     for preset in CliPreset::ALL {
-        assert!(SEEN.iter().any(|seen| seen.preset == preset.as_str()), "{preset}");
+        assert!(
+            RECORDED_RUNS.iter().any(|run| run.preset == preset.as_str() && run.expected == OK),
+            "{preset}"
+        );
     }
-    for seen in SEEN {
-        let settled = settled(&format!("preset: {}\n", seen.preset));
-        let parsed = parsed(&settled, seen.stdout);
-        let end = judge(&settled, ProcessExit::Code(seen.exit), &parsed, seen.stderr, seen.stdout);
+    for run in RECORDED_RUNS {
+        let resolved = resolved(&format!("preset: {}\n", run.preset));
+        let parsed = parsed(&resolved, run.stdout);
+        let end = judge(&resolved, ProcessExit::Code(run.exit), &parsed, run.stderr, run.stdout);
         let end = end.as_ref().map(String::as_str);
-        let expected = seen.expected.as_ref();
+        let expected = run.expected.as_ref();
         match (end, expected) {
-            (Ok(answer), Ok(expected)) => assert_eq!(answer, *expected, "{}", seen.stdout),
+            (Ok(answer), Ok(expected)) => assert_eq!(answer, *expected, "{}", run.stdout),
             (Err(failure), Err(category)) => {
-                assert_eq!(failure.category, *category, "{failure}\n{}", seen.stdout);
+                assert_eq!(failure.category, *category, "{failure}\n{}", run.stdout);
             }
-            (end, expected) => panic!("{end:?}, not {expected:?}: {} {}", seen.preset, seen.stdout),
+            (end, expected) => panic!("{end:?}, not {expected:?}: {} {}", run.preset, run.stdout),
         }
     }
 }
 
-fn parsed(settled: &ResolvedAgent, stdout: &str) -> ParsedOutput {
-    let mut parser = AnswerParser::new(&settled.parser);
+fn parsed(resolved: &ResolvedAgent, stdout: &str) -> ParsedOutput {
+    let mut parser = AnswerParser::new(&resolved.parser);
     parser.push(stdout.as_bytes());
     parser.finish()
 }
 
 #[test]
-fn sessions_and_tokens_are_found_where_programs_tell_them() {
-    for seen in SEEN.iter().filter(|seen| seen.expected == OK) {
-        let settled = settled(&format!("preset: {}\n", seen.preset));
-        let found = parsed(&settled, seen.stdout);
-        let (session, tokens) = match seen.preset {
+fn finds_session_ids_and_tokens() {
+    for run in RECORDED_RUNS.iter().filter(|run| run.expected == OK) {
+        let resolved = resolved(&format!("preset: {}\n", run.preset));
+        let found = parsed(&resolved, run.stdout);
+        let (session, tokens) = match run.preset {
             "claude" | "codex" | "gemini" | "qwen" => (Some("s1"), Some((12, 7))),
             "opencode" | "copilot" => (Some("s1"), None),
             _ => (None, None),
         };
-        assert_eq!(found.session_id.as_deref(), session, "{}", seen.preset);
-        assert_eq!(found.input_tokens.zip(found.output_tokens), tokens, "{}", seen.preset);
+        assert_eq!(found.session_id.as_deref(), session, "{}", run.preset);
+        assert_eq!(found.input_tokens.zip(found.output_tokens), tokens, "{}", run.preset);
     }
 }
 
 #[test]
 fn no_preset_puts_the_input_on_the_command_line() {
     for preset in CliPreset::ALL {
-        let settled = settled(&format!("preset: {preset}\n"));
-        assert!(settled.args.iter().all(|arg| !arg.names(&CliPlaceholder::Input)), "{preset}");
-        assert_ne!(settled.input, InputMode::Args, "{preset}");
+        let resolved = resolved(&format!("preset: {preset}\n"));
+        assert!(resolved.args.iter().all(|arg| !arg.names(&CliPlaceholder::Input)), "{preset}");
+        assert_ne!(resolved.input, InputMode::Args, "{preset}");
     }
 }
 
 #[test]
-fn what_the_file_says_counts() {
-    let codex = settled("preset: codex\n");
+fn definition_overrides_the_preset() {
+    let codex = resolved("preset: codex\n");
     assert_eq!(codex.executable, "codex");
     assert_eq!(args(&codex), "exec --json --skip-git-repo-check --model {{model}} -");
     assert!(codex.resumed_args.is_some() && codex.install.is_some());
 
-    let allowed = settled("preset: codex\npermission_policy: allow\n");
+    let allowed = resolved("preset: codex\npermission_policy: allow\n");
     assert!(args(&allowed).ends_with("--dangerously-bypass-approvals-and-sandbox -"));
 
-    let by_argument = settled("preset: codex\ninput_pattern: args\n");
+    let by_argument = resolved("preset: codex\ninput_pattern: args\n");
     assert_eq!(args(&by_argument), "exec --json --skip-git-repo-check --model {{model}}");
 
-    let own = settled(
+    let own = resolved(
         "preset: claude\nexecutable_path: ./mine\ncli_args: [-x]\nparser: {format: text}\n\
          envs: {DISABLE_AUTOUPDATER: \"0\", OWN: \"1\"}\nenv_allow: [MORE]\n",
     );

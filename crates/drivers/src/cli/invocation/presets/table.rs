@@ -65,9 +65,9 @@ static CLAUDE: PresetSpec = PresetSpec {
         SESSION,
     ],
     resumed: None,
-    allow: &[Literal("--dangerously-skip-permissions")],
+    allow_args: &[Literal("--dangerously-skip-permissions")],
     input: InputPattern::Stdin,
-    tail: &[],
+    trailing_args: &[],
     parser: CLAUDE_EVENTS,
     envs: &[
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
@@ -81,7 +81,7 @@ static CLAUDE: PresetSpec = PresetSpec {
         "CLAUDE_CODE_OAUTH_TOKEN",
     ],
     exit_categories: &[],
-    rules: &[],
+    error_rules: &[],
 };
 
 /// The final event of a successful Codex turn.
@@ -106,9 +106,9 @@ static CODEX: PresetSpec = PresetSpec {
         Literal("--model"),
         MODEL,
     ]),
-    allow: &[Literal("--dangerously-bypass-approvals-and-sandbox")],
+    allow_args: &[Literal("--dangerously-bypass-approvals-and-sandbox")],
     input: InputPattern::Stdin,
-    tail: &[Literal("-")],
+    trailing_args: &[Literal("-")],
     // Events and items of type `error` also report problems that Codex recovered from.
     parser: PresetParser {
         answer: Some(PresetPick(
@@ -125,7 +125,7 @@ static CODEX: PresetSpec = PresetSpec {
     envs: &[],
     env_allow: &["CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
     exit_categories: &[],
-    rules: &[],
+    error_rules: &[],
 };
 
 static GEMINI: PresetSpec = PresetSpec {
@@ -133,9 +133,9 @@ static GEMINI: PresetSpec = PresetSpec {
     install: "npm install -g @google/gemini-cli",
     args: &[Literal("--skip-trust"), Literal("-o"), Literal("stream-json"), Literal("-m"), MODEL],
     resumed: None,
-    allow: &[Literal("-y")],
+    allow_args: &[Literal("-y")],
     input: InputPattern::Stdin,
-    tail: &[],
+    trailing_args: &[],
     parser: PresetParser {
         answer: Some(PresetPick(&["content"], &[(&["type"], "message"), (&["role"], "assistant")])),
         join_answers: true,
@@ -172,7 +172,7 @@ static GEMINI: PresetSpec = PresetSpec {
         (247, Transient),
     ],
     // A looping model is stopped and reported as a success without an answer.
-    rules: &[PresetErrorRule {
+    error_rules: &[PresetErrorRule {
         pattern: r#"(?m)^\{"type":"error",[^\n]*"message":"Loop detected"#,
         stream: ErrorStream::Stdout,
         category: AgentError,
@@ -193,15 +193,15 @@ static QWEN: PresetSpec = PresetSpec {
         SESSION,
     ],
     resumed: None,
-    allow: &[Literal("-y")],
+    allow_args: &[Literal("-y")],
     input: InputPattern::Stdin,
-    tail: &[],
+    trailing_args: &[],
     parser: CLAUDE_EVENTS,
     envs: &[],
     env_allow: &["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"],
     exit_categories: &[],
     // API errors are returned as the answer, with exit code 0 and without `is_error`.
-    rules: &[
+    error_rules: &[
         PresetErrorRule {
             pattern: r"(?is)\A\[API Error:.*(?:\b429\b|\b5\d\d\b|rate.?limit|overloaded|timed? ?out|connection)",
             stream: ErrorStream::Stdout,
@@ -228,9 +228,9 @@ static OPENCODE: PresetSpec = PresetSpec {
         SESSION,
     ],
     resumed: None,
-    allow: &[],
+    allow_args: &[],
     input: InputPattern::Stdin,
-    tail: &[],
+    trailing_args: &[],
     // Tokens are counted per step, and no event ends a run.
     parser: PresetParser {
         answer: Some(PresetPick(&["part", "text"], &[(&["type"], "text")])),
@@ -241,7 +241,7 @@ static OPENCODE: PresetSpec = PresetSpec {
     envs: &[("OPENCODE_DISABLE_AUTOUPDATE", "1")],
     env_allow: &["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY"],
     exit_categories: &[],
-    rules: &[],
+    error_rules: &[],
 };
 
 static COPILOT: PresetSpec = PresetSpec {
@@ -257,9 +257,9 @@ static COPILOT: PresetSpec = PresetSpec {
         WithPlaceholder("--resume=", CliPlaceholder::SessionId),
     ],
     resumed: None,
-    allow: &[Literal("--allow-all-tools")],
+    allow_args: &[Literal("--allow-all-tools")],
     input: InputPattern::Stdin,
-    tail: &[],
+    trailing_args: &[],
     parser: PresetParser {
         answer: Some(PresetPick(&["data", "content"], &[(&["type"], "assistant.message")])),
         error: Some(PresetPick(&["data", "message"], &[(&["type"], "session.error")])),
@@ -279,7 +279,7 @@ static COPILOT: PresetSpec = PresetSpec {
         "GITHUB_TOKEN",
     ],
     exit_categories: &[],
-    rules: &[],
+    error_rules: &[],
 };
 
 static AIDER: PresetSpec = PresetSpec {
@@ -294,9 +294,9 @@ static AIDER: PresetSpec = PresetSpec {
         MODEL,
     ],
     resumed: None,
-    allow: &[],
+    allow_args: &[],
     input: InputPattern::File,
-    tail: &[Literal("--message-file"), WithPlaceholder("", CliPlaceholder::InputFile)],
+    trailing_args: &[Literal("--message-file"), WithPlaceholder("", CliPlaceholder::InputFile)],
     parser: TEXT,
     // `--yes` also accepts the question about sending analytics.
     envs: &[("AIDER_ANALYTICS", "false")],
@@ -309,7 +309,7 @@ static AIDER: PresetSpec = PresetSpec {
     ],
     exit_categories: &[],
     // The exit code is always 0. A retried error is a failure only if no token count follows it.
-    rules: &[
+    error_rules: &[
         PresetErrorRule {
             pattern: r"(?m)^litellm\.(?:Authentication|PermissionDenied|NotFound|BadRequest|ContextWindowExceeded)\w*Error",
             stream: ErrorStream::Stdout,
@@ -328,14 +328,14 @@ static AICHAT: PresetSpec = PresetSpec {
     install: "cargo install aichat",
     args: &[Literal("--model"), MODEL],
     resumed: None,
-    allow: &[],
+    allow_args: &[],
     input: InputPattern::Stdin,
-    tail: &[],
+    trailing_args: &[],
     parser: TEXT,
     envs: &[],
     env_allow: &["ANTHROPIC_API_KEY", "CLAUDE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"],
     exit_categories: &[],
-    rules: &[],
+    error_rules: &[],
 };
 
 static LLM: PresetSpec = PresetSpec {
@@ -343,12 +343,12 @@ static LLM: PresetSpec = PresetSpec {
     install: "python -m pip install llm",
     args: &[Literal("-m"), MODEL],
     resumed: None,
-    allow: &[],
+    allow_args: &[],
     input: InputPattern::Stdin,
-    tail: &[],
+    trailing_args: &[],
     parser: TEXT,
     envs: &[],
     env_allow: &["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "LLM_USER_PATH", "OPENAI_API_KEY"],
     exit_categories: &[],
-    rules: &[],
+    error_rules: &[],
 };

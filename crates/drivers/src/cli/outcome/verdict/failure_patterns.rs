@@ -14,7 +14,7 @@ pub(crate) struct FailurePattern {
 }
 
 /// Permanent causes come first: an exhausted quota is reported with status 429, too.
-const WRITTEN: [(&str, ErrorCategory, &str); 4] = [
+const PATTERN_TABLE: [(&str, ErrorCategory, &str); 4] = [
     (
         r"(?i)insufficient.?quota|credit balance is too low|exceeded your current quota",
         ErrorCategory::Permanent,
@@ -40,8 +40,8 @@ const WRITTEN: [(&str, ErrorCategory, &str); 4] = [
 ];
 
 /// The compiled patterns; the first match counts.
-pub(crate) static COMMON: LazyLock<Vec<FailurePattern>> = LazyLock::new(|| {
-    let compiled = WRITTEN.iter().filter_map(|(pattern, category, hint)| {
+pub(crate) static FAILURE_PATTERNS: LazyLock<Vec<FailurePattern>> = LazyLock::new(|| {
+    let compiled = PATTERN_TABLE.iter().filter_map(|(pattern, category, hint)| {
         let pattern = Regex::new(pattern).ok()?;
         Some(FailurePattern { pattern, category: *category, hint })
     });
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_can_be_looked_for() {
-        assert_eq!(COMMON.len(), WRITTEN.len());
+    fn every_pattern_compiles() {
+        assert_eq!(FAILURE_PATTERNS.len(), PATTERN_TABLE.len());
     }
 }

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 const EXIT_SIGNAL_BASE: i32 = 128;
 
 /// The signals that shells report as exit codes. Other codes above 128 are the program's own.
-const TOLD: [Signal; 10] = [
+const SHELL_SIGNALS: [Signal; 10] = [
     Signal::HUP,
     Signal::INT,
     Signal::QUIT,
@@ -21,9 +21,9 @@ const TOLD: [Signal; 10] = [
 ];
 
 /// The signal that an exit code reports.
-pub(crate) fn told_by(code: i32) -> Option<i32> {
+pub(crate) fn from_exit_code(code: i32) -> Option<i32> {
     let number = code - EXIT_SIGNAL_BASE;
-    TOLD.iter().any(|signal| signal.as_raw() == number).then_some(number)
+    SHELL_SIGNALS.iter().any(|signal| signal.as_raw() == number).then_some(number)
 }
 
 /// The category of a failure by signal. A request to end may not recur. A killed process was most
@@ -37,7 +37,7 @@ pub(crate) fn category(number: i32) -> ErrorCategory {
 }
 
 /// The description of the signal.
-pub(crate) fn in_words(number: i32) -> String {
+pub(crate) fn describe(number: i32) -> String {
     let why = match Signal::from_named_raw(number) {
         Some(Signal::HUP | Signal::INT | Signal::TERM) => "someone else asked it to end",
         Some(Signal::KILL) => {

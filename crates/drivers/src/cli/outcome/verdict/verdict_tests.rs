@@ -1,25 +1,25 @@
 //! Tests of categories, error rules and failure messages.
 
 use super::*;
-use crate::cli::invocation::presets::filled;
+use crate::cli::invocation::presets::resolve;
 use crate::cli::test_agents::agent;
 
-fn settled(lines: &str) -> ResolvedAgent {
-    filled(&agent(&format!("executable_path: coder\n{lines}")))
+fn resolved(lines: &str) -> ResolvedAgent {
+    resolve(&agent(&format!("executable_path: coder\n{lines}")))
 }
 
 fn answered(text: &str) -> ParsedOutput {
     ParsedOutput { answer: Some(text.to_owned()), ..ParsedOutput::default() }
 }
 
-fn category(settled: &ResolvedAgent, exit: ProcessExit, stderr: &str) -> Option<ErrorCategory> {
-    judge(settled, exit, &answered("done"), stderr, "").err().map(|failure| failure.category)
+fn category(resolved: &ResolvedAgent, exit: ProcessExit, stderr: &str) -> Option<ErrorCategory> {
+    judge(resolved, exit, &answered("done"), stderr, "").err().map(|failure| failure.category)
 }
 
 #[test]
-fn exit_codes_signals_and_messages_have_their_categories() {
+fn categorizes_exit_codes_signals_and_messages() {
     use ErrorCategory::{AgentError, Permanent, SystemError, Transient};
-    let plain = settled("");
+    let plain = resolved("");
     for (exit, stderr, expected) in [
         (ProcessExit::Code(0), "", None),
         // A successful run may log errors that it recovered from.
@@ -44,14 +44,14 @@ fn exit_codes_signals_and_messages_have_their_categories() {
     ] {
         assert_eq!(category(&plain, exit, stderr), expected, "{exit} {stderr}");
     }
-    let lenient = settled("success_exit_codes: [0, 3]\n");
+    let lenient = resolved("success_exit_codes: [0, 3]\n");
     assert_eq!(category(&lenient, ProcessExit::Code(3), ""), None);
     assert_eq!(category(&lenient, ProcessExit::Code(4), ""), Some(AgentError));
 }
 
 #[test]
-fn rules_of_the_file_come_first_and_decide() {
-    let rules = settled(
+fn error_rules_of_the_definition_come_first() {
+    let rules = resolved(
         "error_rules:\n- {pattern: \"401\", category: transient}\n\
          - {pattern: broken, category: permanent, stream: stdout}\n",
     );
@@ -60,14 +60,14 @@ fn rules_of_the_file_come_first_and_decide() {
     let answer = answered("Hello.\nit is broken, 403\nGoodbye.");
     let failure = judge(&rules, ProcessExit::Code(0), &answer, "", "").unwrap_err();
     assert_eq!(failure.category, ErrorCategory::Permanent);
-    let told = "error_rules[1] looks for (exit code 0): it is broken, 403; check its key";
-    assert!(failure.message.contains(told), "{failure}");
+    let expected = "error_rules[1] looks for (exit code 0): it is broken, 403; check its key";
+    assert!(failure.message.contains(expected), "{failure}");
 }
 
 #[test]
-fn a_failure_says_what_happened_what_to_do_and_the_last_words() {
+fn failure_has_description_hint_and_stderr_tail() {
     let failure = judge(
-        &settled(""),
+        &resolved(""),
         ProcessExit::Code(1),
         &ParsedOutput::default(),
         "Loading\nError: 401 invalid key\n",
@@ -82,7 +82,7 @@ fn a_failure_says_what_happened_what_to_do_and_the_last_words() {
 }
 
 #[test]
-fn an_answer_or_the_last_event_must_be_there() {
+fn requires_an_answer_or_the_final_event() {
     let events = "parser: {format: stream-json, answer: /a, terminal: /end}\n";
     for (lines, parsed, expected) in [
         ("", ParsedOutput::default(), Err("its output is empty")),
@@ -109,7 +109,7 @@ fn an_answer_or_the_last_event_must_be_there() {
             Err("it reported an error (exit code 0): no"),
         ),
     ] {
-        let end = judge(&settled(lines), ProcessExit::Code(0), &parsed, "", "");
+        let end = judge(&resolved(lines), ProcessExit::Code(0), &parsed, "", "");
         match (end, expected) {
             (Ok(answer), Ok(expected)) => assert_eq!(answer, expected, "{lines}"),
             (Err(failure), Err(expected)) => {
@@ -122,7 +122,7 @@ fn an_answer_or_the_last_event_must_be_there() {
 }
 
 #[test]
-fn a_program_that_cannot_be_started_says_whether_that_passes() {
+fn start_errors_are_transient_or_permanent() {
     use ErrorCategory::{Permanent, SystemError, Transient};
     for (errno, expected) in [
         (rustix::io::Errno::NOENT, Permanent),
@@ -134,7 +134,7 @@ fn a_program_that_cannot_be_started_says_whether_that_passes() {
         (rustix::io::Errno::MFILE, Transient),
         (rustix::io::Errno::IO, SystemError),
     ] {
-        let failure = not_started(&settled(""), &errno.into());
+        let failure = not_started(&resolved(""), &errno.into());
         assert_eq!(failure.category, expected, "{failure}");
     }
 }

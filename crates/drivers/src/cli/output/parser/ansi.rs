@@ -24,7 +24,7 @@ enum EscapeState {
 /// Strips escape sequences.
 #[derive(Debug, Default)]
 pub(crate) struct AnsiStripper {
-    place: EscapeState,
+    state: EscapeState,
 }
 
 impl AnsiStripper {
@@ -34,7 +34,7 @@ impl AnsiStripper {
     }
 
     fn is_text(&mut self, byte: u8) -> bool {
-        let (place, is_text) = match (self.place, byte) {
+        let (state, is_text) = match (self.state, byte) {
             // A line end terminates every sequence, so that a truncated one hides at most one line.
             (_, b'\n') => (EscapeState::Text, true),
             (EscapeState::String, ESCAPE) => (EscapeState::StringEscape, false),
@@ -55,7 +55,7 @@ impl AnsiStripper {
             }
             (EscapeState::String | EscapeState::StringEscape, _) => (EscapeState::String, false),
         };
-        self.place = place;
+        self.state = state;
         is_text
     }
 }
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sequences_are_taken_out_wherever_the_stream_is_divided() {
-        for (given, expected) in [
+    fn strips_sequences_regardless_of_chunks() {
+        for (text, expected) in [
             ("plain \u{e4}", "plain \u{e4}"),
             ("\x1b[1;31mred\x1b[0m!", "red!"),
             ("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b", "ab"),
@@ -74,11 +74,11 @@ mod tests {
             ("\x1b]0;never ends\nnext", "\nnext"),
             ("\x1b[31\u{e4}", "\u{e4}"),
         ] {
-            for cut in 0..=given.len() {
+            for cut in 0..=text.len() {
                 let mut ansi = AnsiStripper::default();
-                let (start, end) = given.as_bytes().split_at(cut);
+                let (start, end) = text.as_bytes().split_at(cut);
                 let left = [ansi.strip(start), ansi.strip(end)].concat();
-                assert_eq!(String::from_utf8_lossy(&left), expected, "{given:?} at {cut}");
+                assert_eq!(String::from_utf8_lossy(&left), expected, "{text:?} at {cut}");
             }
         }
     }

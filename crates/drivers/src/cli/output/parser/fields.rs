@@ -17,17 +17,17 @@ pub(crate) struct FieldCollector {
 
 impl FieldCollector {
     /// Collects the fields of one document and returns the text to show.
-    pub(crate) fn look(&mut self, document: &Value, parser: &OutputParser) -> Option<String> {
+    pub(crate) fn collect(&mut self, document: &Value, parser: &OutputParser) -> Option<String> {
         self.parsed.documents += 1;
         let text = |pick: &Option<JsonPick>| pick.as_ref().and_then(|pick| text_at(document, pick));
-        let number = |pick: &Option<JsonPick>| whole_number(found(document, pick.as_ref()?)?);
+        let number = |pick: &Option<JsonPick>| whole_number(value_at(document, pick.as_ref()?)?);
         let answer = text(&parser.answer);
         let shown = match &parser.shown {
             Some(pick) => text_at(document, pick),
             None => answer.clone(),
         };
         if let Some(answer) = answer {
-            self.answer(&answer, parser.join_answers);
+            self.set_answer(&answer, parser.join_answers);
         }
         let parsed = &mut self.parsed;
         let error = text(&parser.error).filter(|error| !error.trim().is_empty());
@@ -36,24 +36,24 @@ impl FieldCollector {
         replace(&mut parsed.session_id, text(&parser.session_id));
         replace(&mut parsed.input_tokens, number(&parser.input_tokens));
         replace(&mut parsed.output_tokens, number(&parser.output_tokens));
-        let cost = parser.cost.as_ref().and_then(|pick| found(document, pick)?.as_f64());
+        let cost = parser.cost.as_ref().and_then(|pick| value_at(document, pick)?.as_f64());
         replace(&mut parsed.cost_usd, cost.filter(|cost| *cost >= 0.0));
         parsed.terminal_event_seen |= text(&parser.terminal).is_some();
         shown
     }
 
     /// Sets the answer, or appends to it.
-    pub(crate) fn answer(&mut self, text: &str, is_piece: bool) {
-        let kept = self.parsed.answer.get_or_insert_default();
+    pub(crate) fn set_answer(&mut self, text: &str, is_piece: bool) {
+        let stored = self.parsed.answer.get_or_insert_default();
         if !is_piece {
-            kept.clear();
+            stored.clear();
             self.answer_bytes = 0;
         }
         self.answer_bytes += text.len();
-        let room = ANSWER_BYTES_MAX.saturating_sub(kept.len());
+        let room = ANSWER_BYTES_MAX.saturating_sub(stored.len());
         // After a truncated piece nothing more is appended.
-        if kept.len() + text.len() == self.answer_bytes {
-            kept.push_str(&text[..text.floor_char_boundary(room)]);
+        if stored.len() + text.len() == self.answer_bytes {
+            stored.push_str(&text[..text.floor_char_boundary(room)]);
         }
     }
 
@@ -73,14 +73,14 @@ impl FieldCollector {
     }
 }
 
-fn replace<T>(kept: &mut Option<T>, newer: Option<T>) {
+fn replace<T>(stored: &mut Option<T>, newer: Option<T>) {
     if newer.is_some() {
-        *kept = newer;
+        *stored = newer;
     }
 }
 
 /// The value at a pointer, if all conditions hold.
-fn found<'d>(document: &'d Value, pick: &JsonPick) -> Option<&'d Value> {
+fn value_at<'d>(document: &'d Value, pick: &JsonPick) -> Option<&'d Value> {
     let holds = pick
         .when
         .iter()
@@ -89,7 +89,7 @@ fn found<'d>(document: &'d Value, pick: &JsonPick) -> Option<&'d Value> {
 }
 
 fn text_at(document: &Value, pick: &JsonPick) -> Option<String> {
-    text_of(found(document, pick)?)
+    text_of(value_at(document, pick)?)
 }
 
 /// A value as text. Lists of message parts are joined.
@@ -97,8 +97,8 @@ fn text_of(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
-        Value::Array(parts) => {
-            let texts: Vec<_> = parts.iter().filter_map(part_text).collect();
+        Value::Array(inputs) => {
+            let texts: Vec<_> = inputs.iter().filter_map(part_text).collect();
             (!texts.is_empty()).then(|| texts.concat())
         }
         Value::Bool(_) | Value::Number(_) | Value::Object(_) => Some(value.to_string()),

@@ -3,7 +3,7 @@
 /// Splits a stream into lines.
 #[derive(Debug)]
 pub(crate) struct LineSplitter {
-    begun: Vec<u8>,
+    partial: Vec<u8>,
     bytes_max: usize,
     /// True if the current line exceeds the limit.
     is_too_long: bool,
@@ -14,48 +14,48 @@ pub(crate) struct LineSplitter {
 impl LineSplitter {
     /// Splits lines of at most `bytes_max` bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { begun: Vec::new(), bytes_max, is_too_long: false, dropped: 0 }
+        Self { partial: Vec::new(), bytes_max, is_too_long: false, dropped: 0 }
     }
 
     /// Calls `each` with every line that ends in the next bytes, without its line end.
     pub(crate) fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) {
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            if self.begun.is_empty() && !self.is_too_long && end <= self.bytes_max {
+            if self.partial.is_empty() && !self.is_too_long && end <= self.bytes_max {
                 each(&rest[..end]);
             } else {
-                self.keep(&rest[..end]);
-                self.end(&mut each);
+                self.append(&rest[..end]);
+                self.end_line(&mut each);
             }
             rest = &rest[end + 1..];
         }
-        self.keep(rest);
+        self.append(rest);
     }
 
     /// Calls `each` with the last line, if it has no line end.
     pub(crate) fn finish(&mut self, mut each: impl FnMut(&[u8])) {
-        if !self.begun.is_empty() || self.is_too_long {
-            self.end(&mut each);
+        if !self.partial.is_empty() || self.is_too_long {
+            self.end_line(&mut each);
         }
     }
 
-    fn keep(&mut self, piece: &[u8]) {
-        if self.is_too_long || self.begun.len() + piece.len() > self.bytes_max {
+    fn append(&mut self, piece: &[u8]) {
+        if self.is_too_long || self.partial.len() + piece.len() > self.bytes_max {
             self.is_too_long = true;
-            self.begun = Vec::new();
+            self.partial = Vec::new();
         } else {
-            self.begun.extend_from_slice(piece);
+            self.partial.extend_from_slice(piece);
         }
     }
 
-    fn end(&mut self, each: &mut impl FnMut(&[u8])) {
+    fn end_line(&mut self, each: &mut impl FnMut(&[u8])) {
         if self.is_too_long {
             self.dropped += 1;
         } else {
-            each(&self.begun);
+            each(&self.partial);
         }
         self.is_too_long = false;
-        self.begun.clear();
+        self.partial.clear();
     }
 }
 
@@ -64,16 +64,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_found_wherever_the_stream_is_divided() {
-        let given = b"one\n\ntwelve letters\nfour\nlast";
-        for cut in 0..=given.len() {
+    fn splits_lines_regardless_of_chunks() {
+        let text = b"one\n\ntwelve letters\nfour\nlast";
+        for cut in 0..=text.len() {
             let mut lines = LineSplitter::new(6);
-            let mut found = Vec::new();
-            let mut each = |line: &[u8]| found.push(String::from_utf8_lossy(line).into_owned());
-            lines.push(&given[..cut], &mut each);
-            lines.push(&given[cut..], &mut each);
+            let mut lines_seen = Vec::new();
+            let mut each =
+                |line: &[u8]| lines_seen.push(String::from_utf8_lossy(line).into_owned());
+            lines.push(&text[..cut], &mut each);
+            lines.push(&text[cut..], &mut each);
             lines.finish(&mut each);
-            assert_eq!(found, ["one", "", "four", "last"], "{cut}");
+            assert_eq!(lines_seen, ["one", "", "four", "last"], "{cut}");
             assert_eq!(lines.dropped, 1, "{cut}");
         }
     }

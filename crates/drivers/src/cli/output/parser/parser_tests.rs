@@ -16,7 +16,7 @@ fn parsed_at(rules: &OutputParser, output: &[u8], cut: usize) -> (String, Parsed
     let mut shown = parser.push(&output[..cut]);
     shown += &parser.push(&output[cut..]);
     let parsed = parser.finish();
-    shown += &parsed.rest_shown;
+    shown += &parsed.remaining_text;
     (shown, parsed)
 }
 
@@ -27,14 +27,14 @@ fn parsed(rules: &OutputParser, output: &str) -> (String, ParsedOutput) {
     for cut in 1..=output.len() {
         let (shown, parsed) = parsed_at(rules, output.as_bytes(), cut);
         assert_eq!(shown, whole.0, "{cut}");
-        let rest_shown = whole.1.rest_shown.clone();
-        assert_eq!(ParsedOutput { rest_shown, ..parsed }, whole.1, "{cut}");
+        let remaining_text = whole.1.remaining_text.clone();
+        assert_eq!(ParsedOutput { remaining_text, ..parsed }, whole.1, "{cut}");
     }
     whole
 }
 
 #[test]
-fn a_text_is_the_answer() {
+fn plain_text_is_the_answer() {
     let text = OutputParser::new(OutputFormat::Text);
     for (output, expected) in [
         ("Hello.\n", Some("Hello.")),
@@ -51,7 +51,7 @@ fn a_text_is_the_answer() {
 }
 
 #[test]
-fn a_text_that_is_too_long_says_so() {
+fn long_answer_is_truncated_with_a_note() {
     let mut parser = AnswerParser::new(&OutputParser::new(OutputFormat::Text));
     let piece = "\u{e4}".repeat(1024 * 1024);
     for _ in 0..9 {
@@ -64,7 +64,7 @@ fn a_text_that_is_too_long_says_so() {
 }
 
 #[test]
-fn a_document_is_found_among_other_lines() {
+fn finds_a_document_among_other_lines() {
     let rules = rules(json!({"format": "json", "answer": "/result", "error": "/error/message"}));
     for (output, answer) in [
         (r#"{"result": "yes"}"#, Some("yes")),
@@ -91,7 +91,7 @@ fn a_document_is_found_among_other_lines() {
 }
 
 #[test]
-fn the_last_line_that_has_something_counts() {
+fn later_lines_replace_earlier_values() {
     let rules = rules(json!({
         "format": "jsonl", "answer": "/text", "session_id": "/session", "status": "/status",
         "input_tokens": "/tokens/in", "output_tokens": "/tokens/out", "cost": "/usd"
@@ -113,7 +113,7 @@ fn the_last_line_that_has_something_counts() {
 }
 
 #[test]
-fn events_are_shown_as_what_they_say() {
+fn shows_the_text_of_events() {
     let mut rules = rules(json!({
         "format": "stream-json",
         "answer": {"at": "/text", "when": {"/type": "message", "/final": true}},
@@ -137,7 +137,7 @@ fn events_are_shown_as_what_they_say() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_lost_alone() {
+fn drops_only_the_line_that_is_too_long() {
     let rules = rules(json!({"format": "stream-json", "answer": "/a"}));
     let mut parser = AnswerParser::new(&rules);
     let piece = vec![b'x'; ANSWER_BYTES_MAX / 2];
@@ -153,7 +153,7 @@ fn a_line_that_is_too_long_is_lost_alone() {
 proptest! {
     /// Any output can be parsed, and chunk boundaries do not matter.
     #[test]
-    fn anything_can_be_read(
+    fn parses_any_output(
         format in prop::sample::select(vec!["text", "json", "jsonl", "stream-json"]),
         strip_ansi in any::<bool>(),
         output in prop::collection::vec(

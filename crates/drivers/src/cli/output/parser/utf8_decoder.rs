@@ -2,38 +2,38 @@
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Joins split characters. Invalid bytes become U+FFFD.
+/// Joins split decoder. Invalid bytes become U+FFFD.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8Decoder {
     /// The start of an incomplete character.
-    begun: Vec<u8>,
+    partial: Vec<u8>,
     /// True after the first character; a byte order mark is stripped only before it.
-    has_begun: bool,
+    has_output: bool,
 }
 
 impl Utf8Decoder {
     /// Decodes the characters that are complete with the next bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
-        if self.begun.is_empty() {
-            return self.whole(bytes);
+        if self.partial.is_empty() {
+            return self.decode(bytes);
         }
-        let mut all = std::mem::take(&mut self.begun);
+        let mut all = std::mem::take(&mut self.partial);
         all.extend_from_slice(bytes);
-        self.whole(&all)
+        self.decode(&all)
     }
 
     /// Decodes an incomplete character at the end.
     pub(crate) fn finish(&mut self) -> String {
-        String::from_utf8_lossy(&std::mem::take(&mut self.begun)).into_owned()
+        String::from_utf8_lossy(&std::mem::take(&mut self.partial)).into_owned()
     }
 
-    fn whole(&mut self, bytes: &[u8]) -> String {
-        let divided = divided_end(bytes);
-        let (whole, begun) = bytes.split_at(bytes.len() - divided);
-        self.begun = begun.to_vec();
+    fn decode(&mut self, bytes: &[u8]) -> String {
+        let divided = partial_char_bytes(bytes);
+        let (whole, partial) = bytes.split_at(bytes.len() - divided);
+        self.partial = partial.to_vec();
         let mut text = String::from_utf8_lossy(whole).into_owned();
-        if !self.has_begun && !text.is_empty() {
-            self.has_begun = true;
+        if !self.has_output && !text.is_empty() {
+            self.has_output = true;
             if text.starts_with(BYTE_ORDER_MARK) {
                 text.remove(0);
             }
@@ -43,7 +43,7 @@ impl Utf8Decoder {
 }
 
 /// The number of bytes at the end that may start a character.
-fn divided_end(bytes: &[u8]) -> usize {
+fn partial_char_bytes(bytes: &[u8]) -> usize {
     let from = bytes.len().saturating_sub(3);
     let mut starts = (from..bytes.len()).filter(|start| bytes[*start] >= 0xc0);
     let Some(start) = starts.next_back() else { return 0 };
@@ -60,21 +60,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_survive_wherever_the_stream_is_divided() {
-        let given = "\u{feff}a\u{e4}\u{20ac}\u{1f600}!\u{feff}".as_bytes();
-        for cut in 0..=given.len() {
-            let mut characters = Utf8Decoder::default();
-            let start = characters.push(&given[..cut]);
-            let all = start + &characters.push(&given[cut..]) + &characters.finish();
+    fn decodes_characters_regardless_of_chunks() {
+        let bytes = "\u{feff}a\u{e4}\u{20ac}\u{1f600}!\u{feff}".as_bytes();
+        for cut in 0..=bytes.len() {
+            let mut decoder = Utf8Decoder::default();
+            let start = decoder.push(&bytes[..cut]);
+            let all = start + &decoder.push(&bytes[cut..]) + &decoder.finish();
             assert_eq!(all, "a\u{e4}\u{20ac}\u{1f600}!\u{feff}", "{cut}");
         }
     }
 
     #[test]
-    fn what_is_no_character_is_shown_as_that() {
-        let mut characters = Utf8Decoder::default();
-        assert_eq!(characters.push(b"a\xff\xe2\x82"), "a\u{fffd}");
-        assert_eq!(characters.push(b"b\xf0\x9f"), "\u{fffd}b");
-        assert_eq!(characters.finish(), "\u{fffd}");
+    fn replaces_invalid_bytes() {
+        let mut decoder = Utf8Decoder::default();
+        assert_eq!(decoder.push(b"a\xff\xe2\x82"), "a\u{fffd}");
+        assert_eq!(decoder.push(b"b\xf0\x9f"), "\u{fffd}b");
+        assert_eq!(decoder.finish(), "\u{fffd}");
     }
 }
