@@ -86,8 +86,8 @@ fn middle(mut values: Vec<f64>) -> f64 {
 }
 
 async fn task(runtime: &Runtime, agent: &Arc<AgentDefinition>) {
-    let closure = Closure::alone(Arc::clone(agent), None);
-    let mut handle = runtime.create(CreateTask::new(closure, "a question")).await.unwrap();
+    let pinned = PinnedAgent::alone(Arc::clone(agent), None);
+    let mut handle = runtime.create(CreateTask::new(pinned, "a question")).await.unwrap();
     // The agent is silent, which is no answer.
     assert_eq!(handle.wait().await.unwrap(), TaskStatus::Failed);
 }

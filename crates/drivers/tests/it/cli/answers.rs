@@ -17,7 +17,7 @@ async fn passes_input_and_returns_the_answer() {
     let outcome =
         fixture.run_with_progress(&agent("cat", &[], &json!({})), "hello", &progress).await;
     assert_eq!(answer(&outcome), "hello");
-    assert_eq!(progress.output(), "hello");
+    assert_eq!(progress.shown(), "hello");
     assert_eq!(outcome.report.process_id, *progress.started.lock().unwrap());
     assert_eq!(outcome.report.exit, Some(ProcessExit::Code(0)));
     assert_eq!((outcome.report.output.stdout_bytes, outcome.report.output.stderr_bytes), (5, 0));
@@ -72,7 +72,7 @@ async fn input_and_output_files_are_removed_after_the_run() {
     let progress = ProgressRecorder::default();
     let outcome = fixture.run_with_progress(&agent, "in a file", &progress).await;
     assert_eq!(answer(&outcome), "in a file");
-    assert_eq!(progress.output(), "talk\n");
+    assert_eq!(progress.shown(), "talk\n");
     let left: Vec<_> = std::fs::read_dir(fixture.path("data/runs"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
@@ -109,7 +109,7 @@ async fn split_characters_are_joined() {
     let progress = ProgressRecorder::default();
     let outcome = fixture.run_with_progress(&sh(script, &json!({})), "", &progress).await;
     assert_eq!(answer(&outcome), "a\u{e9}z");
-    assert_eq!(progress.output(), "a\u{e9}z\n");
+    assert_eq!(progress.shown(), "a\u{e9}z\n");
     assert_eq!(fixture.stored_output(&outcome, "stdout"), "a\u{e9}z\n".as_bytes());
 
     let outcome = fixture.sh("printf 'half \\303'").await;
@@ -134,7 +134,7 @@ async fn secrets_appear_nowhere() {
             .concat();
     let everything = format!(
         "{outcome:?} {} {} {}",
-        progress.output(),
+        progress.shown(),
         String::from_utf8_lossy(&kept),
         fixture.driver.masked(&agent, &RunOverrides::default(), format!("it is {SECRET}.").into()),
     );
@@ -150,12 +150,12 @@ async fn prompt_without_line_end_is_shown() {
     let run = fixture.run_with_progress(&agent, "", &progress);
     let look = async {
         super::fixture::eventually("the question is shown", || {
-            (progress.output() == "Continue? ").then_some(())
+            (progress.shown() == "Continue? ").then_some(())
         })
         .await;
         std::fs::write(fixture.path("go"), "").unwrap();
     };
     let (outcome, ()) = tokio::join!(run, look);
     assert_eq!(answer(&outcome), "Continue?");
-    assert_eq!(progress.output(), "Continue? ");
+    assert_eq!(progress.shown(), "Continue? ");
 }

@@ -200,7 +200,7 @@ pub(crate) struct ProgressRecorder {
 }
 
 impl ProgressRecorder {
-    pub(crate) fn seen(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         self.output.lock().unwrap().clone()
     }
 }
@@ -220,7 +220,7 @@ impl RunProgress for ProgressRecorder {
 }
 
 /// Waits until `check` returns a value.
-pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) async fn eventually<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = check() {

@@ -108,7 +108,7 @@ async fn orphans_of_a_killed_shim_are_ended() {
         let run = fixture.run_stoppable(&agent, "", &progress, &stop, id);
         let kill = async {
             let pids = fixture.read_pids("pids").await;
-            eventually("it is ready", || progress.output().contains("ready").then_some(())).await;
+            eventually("it is ready", || progress.shown().contains("ready").then_some(())).await;
             let shim = progress.started.lock().unwrap().unwrap();
             let shim = rustix::process::Pid::from_raw(shim.cast_signed()).unwrap();
             rustix::process::kill_process(shim, rustix::process::Signal::KILL).unwrap();
