@@ -44,7 +44,7 @@ fn every_field_of_the_state_can_be_read() {
 }
 
 #[test]
-fn a_slip_never_becomes_an_empty_text() {
+fn undefined_values_are_errors() {
     for (text, expected) in [
         ("{{ metadata.colour }}", "reads something that is not there"),
         ("{{ nodes.late.output }}", "reads something that is not there"),
@@ -62,7 +62,7 @@ fn a_slip_never_becomes_an_empty_text() {
 }
 
 #[test]
-fn what_is_wrong_is_told_when_it_is_written() {
+fn rejects_invalid_text_with_a_reason() {
     for (text, expected) in [
         ("{{ input", "not a template: unexpected end of input, expected end of variable block"),
         ("a\n{% if %}", "not a template: "),
@@ -81,7 +81,7 @@ fn what_is_wrong_is_told_when_it_is_written() {
 }
 
 #[test]
-fn a_template_knows_which_nodes_it_reads() {
+fn templates_list_the_nodes_they_read() {
     let named = |text: &str| parse(text).nodes_named().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(named("{{ nodes.a.output }}{% if nodes.b is defined %}{% endif %}"), ["a", "b"]);
     assert_eq!(named("{{ nodes.a.output[:80] }} see nodes.txt"), ["a"]);
@@ -112,7 +112,7 @@ fn one_expression_keeps_its_type() {
 }
 
 #[test]
-fn deep_templates_do_not_exhaust_the_stack() {
+fn deep_templates_do_not_overflow_the_stack() {
     let test = || {
         for (open, inner, close) in [
             ("not ", "1", ""),
@@ -126,16 +126,23 @@ fn deep_templates_do_not_exhaust_the_stack() {
             ("1 and ", "1", ""),
             ("1~", "1", ""),
         ] {
+            // Templates of ordinary depth are accepted; deeper ones may be refused, with a reason.
             for depth in [20, 100, 4000 / (open.len() + close.len())] {
                 let text =
                     format!("{{{{ {}{inner}{} }}}}", open.repeat(depth), close.repeat(depth));
-                if let Ok(template) = text.parse::<Template>() {
-                    let _ = with_scope(|scope| template.render(scope));
+                match text.parse::<Template>() {
+                    Ok(template) => _ = with_scope(|scope| template.render(scope)),
+                    Err(error) => {
+                        assert!(depth > 20, "{text}: {error}");
+                        assert!(error.to_string().starts_with("not a template: "), "{error}");
+                    }
                 }
             }
         }
-        let nested = format!("{}{}", "{% if 1 %}".repeat(180), "{% endif %}".repeat(180));
-        let _ = nested.parse::<Template>();
+        let nested =
+            |depth| format!("{}{}", "{% if 1 %}".repeat(depth), "{% endif %}".repeat(depth));
+        parse(&nested(20));
+        assert!(refused(&nested(180)).starts_with("not a template: "));
     };
     let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(test).unwrap();
     thread.join().unwrap();
@@ -143,18 +150,21 @@ fn deep_templates_do_not_exhaust_the_stack() {
 
 proptest! {
     #[test]
-    fn any_text_is_a_template_or_is_refused(
+    fn any_text_parses_or_is_rejected(
         text in "\\PC{0,60}|([{}%#]|[a-z0-9()\\[\\].,:<>=+*/'\"| \\n-]|\\{\\{|\\}\\}){0,60}",
     ) {
-        if let Ok(template) = text.parse::<Template>() {
-            prop_assert_eq!(template.as_str(), text.as_str());
-            let _ = with_scope(|scope| template.render(scope));
+        match text.parse::<Template>() {
+            Ok(template) => {
+                prop_assert_eq!(template.as_str(), text.as_str());
+                let _ = with_scope(|scope| template.render(scope));
+            }
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
         }
         let _ = ValueTemplate::compile(&text);
     }
 
     #[test]
-    fn any_words_are_a_template_or_are_refused(
+    fn any_words_parse_or_are_rejected(
         words in prop::collection::vec(
             prop::sample::select(vec![
                 "{{", "}}", "{%", "%}", "{#", "#}", " input ", "nodes", ".x", "[", "]", "(", ")",
