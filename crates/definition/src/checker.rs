@@ -59,7 +59,7 @@ impl FileChecker {
     /// The same without recording it: for problems that depend on other files.
     pub(crate) fn problem(&self, path: &FieldPath, mut finding: FindingText) -> DefinitionProblem {
         let place = self.place(path);
-        // Rules count only the items that could be read; the reader of the file counts all.
+        // Rules count only the decoded items; readers of the file count all.
         let counted = path.to_string();
         if counted != place.field {
             finding.message = finding.message.replace(&counted, &place.field);
@@ -118,7 +118,7 @@ impl FileChecker {
     pub(crate) fn refuse_repeats<T: PartialEq + Display>(&mut self, path: &FieldPath, items: &[T]) {
         for (index, item) in items.iter().enumerate() {
             if items[..index].contains(item) {
-                let message = format!("{path}: \"{item}\" stands there twice");
+                let message = format!("{path}: \"{item}\" is listed twice");
                 self.report(&path.index(index), FindingText::new(message).found(item.to_string()));
             }
         }
@@ -130,7 +130,7 @@ impl FileChecker {
         for segment in &path.0 {
             match step(node, segment) {
                 Some(next) => node = next.node,
-                // Whatever is inside a wrong value is there as far as anyone can tell.
+                // Values inside a pruned value count as present.
                 None => return node.kind == SourceNodeKind::Pruned,
             }
         }
@@ -225,7 +225,7 @@ impl FileChecker {
             let Some(next) = step(node, segment) else { break };
             shown.0[depth] = next.as_written;
             node = next.node;
-            // A value that is left out has no place of its own.
+            // An omitted value has no position of its own.
             let left_out = node.kind == SourceNodeKind::Null;
             (line, column) = if left_out { next.key_place } else { (node.line, node.column) };
         }

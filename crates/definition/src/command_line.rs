@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_into_words_and_no_shell_has_a_say_in_it() {
+    fn splits_text_into_words_without_a_shell() {
         for (text, expected) in [
             ("notify-send", &["notify-send"][..]),
             ("  a\tb  c\n", &["a", "b", "c"]),

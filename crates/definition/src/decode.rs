@@ -140,7 +140,7 @@ fn unknown_field(path: &FieldPath, name: &str, allowed: &[&str]) -> FindingText 
     let inside = if container.is_empty() { String::new() } else { format!(" in {container}") };
     let in_environment = format!("{name}_env");
     if allowed.contains(&in_environment.as_str()) {
-        // What was found is a secret, so it is not repeated.
+        // The value is a secret, so it is not repeated.
         return FindingText::new(format!(
             "\"{name}\"{inside} may not be written in a file: put the secret into an environment \
              variable and its name into \"{in_environment}\""

@@ -31,7 +31,7 @@ pub struct ExternalDocument<F> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentProblem {
     /// The path to the value, such as `transitions[3].target`; empty for the whole file.
-    pub place: String,
+    pub path: String,
     /// The message.
     pub message: String,
     /// The allowed values.
@@ -82,9 +82,9 @@ impl<F: DeserializeOwned> ExternalDocument<F> {
 impl<F> ExternalDocument<F> {
     /// Adds a problem at its value, or at the closest value around it. Ignores problems of values
     /// that could not be decoded, which are already reported.
-    pub fn complain(&mut self, complaint: DocumentProblem) {
-        let DocumentProblem { place, message, allowed, suggestion } = complaint;
-        let path = parse(&place);
+    pub fn report(&mut self, problem: DocumentProblem) {
+        let DocumentProblem { path, message, allowed, suggestion } = problem;
+        let path = parse_path(&path);
         if self.checker.is_pruned(&path) {
             return;
         }
@@ -122,9 +122,9 @@ fn refuse_shared_names<F>(documents: &mut [ExternalDocument<F>]) {
 }
 
 /// Parses a path such as `transitions[3].target`.
-fn parse(place: &str) -> FieldPath {
+fn parse_path(text: &str) -> FieldPath {
     let mut segments = Vec::new();
-    for part in place.split('.').filter(|part| !part.is_empty()) {
+    for part in text.split('.').filter(|part| !part.is_empty()) {
         let mut pieces = part.split('[');
         if let Some(field) = pieces.next().filter(|field| !field.is_empty()) {
             segments.push(PathSegment::Field(field.to_owned()));
@@ -167,24 +167,24 @@ mod tests {
         files.iter().map(file).collect()
     }
 
-    fn complaint(place: &str) -> DocumentProblem {
+    fn problem(path: &str) -> DocumentProblem {
         DocumentProblem {
-            place: place.to_owned(),
-            message: format!("{place} is wrong"),
+            path: path.to_owned(),
+            message: format!("{path} is wrong"),
             allowed: Some("better".to_owned()),
             suggestion: None,
         }
     }
 
     #[test]
-    fn a_complaint_is_shown_where_the_value_stands() {
+    fn problems_have_the_position_of_the_value() {
         let sources = files(&[("walks/a.yaml", "name: a\nsteps:\n  - to: b\n  - {to: c}\n")]);
         let mut read = ExternalDocument::<WalkFile>::read_all("walks", &sources);
         let document = &mut read[0];
         assert!(document.is_clean());
         assert_eq!(document.content.as_ref().unwrap().steps.as_ref().unwrap()[1].to, "c");
-        document.complain(complaint("steps[1].to"));
-        document.complain(complaint("steps[0].from"));
+        document.report(problem("steps[1].to"));
+        document.report(problem("steps[0].from"));
         assert!(!document.is_clean());
         let problems: Vec<String> =
             read.remove(0).into_problems().iter().map(ToString::to_string).collect();
@@ -198,20 +198,20 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_cannot_be_read_does_not_move_the_others() {
+    fn undecodable_items_keep_the_indices_of_others() {
         let sources =
             files(&[("walks/a.yaml", "name: a\nsteps:\n  - {ot: b}\n  - {to: c}\n  - {to: d}\n")]);
         let mut read = ExternalDocument::<WalkFile>::read_all("walks", &sources);
-        read[0].complain(complaint("steps[1].to"));
+        read[0].report(problem("steps[1].to"));
         let problems = read.remove(0).into_problems();
-        let told = problems.last().unwrap();
-        assert_eq!((told.line, told.field.as_str()), (5, "steps[2].to"));
-        assert_eq!(told.message, "steps[2].to is wrong");
-        assert_eq!(told.found.as_deref(), Some("d"));
+        let last = problems.last().unwrap();
+        assert_eq!((last.line, last.field.as_str()), (5, "steps[2].to"));
+        assert_eq!(last.message, "steps[2].to is wrong");
+        assert_eq!(last.found.as_deref(), Some("d"));
     }
 
     #[test]
-    fn names_and_files_are_the_same_and_belong_to_one() {
+    fn names_match_files_and_are_unique() {
         let sources = files(&[
             ("walks/a.yaml", "name: b\n"),
             ("walks/c.json", "{\"name\": \"c\"}"),

@@ -15,7 +15,7 @@ pub(crate) fn cycles(successors: &[Vec<usize>]) -> Vec<Vec<usize>> {
         if marks[start] != VisitMark::New {
             continue;
         }
-        // The walk is kept by hand, so that a long chain in a file cannot exhaust the stack.
+        // An explicit stack, so that a long chain cannot overflow the call stack.
         let mut walk: Vec<(usize, usize)> = vec![(start, 0)];
         marks[start] = VisitMark::Walking;
         while let Some((node, next)) = walk.last_mut() {
@@ -31,8 +31,8 @@ pub(crate) fn cycles(successors: &[Vec<usize>]) -> Vec<Vec<usize>> {
                     walk.push((successor, 0));
                 }
                 VisitMark::Walking => {
-                    let on_circle = walk.iter().map(|(node, _)| *node);
-                    found.push(on_circle.skip_while(|node| *node != successor).collect());
+                    let on_cycle = walk.iter().map(|(node, _)| *node);
+                    found.push(on_cycle.skip_while(|node| *node != successor).collect());
                 }
                 VisitMark::Done => {}
             }
@@ -54,7 +54,7 @@ pub fn reachable(successors: &[Vec<usize>], start: usize) -> Vec<bool> {
 }
 
 /// A cycle in words: `a -> b -> a`.
-pub(crate) fn circle_in_words<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn cycle_in_words<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
     names.extend(names.first().copied());
     names.join(" -> ")
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn circles_are_found_once_for_each_step_back() {
+    fn finds_one_cycle_per_back_edge() {
         for (successors, expected) in [
             (vec![vec![1], vec![2], vec![]], vec![]),
             (vec![vec![0]], vec![vec![0]]),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_told_with_its_end() {
-        assert_eq!(circle_in_words(["a", "b"]), "a -> b -> a");
+    fn cycle_in_words_repeats_the_first_node() {
+        assert_eq!(cycle_in_words(["a", "b"]), "a -> b -> a");
     }
 }

@@ -203,7 +203,7 @@ impl Home {
             }
             FileContent::Settings(Some(settings)) if clean => self.settings = settings,
             FileContent::RetentionPolicy(Some(policy)) if clean => self.retention_policy = policy,
-            // One wrong server does not take the others' tools away.
+            // One invalid server does not remove the others.
             FileContent::McpServers(Some(servers)) if !contested => {
                 let named = |server: McpServerDefinition| (server.name.clone(), Arc::new(server));
                 self.mcp_servers.extend(servers.valid.into_iter().map(named));

@@ -34,11 +34,12 @@ impl SchemaValidator {
     /// Describes the problems of a value, for a model that will try again.
     pub fn check(&self, value: &Value) -> Result<(), String> {
         let mut errors = self.0.iter_errors(value);
-        let told: Vec<_> = errors.by_ref().take(PROBLEMS_MAX).map(|error| tell(&error)).collect();
-        if told.is_empty() {
+        let messages: Vec<_> =
+            errors.by_ref().take(PROBLEMS_MAX).map(|error| describe(&error)).collect();
+        if messages.is_empty() {
             return Ok(());
         }
-        let text = told.join("; ");
+        let text = messages.join("; ");
         match errors.count() {
             0 => Err(text),
             more => Err(format!("{text}; and {more} more")),
@@ -47,13 +48,13 @@ impl SchemaValidator {
 }
 
 /// Describes one problem: location, value and expectation.
-fn tell(error: &ValidationError<'_>) -> String {
+fn describe(error: &ValidationError<'_>) -> String {
     let place = error.instance_path().as_str();
     let place = if place.is_empty() { "at the top level" } else { place };
-    format!("{place}: {}", what_is_wrong(error))
+    format!("{place}: {}", explain(error))
 }
 
-fn what_is_wrong(error: &ValidationError<'_>) -> String {
+fn explain(error: &ValidationError<'_>) -> String {
     let value = shorten(&error.instance().to_string());
     match error.kind() {
         ValidationErrorKind::Type { kind } => {
@@ -74,10 +75,10 @@ fn what_is_wrong(error: &ValidationError<'_>) -> String {
             if !context.is_empty() =>
         {
             let ways: Vec<_> =
-                context.iter().filter_map(|errors| errors.first().map(tell)).collect();
+                context.iter().filter_map(|errors| errors.first().map(describe)).collect();
             format!("{value} fits none of the allowed forms: {}", ways.join(", or "))
         }
-        // The library's own words say what is wrong and what is expected of all the others.
+        // The library's own messages are good enough for all others.
         _ => shorten(&error.to_string()),
     }
 }
@@ -118,12 +119,12 @@ mod tests {
 
     use super::*;
 
-    fn shape(schema: &Value) -> SchemaValidator {
+    fn validator(schema: &Value) -> SchemaValidator {
         SchemaValidator::compile(schema.as_object().unwrap()).unwrap()
     }
 
     #[test]
-    fn problems_say_where_and_what_to_change() {
+    fn problems_have_location_and_expectation() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -135,7 +136,7 @@ mod tests {
             "required": ["a"],
             "additionalProperties": false,
         });
-        let shape = shape(&schema);
+        let validator = validator(&schema);
         for (value, expected) in [
             (json!({"a": 1}), Ok(())),
             (json!({}), Err("at the top level: the property \"a\" is missing")),
@@ -155,16 +156,16 @@ mod tests {
                      expected integer, or /when: \"now\" is a string, expected null"),
             ),
         ] {
-            assert_eq!(shape.check(&value), expected.map_err(str::to_owned), "{value}");
+            assert_eq!(validator.check(&value), expected.map_err(str::to_owned), "{value}");
         }
     }
 
     #[test]
-    fn only_a_few_problems_are_told_and_long_values_are_shortened() {
-        let shape = shape(&json!({"items": {"type": "integer"}}));
-        let told = shape.check(&json!(vec!["x".repeat(500); 9])).unwrap_err();
-        assert_eq!(told.matches("expected integer").count(), PROBLEMS_MAX);
-        assert!(told.ends_with("; and 4 more"), "{told}");
-        assert!(told.len() < 1000, "{told}");
+    fn lists_few_problems_and_shortens_values() {
+        let validator = validator(&json!({"items": {"type": "integer"}}));
+        let messages = validator.check(&json!(vec!["x".repeat(500); 9])).unwrap_err();
+        assert_eq!(messages.matches("expected integer").count(), PROBLEMS_MAX);
+        assert!(messages.ends_with("; and 4 more"), "{messages}");
+        assert!(messages.len() < 1000, "{messages}");
     }
 }

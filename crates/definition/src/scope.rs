@@ -109,7 +109,7 @@ impl EvaluationScope<'_> {
             ScopeField::Last => self.last.into(),
             ScopeField::Messages => {
                 let messages = self.messages.iter().chain(self.newest);
-                // Messages hold only what JSON can express, so nothing is lost.
+                // Messages hold only JSON values, so this cannot fail.
                 messages.map(|message| serde_json::to_value(message).unwrap_or_default()).collect()
             }
             ScopeField::NextAction => self.next_action.into(),
@@ -139,7 +139,7 @@ fn node(output: &str, reading: &ScopeReads) -> Value {
 
 /// A text that is a JSON object or array, parsed.
 fn json_of(text: &str) -> Option<Value> {
-    // Most outputs are prose, and one look at the beginning tells.
+    // Most outputs are prose, which the first character rules out.
     if !text.trim_start().starts_with(['{', '[']) {
         return None;
     }

@@ -190,7 +190,7 @@ pub struct ScriptToolCall {
 impl ScriptFile {
     pub(crate) fn check(self, name: &Name, checker: &mut FileChecker) -> Option<ScriptDefinition> {
         let root = FieldPath::root();
-        // A field that is there but could not be read has been told of already.
+        // A field that could not be decoded is reported already.
         let no_rules = match &self.rules {
             Some(rules) => rules.is_empty(),
             None => !checker.is_there(&root.field("rules")),

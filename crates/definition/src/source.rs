@@ -106,7 +106,7 @@ pub(crate) fn parse(file: &str, text: &str) -> ParsedSource {
     match read(text, DuplicateKeyPolicy::Error) {
         Ok(tree) => ParsedSource { tree: Some(tree), problems: Vec::new() },
         Err(error) => {
-            // A key that stands twice is wrong, but the rest of the file can still be checked.
+            // A duplicate key is an error, but the rest of the file can still be checked.
             let repeated = matches!(error.without_snippet(), YamlError::DuplicateMappingKey { .. });
             let tree = if repeated { read(text, DuplicateKeyPolicy::FirstWins).ok() } else { None };
             ParsedSource { tree, problems: vec![syntax_problem(file, text, &error)] }
@@ -133,10 +133,10 @@ fn syntax_problem(file: &str, text: &str, error: &YamlError) -> DefinitionProble
     });
     let finding = match error {
         YamlError::DuplicateMappingKey { key: Some(key), .. } => {
-            FindingText::new(format!("the field \"{}\" stands twice", excerpt(key)))
+            FindingText::new(format!("the field \"{}\" appears twice", excerpt(key)))
         }
         YamlError::DuplicateMappingKey { key: None, .. } => {
-            FindingText::new("the same field stands twice")
+            FindingText::new("the same field appears twice")
         }
         YamlError::MultipleDocuments { .. } => {
             FindingText::new("the file holds several documents (\"---\"), a definition is one")
@@ -153,7 +153,7 @@ fn syntax_problem(file: &str, text: &str, error: &YamlError) -> DefinitionProble
         other => {
             let is_json = file.rsplit_once('.').is_some_and(|(_, extension)| extension == "json");
             let json = is_json.then(|| serde_json::from_str::<serde::de::IgnoredAny>(text));
-            // JSON is read as the YAML that it is, but whoever writes it knows the words of JSON.
+            // JSON is parsed as YAML, but messages use the terms of JSON.
             let (language, message) = if let Some(Err(error)) = json {
                 place.line = position(error.line() as u64);
                 place.column = position(error.column() as u64);
@@ -162,7 +162,7 @@ fn syntax_problem(file: &str, text: &str, error: &YamlError) -> DefinitionProble
                 ("YAML", other.render())
             };
             let message = message.lines().next().unwrap_or_default();
-            // The place is told already, in our own way.
+            // The position is part of the problem already.
             let message = message.split(" at line ").next().unwrap_or_default();
             FindingText::new(format!("this is not valid {language}: {message}"))
         }
@@ -243,7 +243,7 @@ impl<'de> Visitor<'de> for NodeKindVisitor {
     }
 
     fn visit_u128<E>(self, value: u128) -> Result<SourceNodeKind, E> {
-        // No field holds a number this large, so it is only ever shown.
+        // No field holds a number this large; it only appears in messages.
         Ok(SourceNodeKind::Integer(i128::try_from(value).unwrap_or(i128::MAX)))
     }
 

@@ -18,7 +18,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         let distance = if cut_short { 1 } else { strsim::osa_distance(&word, &folded) };
         let letters = word.chars().count().max(folded.chars().count());
         let close_enough = distance <= (letters + 1) / DISTANCE_SHARE;
-        // A word that shares no letters is never a slip, however short both are.
+        // Words without a common letter are never similar.
         if close_enough && distance < letters && best.is_none_or(|(least, _)| distance < least) {
             best = Some((distance, candidate));
         }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_misses_are_found_and_far_ones_are_not() {
+    fn suggests_only_similar_words() {
         let words =
             ["tools", "role", "read-only", "stdin", "max_iterations", "react", "reflection"];
         for (word, expected) in [
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant_is_found_at_the_end_of_a_message() {
+    fn splits_the_suggestion_from_a_message() {
         let message = format!("there is no \"a\"{}", did_you_mean("b"));
         assert_eq!(message, "there is no \"a\", did you mean \"b\"?");
         assert_eq!(split(&message), ("there is no \"a\"", Some("b")));

@@ -134,7 +134,7 @@ fn check_url_template(text: &str) -> Result<(), String> {
     if is_filled_in || check_http_url(text).is_ok() {
         Ok(())
     } else {
-        // The value is not repeated: whoever holds such an address may write to it.
+        // The value is not repeated: such an address is a credential.
         Err("must be an address that starts with http:// or https://, or with ${NAME} for what an \
              environment variable holds"
             .to_owned())

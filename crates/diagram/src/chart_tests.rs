@@ -28,7 +28,7 @@ fn a_chart_is_a_mermaid_diagram() {
 }
 
 #[test]
-fn mermaid_takes_no_state_for_a_word_of_its_own() {
+fn mermaid_ids_avoid_reserved_words() {
     let text = mermaid(
         "name: a\nstates: [note, note_, {name: class, initial: x, states: [x]}]\ninitial: note\n\
          transitions:\n  - {trigger: go, source: note, target: note_}\n  \

@@ -32,7 +32,7 @@ pub(super) fn write(picture: &DiagramGraph<'_>) -> String {
          fontcolor=\"{EDGE_LINE}\"]"
     ));
     if let Some(entry) = picture.entry {
-        // Names of nodes hold no brackets, so that what has one is no node.
+        // Node names have no brackets, so a name with one is not a node.
         line(&format!("\"(start)\" [shape=point, width=0.15, color=\"{EDGE_LINE}\"]"));
         line(&format!("\"(start)\" -> \"{}\"", picture.nodes[entry].name));
     }

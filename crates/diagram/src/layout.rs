@@ -146,7 +146,7 @@ fn chain(way: &LayoutEdge, items: &mut Vec<LayerItem>) -> Vec<usize> {
     }
     let (upper, lower) = if way.leads_back { (way.to, way.from) } else { (way.from, way.to) };
     let between = items[upper].layer + 1..items[lower].layer;
-    // What is written on an edge stands where it begins, beside what is written on the others.
+    // A label is at the start of its edge, beside the labels of other edges.
     let labelled = if way.leads_back { between.end - 1 } else { between.start };
     let mut chain = vec![upper];
     for layer in between {
@@ -190,7 +190,7 @@ fn links(
         .map(|pair| {
             let (upper, lower) = (pair[0], pair[1]);
             let is_between_bends = upper >= bodies.len() && lower >= bodies.len();
-            // A long edge with a kink catches the eye more than a node that is off the middle.
+            // A kink in a long edge is more visible than a node off centre.
             let weight = if is_between_bends { 16.0 } else { 1.0 };
             LayerLink { upper, lower, upper_offset: 0.0, lower_offset: 0.0, weight }
         })
@@ -260,7 +260,7 @@ impl<'a> LayerSheet<'a> {
     ) -> Self {
         let lefts = items.iter().zip(middles).map(|(item, middle)| middle - item.extent.left);
         let left = lefts.fold(f64::INFINITY, f64::min);
-        // Whole numbers make short files, and differ from no machine to another.
+        // Whole numbers make short files and are the same on every machine.
         let middles: Vec<f64> = middles.iter().map(|middle| (middle - left).round()).collect();
         let rights = items.iter().zip(&middles).map(|(item, middle)| middle + item.extent.right);
         let width = rights.fold(0.0, f64::max).ceil();
@@ -337,7 +337,7 @@ impl<'a> LayerSheet<'a> {
         }
         let end_x = (self.middles[last.lower] + last.lower_offset).round();
         points.push((end_x, end.round()));
-        // Where a layer has no height nothing stands, and a curve may go on through it.
+        // A layer without height is empty, so a curve may pass through it.
         let is_between = |index: usize| (2..points.len() - 2).contains(&index);
         let is_flat =
             |y: f64| self.sides.iter().any(|(top, bottom)| (y - top).abs() + (bottom - top) < 0.5);

@@ -259,12 +259,12 @@ fn workflow_picture<'a>(workflow: &'a WorkflowDefinition, marks: &NodeMarks) -> 
     let graph = workflow.expanded();
     let numbers: BTreeMap<&Name, usize> =
         graph.nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
-    // Every name was found to be there when the file was read, so the fallback is never taken.
+    // Every name was checked when the file was read, so the fallback is never used.
     let entry = numbers.get(graph.entry_point).copied().unwrap_or(0);
     let nodes: Vec<_> =
         graph.nodes.iter().map(|node| picture_node(workflow, node, marks)).collect();
     let mut edges = Vec::new();
-    // For the same reason nothing is left out.
+    // For the same reason every edge is added.
     let mut limits = Vec::new();
     let mut add = |from: &Name, to: &Name, kind: EdgeKind, labels: Vec<String>, limit| {
         if let (Some(&from), Some(&to)) = (numbers.get(from), numbers.get(to)) {
@@ -306,7 +306,7 @@ fn workflow_picture<'a>(workflow: &'a WorkflowDefinition, marks: &NodeMarks) -> 
     let ends: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let leading_back = ranks::leading_back(nodes.len(), entry, &ends);
     for ((edge, limit), leads_back) in edges.iter_mut().zip(limits).zip(leading_back) {
-        // Of the ways of a mapping only those that lead back are limited.
+        // Only the edges back of a mapping are limited.
         if leads_back {
             edge.kind = EdgeKind::Back;
             edge.labels.extend(limit.map(limit_in_words));
@@ -354,7 +354,7 @@ fn picture_node<'a>(
 /// The labels of an edge: routing key and condition.
 fn edge_labels(edge: &WorkflowEdge, key: Option<&str>) -> Vec<String> {
     let key = key.map(|key| match one_line(key) {
-        // A key may be empty, and a label that cannot be seen says nothing.
+        // A key may be empty, and an empty label would be invisible.
         blank if blank.is_empty() => "\"\"".to_owned(),
         key => key,
     });

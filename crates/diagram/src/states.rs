@@ -149,7 +149,7 @@ fn leading_back(nodes: &[DiagramNode<'_>], edges: &[(usize, usize)]) -> Vec<bool
             let beside = to.iter().find(|other| nests[**other].parent == nests[*outer].parent)?;
             Some((*outer, *beside))
         });
-        // An edge from a frame to its inside, or the other way round, leads on.
+        // An edge between a frame and its inside is not a back edge.
         if let Some((outer, beside)) = side_by_side.filter(|(a, b)| a != b || from[0] == to[0]) {
             levels.entry(nests[outer].parent).or_default().push((edge, outer, beside));
         }

@@ -60,7 +60,7 @@ fn reader() -> ChartDiagram {
 }
 
 #[test]
-fn states_and_arrows_are_seen_in_a_picture() {
+fn draws_states_and_arrows_as_svg() {
     for picture in [lamp(), reader()] {
         let svg = picture.to_svg();
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
@@ -84,7 +84,7 @@ fn open_elements(svg: &str) -> i32 {
 }
 
 #[test]
-fn states_and_arrows_are_written_in_dot() {
+fn draws_states_and_arrows_as_dot() {
     let dot = lamp().to_dot();
     assert!(dot.starts_with("digraph \"lamp\" {"), "{dot}");
     assert!(dot.contains("\"off\" -> \"on _bright_\""), "{dot}");
@@ -93,13 +93,13 @@ fn states_and_arrows_are_written_in_dot() {
 }
 
 #[test]
-fn a_state_with_others_inside_is_a_frame_around_them() {
+fn draws_composite_states_as_frames() {
     insta::assert_snapshot!("states_inside_others_as_svg", reader().to_svg());
     insta::assert_snapshot!("states_inside_others_as_dot", reader().to_dot());
 }
 
 #[test]
-fn what_is_too_long_for_a_line_is_wrapped_and_not_cut() {
+fn wraps_long_labels() {
     let parts = ["compose_done", "[agent.pending_action == \"reply\" && agent.energy > 0.25]"];
     let word = "x".repeat(80);
     let mut picture = lamp();

@@ -51,7 +51,7 @@ pub(super) fn write(picture: &DiagramGraph<'_>) -> String {
         canvas.loops(picture, number, *area, &bodies[number]);
         canvas.node(node, *area);
     }
-    // What is written on edges lies above everything else, and covers only its own line.
+    // Labels are above everything else, and cover only their own edge.
     for (edge, route) in picture.edges.iter().zip(&layout.routes) {
         if let Some(label) = route.as_ref().and_then(|route| route.label) {
             canvas.label(edge, label);
@@ -127,7 +127,7 @@ fn body(picture: &DiagramGraph<'_>, number: usize) -> NodeBox {
         NodeShape::Agent | NodeShape::Tool | NodeShape::Human | NodeShape::Workflow => {
             (widest + 36.0, 68.0, NodeOutline::Box)
         }
-        // A frame becomes as large as what is inside.
+        // The layout sets the size of a frame.
         NodeShape::State | NodeShape::Frame => {
             (widest + 36.0, 44.0 + self::number(node.notes.len()) * LABEL_LINE, NodeOutline::Box)
         }
@@ -135,7 +135,7 @@ fn body(picture: &DiagramGraph<'_>, number: usize) -> NodeBox {
         NodeShape::History => (22.0, 22.0, NodeOutline::Box),
         NodeShape::Parallel => (widest.max(150.0) + 48.0, 44.0, NodeOutline::Box),
         NodeShape::Condition => {
-            // A diamond is less wide where a line is farther from its middle.
+            // A diamond is narrower away from its centre.
             let half_height = 58.0;
             let needed = lines.iter().map(|(text, size, base)| {
                 let farthest = (base - size * 0.8).abs().max((base + size * 0.2).abs());
@@ -213,7 +213,7 @@ impl SvgCanvas {
             width(&title, NAME_SIZE).max(if picture.is_marked { LEGEND_WIDTH } else { 0.0 });
         let page_width = layout.width.max(title_width.ceil()) + 2.0 * MARGIN;
         let page_height = HEAD + layout.height + legend + MARGIN;
-        // A picture that is narrower than its title stands in the middle.
+        // A diagram that is narrower than its title is centred.
         let left = ((page_width - layout.width) / 2.0).round();
         let mut canvas = Self { text: String::new() };
         canvas.line(format_args!(

@@ -84,7 +84,7 @@ fn marks_have_colours_words_and_a_legend() {
 }
 
 #[test]
-fn patterns_are_drawn_as_what_they_expand_to() {
+fn draws_patterns_expanded() {
     let patterns = workflow(
         "{name: p, patterns: [react, reflection], rounds: 1, \
          agents: {agent: finder, generator: writer, critic: editor}}",
@@ -99,7 +99,7 @@ fn patterns_are_drawn_as_what_they_expand_to() {
 }
 
 #[test]
-fn texts_are_on_one_line_and_cannot_steer_anything() {
+fn texts_have_no_control_characters() {
     assert_eq!(one_line(" a\n  b\u{1b}[1m\u{202e}\u{0} "), "a b\u{fffd}[1m\u{fffd}\u{fffd}");
     assert_eq!(shorten("good morning", 6), "good…");
     assert_eq!(shorten("ümläut", 6), "ümläut");
@@ -113,7 +113,7 @@ fn random_workflow(count: usize, extra: &[(usize, usize)]) -> (String, usize) {
         writeln!(text, "  n{node}: {{type: agent, agent: writer}}").unwrap();
     }
     text.push_str("edges:\n");
-    // A tree, in which each node hangs below one of those before it.
+    // A tree: each node is a child of an earlier one.
     for node in 1..count {
         writeln!(text, "  - {{from: n{}, to: n{node}}}", node / 2).unwrap();
     }
@@ -137,7 +137,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_node_and_edge_is_drawn_once_and_always_the_same(
+    fn draws_every_node_and_edge_once_deterministically(
         count in 1_usize..40,
         extra in proptest::collection::vec((0_usize..40, 0_usize..40), 0..20),
     ) {
@@ -203,7 +203,7 @@ proptest! {
         for (way, route) in ways.iter().zip(&layout.routes) {
             let Some(route) = route else { continue };
             for pair in route.points.windows(2) {
-                // Curves stay between layers, so that upright pieces are what could touch a node.
+                // Curves stay between layers, so only vertical pieces could touch a node.
                 for step in 0..=8 {
                     let y = pair[0].1 + (pair[1].1 - pair[0].1) * f64::from(step) / 8.0;
                     let x = if step < 4 { pair[0].0 } else { pair[1].0 };

@@ -88,7 +88,7 @@ impl SimulationDefinitions {
         let chart = document.content.as_ref().and_then(|file| file.chart.clone());
         let scenario = document.content.take().and_then(|file| {
             for error in file.never_happening(0) {
-                document.complain(complaint_from(error));
+                document.report(complaint_from(error));
             }
             let chart = self.chart_for(&file, &mut document)?;
             scenario_from_file(file, chart, &mut document)
@@ -112,7 +112,12 @@ impl SimulationDefinitions {
         let place = "chart".to_owned();
         let Some(name) = file.chart.as_deref() else {
             let message = "missing field \"chart\"".to_owned();
-            document.complain(DocumentProblem { place, message, allowed: None, suggestion: None });
+            document.report(DocumentProblem {
+                path: place,
+                message,
+                allowed: None,
+                suggestion: None,
+            });
             return None;
         };
         if let Some(chart) = self.charts.get(name) {
@@ -121,8 +126,8 @@ impl SimulationDefinitions {
         if !self.broken_charts.contains(name) {
             let names = || self.charts.keys().chain(&self.broken_charts).map(Name::as_str);
             let allowed: Vec<&str> = names().collect();
-            document.complain(DocumentProblem {
-                place,
+            document.report(DocumentProblem {
+                path: place,
                 message: format!("chart: there is no chart \"{name}\" in {CHARTS}/"),
                 allowed: (!allowed.is_empty()).then(|| allowed.join(", ")),
                 suggestion: nearest(name, names()).map(str::to_owned),
@@ -186,8 +191,8 @@ pub fn chart_from_document(
         Ok(chart) => Some(LoadedChart { chart: Arc::new(chart), document: content }),
         Err(ChartErrors(errors)) => {
             for error in errors {
-                document.complain(DocumentProblem {
-                    place: error.location,
+                document.report(DocumentProblem {
+                    path: error.location,
                     message: error.message,
                     allowed: error.allowed,
                     suggestion: error.suggestion,
@@ -209,7 +214,7 @@ pub fn scenario_from_file(
         Ok(scenario) => Some(LoadedScenario { scenario, file, chart }),
         Err(errors) => {
             for error in errors {
-                document.complain(complaint_from(error));
+                document.report(complaint_from(error));
             }
             None
         }
@@ -222,5 +227,5 @@ pub fn complaint_from(error: ScenarioError) -> DocumentProblem {
     let near = |found: &String| nearest(found, allowed.iter().map(String::as_str));
     let suggestion = found.as_ref().and_then(near).map(str::to_owned);
     let allowed = (!allowed.is_empty()).then(|| allowed.join(", "));
-    DocumentProblem { place, message, allowed, suggestion }
+    DocumentProblem { path: place, message, allowed, suggestion }
 }

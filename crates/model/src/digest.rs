@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_survives_text() {
+    fn digests_round_trip_as_text() {
         let digest = Digest::of(b"abc");
         let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(digest.to_string(), text);

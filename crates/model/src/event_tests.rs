@@ -245,7 +245,7 @@ fn events_keep_their_form() {
 }
 
 #[test]
-fn events_survive_the_journal_and_are_labelled_as_they_are_written() {
+fn events_round_trip_and_match_their_labels() {
     for event in [one_of_each(), of_workflows(), rare_ones()].concat() {
         let json = serde_json::to_value(&event).unwrap();
         assert_eq!(json["type"], event.label());

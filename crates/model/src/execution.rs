@@ -208,7 +208,7 @@ impl AgentExecution {
                 self.remote = remote.clone().or_else(|| self.remote.take());
                 On::Run
             }
-            // It has to do with what is left on the other server, and not with the execution's life.
+            // It concerns the remote server, not the state of the execution.
             ExecutionChange::EndRemote { .. } => return Ok(()),
             ExecutionChange::Start { .. } => On::Start,
             ExecutionChange::Complete => On::Complete,

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn random_bytes_make_a_version_4_uuid_that_survives_text() {
+    fn random_bytes_make_version_4_uuids() {
         let id = TaskId::from_random_bytes([0xff; 16]);
         assert_eq!(id.to_string(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
         assert_eq!(id.to_string().parse::<TaskId>(), Ok(id));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_id_says_what_an_id_looks_like() {
+    fn invalid_ids_name_the_expected_form() {
         let error = "42".parse::<TaskId>().unwrap_err().to_string();
         assert!(error.starts_with("\"42\" is not a task id: an id is a UUID such as"), "{error}");
     }

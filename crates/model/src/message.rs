@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_have_the_same_form_in_every_file() {
+    fn messages_keep_their_json_form() {
         let timestamp: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
         let id = ToolCallId::from_random_bytes([7; 16]);
         let mut conversation = MessageHistory::default();

@@ -159,7 +159,7 @@ pub struct ReviewAnswer {
     pub action: ReviewAction,
     /// The consequence.
     #[serde(flatten)]
-    pub outlook: ReviewPreview,
+    pub preview: ReviewPreview,
 }
 
 /// An open review, as it is shown.

@@ -172,7 +172,7 @@ impl fmt::Display for RunReport {
         }
         let Some(exit) = self.exit else {
             let started = self.process_id.is_some();
-            return f.write_str(if started { "it is not known how" } else { "not started" });
+            return f.write_str(if started { "unknown exit status" } else { "not started" });
         };
         let used = &self.resource_usage;
         write!(f, "{exit} after {:.1} s", seconds(self.duration_ms))?;

@@ -148,7 +148,7 @@ mod tests {
     use super::shorten;
 
     #[test]
-    fn a_long_text_becomes_one_short_line() {
+    fn shortens_text_to_one_line() {
         for (text, short) in [
             ("", ""),
             ("  one\n two ", "one two"),

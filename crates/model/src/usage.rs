@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_single_tokens_cost_exactly_what_a_million_at_once_do() {
+    fn costs_add_up_without_drift() {
         let mut sum = Cost::ZERO;
         for _ in 0..1_000_000 {
             sum += Cost::of_tokens(1, 0.15);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_stay_within_what_a_store_can_hold() {
+    fn sums_saturate_at_the_store_limit() {
         let mut sum = Usage::default();
         for _ in 0..3 {
             sum += Usage { input_tokens: u64::MAX, output_tokens: 1, cost: Cost::MAX };
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_prices_cost_nothing_and_huge_ones_saturate() {
+    fn invalid_prices_cost_nothing_and_huge_ones_saturate() {
         assert_eq!(Cost::of_tokens(5, f64::NAN), Cost::ZERO);
         assert_eq!(Cost::of_tokens(5, -1.0), Cost::ZERO);
         assert_eq!(Cost::of_tokens(u64::MAX, 1e300), Cost::MAX);

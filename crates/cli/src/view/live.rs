@@ -147,7 +147,7 @@ impl LiveView {
         let ms = |from: Timestamp, to: Timestamp| {
             duration(u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0))
         };
-        let line = match (teller.under_way(), teller.retry_at()) {
+        let line = match (teller.in_progress(), teller.retry_at()) {
             (Some((what, since)), _) => {
                 let what = what.replace('_', " ");
                 format!("… {what:WAIT_WIDTH$} {}  {}", ms(since, now), self.saying())

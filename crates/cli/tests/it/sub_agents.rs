@@ -290,10 +290,10 @@ fn what_cannot_be_handed_out_is_refused_with_what_to_do() {
         assert_eq!(run.code, 2, "{run:?}");
     };
     agent(&sandbox, "worker", "sub_agents: [boss]");
-    check("agents hand their work round in a circle: boss -> worker -> boss");
+    check("agents delegate in a cycle: boss -> worker -> boss");
     agent(&sandbox, "worker", "");
     agent(&sandbox, "boss", "sub_agents: [worker, boss]");
-    check("in a circle: boss -> boss");
+    check("in a cycle: boss -> boss");
     agent(&sandbox, "boss", "sub_agents: [wroker]");
     check("\"suggestion\":\"worker\"");
     agent(&sandbox, "boss", "sub_agents: [worker]\nbudget: {max_tokens: 0}");

@@ -65,7 +65,7 @@ impl<'a> GlobMatcher<'a> {
     }
 
     /// True if a file of this name in this folder matches.
-    pub fn means(&self, name: &str) -> bool {
+    pub fn matches_file(&self, name: &str) -> bool {
         self.each().any(|rest| match rest {
             [GlobPart::Folders] => !is_hidden(name),
             [GlobPart::Name(pattern)] => fits(pattern, name),
@@ -74,7 +74,7 @@ impl<'a> GlobMatcher<'a> {
     }
 
     /// Returns the matcher for a subfolder.
-    pub fn within(&self, name: &str) -> Self {
+    pub fn enter(&self, name: &str) -> Self {
         let rests = self.each().filter_map(|rest| match rest {
             [GlobPart::Folders, ..] => (!is_hidden(name)).then_some(rest),
             [GlobPart::Name(pattern), below @ ..] if !below.is_empty() => {
@@ -105,7 +105,7 @@ fn fits(pattern: &[char], name: &str) -> bool {
     }
     let name: Vec<char> = name.chars().collect();
     let (mut at, mut in_name) = (0, 0);
-    // Where the last star stands, and how much of the name it took.
+    // The index of the last star, and the characters that it matched.
     let mut star: Option<(usize, usize)> = None;
     while in_name < name.len() {
         match pattern.get(at) {
@@ -136,13 +136,13 @@ mod tests {
         let (folders, file) = path.rsplit_once('/').unwrap_or(("", path));
         let mut here = GlobMatcher::new(&globs);
         for folder in folders.split('/').filter(|folder| !folder.is_empty()) {
-            here = here.within(folder);
+            here = here.enter(folder);
         }
-        here.means(file)
+        here.matches_file(file)
     }
 
     #[test]
-    fn patterns_mean_what_people_expect() {
+    fn globs_match_paths() {
         for (pattern, path, expected) in [
             ("*.md", "a.md", true),
             ("*.md", "a.txt", false),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_or_has_no_meaning_is_refused() {
+    fn rejects_globs_outside_the_folder() {
         for pattern in ["", "/etc/*", "../*", "a/../b", "a//b", "a/", "[ab]", "{a,b}", "a\\b"] {
             assert!(pattern.parse::<PathGlob>().is_err(), "{pattern}");
         }

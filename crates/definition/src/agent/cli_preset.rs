@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_preset_is_called_as_files_spell_it() {
+    fn preset_names_match_files() {
         for preset in CliPreset::ALL {
             assert_eq!(serde_json::to_value(preset).unwrap(), preset.as_str());
         }

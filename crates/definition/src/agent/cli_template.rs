@@ -179,7 +179,9 @@ fn compile(text: &str) -> Result<CompiledCliTemplate, String> {
             continue;
         }
         let Some((name, after)) = after.split_once(CLOSE) else {
-            return Err("has a \"{{\" that is not closed; \"{{{{\" stands for \"{{\" itself".into());
+            return Err(
+                "has a \"{{\" that is not closed; write \"{{{{\" for a literal \"{{\"".into()
+            );
         };
         pieces.push(CliTemplatePart::Literal(std::mem::take(&mut literal).into()));
         pieces.push(CliTemplatePart::Placeholder(placeholder(name.trim())?));
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_filled_in_and_everything_else_stays() {
+    fn fills_in_placeholders_only() {
         for (text, expected) in [
             ("", Ok("")),
             ("plain } {x} }}", Ok("plain } {x} }}")),
@@ -241,7 +243,7 @@ mod tests {
             ("{{ input }}{{model}}", Ok("<{{prompt}}><{{model}}>")),
             ("{{param.size}}", Ok("<{{param.size}}>")),
             ("{{{{.Names}}", Ok("{{.Names}}")),
-            ("a {{", Err("has a \"{{\" that is not closed; \"{{{{\" stands for \"{{\" itself")),
+            ("a {{", Err("has a \"{{\" that is not closed; write \"{{{{\" for a literal \"{{\"")),
             ("{{promt}}", Err("unknown placeholder \"{{promt}}\", did you mean \"{{prompt}}\"?")),
             (
                 "{{size}}",
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placeholder_that_is_all_of_a_text_is_known() {
+    fn detects_a_lone_placeholder() {
         let only = |text: &str| text.parse::<CliTemplate>().unwrap().only_placeholder().cloned();
         assert_eq!(only("{{model}}"), Some(CliPlaceholder::Model));
         assert_eq!(only("--model={{model}}"), None);
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_seen() {
+    fn lists_environment_variables() {
         let variable = |text| CliTemplate::literal(text).variable().map(str::to_owned);
         assert_eq!(variable("--key=${MY_KEY}"), Some("MY_KEY".to_owned()));
         assert_eq!(variable("$MY_KEY ${} ${1"), None);
@@ -278,7 +280,7 @@ mod tests {
     proptest! {
         /// Every text can be escaped as a template that renders it.
         #[test]
-        fn any_text_can_be_written(text in "[{}a$]{0,12}|\\PC*") {
+        fn any_text_can_be_escaped(text in "[{}a$]{0,12}|\\PC*") {
             let written = CliTemplate::literal(&text);
             let read: CliTemplate = written.as_str().parse().unwrap();
             let given = read.render(|_| Err(())).unwrap();

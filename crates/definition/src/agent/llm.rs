@@ -274,7 +274,7 @@ fn check_approval(
 /// A budget without a limit would look like one.
 fn check_budget(budget: Option<Budget>, checker: &mut FileChecker) {
     let path = FieldPath::root().field("budget");
-    // One with a slip in it limits nothing either, and the slip is told already.
+    // An invalid limit is reported already.
     if budget.is_some() && checker.is_empty(&path) {
         let message = "budget limits nothing: give max_cost_usd or max_tokens";
         checker.report(&path, FindingText::new(message.to_owned()));

@@ -59,7 +59,7 @@ mod tests {
     use crate::expression::ConditionExpression;
 
     #[test]
-    fn what_is_never_true_or_false_is_known() {
+    fn detects_expressions_that_are_never_boolean() {
         for (text, expected) in [
             ("'yes'", Some("a text")),
             ("1", Some("a number")),

@@ -113,7 +113,7 @@ impl<'a> ExpressionReader<'a> {
         if loops > LOOPS_NESTED_MAX {
             return Err(format!("has more than {LOOPS_NESTED_MAX} loops inside each other"));
         }
-        // What is looped over is read once, outside the loop.
+        // The range of a loop is read once, outside the loop.
         self.expression(&of.iter_range.expr, loops - 1)?;
         self.expression(&of.accu_init.expr, loops)?;
         let outside = self.bound.len();
@@ -133,7 +133,7 @@ impl<'a> ExpressionReader<'a> {
             return Ok(());
         }
         if self.reading.read(name)? == ScopeField::Nodes {
-            // All of the nodes are meant, or one that only the evaluation can tell.
+            // All nodes, or one that is known only at evaluation.
             (self.reading.any_node, self.reading.json) = (true, true);
         }
         Ok(())

@@ -49,7 +49,7 @@ fn every_field_of_the_state_can_be_read() {
 }
 
 #[test]
-fn what_cannot_be_evaluated_says_why() {
+fn evaluation_errors_have_reasons() {
     for (text, expected) in [
         ("metadata.colour == 1", "there is no \"colour\"; ask has(...) first if it may be absent"),
         ("nodes.late.output", "there is no \"late\"; ask has(...) first if it may be absent"),
@@ -68,7 +68,7 @@ fn what_cannot_be_evaluated_says_why() {
 }
 
 #[test]
-fn what_is_wrong_is_told_when_it_is_written() {
+fn rejects_invalid_text_with_a_reason() {
     for (text, expected) in [
         ("size(last) >", "not an expression: unexpected end at character 13"),
         ("last = 'x'", "not an expression: cannot read \"=\", write == to compare, at character 6"),
@@ -91,13 +91,13 @@ fn what_is_wrong_is_told_when_it_is_written() {
         let found = refused(text);
         assert!(found.starts_with(expected), "{text}: {found}");
     }
-    // The variables of a loop are no fields.
+    // Loop variables are not fields.
     parse("messages.exists(m, m.role == 'tool') && [1].all(nodes, nodes == 1)");
     assert_eq!(refused("[1].all(x, x > 0) && x"), refused("x"));
 }
 
 #[test]
-fn every_function_that_is_offered_is_there() {
+fn every_listed_function_exists() {
     for function in FUNCTIONS {
         let text = format!("null.{function}()");
         let program = cel::parser::Parser::new().parse(&text).unwrap();
@@ -112,7 +112,7 @@ fn every_function_that_is_offered_is_there() {
 }
 
 #[test]
-fn an_expression_knows_what_it_reads() {
+fn expressions_list_the_fields_they_read() {
     let expression = parse("routing_key == 'a' && nodes.x.output == nodes['y'].output");
     assert!(expression.mentions("routing_key") && expression.mentions("nodes"));
     assert!(!expression.mentions("messages") && !expression.mentions("banana"));
@@ -129,7 +129,7 @@ fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn deep_and_long_expressions_are_refused_before_they_exhaust_the_stack() {
+fn rejects_deep_and_long_expressions() {
     on_a_small_stack(|| {
         for (open, inner, close) in
             [("(", "1", ")"), ("[", "1", "]"), ("{1: ", "1", "}"), ("size([", "1", "])")]
@@ -162,7 +162,7 @@ fn deep_and_long_expressions_are_refused_before_they_exhaust_the_stack() {
         assert!(with_scope(|scope| parse(&members).evaluate(scope)).is_err());
         let items = format!("metadata{}", "[0]".repeat(OPERATORS_MAX));
         assert!(with_scope(|scope| parse(&items).evaluate(scope)).is_err());
-        // Brackets and dots in texts are no brackets and no dots.
+        // Brackets and dots in string literals do not count.
         parse(&format!("last == '{}'", "(.".repeat(500)));
         parse(&format!("last == r\"{}\\\"", "(.".repeat(500)));
         refused(&format!("last == '\n{}'", "(".repeat(500)));

@@ -34,8 +34,8 @@ pub(super) fn check(entries: &mut [FileEntry]) {
             }
         }
     }
-    refuse_circles(entries, "agents hand their work round in a circle", sub_agents_of);
-    refuse_circles(entries, "workflows run each other in a circle", sub_workflows_of);
+    refuse_cycles(entries, "agents delegate in a cycle", sub_agents_of);
+    refuse_cycles(entries, "workflows run each other in a cycle", sub_workflows_of);
 }
 
 impl KnownNames {
@@ -161,7 +161,7 @@ fn sub_workflows_of(content: &FileContent) -> Option<NamedUses<'_>> {
 }
 
 /// Refuses cycles: the work would never end.
-fn refuse_circles(
+fn refuse_cycles(
     entries: &mut [FileEntry],
     what: &str,
     uses_of: impl Fn(&FileContent) -> Option<NamedUses<'_>>,
@@ -177,13 +177,13 @@ fn refuse_circles(
         .map(|(_, _, uses)| uses.iter().filter_map(|(name, _)| number(name)).collect())
         .collect();
     let mut findings = Vec::new();
-    for circle in graph::cycles(&successors) {
-        let (Some(first), Some(last)) = (circle.first(), circle.last()) else { continue };
+    for cycle in graph::cycles(&successors) {
+        let (Some(first), Some(last)) = (cycle.first(), cycle.last()) else { continue };
         let first_name = all[*first].1;
         let (place, _, uses) = &all[*last];
         let Some((_, path)) = uses.iter().find(|(name, _)| *name == first_name) else { continue };
-        let names = circle.iter().map(|user| all[*user].1.as_str());
-        let message = format!("{what}: {}", graph::circle_in_words(names));
+        let names = cycle.iter().map(|user| all[*user].1.as_str());
+        let message = format!("{what}: {}", graph::cycle_in_words(names));
         findings.push((*place, path.clone(), FindingText::new(message)));
     }
     for (place, path, finding) in findings {

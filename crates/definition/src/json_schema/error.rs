@@ -6,7 +6,7 @@ use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ReferencingError, ValidationError};
 use serde_json::Value;
 
-use super::{expected_types, shorten, what_is_wrong};
+use super::{expected_types, explain, shorten};
 
 /// The types that a schema can ask for.
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
@@ -77,7 +77,7 @@ impl InvalidSchema {
         if let ValidationErrorKind::Referencing(error) = error.kind() {
             faults = reference_faults(schema, error);
         } else if let Ok(meta) = jsonschema::meta::validator_for(schema) {
-            // Compiling stops at the first problem, and people want to see all of them.
+            // Compiling stops at the first error; validating against the meta-schema finds all.
             for error in meta.iter_errors(schema) {
                 if faults.len() >= FAULTS_MAX {
                     break;
@@ -85,7 +85,7 @@ impl InvalidSchema {
                 add(&mut faults, &error);
             }
         }
-        // What the schema of schemas does not say, such as what a regular expression is.
+        // Errors that the meta-schema does not cover, such as invalid regular expressions.
         if faults.is_empty() {
             add(&mut faults, error);
         }
@@ -118,7 +118,7 @@ fn of_error(error: &ValidationError<'_>) -> Vec<SchemaError> {
             let message = format!("{} is not a regular expression", shorten(&found.to_string()));
             vec![fault(message)]
         }
-        _ => vec![fault(what_is_wrong(error))],
+        _ => vec![fault(explain(error))],
     }
 }
 
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_told_once_and_where_they_are() {
+    fn lists_each_schema_error_once() {
         check(
             &json!({"properties": {"a": {"type": "int"}, "b": 5, "c/d": {"minLength": -1}},
                 "required": "a"}),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_found_that_lead_nowhere_or_out_of_the_schema() {
+    fn rejects_broken_and_external_references() {
         for (target, expected) in [
             ("#/$defs/b", "\"#/$defs/b\" leads nowhere"),
             ("#b", "\"#b\" leads nowhere"),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn types_and_patterns_have_words_of_their_own() {
+    fn types_and_patterns_have_their_own_messages() {
         for (schema, expected) in [
             (json!({"type": ["string", "nil"]}), "/type/1: unknown value \"nil\""),
             (
@@ -337,21 +337,21 @@ mod tests {
     }
 
     #[test]
-    fn schemas_may_lead_back_to_themselves() {
+    fn accepts_recursive_schemas() {
         let tree = json!({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object",
             "properties": {"left": {"$ref": "#/$defs/tree"}}}}});
         let shape = SchemaValidator::compile(tree.as_object().unwrap()).unwrap();
         assert_eq!(shape.check(&json!({"left": {"left": {}}})), Ok(()));
         assert!(shape.check(&json!({"left": {"left": 1}})).unwrap_err().starts_with("/left/left:"));
-        let circle = json!({"$ref": "#"});
+        let cycle = json!({"$ref": "#"});
         assert_eq!(
-            SchemaValidator::compile(circle.as_object().unwrap()).unwrap().check(&json!(1)),
+            SchemaValidator::compile(cycle.as_object().unwrap()).unwrap().check(&json!(1)),
             Ok(())
         );
     }
 
     #[test]
-    fn references_are_counted_before_they_are_followed() {
+    fn limits_the_number_of_references() {
         let chain = |length: usize| {
             let link = |number| {
                 (format!("a{number}"), json!({"$ref": format!("#/$defs/a{}", number + 1)}))

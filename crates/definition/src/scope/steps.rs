@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_found_however_a_model_lists_them() {
+    fn finds_steps_in_all_list_styles() {
         for (text, expected) in [
             (r#"["look", "buy"]"#, vec!["look", "buy"]),
             ("Here it is:\n```json\n[\"look\",\n \"buy\"]\n```\nGood luck!", vec!["look", "buy"]),

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_stand_after_bars_outside_of_texts() {
+    fn finds_filters_outside_string_literals() {
         for (code, names) in [
             (" input | upper ", vec!["upper"]),
             ("{ last|default('a | b')|replace(\"|\", '-') }", vec!["default", "replace"]),

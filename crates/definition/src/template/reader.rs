@@ -12,7 +12,7 @@ const FUNCTIONS: [&str; 5] = ["accepts", "dict", "namespace", "range", "steps"];
 pub(super) fn read(text: &str, names: &HashSet<String>) -> Result<ScopeReads, String> {
     let mut reading = ScopeReads::default();
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
-    // One of several slips is told, always the same.
+    // Reports one of several errors, always the same one.
     names.sort_unstable();
     for name in names {
         let mut path = name.split('.');
@@ -29,7 +29,7 @@ pub(super) fn read(text: &str, names: &HashSet<String>) -> Result<ScopeReads, St
             reading.json |= field != Some(NODE_OUTPUT);
         }
     }
-    // The list of names leaves out what is cut into pieces, as `last[:80]` is.
+    // The list of names misses sliced variables, such as `last[:80]`.
     if text.contains('[') || text.contains("filter") {
         read_pieces(text, &mut reading);
     }

@@ -40,7 +40,7 @@ fn defaults_are_filled_in() {
 }
 
 #[test]
-fn the_kind_decides_and_must_be_known() {
+fn rejects_unknown_kinds() {
     for (text, expected) in [
         ("name: writer\n", "1:1: missing field \"kind\"; allowed: llm, cli, remote"),
         ("kind: lm\n", "1:7: kind: unknown value \"lm\", did you mean \"llm\"?"),
@@ -53,7 +53,7 @@ fn the_kind_decides_and_must_be_known() {
 }
 
 #[test]
-fn required_fields_are_asked_for_all_at_once() {
+fn reports_all_missing_fields_at_once() {
     check(
         "agents/writer.yaml",
         "kind: llm\n",
@@ -72,7 +72,7 @@ fn required_fields_are_asked_for_all_at_once() {
 }
 
 #[test]
-fn each_field_says_what_it_allows() {
+fn fields_list_their_allowed_values() {
     for (lines, expected) in [
         ("tool: []\n", "6:1: unknown field \"tool\", did you mean \"tools\"?"),
         (
@@ -102,7 +102,7 @@ fn each_field_says_what_it_allows() {
         ),
         ("tools: files/read\n", "6:8: tools must be a list, found the text \"files/read\""),
         ("tools: [read]\n", "6:9: tools[0]: \"read\" is not a tool: write server/tool or server/*"),
-        ("tools: [files/a, files/a]\n", "6:18: tools: \"files/a\" stands there twice"),
+        ("tools: [files/a, files/a]\n", "6:18: tools: \"files/a\" is listed twice"),
         (
             "tools: [file/a]\n",
             "6:9: tools[0]: there is no MCP server \"file\", did you mean \"files\"?",
@@ -137,10 +137,7 @@ fn each_field_says_what_it_allows() {
              letter and holds only lower-case letters, digits and underscores (^[a-z][a-z0-9_]*$), \
              100 characters at most",
         ),
-        (
-            "sub_agents: [writer]\n",
-            "6:14: agents hand their work round in a circle: writer -> writer",
-        ),
+        ("sub_agents: [writer]\n", "6:14: agents delegate in a cycle: writer -> writer"),
         ("a2a: {base_path: x}\n", "6:18: a2a.base_path: \"x\" must start with \"/\""),
         (
             "a2a: {transport_protocols: [http-json]}\n",
@@ -240,7 +237,7 @@ fn an_output_schema_is_a_json_schema() {
 }
 
 #[test]
-fn the_instruction_says_what_the_answer_must_look_like() {
+fn the_instruction_describes_the_schema() {
     let instruction = |lines: &str| {
         let home = home([("agents/writer.yaml", format!("{BASE}{lines}").as_str())]);
         let NameLookup::Agent(agent) = home.find("writer") else { panic!("{:?}", home.problems) };
@@ -354,7 +351,7 @@ fn a_secret_is_never_repeated() {
 }
 
 #[test]
-fn all_errors_of_a_file_are_told_in_order() {
+fn reports_all_errors_of_a_file_in_order() {
     check(
         "agents/writer.yaml",
         "\
@@ -392,7 +389,7 @@ aproval: []
 }
 
 #[test]
-fn places_count_the_items_that_could_not_be_read() {
+fn positions_count_undecodable_items() {
     check_with(
         "tools: [1, files/a, 2, web/b]\n",
         &[
@@ -433,7 +430,7 @@ fn a_remote_agent_has_a_card() {
 }
 
 #[test]
-fn what_was_pinned_is_read_again_or_says_why_not() {
+fn pinned_definitions_round_trip_or_fail_with_a_reason() {
     let problems = AgentDefinition::from_canonical("{\"kind\": \"llm\"}").unwrap_err();
     assert_eq!(problems.len(), 4);
     assert_eq!(problems[0].to_string(), "(pinned definition):1:1: missing field \"name\"");

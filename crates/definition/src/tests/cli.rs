@@ -64,7 +64,7 @@ fn the_agent_type_and_the_placeholders_set_the_patterns() {
 }
 
 #[test]
-fn arguments_keep_their_order_however_they_are_written() {
+fn arguments_keep_their_order_in_both_forms() {
     for (written, expected) in [
         ("[-p, \"1\", --json]", vec!["-p", "1", "--json"]),
         (
@@ -87,7 +87,7 @@ fn concurrency_follows_the_access_type() {
     assert_eq!(cli(&read_only).max_concurrent_executions.get(), 10);
     let wide = format!("{read_only}max_concurrent_executions: 50\n");
     assert_eq!(cli(&wide).max_concurrent_executions.get(), 50);
-    // Who works in a folder of its own is in no one's way.
+    // Runs with their own workspace do not conflict.
     for workspace in ["copy", "worktree"] {
         let own = format!("{BASE}workspace: {workspace}\n");
         assert_eq!(cli(&own).max_concurrent_executions.get(), 10);
@@ -95,7 +95,7 @@ fn concurrency_follows_the_access_type() {
 }
 
 #[test]
-fn each_field_says_what_it_allows() {
+fn fields_list_their_allowed_values() {
     for (lines, expected) in [
         (
             "agent_type: stdin-stdot\n",
@@ -162,7 +162,7 @@ fn each_field_says_what_it_allows() {
 }
 
 #[test]
-fn each_block_says_what_it_allows() {
+fn blocks_list_their_allowed_values() {
     for (lines, expected) in [
         (
             "envs: {A-B: x}\n",
@@ -218,7 +218,7 @@ fn each_block_says_what_it_allows() {
 }
 
 #[test]
-fn placeholders_say_what_they_allow() {
+fn placeholders_list_their_allowed_names() {
     for (lines, expected) in [
         (
             "cli_args: [-p, \"{{promt}}\"]\n",
@@ -230,7 +230,7 @@ fn placeholders_say_what_they_allow() {
         ),
         (
             "cli_args: [\"{{prompt\"]\n",
-            "4:12: cli_args[0]: has a \"{{\" that is not closed; \"{{{{\" stands for \"{{\" itself",
+            "4:12: cli_args[0]: has a \"{{\" that is not closed; write \"{{{{\" for a literal \"{{\"",
         ),
         (
             "cli_args: [-k, \"${MY_KEY}\"]\n",
@@ -273,7 +273,7 @@ fn placeholders_say_what_they_allow() {
 }
 
 #[test]
-fn what_makes_no_sense_together_is_told() {
+fn rejects_contradicting_fields() {
     for (lines, expected) in [
         ("preset: claud\n", "4:9: preset: unknown value \"claud\", did you mean \"claude\"?"),
         (

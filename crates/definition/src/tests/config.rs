@@ -23,7 +23,7 @@ fn settings_may_be_missing_or_empty() {
 }
 
 #[test]
-fn settings_say_what_they_allow() {
+fn settings_list_their_allowed_values() {
     for (text, expected) in [
         ("sever: {}\n", "1:1: unknown field \"sever\", did you mean \"server\"?"),
         (
@@ -76,7 +76,7 @@ fn settings_say_what_they_allow() {
 }
 
 #[test]
-fn servers_say_what_they_allow() {
+fn servers_list_their_allowed_values() {
     for (server, expected) in [
         ("{transport: stdio, config: {command: x}}", "1:11: missing field \"servers[0].name\""),
         ("{name: a, config: {command: x}}", "1:11: missing field \"servers[0].transport\""),
@@ -119,7 +119,7 @@ fn servers_say_what_they_allow() {
 }
 
 #[test]
-fn whether_a_tool_may_be_repeated_is_left_to_the_server_unless_it_is_given() {
+fn idempotent_defaults_to_the_server_hints() {
     for (settings, idempotent) in
         [("{}", None), ("{idempotent: true}", Some(true)), ("{idempotent: false}", Some(false))]
     {
@@ -136,7 +136,7 @@ fn whether_a_tool_may_be_repeated_is_left_to_the_server_unless_it_is_given() {
 }
 
 #[test]
-fn one_wrong_server_leaves_the_others() {
+fn one_invalid_server_keeps_the_others() {
     let text = "servers:\n- {name: a, transport: sse, config: {url: \"http://x\"}}\n- {name: b}\n";
     let agent = "kind: llm\nname: w\nrole: r\nsystem_prompt: s\ntools: [a/x, b/x]\nllm_config: {provider: openai, model: m}\n";
     let home = home([("config/mcp_servers.yaml", text), ("agents/w.yaml", agent)]);

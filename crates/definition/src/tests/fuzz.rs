@@ -8,7 +8,7 @@ use super::home;
 use super::valid::FILES;
 use crate::PROBLEMS_PER_FILE_MAX;
 
-fn problems_stand_in_the_file(path: &str, text: &str) {
+fn check_problem_positions(path: &str, text: &str) {
     let home = home([(path, text)]);
     let lines = u32::try_from(text.lines().count()).unwrap();
     for problem in &home.problems {
@@ -20,15 +20,15 @@ fn problems_stand_in_the_file(path: &str, text: &str) {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in "\\PC*|[a-z:\\- \\n\\[\\]{}&*!|>'\"#?,0-9]*") {
+    fn any_file_parses_or_is_rejected(text in "\\PC*|[a-z:\\- \\n\\[\\]{}&*!|>'\"#?,0-9]*") {
         for (path, _) in FILES {
-            problems_stand_in_the_file(path, &text);
+            check_problem_positions(path, &text);
         }
     }
 
     /// Slips of the keyboard: a few characters of a valid file replaced or left out.
     #[test]
-    fn slips_are_read_or_refused(
+    fn files_with_typos_parse_or_are_rejected(
         file in 0..FILES.len(),
         slips in prop::collection::vec((any::<prop::sample::Index>(), "[a-z:\\- \\n\\[{1]?"), 1..4),
     ) {
@@ -38,12 +38,12 @@ proptest! {
             let place = place.index(characters.len());
             characters[place] = slip;
         }
-        problems_stand_in_the_file(path, &characters.concat());
+        check_problem_positions(path, &characters.concat());
     }
 }
 
 #[test]
-fn the_list_of_problems_has_an_end() {
+fn limits_the_number_of_problems() {
     let mut text = "kind: cli\nname: a\n".to_owned();
     for number in 0..PROBLEMS_PER_FILE_MAX * 2 {
         writeln!(text, "field_{number}: 1").unwrap();

@@ -43,7 +43,7 @@ fn a_file_has_the_name_it_defines() {
 }
 
 #[test]
-fn a_file_is_found_under_both_of_its_names() {
+fn a_misnamed_file_is_found_under_both_names() {
     let home = home([("agents/b.yaml", CLI)]);
     for name in ["a", "b"] {
         assert_eq!(home.find(name), NameLookup::Broken(home.problems.clone()), "{name}");
@@ -104,7 +104,7 @@ fn an_agent_keeps_its_name_when_a_workflow_claims_it() {
 }
 
 #[test]
-fn names_are_found_or_suggested() {
+fn lookup_suggests_similar_names() {
     let broken = "kind: cli\nname: broken\n";
     let workflow = "name: flow\npatterns: [react]\nagents: {agent: a}\n";
     let home = home([
@@ -123,7 +123,7 @@ fn names_are_found_or_suggested() {
 }
 
 #[test]
-fn a_broken_file_is_there_for_those_who_name_it() {
+fn a_broken_file_still_defines_its_name() {
     let wrong = "kind: cli\nname: helper\ntimeot: 1\npreset: llm\n";
     let (writer, servers) = (llm("writer", "sub_agents: [helper]\ntools: [x/y]\n"), "servers: [");
     let home = home([
@@ -142,7 +142,7 @@ fn a_broken_file_is_there_for_those_who_name_it() {
 }
 
 #[test]
-fn a_broken_script_says_why_to_its_agent() {
+fn a_broken_script_is_reported_to_its_agent() {
     let agent = llm("w", "").replace("openai, model: m", "scripted, script: s");
     let home = home([("agents/w.yaml", agent.as_str()), ("scripts/s.yaml", "rules: 5\n")]);
     assert!(matches!(home.find("w"), NameLookup::Agent(_)));
@@ -151,7 +151,7 @@ fn a_broken_script_says_why_to_its_agent() {
 }
 
 #[test]
-fn work_is_not_handed_round_in_circles() {
+fn rejects_cycles_of_delegation() {
     let (a, b, c) = (
         llm("a", "sub_agents: [b]\n"),
         llm("b", "sub_agents: [c]\n"),
@@ -162,14 +162,11 @@ fn work_is_not_handed_round_in_circles() {
         ("agents/b.yaml", b.as_str()),
         ("agents/c.yaml", c.as_str()),
     ]);
-    assert_eq!(
-        shown(&home),
-        ["agents/c.yaml:6:14: agents hand their work round in a circle: b -> c -> b"]
-    );
+    assert_eq!(shown(&home), ["agents/c.yaml:6:14: agents delegate in a cycle: b -> c -> b"]);
 }
 
 #[test]
-fn work_that_could_be_handed_on_too_far_is_told_of() {
+fn reports_delegation_beyond_the_limit() {
     let (a, b, c) = (llm("a", "sub_agents: [b]\n"), llm("b", "sub_agents: [c]\n"), llm("c", ""));
     let node =
         |name: &str, node: &str| format!("name: {name}\nentry_point: x\nnodes:\n  x: {{{node}}}\n");
@@ -214,7 +211,7 @@ fn work_that_could_be_handed_on_too_far_is_told_of() {
 }
 
 #[test]
-fn a_badly_broken_home_is_told_as_a_whole() {
+fn all_problems_of_a_broken_home() {
     let home = home([
         ("polity.yaml", "server: {default_agent: writter, listen: here}\nlimit: {}\n"),
         (

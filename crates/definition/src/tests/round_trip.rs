@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn every_definition_survives_its_canonical_json() {
+fn canonical_json_round_trips() {
     let home = home(FILES.iter().copied());
     assert_eq!(home.problems, []);
     assert_eq!((home.agents.len(), home.workflows.len()), (5, 2));
@@ -51,7 +51,7 @@ fn nodes_keep_their_order_and_other_keys_are_sorted() {
 }
 
 #[test]
-fn the_way_a_file_is_written_does_not_change_the_digest() {
+fn the_style_of_a_file_does_not_change_the_digest() {
     let flow = "kind: cli\nname: a\nexecutable_path: x\ncli_args: {-p: 1}\nenvs: {B: x, A: y}\n";
     let full = r#"{"timeout": 300, "envs": {"A": "y", "B": "x"}, "cli_args": ["-p", "1"],
         "executable_path": "x", "name": "a", "kind": "cli"}"#;
@@ -62,7 +62,7 @@ fn the_way_a_file_is_written_does_not_change_the_digest() {
 proptest! {
     /// Any text and any number survives the round trip.
     #[test]
-    fn any_text_survives(prompt in "\\PC*|.*", cost in 1e-9_f64..1e12, key in "\\PC{0,40}") {
+    fn any_text_round_trips(prompt in "\\PC*|.*", cost in 1e-9_f64..1e12, key in "\\PC{0,40}") {
         let home = home(FILES.iter().copied());
         let mut agent = (*home.agents["writer"]).clone();
         let AgentKind::Llm(llm) = &mut agent.kind else { unreachable!() };

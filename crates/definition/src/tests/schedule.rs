@@ -25,7 +25,7 @@ fn a_time_zone_may_be_written_in_any_case() {
 }
 
 #[test]
-fn each_field_says_what_it_allows() {
+fn fields_list_their_allowed_values() {
     for (text, expected) in [
         ("name: daily\nagent: greeter\n".to_owned(), "1:1: missing field \"cron_expression\""),
         (

@@ -59,7 +59,7 @@ fn valid_files_and_canonical_json_are_accepted() {
 }
 
 #[test]
-fn wrong_files_are_refused() {
+fn rejects_invalid_files() {
     let llm =
         "kind: llm\nname: a\nrole: r\nsystem_prompt: s\nllm_config: {provider: openai, model: m}\n";
     let cli = "kind: cli\nname: a\nexecutable_path: x\n";

@@ -19,7 +19,7 @@ fn rules_are_compiled_in_order() {
 }
 
 #[test]
-fn each_field_says_what_it_allows() {
+fn fields_list_their_allowed_values() {
     for (text, expected) in [
         ("{}\n", "1:1: the script says nothing: give it \"rules\", a \"default\", or both"),
         ("rules: [{reply: x}]\n", "1:9: missing field \"rules[0].when\""),

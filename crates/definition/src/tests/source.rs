@@ -4,7 +4,7 @@ use super::check;
 use crate::DEFINITION_BYTES_MAX;
 
 #[test]
-fn a_text_that_is_no_definition_says_why() {
+fn rejects_text_that_is_not_a_definition() {
     let nested = format!("kind: {}1{}", "[".repeat(100), "]".repeat(100));
     for (text, expected) in [
         ("", "1:1: the file is empty"),
@@ -34,7 +34,7 @@ fn a_text_that_is_no_definition_says_why() {
     ] {
         check("agents/writer.yaml", text, &[expected]);
     }
-    // A file of JSON is spoken of as such.
+    // Messages about a JSON file use the terms of JSON.
     check(
         "agents/writer.json",
         "{\"name\": \"writer\",\n\"kind\": \"llm\",,}",
@@ -43,7 +43,7 @@ fn a_text_that_is_no_definition_says_why() {
 }
 
 #[test]
-fn aliases_that_unfold_without_end_are_refused() {
+fn rejects_alias_bombs() {
     use std::fmt::Write as _;
     let mut text = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n".to_owned();
     for n in 1..9 {
@@ -58,7 +58,7 @@ fn aliases_that_unfold_without_end_are_refused() {
 }
 
 #[test]
-fn a_file_has_a_largest_size() {
+fn limits_the_size_of_a_file() {
     let text = format!("role: {}", "x".repeat(DEFINITION_BYTES_MAX));
     check(
         "agents/writer.yaml",
@@ -68,19 +68,19 @@ fn a_file_has_a_largest_size() {
 }
 
 #[test]
-fn a_field_that_stands_twice_does_not_hide_other_problems() {
+fn a_duplicate_field_does_not_hide_other_problems() {
     check(
         "agents/writer.yaml",
         "kind: cli\nname: writer\nexecutable_path: x\nname: writer\ntimeot: 3\n",
         &[
-            "4:1: the field \"name\" stands twice",
+            "4:1: the field \"name\" appears twice",
             "5:1: unknown field \"timeot\", did you mean \"timeout\"?",
         ],
     );
 }
 
 #[test]
-fn json_is_read_as_yaml_is() {
+fn json_and_yaml_are_equivalent() {
     check(
         "agents/writer.json",
         "{\n\t\"kind\": \"cli\",\n\t\"name\":\"writer\",\n\t\"executable_path\": \"a\\/\\ud83d\\ude00\"\n}\n",

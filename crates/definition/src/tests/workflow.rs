@@ -37,7 +37,7 @@ checkpoints: [fan]
 }
 
 #[test]
-fn nodes_say_what_they_allow() {
+fn nodes_list_their_allowed_values() {
     for (node, expected) in [
         (
             "{agent: writer}",
@@ -60,7 +60,7 @@ fn nodes_say_what_they_allow() {
         ),
         (
             "{type: workflow, workflow: flow}",
-            "2:39: workflows run each other in a circle: flow -> flow",
+            "2:39: workflows run each other in a cycle: flow -> flow",
         ),
         (
             "{type: agent, agent: writer, tool: x/y}",
@@ -108,7 +108,7 @@ fn nodes_say_what_they_allow() {
 }
 
 #[test]
-fn a_template_has_a_largest_size() {
+fn limits_the_size_of_a_template() {
     let text = format!(
         "nodes: {{a: {{type: agent, agent: writer, input: {}}}}}\nentry_point: a\n",
         "x".repeat(4097)
@@ -126,7 +126,7 @@ entry_point: a
 ";
 
 #[test]
-fn edges_make_a_graph_without_unlimited_circles() {
+fn rejects_cycle_without_max_loops() {
     for (edges, expected) in [
         ("[{from: a, to: b}, {from: a, to: c}, {from: b, to: d}, {from: c, to: d}]", vec![]),
         (
@@ -145,7 +145,7 @@ fn edges_make_a_graph_without_unlimited_circles() {
         (
             "[{from: a, to: b}, {from: b, to: c}, {from: c, to: b}, {from: c, to: d}]",
             vec![
-                "8:45: the workflow runs in a circle, b -> c -> b, without a limit: give one of \
+                "8:45: the workflow has a cycle, b -> c -> b, without a limit: give one of \
                  these edges max_loops",
             ],
         ),
@@ -156,7 +156,7 @@ fn edges_make_a_graph_without_unlimited_circles() {
         (
             "[{from: a, to: {x: b, y: c, default: d}}, {from: b, to: a}]",
             vec![
-                "8:50: the workflow runs in a circle, a -> b -> a, without a limit: give one of \
+                "8:50: the workflow has a cycle, a -> b -> a, without a limit: give one of \
                  these edges max_loops",
             ],
         ),
@@ -199,7 +199,7 @@ fn edges_make_a_graph_without_unlimited_circles() {
 }
 
 #[test]
-fn the_parts_must_fit_together() {
+fn rejects_inconsistent_workflows() {
     let node = "nodes: {a: {type: agent, agent: writer}}\n";
     for (text, expected) in [
         (
@@ -255,7 +255,7 @@ const SERVERS: (&str, &str) = (
 );
 
 #[test]
-fn slips_in_conditions_and_templates_are_problems_of_the_file() {
+fn condition_and_template_errors_are_problems_of_the_file() {
     for (node, expected) in [
         (
             r#"{type: agent, agent: writer, input: "{{ inptu }}"}"#,
@@ -323,7 +323,7 @@ fn slips_in_conditions_and_templates_are_problems_of_the_file() {
 }
 
 #[test]
-fn a_condition_of_an_edge_is_true_or_false() {
+fn edge_conditions_must_be_boolean() {
     for (condition, expected) in [
         ("size(last)", Some("a number")),
         ("'yes'", Some("a text")),

@@ -3,7 +3,7 @@
 use super::{home, shown};
 
 #[test]
-fn the_slips_of_an_author_are_told_with_what_to_do() {
+fn problems_of_a_workflow_author() {
     let home = home([
         ("agents/writer.yaml", "kind: cli\nname: writer\nexecutable_path: x\n"),
         (

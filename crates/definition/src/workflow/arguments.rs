@@ -255,7 +255,7 @@ mod tests {
     use crate::scope::tests::with_scope;
 
     #[test]
-    fn arguments_are_rendered_and_one_expression_keeps_its_type() {
+    fn renders_arguments_and_keeps_types() {
         let written = json!({
             "city": "{{ metadata.topic }} in {{ metadata.count }} places",
             "count": "{{ metadata.count }}",

@@ -76,7 +76,7 @@ impl WorkflowFile {
             max_iterations: self.max_iterations.unwrap_or(MAX_ITERATIONS_DEFAULT),
             from_patterns,
         };
-        // What follows from a wrong edge or node is not worth telling.
+        // Follow-up problems of an invalid edge or node are not reported.
         if checker.is_clean() {
             super::check_graph::check_graph(&workflow, checker);
         }
@@ -125,7 +125,7 @@ fn expand(
     checker: &mut FileChecker,
 ) -> Option<Arc<PatternGraph>> {
     let root = FieldPath::root();
-    // An agent or a pattern that could not be read has been told of, and so has an empty list.
+    // Undecodable agents and patterns and an empty list are reported already.
     let agents_path = root.field("agents");
     if !checker.is_there(&agents_path) || checker.is_empty(&agents_path) {
         return None;

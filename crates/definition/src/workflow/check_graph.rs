@@ -15,8 +15,8 @@ use crate::problem::FindingText;
 pub(super) fn check_graph(workflow: &WorkflowDefinition, checker: &mut FileChecker) {
     let Some(entry_point) = &workflow.entry_point else { return };
     check_branches(workflow, entry_point, checker);
-    check_circles(workflow, checker);
-    // What follows from a circle or a stray branch is not worth telling.
+    check_cycles(workflow, checker);
+    // Follow-up problems of a cycle or a stray branch are not reported.
     if !checker.is_clean() {
         return;
     }
@@ -80,15 +80,15 @@ fn check_branches(workflow: &WorkflowDefinition, entry_point: &Name, checker: &m
     }
 }
 
-fn check_circles(workflow: &WorkflowDefinition, checker: &mut FileChecker) {
+fn check_cycles(workflow: &WorkflowDefinition, checker: &mut FileChecker) {
     let numbers: BTreeMap<&Name, usize> =
         workflow.nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
-    // Every name was found to be there, so the fallback is never taken.
+    // Every name was checked, so the fallback is never used.
     let number = |name: &Name| numbers.get(name).copied().unwrap_or(0);
     let mut unlimited = vec![Vec::new(); workflow.nodes.len()];
     for (index, node) in workflow.nodes.iter().enumerate() {
         if let WorkflowNodeKind::Parallel { branches, .. } = &node.kind {
-            // One that is a branch of itself has been told of.
+            // A node that is its own branch is reported already.
             let others = branches.iter().filter(|branch| **branch != node.name);
             unlimited[index].extend(others.map(number));
         }
@@ -96,29 +96,29 @@ fn check_circles(workflow: &WorkflowDefinition, checker: &mut FileChecker) {
     for edge in workflow.edges.iter().filter(|edge| edge.max_loops.is_none()) {
         unlimited[number(&edge.from)].extend(edge.to.nodes().map(number));
     }
-    for circle in graph::cycles(&unlimited) {
+    for cycle in graph::cycles(&unlimited) {
         let message = format!(
-            "the workflow runs in a circle, {}, without a limit: give one of these edges max_loops",
-            in_words(workflow, &circle)
+            "the workflow has a cycle, {}, without a limit: give one of these edges max_loops",
+            in_words(workflow, &cycle)
         );
-        let place = closing_edge(workflow, &circle).unwrap_or_else(FieldPath::root);
+        let place = closing_edge(workflow, &cycle).unwrap_or_else(FieldPath::root);
         checker.report(&place, FindingText::new(message));
     }
 }
 
-fn in_words(workflow: &WorkflowDefinition, circle: &[usize]) -> String {
-    graph::circle_in_words(circle.iter().map(|node| workflow.nodes[*node].name.as_str()))
+fn in_words(workflow: &WorkflowDefinition, cycle: &[usize]) -> String {
+    graph::cycle_in_words(cycle.iter().map(|node| workflow.nodes[*node].name.as_str()))
 }
 
 fn report_data(workflow: &WorkflowDefinition, fault: &DataFlowError, checker: &mut FileChecker) {
     match fault {
-        DataFlowError::Circle(circle) => {
-            let Some(first) = circle.first() else { return };
+        DataFlowError::Circle(cycle) => {
+            let Some(first) = cycle.first() else { return };
             let path = node_path(&workflow.nodes[*first].name).field("inputs");
             let message = format!(
                 "nodes wait for what each other writes, {}: none of them could begin; take one of \
                  these inputs out",
-                in_words(workflow, circle)
+                in_words(workflow, cycle)
             );
             checker.report(&path, FindingText::new(message));
         }
@@ -134,14 +134,14 @@ fn report_data(workflow: &WorkflowDefinition, fault: &DataFlowError, checker: &m
 }
 
 /// The edge from the last node of a cycle back to its first.
-fn closing_edge(workflow: &WorkflowDefinition, circle: &[usize]) -> Option<FieldPath> {
-    let (first, last) = (circle.first()?, circle.last()?);
+fn closing_edge(workflow: &WorkflowDefinition, cycle: &[usize]) -> Option<FieldPath> {
+    let (first, last) = (cycle.first()?, cycle.last()?);
     let (first, last) = (&workflow.nodes[*first].name, &workflow.nodes[*last].name);
     let closes = |edge: &WorkflowEdge| {
         edge.max_loops.is_none() && edge.from == *last && edge.to.nodes().any(|to| to == first)
     };
     let edge = workflow.edges.iter().position(closes);
     let edges = FieldPath::root().field("edges");
-    // A circle may also be closed by a parallel node.
+    // A parallel node may also close a cycle.
     Some(edge.map_or_else(|| node_path(last), |edge| edges.index(edge)))
 }

@@ -62,7 +62,7 @@ impl WorkflowDefinition {
                 edges: &graph.edges,
                 entry_point: &graph.entry_point,
             },
-            // No file gives this: it has nodes with an entry point, or patterns.
+            // Unreachable: every file has nodes with an entry point, or patterns.
             (None, None) => ExpandedGraph { nodes: &[], edges: &[], entry_point: &self.name },
         }
     }

@@ -110,7 +110,7 @@ impl WorkflowPlan {
     ) -> (Self, Vec<DataFlowError>) {
         let numbers: BTreeMap<&Name, usize> =
             nodes.iter().enumerate().map(|(number, node)| (&node.name, number)).collect();
-        // Every name was found to be there, so the fallback is never taken.
+        // Every name was checked, so the fallback is never used.
         let number = |name: &Name| numbers.get(name).copied().unwrap_or(0);
         let mut plan = Self {
             nodes: nodes.iter().map(|node| PlanNode::new(node, checkpoints)).collect(),
@@ -141,7 +141,7 @@ impl WorkflowPlan {
         let first = self.links.len();
         let mut link = |to: &Name| {
             let to = number(to);
-            // Two keys may lead to one node: that is one way.
+            // Two keys may lead to one node: that is one link.
             if let Some(known) = self.links[first..].iter().position(|link| link.to == to) {
                 return first + known;
             }
@@ -179,7 +179,7 @@ impl WorkflowPlan {
             self.nodes.iter().map(|node| node.branches.clone()).collect();
         for link in self.links.iter().filter(|link| which(link)) {
             successors[link.from].push(link.to);
-            // What comes after a parallel node comes after its branches.
+            // Successors of a parallel node come after its branches.
             for branch in &self.nodes[link.from].branches {
                 successors[*branch].push(link.to);
             }

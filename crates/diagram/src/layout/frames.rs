@@ -98,9 +98,9 @@ impl FrameLayout<'_> {
                 (None, Some(to)) => {
                     (port, to, if is_end { EdgePiece::Middle } else { EdgePiece::End })
                 }
-                // An edge of the frame itself only needs a place at its side.
+                // An edge of the frame itself only needs a port at its side.
                 (None, None) if is_end && way.from != way.to => (port, port, EdgePiece::Middle),
-                // It is further inside, or elsewhere.
+                // It is deeper inside, or elsewhere.
                 (Some(_), Some(_)) | (None, None) => continue,
             };
             if from == port || to == port {
@@ -124,7 +124,7 @@ impl FrameLayout<'_> {
                 ways.push(LayoutEdge { from, to, leads_back, label, from_at, to_at });
                 edges.push(Some((edge, side)));
             } else if !members.is_empty() {
-                // What is joined to nothing would stand far away from all else.
+                // An unconnected node would be placed far away from all others.
                 let is_below = (parent == Some(way.from)) != way.leads_back;
                 let (from, to) = if is_below { (0, port) } else { (port, 0) };
                 let (label, from_at, to_at) = (None, None, None);

@@ -97,8 +97,8 @@ fn all_crossings(layers: &[Vec<usize>], neighbours: &LayerNeighbours) -> usize {
     let mut crossings = 0;
     for pair in layers.windows(2) {
         let places = places(&pair[1], neighbours.below.len());
-        // Lines cross where a later one ends left of an earlier one. Where those ended is counted
-        // in a tree of partial sums, so that large workflows do not take long.
+        // Links cross if a later one ends left of an earlier one. A Fenwick tree counts the ends, so
+        // that large workflows stay fast.
         let mut ended = vec![0_usize; pair[1].len() + 1];
         let mut total = 0;
         for item in &pair[0] {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_cross_are_counted_and_untangled() {
+    fn counts_and_removes_crossings() {
         let below = vec![vec![4, 5], vec![3], vec![3], vec![], vec![], vec![]];
         let above = vec![vec![], vec![], vec![], vec![1, 2], vec![0], vec![0]];
         let neighbours = LayerNeighbours { above, below };

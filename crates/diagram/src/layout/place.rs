@@ -30,8 +30,7 @@ pub(super) fn place(
     extents: &[ItemExtent],
     links: &[LayerLink],
 ) -> Vec<f64> {
-    // Of each item: where it would stand if one of its links were upright, and how much that
-    // matters.
+    // The neighbours of each item: index, shift of a vertical link, weight.
     let mut from_above = vec![Vec::new(); extents.len()];
     let mut from_below = vec![Vec::new(); extents.len()];
     for link in links {
@@ -45,7 +44,7 @@ pub(super) fn place(
     }
     for sweep in 0..=SWEEPS {
         let wish = |item: usize, middles: &[f64]| {
-            // The last sweep looks to both sides, and mends what the one before pulled askew.
+            // The last sweep uses both sides, which corrects the bias of the one before.
             let above = if sweep % 2 == 0 { from_above[item].as_slice() } else { &[] };
             let looks_down = sweep % 2 == 1 || sweep == SWEEPS;
             let below = if looks_down { from_below[item].as_slice() } else { &[] };
@@ -80,8 +79,7 @@ fn settle(
     middles: &mut [f64],
     wish: impl Fn(usize, &[f64]) -> Option<(f64, f64)>,
 ) {
-    // Distances are taken out, so that items may not stand left of those before them, and that is
-    // all there is to keep.
+    // Distances are subtracted, so that the only constraint left is the order of the items.
     let mut distances = Vec::with_capacity(layer.len());
     let mut distance = 0.0;
     let mut before: Option<ItemExtent> = None;
@@ -93,7 +91,7 @@ fn settle(
         }
         before = Some(extent);
         distances.push(distance);
-        // What is joined to nothing on that side gives way, but not without need.
+        // An item without links on that side has a small weight.
         let (wished, weight) = wish(item, middles).unwrap_or((middles[item], 0.01));
         let mut block = ItemBlock { start: wished - distance, weight, count: 1 };
         while let Some(left) = blocks.pop_if(|left| left.start > block.start) {

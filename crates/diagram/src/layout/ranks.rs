@@ -23,7 +23,7 @@ pub(in super::super) fn leading_back(
         if seen[start] != VisitState::No {
             continue;
         }
-        // The walk is kept by hand, so that a long chain in a file cannot exhaust the stack.
+        // An explicit stack, so that a long chain cannot overflow the call stack.
         let mut walk = vec![(start, 0)];
         seen[start] = VisitState::OnTheWay;
         while let Some((node, next)) = walk.last_mut() {

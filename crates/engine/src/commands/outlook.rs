@@ -23,7 +23,7 @@ pub fn outlook(state: &TaskState, now: Timestamp) -> Vec<ReviewAnswer> {
     };
     let actions = [ReviewAction::Approve, ReviewAction::Modify, ReviewAction::Reject];
     let known = actions.into_iter().filter_map(|action| {
-        Some(ReviewAnswer { action, outlook: outlook_of(walk, node, action, now)? })
+        Some(ReviewAnswer { action, preview: outlook_of(walk, node, action, now)? })
     });
     known.collect()
 }

@@ -6,7 +6,7 @@
 //! idle         call     reasoning
 //! idle         back_off backing_off
 //! idle         act      acting        a workflow or a program begins
-//! reasoning    call     reasoning     the process that called is gone, and another calls again
+//! reasoning    call     reasoning     the owner ended; a new one calls again
 //! reasoning    act      acting
 //! reasoning    answer   answered
 //! reasoning    fail     idle
@@ -16,7 +16,7 @@
 //! acting       fail     idle          a program failed
 //! acting       ask      asking
 //! asking       reply    acting
-//! answered     call     reasoning     the answer cannot be used, and the model is told why
+//! answered     call     reasoning     the answer is invalid; the model is asked again
 //! any but over end      over
 //! ```
 

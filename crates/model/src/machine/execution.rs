@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_illegal_transition_names_state_event_and_what_is_legal() {
+    fn illegal_transitions_list_the_legal_events() {
         let refused = Running.transition(Retry).unwrap_err();
         assert_eq!(
             refused.to_string(),

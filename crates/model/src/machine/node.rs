@@ -5,15 +5,15 @@
 //! waiting  ask     asking      a person is asked, by the node or before it runs
 //! waiting  finish  done        a condition takes no time
 //! waiting  fail    failed      it could not begin
-//! waiting  skip    skipped     no way leads to it any more
+//! waiting  skip    skipped     it can no longer be reached
 //! waiting  drop    dropped     another branch was first
-//! asking   reply   waiting     a person says that it may run
+//! asking   reply   waiting     a person approved it
 //! asking   finish  done        a person has answered what the node asks
-//! asking   fail    failed      a person decided against it, or no one did in time
+//! asking   fail    failed      a person rejected it, or the deadline passed
 //! running  finish  done
 //! running  fail    failed
 //! running  drop    dropped     another branch was first
-//! any but running and asking  repeat  waiting    a way leads back
+//! any but running and asking  repeat  waiting    an edge leads back
 //! ```
 
 use std::fmt;

@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_final_states_take_no_event() {
+    fn only_final_states_accept_no_event() {
         for &status in TaskStatus::STATES {
             assert_eq!(status.is_final(), status.legal_events().next().is_none(), "{status}");
         }
     }
 
     #[test]
-    fn an_illegal_transition_names_state_event_and_what_is_legal() {
+    fn illegal_transitions_list_the_legal_events() {
         let refused = Pending.transition(Complete).unwrap_err();
         assert_eq!(
             refused.to_string(),

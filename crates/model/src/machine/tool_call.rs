@@ -1,16 +1,16 @@
-//! The life of one tool call, from the model's wish to the answer that the model reads.
+//! The life of one tool call, from the model's request to its answer.
 //!
 //! ```text
 //! asked     hold    held       it needs a person's approval
 //! asked     call    running
 //! held      allow   asked      a person has approved it
-//! running   call    running    it may be repeated, and the process that made it is gone
+//! running   call    running    it is safe to repeat, and its process ended
 //! running   fail    failed
 //! running   wait    waiting    its sub-agent waits for a person
-//! running   doubt   in_doubt   it may not be repeated, and the process that made it is gone
+//! running   doubt   in_doubt   it is not safe to repeat, and its process ended
 //! waiting   call    running    a person has decided, and the sub-agent goes on
-//! failed    call    running    the same tool again, or one that stands in for it
-//! in_doubt  allow   asked      a person says that it is to be made again
+//! failed    call    running    the same tool again, or its fallback
+//! in_doubt  allow   asked      a person decided to repeat it
 //! any but answered  answer  answered
 //! ```
 

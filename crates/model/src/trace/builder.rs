@@ -71,10 +71,10 @@ impl TraceBuilder {
     }
 
     /// The call in progress, if any, and its start.
-    pub fn under_way(&self) -> Option<(String, Timestamp)> {
+    pub fn in_progress(&self) -> Option<(String, Timestamp)> {
         match self.call_since {
             Some(since) => Some(("model_call".to_owned(), since)),
-            None => self.calls.under_way(),
+            None => self.calls.in_progress(),
         }
     }
 
@@ -89,7 +89,7 @@ impl TraceBuilder {
         if let Some(since) = self.call_since.take() {
             self.step(since, "model_call", StepStatus::Warning, "called; no answer yet".to_owned());
         }
-        for (record, since) in self.calls.take_under_way() {
+        for (record, since) in self.calls.take_in_progress() {
             self.tool_step(since, StepStatus::Warning, "called; no answer yet", record);
         }
         self.trace
@@ -105,19 +105,18 @@ impl TraceBuilder {
                 self.step(at, "created", Info, format!("given to {}", created.assigned_agent));
             }
             Event::TaskReleased => {
-                let message = "the process that ran the task could not go on and let go of it";
+                let message = "the owner process could not continue and released the task";
                 self.step(at, "released", Warning, message.to_owned());
             }
             Event::TaskStarted => self.step(at, "started", Info, String::new()),
             Event::TaskPaused => {
                 self.was_answered = true;
-                let message = "a part of it waits for a person";
+                let message = "a sub-task waits for a person";
                 self.step(at, "paused", Warning, message.to_owned());
             }
             Event::TaskResumed => self.resumed(at),
             Event::RunShared { with } => {
-                let message =
-                    format!("task {with} was given the same, and what comes of it counts");
+                let message = format!("duplicate of task {with}; its result is used");
                 self.step(at, "shared", Info, message);
             }
             Event::CancelRequested => self.step(at, "cancel_requested", Info, String::new()),
@@ -138,7 +137,7 @@ impl TraceBuilder {
                 let (status, said) = if *is_cut {
                     (
                         Warning,
-                        format!("cut off, the model may not say more: {}", summarize(message)),
+                        format!("cut off at the model's output limit: {}", summarize(message)),
                     )
                 } else {
                     (Info, summarize(message))
@@ -158,8 +157,8 @@ impl TraceBuilder {
             }
             Event::HistoryShortened { kept_from } => {
                 let message = format!(
-                    "the conversation was longer than the model can read; it is sent without the \
-                     messages before number {kept_from}, but for the first"
+                    "the conversation exceeds the model's context; messages before number {kept_from} \
+                     are no longer sent, except the first"
                 );
                 self.step(at, "shortened", Warning, message);
             }
@@ -195,9 +194,9 @@ impl TraceBuilder {
                 let updates = Some(state_updates.as_map()).filter(|updates| !updates.is_empty());
                 self.review_answered(at, verdict, message.as_deref(), by, updates);
             }
-            // These say how, not what: the task's other records tell of them.
+            // Bookkeeping, shown in other views.
             Event::TaskClaimed { .. } | Event::CheckpointTaken { .. } => {}
-            // They are no task's.
+            // Not events of a task.
             Event::AgentEnabled | Event::AgentDisabled { .. } => {}
         }
     }
@@ -208,7 +207,7 @@ impl TraceBuilder {
                 self.retry_at = Some(*retry_at);
                 let wait = retry_at.duration_since(at).as_secs_f64();
                 let again = format!("to be tried again in {wait:.1} s");
-                // What a model said has been told already.
+                // A model's failure has its own step.
                 let message = if self.is_run { format!("{failure}; {again}") } else { again };
                 self.step(at, "retry", StepStatus::Warning, message);
             }
@@ -221,8 +220,8 @@ impl TraceBuilder {
             }
             ExecutionChange::EndRemote { task, refusal } => {
                 let (status, said) = match refusal {
-                    None => (StepStatus::Info, "ended".to_owned()),
-                    Some(why) => (StepStatus::Warning, format!("could not be ended: {why}")),
+                    None => (StepStatus::Info, "cancelled".to_owned()),
+                    Some(why) => (StepStatus::Warning, format!("could not be cancelled: {why}")),
                 };
                 self.step(at, "remote_cancelled", status, format!("{task} {said}"));
             }
@@ -257,9 +256,9 @@ impl TraceBuilder {
         use StepStatus::{Error, Info, Warning};
         let Some(call) = self.calls.find(id) else { return };
         match change {
-            // The review that follows tells of it.
+            // The review that follows has a step.
             ToolChange::Hold { .. } => {}
-            // What the sub-agent waits for, its own trace tells.
+            // The sub-agent's own trace has the reason.
             ToolChange::Wait => call.waits(),
             ToolChange::Call { tool, arguments, .. } => {
                 if let Some((record, since)) = call.called(at, tool, arguments.as_ref()) {
@@ -273,7 +272,7 @@ impl TraceBuilder {
                 let message = if wait > 0.0 {
                     format!("{failure}; the next attempt follows in {wait:.1} s")
                 } else {
-                    format!("{failure}; another tool stands in for it")
+                    format!("{failure}; a fallback tool is called instead")
                 };
                 self.tool_step(at, Error, &message, record);
             }
@@ -302,7 +301,7 @@ impl TraceBuilder {
         if std::mem::take(&mut self.was_answered) {
             self.step(at, "resumed", StepStatus::Info, String::new());
         } else {
-            let message = "the process that ran the task was gone; another goes on with it";
+            let message = "the owner process ended; another one continues the task";
             self.step(at, "resumed", StepStatus::Warning, message.to_owned());
         }
     }

@@ -74,7 +74,7 @@ fn commands(review: &Review) -> Vec<(String, String)> {
     let commands = choices.map(|(action, rest, then)| {
         let command = format!("polity review {} {id} {rest}", action.label());
         let known = review.answers.iter().find(|answer| answer.action == action);
-        let then = known.map_or_else(|| then.to_owned(), |answer| in_words(&answer.outlook));
+        let then = known.map_or_else(|| then.to_owned(), |answer| in_words(&answer.preview));
         (command.trim_end().to_owned(), then)
     });
     commands.collect()

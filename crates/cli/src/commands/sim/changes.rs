@@ -86,7 +86,7 @@ pub(super) fn changed(
     let never: Vec<ScenarioError> = never.filter(asked_for).collect();
     if !never.is_empty() {
         for error in never {
-            document.complain(complaint_from(error));
+            document.report(complaint_from(error));
         }
         return Err(invalid(document));
     }
@@ -110,7 +110,7 @@ pub(super) fn changed(
                 None => {}
             }
             for error in errors {
-                document.complain(complaint_from(error));
+                document.report(complaint_from(error));
             }
             Err(invalid(document))
         }

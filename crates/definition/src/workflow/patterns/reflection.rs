@@ -24,7 +24,7 @@ pub(super) fn expand(
         generator,
         &format!("Task:\n{goal}\n\nDo the task. Answer with the finished text alone."),
     )?;
-    // The texts so far, oldest first.
+    // The drafts so far, oldest first.
     let mut texts = vec![first.clone()];
     let mut critiques = Vec::new();
     let mut newest = first.clone();

@@ -68,7 +68,7 @@ pub(crate) fn check_roles(
             continue;
         }
         for role in pattern.needed() {
-            // A role whose agent could not be read has been told of.
+            // A role with an undecodable agent is reported already.
             let is_there = |name: &&str| checker.is_there(&path.field(name));
             if !role.iter().any(is_there) {
                 let message = format!(

@@ -67,7 +67,7 @@ fn given(workflow: &WorkflowDefinition, node: &str, outputs: &[(&str, &str)]) ->
 }
 
 #[test]
-fn what_patterns_expand_to_is_as_valid_as_what_is_written() {
+fn expanded_patterns_are_valid_workflows() {
     let both = format!("{REACT}, {REFLECTION}");
     let all = format!("{both}, {PLAN_EXECUTE}, refiner: writer, reporter: chief, supervisor: boss");
     for (patterns, agents) in [
@@ -92,7 +92,7 @@ fn what_patterns_expand_to_is_as_valid_as_what_is_written() {
 }
 
 #[test]
-fn the_longest_patterns_are_within_the_limits_of_templates() {
+fn the_longest_patterns_fit_the_template_limit() {
     let roles = format!("{REFLECTION}, {PLAN_EXECUTE}");
     let text = format!(
         "{{name: w, patterns: [reflection, plan_execute, reflection], rounds: 10, \
@@ -103,7 +103,7 @@ fn the_longest_patterns_are_within_the_limits_of_templates() {
 }
 
 #[test]
-fn a_reflection_ends_with_the_text_that_was_accepted() {
+fn a_reflection_returns_the_accepted_draft() {
     let workflow = workflow("reflection", REFLECTION);
     assert_eq!(
         names(&workflow),
@@ -149,7 +149,7 @@ fn a_reflection_ends_with_the_text_that_was_accepted() {
 }
 
 #[test]
-fn each_step_of_a_plan_is_carried_out_once() {
+fn each_step_of_a_plan_runs_once() {
     let workflow = workflow("plan_execute", PLAN_EXECUTE);
     let walk = |plan: &str| {
         let outputs = [("plan", plan)];
@@ -186,7 +186,7 @@ fn each_step_of_a_plan_is_carried_out_once() {
 }
 
 #[test]
-fn a_supervisor_may_hand_work_to_every_other_role() {
+fn a_supervisor_can_delegate_to_every_role() {
     let workflow = workflow("supervisor", "supervisor: boss, writer: pen, finder: lens");
     let graph = workflow.expanded();
     let WorkflowNodeKind::Agent { agent, sub_agents, .. } = &graph.node("supervise").unwrap().kind
@@ -211,7 +211,7 @@ fn a_pattern_reads_the_result_of_the_one_before_it() {
 }
 
 #[test]
-fn nodes_are_as_written_and_patterns_then_a_label() {
+fn with_nodes_patterns_are_only_a_label() {
     let text = "{name: w, patterns: [reflection], nodes: {a: {type: agent, agent: x}}, \
                 entry_point: a}";
     let workflow = WorkflowDefinition::from_canonical(text).unwrap();
@@ -219,7 +219,7 @@ fn nodes_are_as_written_and_patterns_then_a_label() {
 }
 
 #[test]
-fn roles_that_are_missing_or_useless_are_told() {
+fn reports_missing_and_unused_roles() {
     for (rest, expected) in [
         (
             "patterns: [react, reflection], agents: {agent: a, generator: b}",
@@ -259,7 +259,7 @@ fn roles_that_are_missing_or_useless_are_told() {
         (
             "nodes: {a: {type: agent, agent: x, sub_agents: [y, x, y]}}, entry_point: a",
             vec![
-                "nodes.a.sub_agents: \"y\" stands there twice",
+                "nodes.a.sub_agents: \"y\" is listed twice",
                 "nodes.a.sub_agents[1]: \"x\" cannot hand work to itself",
             ],
         ),

@@ -44,7 +44,7 @@ impl WorkflowPlan {
         for (reader, node) in self.nodes.iter().enumerate() {
             for input in &node.node.inputs {
                 let Some(writers) = writers.get(input.as_str()) else { continue };
-                // A node that reads what it writes itself reads what was there before.
+                // A node that reads its own output reads the previous value.
                 let writers = || writers.iter().copied().filter(|writer| *writer != reader);
                 if writers().any(|writer| forward[writer][reader]) {
                     continue;

@@ -85,7 +85,7 @@ impl ArtifactCollector<'_> {
             for entry in entries.iter().rev() {
                 let name = entry.file_name();
                 if entry.file_type()?.is_dir() && entry.path() != data {
-                    let within = globs.within(&name.to_string_lossy());
+                    let within = globs.enter(&name.to_string_lossy());
                     if !within.is_empty() {
                         folders.push((folder.join(&name), within));
                     }
@@ -93,7 +93,7 @@ impl ArtifactCollector<'_> {
             }
             for entry in entries {
                 let name = entry.file_name();
-                if entry.file_type()?.is_dir() || !globs.means(&name.to_string_lossy()) {
+                if entry.file_type()?.is_dir() || !globs.matches_file(&name.to_string_lossy()) {
                     continue;
                 }
                 let path = folder.join(&name);

@@ -48,7 +48,7 @@ impl TracedCalls {
     }
 
     /// The oldest attempt in progress.
-    pub(super) fn under_way(&self) -> Option<(String, Timestamp)> {
+    pub(super) fn in_progress(&self) -> Option<(String, Timestamp)> {
         self.calls
             .iter()
             .filter_map(|call| Some((call.record(0).name(), call.since?)))
@@ -56,7 +56,7 @@ impl TracedCalls {
     }
 
     /// Takes the attempts in progress: the record and start of each.
-    pub(super) fn take_under_way(&mut self) -> Vec<(ToolCallRecord, Timestamp)> {
+    pub(super) fn take_in_progress(&mut self) -> Vec<(ToolCallRecord, Timestamp)> {
         self.calls
             .iter_mut()
             .filter_map(|call| call.since.take().map(|since| (call.record(0), since)))

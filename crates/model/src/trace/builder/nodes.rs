@@ -69,7 +69,7 @@ impl TraceBuilder {
             }
             NodeChange::Fail { code, error } => (StepStatus::Error, format!("{code}: {error}")),
             NodeChange::Drop => {
-                (StepStatus::Warning, "given up: another branch was first".to_owned())
+                (StepStatus::Warning, "dropped: another branch finished first".to_owned())
             }
         };
         let began = self.nodes.began.remove(node);
