@@ -1,30 +1,30 @@
-//! Cassettes: what models, tools, programs and agents on other servers answered in one run, to be answered again without them.
+//! Cassettes: recorded answers of models, tools, CLI agents and remote agents, for replay without
+//! them.
 //!
-//! A [`Recorder`] stands before the real ones and writes down what passes. A [`Player`] stands in their
-//! place, and answers from what was written. Every answer is found by its place:
-//! the session, the turn, and for a tool the call of that turn. So it does not matter in what order
-//! the sessions of a run ask. What is asked at a place must be what was asked there when the
-//! cassette was recorded; if not, the task fails and shows the difference.
+//! A [`CassetteRecorder`] wraps the real drivers and records their answers. A [`CassettePlayer`]
+//! replaces them. Each answer is keyed by its call site: session, turn, and for a tool the index of
+//! the call. Parallel sessions may therefore ask in any order. A request must match the recorded
+//! one; otherwise the task fails with a diff.
 //!
-//! `document` is the form of the file, `conversation` is what a model was sent without what differs
-//! from run to run, `session` tells what an earlier turn has said already, and `difference` compares
-//! two texts. Files are read and written by others: this is text in, text out.
+//! `document` is the file format, `conversation` a request without ids, times and secrets,
+//! `session` stores each message once, and `diff` compares texts. The host reads and writes the
+//! files.
 
 mod conversation;
-mod difference;
+mod diff;
 mod document;
-mod lines;
+mod multiline;
 mod player;
-mod programs;
+mod program_runs;
 mod recorder;
-mod remotes;
+mod remote_messages;
 mod session;
 
 #[cfg(test)]
 mod tests;
 
-pub use document::{Cassette, CassetteError, Size};
-pub use player::Player;
-pub use programs::{PlayedPrograms, RecordedPrograms};
-pub use recorder::Recorder;
-pub use remotes::{PlayedRemotes, RecordedRemotes};
+pub use document::{Cassette, CassetteError, CassetteSize};
+pub use player::CassettePlayer;
+pub use program_runs::{PlaybackProgramDriver, RecordingProgramDriver};
+pub use recorder::CassetteRecorder;
+pub use remote_messages::{PlaybackRemoteDriver, RecordingRemoteDriver};

@@ -1,4 +1,4 @@
-//! HTTP clients, as everyone here needs them.
+//! HTTP clients for all drivers.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,53 +12,57 @@ use reqwest::{ClientBuilder, NoProxy, Proxy, redirect};
 
 use crate::environment::Environment;
 
-/// How long it may take to reach a server.
+/// The longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What no proxy is asked for, whatever the environment says.
-const THIS_MACHINE: &str = "localhost,127.0.0.0/8,::1";
+/// Hosts that never use a proxy.
+const NO_PROXY_HOSTS: &str = "localhost,127.0.0.0/8,::1";
 
-/// The clients of a process, made when they are first needed: setting up TLS takes a while.
+/// The HTTP clients of the process, created on first use: TLS setup is slow.
 #[derive(Debug, Default)]
-pub(crate) struct Clients {
+pub(crate) struct HttpClients {
     plain: OnceLock<Client>,
     secure: OnceLock<Client>,
 }
 
-impl Clients {
-    /// The client for an address.
-    pub(crate) fn of(&self, url: &Url, environment: &Environment) -> reqwest::Result<&Client> {
+impl HttpClients {
+    /// The client for a URL.
+    pub(crate) fn client_for(
+        &self,
+        url: &Url,
+        environment: &Environment,
+    ) -> reqwest::Result<&Client> {
         let is_secure = url.scheme() == "https";
         let slot = if is_secure { &self.secure } else { &self.plain };
         if let Some(client) = slot.get() {
             return Ok(client);
         }
-        let client = client(is_secure, environment)?;
+        let client = build_client(is_secure, environment)?;
         Ok(slot.get_or_init(|| client))
     }
 }
 
-/// A client that goes through the proxies which the environment names. Addresses without TLS have
-/// one of their own, so that a local server can be called where no certificates are installed.
-pub fn client(is_secure: bool, environment: &Environment) -> reqwest::Result<Client> {
-    // Fails if a provider is installed already, which will do as well.
+/// Builds a client that uses the environment's proxies. Without TLS, a client needs no installed
+/// certificates.
+pub fn build_client(is_secure: bool, environment: &Environment) -> reqwest::Result<Client> {
+    // Fails if a provider is already installed, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(concat!("polity/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
-        // Wherever an answer points, keys and arguments are sent only where the home says.
+        // No redirects: keys and arguments are sent only to configured URLs.
         .redirect(redirect::Policy::none())
         .referer(false);
     if !is_secure {
         builder = builder.tls_certs_only([]);
     }
-    with_proxies(builder, environment).and_then(ClientBuilder::build)
+    apply_proxies(builder, environment).and_then(ClientBuilder::build)
 }
 
-/// The address without what may be secret in it: user, password, query and fragment.
-pub fn shown_url(url: &Url) -> String {
+/// The URL without its secret parts: user, password, query and fragment.
+pub fn redact_url(url: &Url) -> String {
     let mut url = url.clone();
-    // These fail for addresses that can have no user, and then have none.
+    // These fail for URLs that cannot have a user.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
@@ -66,8 +70,8 @@ pub fn shown_url(url: &Url) -> String {
     url.into()
 }
 
-/// The innermost reason of an error; the outer ones say little, and some repeat the address.
-pub(crate) fn reason(error: reqwest::Error) -> String {
+/// The innermost cause of an error; the outer ones are vague or repeat the URL.
+pub(crate) fn root_cause(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut reason: &dyn std::error::Error = &error;
     while let Some(inner) = reason.source() {
@@ -76,8 +80,8 @@ pub(crate) fn reason(error: reqwest::Error) -> String {
     reason.to_string()
 }
 
-/// How long the server asks to wait, in milliseconds, in seconds, or until a date.
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+/// The delay that the server requests: in milliseconds, in seconds, or as a date.
+pub(crate) fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number = |text: &str| text.parse::<f64>().ok();
     if let Some(milliseconds) = text("retry-after-ms").and_then(number) {
@@ -88,14 +92,14 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         return Duration::try_from_secs_f64(seconds).ok();
     }
     let date = |text: &str| DateTimeParser::new().parse_timestamp(text).ok();
-    // Both dates are of the server's clock, which may differ from this machine's.
+    // Both dates come from the server's clock, which may differ from the local one.
     let now: Timestamp = text(DATE.as_str()).and_then(date).unwrap_or_else(|| SystemClock.now());
     let wait = date(wait)?.duration_since(now).max(SignedDuration::ZERO);
     wait.try_into().ok()
 }
 
-/// Proxies are taken from the usual variables of the environment that was handed in.
-fn with_proxies(
+/// Applies the proxy variables of the environment.
+fn apply_proxies(
     builder: ClientBuilder,
     environment: &Environment,
 ) -> reqwest::Result<ClientBuilder> {
@@ -103,7 +107,7 @@ fn with_proxies(
         |name: &str| environment.get(name).or_else(|| environment.get(&name.to_ascii_uppercase()));
     let mut builder = builder.no_proxy();
     let hosts = find("no_proxy").unwrap_or_default();
-    let except = NoProxy::from_string(&format!("{THIS_MACHINE},{hosts}"));
+    let except = NoProxy::from_string(&format!("{NO_PROXY_HOSTS},{hosts}"));
     let kinds = [
         ("https_proxy", Proxy::https as fn(String) -> reqwest::Result<Proxy>),
         ("http_proxy", Proxy::http),
@@ -122,22 +126,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_shown_without_what_may_be_secret() {
+    fn redacted_urls_contain_no_secret_parts() {
         for (url, shown) in [
             ("http://user:secret@h:9/mcp?apiKey=secret#secret", "http://h:9/mcp"),
             ("https://secret@h/", "https://h/"),
             ("https://h/v1/messages", "https://h/v1/messages"),
             ("data:text/plain,x?secret", "data:text/plain,x"),
         ] {
-            assert_eq!(shown_url(&Url::parse(url).unwrap()), shown);
+            assert_eq!(redact_url(&Url::parse(url).unwrap()), shown);
         }
     }
 
     #[test]
-    fn the_wait_is_read_in_all_its_forms() {
-        type Headers<'a> = &'a [(&'static str, &'a str)];
+    fn parses_all_forms_of_retry_after() {
+        type HeaderPairs<'a> = &'a [(&'static str, &'a str)];
         let date = ("date", "Wed, 21 Oct 2026 07:28:00 GMT");
-        let cases: [(Headers<'_>, Option<u64>); 8] = [
+        let cases: [(HeaderPairs<'_>, Option<u64>); 8] = [
             (&[("retry-after", "3")], Some(3000)),
             (&[("retry-after", "0.5")], Some(500)),
             (&[("retry-after", "3"), ("retry-after-ms", "20")], Some(20)),
@@ -156,7 +160,7 @@ mod tests {
                 })
                 .collect();
             let expected = expected.map(Duration::from_millis);
-            assert_eq!(retry_after(&headers), expected, "{headers:?}");
+            assert_eq!(parse_retry_after(&headers), expected, "{headers:?}");
         }
     }
 }

@@ -1,15 +1,17 @@
-//! Keys: where they come from, and how they stay out of sight. They are in environment variables,
-//! or in files that such variables name.
+//! API keys, read from environment variables or from files that variables name.
 
 use std::fmt;
 
 use crate::environment::Environment;
 
-/// The key in a variable, or in the file that the variable with `_FILE` at its end names.
-/// Nothing if neither is set.
-pub(crate) fn key(environment: &Environment, variable: &str) -> Result<Option<Key>, UnusableKey> {
+/// Loads the key in a variable, or in the file that `{variable}_FILE` names. Returns `None` if
+/// neither is set.
+pub(crate) fn load_key(
+    environment: &Environment,
+    variable: &str,
+) -> Result<Option<ApiKey>, UnusableKey> {
     if let Some(key) = environment.get(variable) {
-        return Key::new(key, variable).map(Some);
+        return ApiKey::new(key, variable).map(Some);
     }
     let variable = file_variable(variable);
     let Some(path) = environment.get(&variable) else { return Ok(None) };
@@ -20,25 +22,25 @@ pub(crate) fn key(environment: &Environment, variable: &str) -> Result<Option<Ke
         .map_err(|error| unusable(&format_args!("cannot be read: {error}")))?;
     match text.trim() {
         "" => Err(unusable(&"is empty")),
-        key => Key::new(key.to_owned(), &variable).map(Some),
+        key => ApiKey::new(key.to_owned(), &variable).map(Some),
     }
 }
 
-/// The variable that may name a file instead.
+/// The variable that may name a key file.
 pub(crate) fn file_variable(variable: &str) -> String {
     format!("{variable}_FILE")
 }
 
-/// A key is there, and cannot be used. The message does not repeat it.
+/// A key is set but unusable. The message does not contain it.
 #[derive(Debug)]
 pub(crate) struct UnusableKey {
     pub(crate) message: String,
 }
 
-/// An API key. It is never shown.
-pub(crate) struct Key(String);
+/// An API key. Its `Debug` form is redacted.
+pub(crate) struct ApiKey(String);
 
-impl Key {
+impl ApiKey {
     fn new(key: String, variable: &str) -> Result<Self, UnusableKey> {
         if key.bytes().all(|byte| byte.is_ascii_graphic()) {
             Ok(Self(key))
@@ -49,23 +51,23 @@ impl Key {
         }
     }
 
-    /// The key itself, to be sent and for nothing else.
+    /// The key in plain text, only for sending.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether the text shows the key.
-    pub(crate) fn is_in(&self, text: &str) -> bool {
+    /// True if the text contains the key.
+    pub(crate) fn is_contained_in(&self, text: &str) -> bool {
         text.contains(&self.0)
     }
 
-    /// The text without the key: providers like to repeat it in their errors.
-    pub(crate) fn removed_from(&self, text: &str) -> String {
+    /// Redacts the key in a text; providers echo it in errors.
+    pub(crate) fn redact(&self, text: &str) -> String {
         text.replace(&self.0, "***")
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
@@ -83,37 +85,37 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_goes_before_a_file_and_an_empty_one_counts_as_unset() {
+    fn variable_wins_over_file_and_empty_counts_as_unset() {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let both = environment(&[("K", " sk-1 \n"), ("K_FILE", "/nowhere")]);
-        assert_eq!(key(&both, "K").unwrap().unwrap().expose(), "sk-1");
+        assert_eq!(load_key(&both, "K").unwrap().unwrap().expose(), "sk-1");
         let empty = environment(&[("K", " ")]);
-        assert!(key(&empty, "K").unwrap().is_none());
+        assert!(load_key(&empty, "K").unwrap().is_none());
         let missing = environment(&[("K", ""), ("K_FILE", "/nowhere/key")]);
-        let message = key(&missing, "K").unwrap_err().message;
+        let message = load_key(&missing, "K").unwrap_err().message;
         assert!(message.starts_with("K_FILE names the file /nowhere/key, which cannot be read"));
         let not_a_key = Environment::new(move |name| (name == "K_FILE").then(|| manifest.into()));
-        let message = key(&not_a_key, "K").unwrap_err().message;
+        let message = load_key(&not_a_key, "K").unwrap_err().message;
         assert_eq!(message, "the key in K_FILE has spaces, line breaks or other odd characters");
     }
 
     #[test]
-    fn a_file_may_hold_the_key() {
+    fn loads_key_from_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         let named = path.to_str().unwrap().to_owned();
         let environment = Environment::new(move |name| (name == "K_FILE").then(|| named.clone()));
         std::fs::write(&path, "sk-1\n").unwrap();
-        assert_eq!(key(&environment, "K").unwrap().unwrap().expose(), "sk-1");
+        assert_eq!(load_key(&environment, "K").unwrap().unwrap().expose(), "sk-1");
         std::fs::write(&path, "\n").unwrap();
-        assert!(key(&environment, "K").unwrap_err().message.ends_with(", which is empty"));
+        assert!(load_key(&environment, "K").unwrap_err().message.ends_with(", which is empty"));
     }
 
     #[test]
-    fn a_key_is_never_shown() {
-        let key = key(&environment(&[("K", "sk-1")]), "K").unwrap().unwrap();
+    fn key_is_redacted_in_debug_output_and_texts() {
+        let key = load_key(&environment(&[("K", "sk-1")]), "K").unwrap().unwrap();
         assert_eq!(format!("{key:?}"), "***");
-        assert_eq!(key.removed_from("wrong key sk-1, sk-1!"), "wrong key ***, ***!");
+        assert_eq!(key.redact("wrong key sk-1, sk-1!"), "wrong key ***, ***!");
         assert_eq!(format!("{:?}", environment(&[("K", "sk-1")])), "Environment");
     }
 }

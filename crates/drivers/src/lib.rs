@@ -1,5 +1,5 @@
-//! Who does the work. Each driver performs one effect and knows nothing of tasks, queues or the
-//! journal: the engine tells it what to do and records what came of it.
+//! Effect implementations. Each driver performs one effect and knows nothing of tasks, queues or
+//! the journal: the engine tells it what to do and records the outcome.
 
 pub mod cassette;
 pub mod cli;
@@ -16,4 +16,4 @@ mod secrets;
 mod sse;
 
 pub use environment::Environment;
-pub use secrets::Secrets;
+pub use secrets::SecretSet;

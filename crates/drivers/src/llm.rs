@@ -1,21 +1,16 @@
-//! Language models, by provider.
+//! The model driver: calls language models by provider.
 //!
-//! `scripted` answers from a file. All others are called over HTTP: `target` knows whom, `call`
-//! makes the call, `openai`, `anthropic` and `gemini` know what is said, and `failure` knows what
-//! went wrong.
+//! `scripted` answers from a file. All others are called over HTTP: `endpoint` resolves URL and key,
+//! `client` makes the call, `format` encodes requests and decodes streams for each provider, and
+//! `error` classifies failures.
 
-mod anthropic;
-mod call;
-mod failure;
-mod gemini;
+mod client;
+mod endpoint;
+mod error;
+mod format;
 mod http;
-mod names;
-mod openai;
 mod price;
 mod scripted;
-mod target;
-mod turns;
-mod wire;
 
 use polity_definition::{LlmAgent, ScriptDefinition, TokenPrice};
 use polity_engine::driver::{BoxFuture, ModelFailure, ModelReply, ModelRequest, Models, NotReady};
@@ -25,38 +20,42 @@ use polity_model::failure::{AttemptFailure, ErrorCategory};
 use crate::environment::Environment;
 use crate::keys;
 
-use call::Line;
-use price::Prices;
-use target::Target;
+use client::HttpModelClient;
+use endpoint::ModelEndpoint;
+use price::PriceTable;
 
-/// Every provider that this program can call.
+/// Calls the models of all supported providers.
 #[derive(Debug)]
 pub struct LanguageModels {
     environment: Environment,
-    line: Line,
-    prices: Prices,
+    client: HttpModelClient,
+    prices: PriceTable,
 }
 
 impl LanguageModels {
-    /// Models whose keys are in this environment. Connections are set up when a call needs them.
+    /// Creates a driver that takes API keys from this environment and connects on the first call.
     pub fn new(environment: Environment) -> Self {
-        Self { environment, line: Line::default(), prices: Prices::default() }
+        Self { environment, client: HttpModelClient::default(), prices: PriceTable::default() }
     }
 }
 
-/// Who answers an agent's calls.
-enum Model<'a> {
+/// The backend that answers an agent's calls.
+enum ModelBackend<'a> {
     Scripted(&'a ScriptDefinition),
-    Remote(Target<'a>),
+    Http(ModelEndpoint<'a>),
 }
 
 impl LanguageModels {
-    fn model<'a>(&self, llm: &'a LlmAgent, pinned: &'a PinnedAgent) -> Result<Model<'a>, NotReady> {
-        if let Some(target) = Target::of(llm, &self.environment)? {
-            return Ok(Model::Remote(target));
+    fn backend<'a>(
+        &self,
+        llm: &'a LlmAgent,
+        pinned: &'a PinnedAgent,
+    ) -> Result<ModelBackend<'a>, NotReady> {
+        if let Some(endpoint) = ModelEndpoint::resolve(llm, &self.environment)? {
+            return Ok(ModelBackend::Http(endpoint));
         }
         match &pinned.script {
-            Some(script) => Ok(Model::Scripted(script)),
+            Some(script) => Ok(ModelBackend::Scripted(script)),
             None => Err(NotReady {
                 message: format!("the script of agent \"{}\" is missing", pinned.agent.name),
                 hint: "put it into scripts/ and run `polity check`".into(),
@@ -68,13 +67,13 @@ impl LanguageModels {
 impl Models for LanguageModels {
     fn ready(&self, pinned: &PinnedAgent) -> Result<(), NotReady> {
         match pinned.llm() {
-            Some(llm) => self.model(llm, pinned).map(|_| ()),
+            Some(llm) => self.backend(llm, pinned).map(|_| ()),
             None => Ok(()),
         }
     }
 
     fn price(&self, pinned: &PinnedAgent) -> Option<TokenPrice> {
-        pinned.llm().map_or(Some(TokenPrice::FREE), |llm| price::of(&llm.llm_config))
+        pinned.llm().map_or(Some(TokenPrice::FREE), |llm| price::price_for(&llm.llm_config))
     }
 
     fn call<'a>(
@@ -85,13 +84,13 @@ impl Models for LanguageModels {
             let Some(llm) = request.pinned.llm() else {
                 return Err(refused("the agent has no model".into()));
             };
-            let model = self.model(llm, request.pinned).map_err(|not_ready| {
+            let backend = self.backend(llm, request.pinned).map_err(|not_ready| {
                 refused(format!("{}; {}", not_ready.message, not_ready.hint))
             })?;
-            let mut reply = match model {
-                Model::Scripted(script) => scripted::call(script, request).await?,
-                Model::Remote(target) => {
-                    self.line.call(&target, llm, request, &self.environment).await?
+            let mut reply = match backend {
+                ModelBackend::Scripted(script) => scripted::call(script, request).await?,
+                ModelBackend::Http(endpoint) => {
+                    self.client.call(&endpoint, llm, request, &self.environment).await?
                 }
             };
             self.prices.apply(&llm.llm_config, &mut reply.usage);
@@ -100,12 +99,12 @@ impl Models for LanguageModels {
     }
 }
 
-/// The keys that an agent's calls may be made with, as far as they are set.
-pub(crate) fn keys_of(llm: &LlmAgent, environment: &Environment) -> Vec<String> {
-    target::key_variables(&llm.llm_config)
+/// The API keys that the environment holds for an agent's provider.
+pub(crate) fn api_keys(llm: &LlmAgent, environment: &Environment) -> Vec<String> {
+    endpoint::key_variables(&llm.llm_config)
         .into_iter()
-        // A key that cannot be used is sent to no one.
-        .filter_map(|variable| keys::key(environment, variable).ok().flatten())
+        // An unusable key is never sent.
+        .filter_map(|variable| keys::load_key(environment, variable).ok().flatten())
         .map(|key| key.expose().to_owned())
         .collect()
 }

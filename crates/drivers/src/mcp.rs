@@ -1,26 +1,21 @@
-//! Tools of MCP servers.
+//! The tool driver: lists and calls the tools of MCP servers.
 //!
-//! A server is started, or connected to, when one of its tools is first needed. The connection is
-//! shared by all who call its tools, and made anew when it is lost. `server` knows when; `connection`
-//! knows how, over the transports `stdio`, `sse` and streamable HTTP; `listing` turns what a server
-//! offers into tools, `calling` makes one call, and `content` turns its result into text.
+//! A server is started, or connected to, when one of its tools is first needed. All callers share
+//! the connection; a lost one is reopened. `server` decides when to connect, `connection` performs
+//! the handshake over a `transport`, `tool_listing` turns a server's tools into a toolbox, `tool_call`
+//! makes one call, and `tool_result` renders its result as text.
 //!
-//! Two eras of the protocol are spoken: the one that opens with `initialize`, and the one that
-//! opens with `server/discover`. `link` keeps the probe for the latter short.
+//! The client supports both lifecycles of the protocol: `initialize`, and the newer
+//! `server/discover`. `transport::probe` bounds the wait for an answer to the latter.
 
-mod calling;
 mod client;
 mod connection;
-mod content;
-mod environment;
-mod http;
-mod lenient;
-mod link;
-mod listing;
 mod server;
-mod sse;
-mod stdio;
-mod streamable;
+mod server_program;
+mod tool_call;
+mod tool_listing;
+mod tool_result;
+mod transport;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,39 +30,39 @@ use polity_engine::driver::{
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::tool::ToolPattern;
 
-use server::Server;
+use server::McpServer;
 
 use crate::environment::Environment;
 use crate::process::ProcessLauncher;
 
-/// The longest result of one tool call that is passed on, in bytes; the rest is cut off.
+/// The default limit of one tool result, in bytes; longer ones are truncated.
 pub const TOOL_RESULT_BYTES_MAX: usize = 10_000_000;
 
-/// How long a server may take to start and to answer for the first time.
+/// The default limit for a server's start and first answer.
 pub const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a model call waits for a server that is only held in reserve.
+/// The default wait of a model call for a server that only has fallback tools.
 pub const RESERVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest message that a server may send, in bytes. It is far more than is passed on of a
-/// result, so that a long one does not cost the connection.
+/// The largest message from a server, in bytes. It is far above the limit of a result, so that a
+/// long result does not cost the connection.
 const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
-/// What servers are started with.
+/// The options of [`McpTools`].
 #[derive(Clone)]
 pub struct McpOptions {
-    /// The home folder, in which servers are started.
+    /// The home folder, the working directory of servers.
     pub home: PathBuf,
-    /// Looks up an environment variable.
+    /// The source of environment variables.
     pub environment: Environment,
-    /// The longest result of one tool call that is passed on, in bytes.
+    /// The largest tool result, in bytes.
     pub output_bytes_max: usize,
-    /// How long a server may take to start and to answer for the first time.
+    /// The limit for a server's start and first answer.
     pub start_timeout: Duration,
-    /// How long to wait for the tools of a server that is only held in reserve. One that takes
-    /// longer goes on in the background, and is not waited for again before it has answered.
+    /// The longest wait for a server that only has fallback tools. A slower start continues in the
+    /// background and is not awaited again before it succeeds.
     pub reserve_timeout: Duration,
-    /// How servers are started.
+    /// The launcher of server processes.
     pub launcher: ProcessLauncher,
 }
 
@@ -85,15 +80,15 @@ impl McpOptions {
     }
 }
 
-/// The tools of the MCP servers that a home declares. All of them must be called within one Tokio
-/// runtime. When it is dropped its servers are ended; [`McpTools::shutdown`] waits for that.
+/// The tools of a home's MCP servers. All calls must be made within one Tokio runtime. Dropping it
+/// ends the servers; [`McpTools::shutdown`] also waits for their exit.
 pub struct McpTools {
-    servers: BTreeMap<String, Arc<Server>>,
+    servers: BTreeMap<String, Arc<McpServer>>,
     options: Arc<McpOptions>,
 }
 
 impl McpTools {
-    /// Knows these servers. Nothing is started yet.
+    /// Registers the servers. Nothing is started yet.
     pub fn new(
         servers: impl IntoIterator<Item = McpServerDefinition>,
         options: McpOptions,
@@ -103,13 +98,13 @@ impl McpTools {
             .into_iter()
             .map(|definition| {
                 let name = definition.name.as_str().to_owned();
-                (name, Arc::new(Server::new(definition, Arc::clone(&options))))
+                (name, Arc::new(McpServer::new(definition, Arc::clone(&options))))
             })
             .collect();
         Self { servers, options }
     }
 
-    /// The version of the protocol that is spoken with a server, which is started if need be.
+    /// The protocol version agreed with a server, which is started if needed.
     pub async fn protocol_version(&self, server: &str) -> Result<String, ToolsUnavailable> {
         let unavailable = |failure| ToolsUnavailable { failure };
         let server = self.server(server).map_err(unavailable)?;
@@ -117,12 +112,12 @@ impl McpTools {
         Ok(connection.protocol_version())
     }
 
-    /// Ends all servers, in parallel, and waits until they are gone.
+    /// Ends all servers in parallel and waits for their exit.
     pub async fn shutdown(&self) {
         futures_util::future::join_all(self.servers.values().map(|server| server.shutdown())).await;
     }
 
-    fn server(&self, name: &str) -> Result<&Arc<Server>, AttemptFailure> {
+    fn server(&self, name: &str) -> Result<&Arc<McpServer>, AttemptFailure> {
         self.servers.get(name).ok_or_else(|| {
             let near = nearest(name, self.servers.keys().map(String::as_str))
                 .map(|near| format!("; did you mean \"{near}\"?"))
@@ -149,7 +144,7 @@ impl Tools for McpTools {
         _place: Place<'a>,
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
         Box::pin(async move {
-            let toolbox = listing::toolbox(|name| self.server(name), patterns).await;
+            let toolbox = tool_listing::build_toolbox(|name| self.server(name), patterns).await;
             toolbox.map(Arc::new).map_err(|failure| ToolsUnavailable { failure })
         })
     }
@@ -164,7 +159,7 @@ impl Tools for McpTools {
             let server = self.server(tool.server()).map_err(never_made)?;
             let connection = server.connection().await.map_err(never_made)?;
             let bytes_max = self.options.output_bytes_max;
-            let call = calling::call(&connection, tool, arguments, bytes_max);
+            let call = tool_call::call_tool(&connection, tool, arguments, bytes_max);
             tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
                 let seconds = limit.as_secs();
                 let whose = limited_by.map_or_else(
@@ -178,10 +173,13 @@ impl Tools for McpTools {
     }
 }
 
-/// What a server is given that may be secret.
-pub(crate) fn secrets_of(server: &McpServerDefinition, environment: &Environment) -> Vec<String> {
+/// The values in a server's environment that may be secret.
+pub(crate) fn secret_values(
+    server: &McpServerDefinition,
+    environment: &Environment,
+) -> Vec<String> {
     match &server.transport {
-        McpTransport::Stdio { env, .. } => environment::secrets_of(env, environment),
+        McpTransport::Stdio { env, .. } => server_program::secret_values(env, environment),
         McpTransport::Sse { .. } | McpTransport::StreamableHttp { .. } => Vec::new(),
     }
 }

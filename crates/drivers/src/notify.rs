@@ -1,4 +1,4 @@
-//! Telling someone that something happened: with a program that is run, and by calling an address.
+//! Sends notifications: runs a command and calls a webhook.
 
 mod command;
 mod webhook;
@@ -12,33 +12,33 @@ use polity_definition::OnReview;
 use crate::environment::Environment;
 use crate::process::ProcessLauncher;
 
-/// How long the program may take.
+/// The default time limit of the command.
 pub const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long it may take until the address has taken the notice, all tries included.
+/// The default time limit of the webhook, including retries.
 pub const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What there is to tell.
+/// The content of a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    /// All of it, as JSON.
+pub struct NotificationPayload {
+    /// The whole content, as JSON.
     pub json: Vec<u8>,
-    /// The gist of it, as environment variables of the program.
+    /// The main fields, as environment variables of the command.
     pub variables: Vec<(&'static str, String)>,
 }
 
-/// What notices are sent with.
+/// The options for sending notifications.
 #[derive(Debug, Clone)]
 pub struct NotifyOptions {
-    /// The home folder, in which the program is run.
+    /// The home folder, the command's working directory.
     pub home: PathBuf,
-    /// Looks up an environment variable.
+    /// The source of environment variables.
     pub environment: Environment,
-    /// How the program is started.
+    /// The launcher of the command.
     pub launcher: ProcessLauncher,
-    /// How long the program may take.
+    /// The time limit of the command.
     pub command_timeout: Duration,
-    /// How long it may take until the address has taken the notice, all tries included.
+    /// The time limit of the webhook, including retries.
     pub webhook_timeout: Duration,
 }
 
@@ -50,17 +50,21 @@ impl NotifyOptions {
     }
 }
 
-/// Tells as the settings say, both ways at once. The answer is what went wrong.
-pub async fn tell(settings: &OnReview, notice: &Notice, options: &NotifyOptions) -> Vec<NotTold> {
+/// Runs the command and calls the webhook in parallel. Returns the errors of both.
+pub async fn send_notification(
+    settings: &OnReview,
+    payload: &NotificationPayload,
+    options: &NotifyOptions,
+) -> Vec<NotifyError> {
     let run = async {
         match &settings.command {
-            Some(command) => command::run(command, notice, options).await,
+            Some(command) => command::run(command, payload, options).await,
             None => Ok(()),
         }
     };
     let call = async {
         match &settings.webhook {
-            Some(webhook) => webhook::call(webhook, notice, options).await,
+            Some(webhook) => webhook::call(webhook, payload, options).await,
             None => Ok(()),
         }
     };
@@ -68,10 +72,10 @@ pub async fn tell(settings: &OnReview, notice: &Notice, options: &NotifyOptions)
     [ran, called].into_iter().filter_map(Result::err).collect()
 }
 
-/// Why someone was not told. No secret that was filled in is in it.
+/// An error while sending a notification. It contains no secret.
 #[derive(Debug, thiserror::Error)]
-pub enum NotTold {
-    /// A setting names a variable that is not set.
+pub enum NotifyError {
+    /// A setting references an unset variable.
     #[error("notify.on_review.{field} needs the environment variable {name}, which is not set")]
     Unset {
         /// `command` or `webhook`.
@@ -79,86 +83,86 @@ pub enum NotTold {
         /// The variable.
         name: String,
     },
-    /// There is no such program.
+    /// The program does not exist.
     #[error("the program \"{program}\" of notify.on_review.command is not there")]
     NoProgram {
-        /// As the setting names it.
+        /// The program as configured.
         program: String,
     },
     /// The program cannot be started.
     #[error("the program \"{program}\" of notify.on_review.command cannot be started: {reason}")]
     NotStarted {
-        /// As the setting names it.
+        /// The program as configured.
         program: String,
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// The program failed.
     #[error("the program \"{program}\" of notify.on_review.command ended with {status}{words}")]
     Failed {
-        /// As the setting names it.
+        /// The program as configured.
         program: String,
-        /// How it ended.
+        /// The exit status.
         status: ExitStatus,
-        /// What it last said.
+        /// The end of its output.
         words: String,
     },
-    /// The program was ended because it took too long.
+    /// The program exceeded its time limit and was ended.
     #[error(
         "the program \"{program}\" of notify.on_review.command did not end within {} seconds and \
          was stopped{words}",
         limit.as_secs()
     )]
     TookTooLong {
-        /// As the setting names it.
+        /// The program as configured.
         program: String,
-        /// How long it had.
+        /// The time limit.
         limit: Duration,
-        /// What it last said.
+        /// The end of its output.
         words: String,
     },
-    /// The address is none.
+    /// The webhook is not a URL.
     #[error("notify.on_review.webhook is no address that starts with http:// or https://")]
     NoAddress,
-    /// There is no way to call anyone.
+    /// The HTTP client cannot be created.
     #[error("HTTP cannot be set up for notify.on_review.webhook: {reason}")]
     NoClient {
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// The connection failed.
+    /// The server is unreachable.
     #[error("the server {server} of notify.on_review.webhook cannot be reached: {reason}")]
     NotReached {
-        /// Where.
+        /// The server.
         server: String,
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// The server did not take it.
+    /// The server answered with an error status.
     #[error("the server {server} of notify.on_review.webhook answered with status {status}{said}")]
     Refused {
-        /// Where.
+        /// The server.
         server: String,
-        /// The status of HTTP.
+        /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The beginning of the response.
         said: String,
     },
-    /// The server did not take it in time.
+    /// The server did not answer in time.
     #[error(
         "the server {server} of notify.on_review.webhook has not taken it within {} seconds",
         limit.as_secs()
     )]
     NotInTime {
-        /// Where.
+        /// The server.
         server: String,
-        /// How long it had.
+        /// The time limit.
         limit: Duration,
     },
 }
 
-impl NotTold {
-    /// What to do about it.
+impl NotifyError {
+    /// The fix.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Unset { .. } => "set it where Polity is started, or take it out of polity.yaml",
@@ -189,8 +193,8 @@ impl NotTold {
         }
     }
 
-    /// Whether it may go better in a moment.
-    fn is_passing(&self) -> bool {
+    /// True if a retry may succeed.
+    fn is_transient(&self) -> bool {
         match self {
             Self::NotReached { .. } | Self::Refused { status: 500.., .. } => true,
             Self::Unset { .. }
@@ -206,8 +210,8 @@ impl NotTold {
     }
 }
 
-/// What someone said, to put behind what went wrong.
-fn quoted(said: &str) -> String {
+/// Formats output for the end of an error message.
+fn append_text(said: &str) -> String {
     let said = said.trim();
     if said.is_empty() { String::new() } else { format!(": {said}") }
 }

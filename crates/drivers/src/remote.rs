@@ -1,17 +1,17 @@
-//! Agents on other servers, over A2A: the card says how an agent is reached, a message gives it work,
-//! and its task is followed to the end.
+//! The remote driver: delegates work to agents on other servers over A2A.
 //!
-//! `card` reads cards and picks the way, `contact` asks and judges, `speech` spells what is asked,
-//! `wire` reads what servers say, `line` has the connections, `fault` knows what an error says about
-//! the work.
+//! The agent's card names its interfaces. A message starts a task there, which is followed until it
+//! ends. `card` selects the interface, `client` performs operations and interprets the answers,
+//! `encode` and `decode` translate the wire formats, `http` holds the connections, and `error`
+//! classifies failures.
 
 mod card;
-mod contact;
+mod client;
 mod credentials;
-mod fault;
-mod line;
-mod speech;
-mod wire;
+mod decode;
+mod encode;
+mod error;
+mod http;
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -26,38 +26,38 @@ use polity_model::remote::{RemoteReport, RemoteTask};
 use polity_model::usage::Usage;
 use reqwest::Url;
 
-use self::card::Card;
-use self::contact::{Contact, POLL_FIRST, in_time, pause, without};
-use self::credentials::Credentials;
-pub(crate) use self::credentials::secrets_of;
-use self::fault::Fault;
-use self::line::Line;
-use self::speech::Ask;
+use self::card::AgentCard;
+use self::client::{A2aClient, POLL_FIRST, back_off, redact_error, with_timeout};
+use self::credentials::RemoteCredentials;
+pub(crate) use self::credentials::secret_values;
+use self::encode::A2aOperation;
+use self::error::RemoteError;
+use self::http::RemoteHttp;
 use crate::environment::Environment;
-use crate::http::{Clients, shown_url};
+use crate::http::{HttpClients, redact_url};
 
-/// What it takes to reach agents on other servers.
+/// The options of [`A2aAgents`].
 #[derive(Debug, Clone)]
 pub struct RemoteOptions {
-    /// Where tokens and proxies are looked up.
+    /// The source of tokens and proxy settings.
     pub environment: Environment,
-    /// The most that is read of one answer: `limits.output_bytes`.
+    /// The largest accepted response: `limits.output_bytes`.
     pub output_bytes: NonZeroU64,
 }
 
-/// Has agents on other servers do work, over A2A.
+/// Delegates work to agents on other servers over A2A.
 #[derive(Debug)]
-pub struct A2aRemotes {
-    line: Line,
+pub struct A2aAgents {
+    http: RemoteHttp,
 }
 
-/// Why there is no way to an agent. Nothing has been sent to it.
-struct NoContact {
+/// A failure to connect. Nothing has been sent to the agent.
+struct ConnectFailure {
     failure: AttemptFailure,
     retry_after: Option<Duration>,
 }
 
-impl NoContact {
+impl ConnectFailure {
     fn permanent(message: String) -> Self {
         let failure = AttemptFailure { category: ErrorCategory::Permanent, message };
         Self { failure, retry_after: None }
@@ -73,75 +73,78 @@ impl NoContact {
     }
 }
 
-impl A2aRemotes {
-    /// Reaches servers with what the environment has.
+impl A2aAgents {
+    /// Creates a driver with these options.
     pub fn new(options: RemoteOptions) -> Self {
         let RemoteOptions { environment, output_bytes } = options;
         let output_bytes = output_bytes.get();
-        Self { line: Line { clients: Clients::default(), environment, output_bytes } }
+        Self { http: RemoteHttp { clients: HttpClients::default(), environment, output_bytes } }
     }
 
-    fn credentials(&self, agent: &AgentDefinition) -> Result<Credentials, NotReady> {
+    fn credentials(&self, agent: &AgentDefinition) -> Result<RemoteCredentials, NotReady> {
         match agent.remote() {
-            Some(remote) => Credentials::of(agent, remote, &self.line.environment),
-            None => Ok(Credentials::default()),
+            Some(remote) => RemoteCredentials::load(agent, remote, &self.http.environment),
+            None => Ok(RemoteCredentials::default()),
         }
     }
 
-    /// Reads the agent's card, and picks the way to reach it.
-    async fn contact(&self, agent: &AgentDefinition) -> Result<Contact<'_>, NoContact> {
+    /// Fetches the agent's card and selects an interface.
+    async fn connect(&self, agent: &AgentDefinition) -> Result<A2aClient<'_>, ConnectFailure> {
         let remote = agent.remote().map(|remote| Url::parse(remote.card_url.as_str()));
         let Some(Ok(url)) = remote else {
-            return Err(NoContact::permanent("the agent's card_url is no address".to_owned()));
+            return Err(ConnectFailure::permanent("the agent's card_url is no address".to_owned()));
         };
         let credentials = self.credentials(agent).map_err(|not_ready| {
-            NoContact::permanent(format!("{}; {}", not_ready.message, not_ready.hint))
+            ConnectFailure::permanent(format!("{}; {}", not_ready.message, not_ready.hint))
         })?;
-        let shown = shown_url(&url);
-        let card = in_time(self.line.card(&url, &credentials.headers)).await;
-        let body = card.map_err(|fault| {
-            let fault = without(&credentials, fault);
-            let category =
-                if fault.may_pass() { ErrorCategory::Transient } else { ErrorCategory::Permanent };
+        let shown = redact_url(&url);
+        let card = with_timeout(self.http.fetch_card(&url, &credentials.headers)).await;
+        let body = card.map_err(|error| {
+            let error = redact_error(&credentials, error);
+            let category = if error.is_transient() {
+                ErrorCategory::Transient
+            } else {
+                ErrorCategory::Permanent
+            };
             let AttemptFailure { category, message } =
-                fault.failure(category, credentials.variable.as_deref());
-            let message = match fault {
-                Fault::Status { status: 404, .. } => format!(
+                error.to_failure(category, credentials.variable.as_deref());
+            let message = match error {
+                RemoteError::Status { status: 404, .. } => format!(
                     "there is no card at {shown}: card_url is the whole address, such as \
                      https://host/.well-known/agent-card.json"
                 ),
-                Fault::Unreachable(_)
-                | Fault::Lost(_)
-                | Fault::Status { .. }
-                | Fault::Rpc { .. }
-                | Fault::Unreadable(_)
-                | Fault::TooLarge(_) => format!("the card at {shown}: {message}"),
+                RemoteError::Unreachable(_)
+                | RemoteError::Lost(_)
+                | RemoteError::Status { .. }
+                | RemoteError::Rpc { .. }
+                | RemoteError::Unreadable(_)
+                | RemoteError::TooLarge(_) => format!("the card at {shown}: {message}"),
             };
             let failure = AttemptFailure { category, message };
-            NoContact { failure, retry_after: fault.retry_after() }
+            ConnectFailure { failure, retry_after: error.retry_after() }
         })?;
-        let card: Card = serde_json::from_slice(&body).map_err(|error| {
-            NoContact::permanent(format!(
+        let card: AgentCard = serde_json::from_slice(&body).map_err(|error| {
+            ConnectFailure::permanent(format!(
                 "what is at {shown} is no card of an agent: {error}; card_url is the address of a \
                  card of A2A 1.0 or 0.3"
             ))
         })?;
-        let way = card.way(&url, credentials.variable.as_deref());
-        let interface = way.map_err(|no_way| NoContact::permanent(no_way.to_string()))?;
-        Ok(Contact { line: &self.line, interface, streams: card.streams(), credentials })
+        let interface = card.select_interface(&url, credentials.variable.as_deref());
+        let interface = interface.map_err(|error| ConnectFailure::permanent(error.to_string()))?;
+        Ok(A2aClient { http: &self.http, interface, can_stream: card.can_stream(), credentials })
     }
 }
 
-impl Remotes for A2aRemotes {
+impl Remotes for A2aAgents {
     fn ready(&self, agent: &AgentDefinition) -> Result<(), NotReady> {
         self.credentials(agent).map(|_| ())
     }
 
     fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent> {
         Box::pin(async move {
-            match self.contact(message.agent).await {
-                Ok(contact) => contact.sent(contact.ask(Ask::Send(&message)).await),
-                Err(no_contact) => Sent::Over(no_contact.outcome(None)),
+            match self.connect(message.agent).await {
+                Ok(client) => client.to_sent(client.call(A2aOperation::Send(&message)).await),
+                Err(failure) => Sent::Over(failure.outcome(None)),
             }
         })
     }
@@ -156,16 +159,16 @@ impl Remotes for A2aRemotes {
             let id = task.task_id.as_str();
             let mut wait = POLL_FIRST;
             loop {
-                // The card is read anew: a server that comes back may offer something else.
-                let outcome = match self.contact(agent).await {
-                    Err(none) if none.failure.category == ErrorCategory::Transient => None,
-                    Err(none) => Some(none.outcome(Some(task.clone()))),
-                    Ok(contact) => contact.follow(id, task, &mut wait, progress).await,
+                // The card is fetched again: a restarted server may offer other interfaces.
+                let outcome = match self.connect(agent).await {
+                    Err(failed) if failed.failure.category == ErrorCategory::Transient => None,
+                    Err(failed) => Some(failed.outcome(Some(task.clone()))),
+                    Ok(client) => client.follow(id, task, &mut wait, progress).await,
                 };
                 if let Some(outcome) = outcome {
                     return outcome;
                 }
-                pause(&mut wait).await;
+                back_off(&mut wait).await;
             }
         })
     }
@@ -176,9 +179,9 @@ impl Remotes for A2aRemotes {
         task: &'a RemoteTask,
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let contact = self.contact(agent).await.map_err(|none| none.failure.message)?;
-            let answered = contact.ask(Ask::Cancel(&task.task_id)).await;
-            answered.map(|_| ()).map_err(|fault| fault.to_string())
+            let client = self.connect(agent).await.map_err(|failed| failed.failure.message)?;
+            let answered = client.call(A2aOperation::Cancel(&task.task_id)).await;
+            answered.map(|_| ()).map_err(|error| error.to_string())
         })
     }
 }

@@ -1,76 +1,118 @@
-//! Server-sent events: the lines in which providers of models and other agents stream their answers.
-//!
-//! Only the `data` of an event is told. All of them repeat in it what the other fields say.
+//! The parser of server-sent events: model providers, A2A agents and MCP servers stream in them.
 
-/// Puts events together from pieces of a stream that may end anywhere.
-#[derive(Debug, Default)]
-pub(crate) struct EventReader {
-    /// The beginning of a line whose end has not come yet.
-    line: Vec<u8>,
-    /// The data of the event that is being read; lines are joined by line feeds.
-    data: Vec<u8>,
-    has_data: bool,
-    has_told: bool,
+use memchr::memchr2;
+
+/// The name of an event without an `event` field.
+const DEFAULT_NAME: &[u8] = b"message";
+
+/// One complete event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SseEvent<'a> {
+    /// The `event` field, or `message`.
+    pub(crate) name: &'a [u8],
+    /// The `data` lines, joined by line feeds.
+    pub(crate) data: &'a [u8],
 }
 
-impl EventReader {
-    /// Reads on, and tells the data of each event that is complete now.
+/// Assembles events from the chunks of a stream, which may end anywhere.
+#[derive(Debug, Default)]
+pub(crate) struct SseParser {
+    /// The beginning of an incomplete line.
+    line: Vec<u8>,
+    name: Vec<u8>,
+    data: Vec<u8>,
+    has_data: bool,
+    has_events: bool,
+    /// True if the last chunk ended with a carriage return; its line feed may follow.
+    after_return: bool,
+}
+
+impl SseParser {
+    /// Parses the next chunk and calls `on_event` for each event that it completes.
     pub(crate) fn push<E>(
         &mut self,
-        mut piece: &[u8],
-        mut tell: impl FnMut(&[u8]) -> Result<(), E>,
+        mut chunk: &[u8],
+        mut on_event: impl FnMut(SseEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        while let Some(end) = piece.iter().position(|byte| *byte == b'\n') {
-            let (line, rest) = piece.split_at(end);
-            piece = &rest[1..];
+        if self.after_return && !chunk.is_empty() {
+            self.after_return = false;
+            chunk = chunk.strip_prefix(b"\n").unwrap_or(chunk);
+        }
+        while let Some(end) = memchr2(b'\n', b'\r', chunk) {
+            let (line, rest) = chunk.split_at(end);
+            chunk = &rest[1..];
+            if rest[0] == b'\r' {
+                self.after_return = chunk.is_empty();
+                chunk = chunk.strip_prefix(b"\n").unwrap_or(chunk);
+            }
             if self.line.is_empty() {
-                self.take_line(line, &mut tell)?;
+                self.push_line(line, &mut on_event)?;
             } else {
                 self.line.extend_from_slice(line);
                 let mut line = std::mem::take(&mut self.line);
-                self.take_line(&line, &mut tell)?;
+                self.push_line(&line, &mut on_event)?;
                 line.clear();
                 self.line = line;
             }
         }
-        self.line.extend_from_slice(piece);
+        self.line.extend_from_slice(chunk);
         Ok(())
     }
 
-    /// The stream has ended. Some servers leave out the empty line after their last event.
+    /// Ends the stream. Some servers omit the empty line after their last event.
     pub(crate) fn finish<E>(
         &mut self,
-        mut tell: impl FnMut(&[u8]) -> Result<(), E>,
+        on_event: impl FnMut(SseEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.push(b"\n\n", &mut tell)
+        self.push(b"\n\n", on_event)
     }
 
-    /// Whether there was no event so far.
-    pub(crate) fn is_silent(&self) -> bool {
-        !self.has_told
+    /// True if no event has been completed yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.has_events
     }
 
-    fn take_line<E>(
+    /// The size of the incomplete event.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.line.len() + self.data.len()
+    }
+
+    fn push_line<E>(
         &mut self,
         line: &[u8],
-        tell: &mut impl FnMut(&[u8]) -> Result<(), E>,
+        on_event: &mut impl FnMut(SseEvent<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
-            if !std::mem::take(&mut self.has_data) {
-                return Ok(());
-            }
-            self.has_told = true;
-            let told = tell(&self.data);
+            let outcome = if std::mem::take(&mut self.has_data) {
+                self.has_events = true;
+                let name = if self.name.is_empty() { DEFAULT_NAME } else { &self.name };
+                on_event(SseEvent { name, data: &self.data })
+            } else {
+                Ok(())
+            };
+            self.name.clear();
             self.data.clear();
-            return told;
+            return outcome;
         }
-        if let Some(data) = line.strip_prefix(b"data:") {
-            if self.has_data {
-                self.data.push(b'\n');
+        let (field, value) = match memchr::memchr(b':', line) {
+            Some(colon) => (&line[..colon], &line[colon + 1..]),
+            None => (line, &[][..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"event" => {
+                self.name.clear();
+                self.name.extend_from_slice(value);
             }
-            self.has_data = true;
-            self.data.extend_from_slice(data.strip_prefix(b" ").unwrap_or(data));
+            b"data" => {
+                if self.has_data {
+                    self.data.push(b'\n');
+                }
+                self.data.extend_from_slice(value);
+                self.has_data = true;
+            }
+            // Comments, ids and retry delays are not used.
+            _ => {}
         }
         Ok(())
     }
@@ -80,36 +122,60 @@ impl EventReader {
 mod tests {
     use super::*;
 
-    fn events(text: &str, piece_bytes: usize) -> Vec<String> {
-        let mut told = Vec::new();
-        let mut reader = EventReader::default();
-        let mut tell = |data: &[u8]| {
-            told.push(String::from_utf8(data.to_vec()).unwrap());
+    /// The names and data of all events, parsed in chunks of this size.
+    fn parse(text: &str, chunk_bytes: usize, is_finished: bool) -> Vec<(String, String)> {
+        let mut events = Vec::new();
+        let mut parser = SseParser::default();
+        let mut on_event = |event: SseEvent<'_>| {
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            events.push((text(event.name), text(event.data)));
             Ok::<(), ()>(())
         };
-        for piece in text.as_bytes().chunks(piece_bytes) {
-            reader.push(piece, &mut tell).unwrap();
+        for chunk in text.as_bytes().chunks(chunk_bytes) {
+            parser.push(chunk, &mut on_event).unwrap();
         }
-        reader.finish(&mut tell).unwrap();
-        assert_eq!(reader.is_silent(), told.is_empty());
-        told
+        if is_finished {
+            parser.finish(&mut on_event).unwrap();
+        }
+        assert_eq!(parser.is_empty(), events.is_empty());
+        assert_eq!(parser.pending_bytes(), 0);
+        events
     }
 
     #[test]
-    fn events_are_the_same_wherever_the_stream_is_split() {
-        let cases: [(&str, &[&str]); 7] = [
+    fn data_is_the_same_however_the_stream_is_split() {
+        let cases: [(&str, &[&str]); 8] = [
             ("data: one\n\ndata: two\n\n", &["one", "two"]),
             ("data: one\r\n\r\ndata:two\r\n\r\n", &["one", "two"]),
             ("event: ping\n\n: comment\n\nid: 7\ndata: x\n\n", &["x"]),
             ("data: first\ndata: second\n\n", &["first\nsecond"]),
             ("data:  kept space\n\n", &[" kept space"]),
             ("data: without an empty line", &["without an empty line"]),
+            ("data: ends with a return\r", &["ends with a return"]),
             ("\n\n\n", &[]),
         ];
         for (text, expected) in cases {
-            for piece_bytes in [1, 2, 3, 7, 1000] {
-                assert_eq!(events(text, piece_bytes), expected, "{text:?} by {piece_bytes}");
+            for chunk_bytes in [1, 2, 3, 7, 1000] {
+                let data: Vec<_> =
+                    parse(text, chunk_bytes, true).into_iter().map(|(_, data)| data).collect();
+                assert_eq!(data, expected, "{text:?} by {chunk_bytes}");
             }
+        }
+    }
+
+    #[test]
+    fn events_are_the_same_however_the_stream_is_split() {
+        let stream = "\u{feff}: hello\nevent: endpoint\ndata: /message\n\n\
+                      data: {\"a\":\r\ndata:  1}\r\n\r\nid: 7\n\ndata\n\nevent: x\rdata: é\r\r";
+        let event = |name: &str, data: &str| (name.to_owned(), data.to_owned());
+        let expected = [
+            event("endpoint", "/message"),
+            event("message", "{\"a\":\n 1}"),
+            event("message", ""),
+            event("x", "é"),
+        ];
+        for chunk_bytes in 1..=stream.len() {
+            assert_eq!(parse(stream, chunk_bytes, false), expected, "by {chunk_bytes}");
         }
     }
 }

@@ -9,7 +9,7 @@ use polity_drivers::Environment;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
-use polity_drivers::remote::{A2aRemotes, RemoteOptions};
+use polity_drivers::remote::{A2aAgents, RemoteOptions};
 use polity_engine::driver::Programs;
 use polity_store::instances::Instances;
 use polity_store::{Access, Durability, SqliteStore};
@@ -140,9 +140,9 @@ impl HostContext {
     }
 
     /// The driver of agents on other servers.
-    pub fn remotes(&self, home: &Home) -> A2aRemotes {
+    pub fn remotes(&self, home: &Home) -> A2aAgents {
         let output_bytes = home.settings.limits.output_bytes;
-        A2aRemotes::new(RemoteOptions { environment: self.environment.clone(), output_bytes })
+        A2aAgents::new(RemoteOptions { environment: self.environment.clone(), output_bytes })
     }
 
     /// The absolute path of the home folder.

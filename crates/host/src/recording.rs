@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use polity_definition::{Home, NameLookup};
-use polity_drivers::Secrets;
+use polity_drivers::SecretSet;
 use polity_drivers::cassette::{
-    Cassette, CassetteError, PlayedPrograms, PlayedRemotes, Player, RecordedPrograms,
-    RecordedRemotes, Recorder, Size,
+    Cassette, CassetteError, CassettePlayer, CassetteRecorder, CassetteSize, PlaybackProgramDriver,
+    PlaybackRemoteDriver, RecordingProgramDriver, RecordingRemoteDriver,
 };
 use polity_engine::driver::{Programs, RunOverrides};
 use polity_engine::runtime::{resumed_with, top_of};
@@ -239,12 +239,12 @@ impl CassetteFile {
         let cassette = cassette.unwrap_or_else(|| Cassette::new(run.agent, input));
         match mode {
             RecordingMode::Replay => {
-                let player = Arc::new(Player::new(cassette, secrets));
+                let player = Arc::new(CassettePlayer::new(cassette, secrets));
                 let drivers = DriverSet {
                     models: player.clone(),
                     tools: player.clone(),
-                    programs: Arc::new(PlayedPrograms::new(player.clone(), programs)),
-                    remotes: Arc::new(PlayedRemotes::new(player.clone())),
+                    programs: Arc::new(PlaybackProgramDriver::new(player.clone(), programs)),
+                    remotes: Arc::new(PlaybackRemoteDriver::new(player.clone())),
                     servers: None,
                     notifies: false,
                 };
@@ -256,13 +256,13 @@ impl CassetteFile {
                     return Err(RecordingError::OtherInput { file, input }.into());
                 }
                 let live = DriverSet::live(context, home)?;
-                let recorder = Recorder::new(live.models, live.tools, secrets, cassette);
+                let recorder = CassetteRecorder::new(live.models, live.tools, secrets, cassette);
                 let recorder = Arc::new(recorder);
                 let drivers = DriverSet {
                     models: recorder.clone(),
                     tools: recorder.clone(),
-                    programs: Arc::new(RecordedPrograms::new(recorder.clone(), programs)),
-                    remotes: Arc::new(RecordedRemotes::new(recorder.clone(), live.remotes)),
+                    programs: Arc::new(RecordingProgramDriver::new(recorder.clone(), programs)),
+                    remotes: Arc::new(RecordingRemoteDriver::new(recorder.clone(), live.remotes)),
                     servers: live.servers,
                     notifies: live.notifies,
                 };
@@ -281,12 +281,12 @@ pub enum Recording {
         /// The file to write.
         file: PathBuf,
         /// The recorder.
-        recorder: Arc<Recorder>,
+        recorder: Arc<CassetteRecorder>,
     },
     /// Calls are replayed.
     Replay {
         /// The player.
-        player: Arc<Player>,
+        player: Arc<CassettePlayer>,
         /// The part of the cassette that the run should use.
         scope: RecordingScope,
     },
@@ -307,7 +307,7 @@ pub enum RecordingOutcome {
         /// The file.
         file: PathBuf,
         /// The number of recorded calls.
-        size: Size,
+        size: CassetteSize,
     },
     /// A finished replay did not use these answers of the cassette.
     Unused(Vec<String>),
@@ -346,7 +346,7 @@ impl Recording {
             (Self::Replay { player, scope: RecordingScope::WholeTask }, status)
                 if status.is_final() =>
             {
-                Ok(RecordingOutcome::Unused(player.never_asked_for()))
+                Ok(RecordingOutcome::Unused(player.unused_answers()))
             }
             (Self::Replay { .. }, _) => Ok(RecordingOutcome::None),
         }
@@ -354,20 +354,20 @@ impl Recording {
 }
 
 /// The values that must not reach a cassette: the keys and variables of the home's agents and servers.
-fn secrets(context: &HostContext, home: &Home, overrides: &RunOverrides) -> Secrets {
+fn secrets(context: &HostContext, home: &Home, overrides: &RunOverrides) -> SecretSet {
     let agents = home.agents.values().map(|agent| &**agent);
     let servers = home.mcp_servers.values().map(|server| &**server);
-    Secrets::known_to(agents, servers, overrides, context.environment())
+    SecretSet::collect(agents, servers, overrides, context.environment())
 }
 
 /// The input of a task without secrets. For a CLI agent, values that look like secrets are masked too.
 fn masked_input(
     home: &Home,
     programs: &dyn Programs,
-    secrets: &Secrets,
+    secrets: &SecretSet,
     run: RecordedRun<'_>,
 ) -> String {
-    let input = secrets.removed_from(run.input);
+    let input = secrets.redact(run.input);
     let NameLookup::Agent(agent) = home.find(run.agent) else { return input };
     if agent.program().is_none() {
         return input;

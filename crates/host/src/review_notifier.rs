@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use polity_definition::OnReview;
-use polity_drivers::notify::{Notice, NotifyOptions, tell};
+use polity_drivers::notify::{NotificationPayload, NotifyOptions, send_notification};
 use polity_engine::runtime::{Live, Runtime};
 use polity_model::event::{Event, StreamId, StreamSequence};
 use polity_model::ids::{CheckpointId, InstanceId, TaskId};
@@ -183,19 +183,19 @@ impl NotificationSender {
             Ok(notice) => notice,
             Err(error) => return self.warn(ReviewWarning::NotSerializable { task, error }),
         };
-        for cause in tell(&self.settings, &notice, &self.options).await {
+        for cause in send_notification(&self.settings, &notice, &self.options).await {
             self.warn(ReviewWarning::NotDelivered { task: review.task_id, cause });
         }
     }
 
-    fn notice(&self, review: &Review) -> Result<Notice, serde_json::Error> {
+    fn notice(&self, review: &Review) -> Result<NotificationPayload, serde_json::Error> {
         let variables = vec![
             ("POLITY_TASK_ID", review.task_id.to_string()),
             ("POLITY_REVIEW_POSITION", review.position.clone()),
             ("POLITY_REVIEW_QUESTION", review.question.clone()),
             ("POLITY_HOME", self.options.home.to_string_lossy().into_owned()),
         ];
-        Ok(Notice { json: serde_json::to_vec(review)?, variables })
+        Ok(NotificationPayload { json: serde_json::to_vec(review)?, variables })
     }
 
     fn warn(&self, warning: ReviewWarning) {

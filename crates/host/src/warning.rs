@@ -1,6 +1,6 @@
 //! Problems that do not stop the work.
 
-use polity_drivers::notify::NotTold;
+use polity_drivers::notify::NotifyError;
 use polity_model::ids::TaskId;
 
 use crate::error::HostError;
@@ -34,7 +34,7 @@ pub enum ReviewWarning {
         /// The task.
         task: TaskId,
         /// The failure.
-        cause: NotTold,
+        cause: NotifyError,
     },
     /// The review cannot be read from the store.
     #[error("no one was told of a review: {0}")]

@@ -6,13 +6,13 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
 #![allow(clippy::disallowed_methods, reason = "a bench starts what it measures")]
 
-mod crowd;
-mod long;
+mod harness;
+mod langgraph;
+mod load;
+mod long_conversation;
 mod measure;
-mod peer;
 mod rounds;
 mod servers;
-mod workshop;
 
 use std::process::ExitCode;
 
@@ -30,9 +30,9 @@ fn main() -> ExitCode {
         Some(_) | None => {
             let quick = std::env::var_os("POLITY_BENCH_QUICK").is_some();
             let round = rounds::measure(quick);
-            peer::compare(quick, round);
-            crowd::measure(quick);
-            long::measure(quick);
+            langgraph::compare(quick, round);
+            load::measure(quick);
+            long_conversation::measure(quick);
         }
     }
     ExitCode::SUCCESS

@@ -15,7 +15,7 @@ pub(crate) fn median<T: Ord + Copy>(values: &mut [T]) -> T {
 static SYNCS: AtomicU64 = AtomicU64::new(0);
 
 /// How often this process has waited for the disk.
-pub(crate) fn syncs() -> u64 {
+pub(crate) fn sync_count() -> u64 {
     SYNCS.load(Ordering::Relaxed)
 }
 
@@ -27,7 +27,7 @@ mod interposed {
     use std::os::fd::BorrowedFd;
     use std::sync::atomic::Ordering;
 
-    fn counted(done: rustix::io::Result<()>) -> c_int {
+    fn count_sync(done: rustix::io::Result<()>) -> c_int {
         super::SYNCS.fetch_add(1, Ordering::Relaxed);
         if done.is_ok() { 0 } else { -1 }
     }
@@ -35,23 +35,23 @@ mod interposed {
     #[unsafe(no_mangle)]
     extern "C" fn fsync(file: c_int) -> c_int {
         // SAFETY: the caller has the file open for as long as the call takes.
-        counted(rustix::fs::fsync(unsafe { BorrowedFd::borrow_raw(file) }))
+        count_sync(rustix::fs::fsync(unsafe { BorrowedFd::borrow_raw(file) }))
     }
 
     #[unsafe(no_mangle)]
     extern "C" fn fdatasync(file: c_int) -> c_int {
         // SAFETY: the caller has the file open for as long as the call takes.
-        counted(rustix::fs::fdatasync(unsafe { BorrowedFd::borrow_raw(file) }))
+        count_sync(rustix::fs::fdatasync(unsafe { BorrowedFd::borrow_raw(file) }))
     }
 }
 
 static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts the bytes that are in use.
-struct Counting;
+struct LiveBytesAllocator;
 
 // SAFETY: every call is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for LiveBytesAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `alloc`.
@@ -73,18 +73,18 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: LiveBytesAllocator = LiveBytesAllocator;
 
 /// How much memory is in use, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryUse {
     /// What was allocated and not freed. SQLite's cache, which all tasks share, is not in it.
     pub(crate) live: usize,
     /// What the system counts as resident, and so everything.
     pub(crate) resident: usize,
 }
 
-impl Memory {
+impl MemoryUse {
     /// As it is now.
     pub(crate) fn now() -> Self {
         let live = LIVE_BYTES.load(Ordering::Relaxed);

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use polity_engine::pinned::PinnedAgent;
 use polity_testkit::bench::{cpu, figure};
 
-use crate::measure::{median, syncs};
+use crate::harness::{BenchRuntime, agent, block_on, folder};
+use crate::measure::{median, sync_count};
 use crate::servers::ModelProcess;
-use crate::workshop::{Workshop, agent, block_on, folder};
 
 /// How many rounds a task has.
 pub(crate) const ROUNDS: u32 = 30;
@@ -24,7 +24,7 @@ const SYNCS_MAX: f64 = 2.1;
 
 /// What something took.
 #[derive(Debug, Clone, Copy)]
-struct Cost {
+struct RoundCost {
     cpu: Duration,
     wall: Duration,
     syncs: u64,
@@ -37,22 +37,22 @@ pub(crate) fn measure(quick: bool) -> Duration {
     rustix::fs::sync();
     let (model, folder) = (ModelProcess::start(), folder());
     let (acting, answering) = block_on(async {
-        let (workshop, tools) = Workshop::real(folder.path(), 2);
+        let (runtime, tools) = BenchRuntime::with_drivers(folder.path(), 2);
         let (acts, answers) = (agent(&model.url, ROUNDS), agent(&model.url, 0));
         let (mut acting, mut answering) = (Vec::new(), Vec::new());
-        cost(&workshop, &acts, "warm up").await;
+        measure_task(&runtime, &acts, "warm up").await;
         // In turns, so that a busy moment of the machine touches both.
         for number in 0..tasks {
-            acting.push(cost(&workshop, &acts, &format!("task {number}")).await);
-            answering.push(cost(&workshop, &answers, &format!("task {number}")).await);
+            acting.push(measure_task(&runtime, &acts, &format!("task {number}")).await);
+            answering.push(measure_task(&runtime, &answers, &format!("task {number}")).await);
         }
-        drop(workshop);
+        drop(runtime);
         tools.shutdown().await;
         (acting, answering)
     });
-    let cpu = round(&acting, &answering, |cost| cost.cpu);
-    let wall = round(&acting, &answering, |cost| cost.wall);
-    let total = |costs: &[Cost]| costs.iter().map(|cost| cost.syncs).sum::<u64>();
+    let cpu = median_per_round(&acting, &answering, |cost| cost.cpu);
+    let wall = median_per_round(&acting, &answering, |cost| cost.wall);
+    let total = |costs: &[RoundCost]| costs.iter().map(|cost| cost.syncs).sum::<u64>();
     let (all, without) = (total(&acting), total(&answering));
     #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
     let (syncs, alone) =
@@ -71,17 +71,21 @@ pub(crate) fn measure(quick: bool) -> Duration {
     cpu
 }
 
-fn round(acting: &[Cost], answering: &[Cost], of: impl Fn(&Cost) -> Duration) -> Duration {
-    let middle = |costs: &[Cost]| median(&mut costs.iter().map(&of).collect::<Vec<_>>());
+fn median_per_round(
+    acting: &[RoundCost],
+    answering: &[RoundCost],
+    of: impl Fn(&RoundCost) -> Duration,
+) -> Duration {
+    let middle = |costs: &[RoundCost]| median(&mut costs.iter().map(&of).collect::<Vec<_>>());
     middle(acting).saturating_sub(middle(answering)) / ROUNDS
 }
 
-async fn cost(workshop: &Workshop, agent: &PinnedAgent, description: &str) -> Cost {
-    let (began, cpu_before, syncs_before) = (Instant::now(), cpu(), syncs());
-    workshop.run(agent, description).await;
-    Cost {
+async fn measure_task(runtime: &BenchRuntime, agent: &PinnedAgent, description: &str) -> RoundCost {
+    let (began, cpu_before, syncs_before) = (Instant::now(), cpu(), sync_count());
+    runtime.run(agent, description).await;
+    RoundCost {
         cpu: cpu().saturating_sub(cpu_before),
         wall: began.elapsed(),
-        syncs: syncs() - syncs_before,
+        syncs: sync_count() - syncs_before,
     }
 }

@@ -1,4 +1,4 @@
-//! What a model is asked, without what differs from run to run: ids, times, and secrets.
+//! Requests to a model without the parts that differ between runs: ids, times and secrets.
 
 use std::fmt::Write;
 
@@ -9,41 +9,41 @@ use polity_model::message::{Message, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::document::{Answer, Arguments, Settings};
-use super::lines::Lines;
-use crate::secrets::Secrets;
+use super::document::{CassetteAnswer, ModelSettings, RequestedArguments};
+use super::multiline::MultilineText;
+use crate::secrets::SecretSet;
 
-/// One message.
+/// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
-pub(super) enum Said {
+pub(super) enum CassetteMessage {
     User {
-        content: Lines,
+        content: MultilineText,
     },
     Assistant {
-        #[serde(default, skip_serializing_if = "Lines::is_empty")]
-        content: Lines,
+        #[serde(default, skip_serializing_if = "MultilineText::is_empty")]
+        content: MultilineText,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<SaidCall>,
+        tool_calls: Vec<CassetteToolCall>,
     },
     Tool {
-        /// Which of the calls that were asked for last this answers, from 0.
+        /// The index of the answered call among the latest calls, from 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<usize>,
-        /// The text; in a file it is missing where it is what the tool replied.
+        /// The text; omitted in a file if it equals the tool's reply.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        content: Option<Lines>,
+        content: Option<MultilineText>,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
     System {
-        content: Lines,
+        content: MultilineText,
     },
 }
 
-/// A tool that was asked for, as the conversation has it.
+/// A tool call in a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct SaidCall {
+pub(super) struct CassetteToolCall {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     server: String,
     tool: String,
@@ -52,30 +52,34 @@ pub(super) struct SaidCall {
     signature: Option<String>,
 }
 
-/// One question to a model.
+/// One request to a model.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Question {
+pub(super) struct ModelQuestion {
     pub(super) agent: String,
-    pub(super) settings: Settings,
+    pub(super) settings: ModelSettings,
     pub(super) tools: Vec<String>,
-    pub(super) messages: Vec<Said>,
+    pub(super) messages: Vec<CassetteMessage>,
 }
 
-impl Question {
-    /// What is asked, without secrets.
-    pub(super) fn of(request: &ModelRequest<'_>, llm: &LlmAgent, secrets: &Secrets) -> Self {
+impl ModelQuestion {
+    /// Builds the comparable form of a request, with secrets redacted.
+    pub(super) fn from_request(
+        request: &ModelRequest<'_>,
+        llm: &LlmAgent,
+        secrets: &SecretSet,
+    ) -> Self {
         let offered = request.toolbox.offered().iter();
         Self {
             agent: request.pinned.agent.name.to_string(),
-            settings: settings(llm, secrets),
+            settings: model_settings(llm, secrets),
             tools: offered.map(|tool| tool.name.to_string()).collect(),
-            messages: messages(request, secrets),
+            messages: redacted_messages(request, secrets),
         }
     }
 
-    /// The question as text, to be compared by lines.
+    /// The request as text, to be compared line by line.
     pub(super) fn to_text(&self) -> String {
-        let Settings { provider, model, temperature, system_prompt, output_schema } =
+        let ModelSettings { provider, model, temperature, system_prompt, output_schema } =
             &self.settings;
         let mut text = format!("agent: {}\nprovider: {}\n", self.agent, provider.as_str());
         // Writing to a String cannot fail.
@@ -83,108 +87,107 @@ impl Question {
             let _ = writeln!(text, "model: {model}");
         }
         let _ = writeln!(text, "temperature: {}", temperature.get());
-        tell(&mut text, "system_prompt", system_prompt.as_str());
+        write_field(&mut text, "system_prompt", system_prompt.as_str());
         if let Some(schema) = output_schema {
             let schema = serde_json::to_string_pretty(schema).unwrap_or_default();
-            tell(&mut text, "output_schema", &schema);
+            write_field(&mut text, "output_schema", &schema);
         }
         for tool in &self.tools {
             let _ = writeln!(text, "tool offered: {tool}");
         }
-        for said in &self.messages {
-            said.tell(&mut text);
+        for message in &self.messages {
+            message.write_to(&mut text);
         }
-        // A line that ends the text would be shown as an empty one.
+        // The last line break would show as an empty line.
         text.truncate(text.len() - 1);
         text
     }
 }
 
-fn settings(llm: &LlmAgent, secrets: &Secrets) -> Settings {
+fn model_settings(llm: &LlmAgent, secrets: &SecretSet) -> ModelSettings {
     let model = llm.llm_config.model.as_ref();
     let schema = llm.output_schema.as_ref().map(|schema| schema.json().clone());
-    Settings {
+    ModelSettings {
         provider: llm.llm_config.provider,
-        model: model.map(|model| secrets.removed_from(model.as_ref())),
+        model: model.map(|model| secrets.redact(model.as_ref())),
         temperature: llm.temperature,
-        system_prompt: secrets.removed_from(llm.identity.system_prompt.as_str()).into(),
-        output_schema: schema.map(|schema| secrets.removed_from_fields(schema)),
+        system_prompt: secrets.redact(llm.identity.system_prompt.as_str()).into(),
+        output_schema: schema.map(|schema| secrets.redact_fields(schema)),
     }
 }
 
-fn messages(request: &ModelRequest<'_>, secrets: &Secrets) -> Vec<Said> {
-    let text = |text: &str| Lines::from(secrets.removed_from(text));
+fn redacted_messages(request: &ModelRequest<'_>, secrets: &SecretSet) -> Vec<CassetteMessage> {
+    let text = |text: &str| MultilineText::from(secrets.redact(text));
     let mut asked: &[ToolCall] = &[];
-    let said = |message: &Message| match message {
-        Message::User { content, .. } => Said::User { content: text(content) },
-        Message::System { content, .. } => Said::System { content: text(content) },
-        Message::Assistant { content, tool_calls, .. } => Said::Assistant {
+    let redacted = |message: &Message| match message {
+        Message::User { content, .. } => CassetteMessage::User { content: text(content) },
+        Message::System { content, .. } => CassetteMessage::System { content: text(content) },
+        Message::Assistant { content, tool_calls, .. } => CassetteMessage::Assistant {
             content: text(content),
             tool_calls: tool_calls
                 .iter()
-                .map(|call| said_call(call, request.toolbox, secrets))
+                .map(|call| redacted_call(call, request.toolbox, secrets))
                 .collect(),
         },
         Message::Tool { content, is_error, .. } => {
-            Said::Tool { call: None, content: Some(text(content)), is_error: *is_error }
+            CassetteMessage::Tool { call: None, content: Some(text(content)), is_error: *is_error }
         }
     };
     request
         .history
         .iter()
         .map(|message| {
-            let mut said = said(message);
-            match (message, &mut said) {
+            let mut redacted = redacted(message);
+            match (message, &mut redacted) {
                 (Message::Assistant { tool_calls, .. }, _) => asked = tool_calls,
-                (Message::Tool { tool_call_id, .. }, Said::Tool { call, .. }) => {
-                    *call = position(asked, *tool_call_id);
+                (Message::Tool { tool_call_id, .. }, CassetteMessage::Tool { call, .. }) => {
+                    *call = call_position(asked, *tool_call_id);
                 }
                 (Message::User { .. } | Message::System { .. } | Message::Tool { .. }, _) => {}
             }
-            said
+            redacted
         })
         .collect()
 }
 
-fn position(asked: &[ToolCall], id: ToolCallId) -> Option<usize> {
+fn call_position(asked: &[ToolCall], id: ToolCallId) -> Option<usize> {
     asked.iter().position(|call| call.id == id)
 }
 
-fn said_call(call: &ToolCall, toolbox: &Toolbox, secrets: &Secrets) -> SaidCall {
-    let (server, tool) = tool_name(&call.server, &call.tool, toolbox, secrets);
-    SaidCall {
+fn redacted_call(call: &ToolCall, toolbox: &Toolbox, secrets: &SecretSet) -> CassetteToolCall {
+    let (server, tool) = redacted_tool_name(&call.server, &call.tool, toolbox, secrets);
+    CassetteToolCall {
         server,
         tool,
-        arguments: secrets.removed_from_fields(call.arguments.clone()),
-        signature: call.signature.as_ref().map(|signature| secrets.removed_from(signature)),
+        arguments: secrets.redact_fields(call.arguments.clone()),
+        signature: call.signature.as_ref().map(|signature| secrets.redact(signature)),
     }
 }
 
-/// A tool's name as a model said it. The name of a tool that there is stays as it is, or it could
-/// not be found again.
-pub(super) fn tool_name(
+/// The tool's name with secrets redacted, unless the tool exists: then the name must stay findable.
+pub(super) fn redacted_tool_name(
     server: &str,
     tool: &str,
     toolbox: &Toolbox,
-    secrets: &Secrets,
+    secrets: &SecretSet,
 ) -> (String, String) {
     if toolbox.find(server, tool).is_some() {
         (server.to_owned(), tool.to_owned())
     } else {
-        (secrets.removed_from(server), secrets.removed_from(tool))
+        (secrets.redact(server), secrets.redact(tool))
     }
 }
 
-impl Said {
-    /// How an answer becomes a message.
-    pub(super) fn of_answer(answer: &Answer) -> Self {
-        let tool_calls = answer.tool_calls.iter().map(|asked| SaidCall {
+impl CassetteMessage {
+    /// The message that an answer becomes.
+    pub(super) fn from_answer(answer: &CassetteAnswer) -> Self {
+        let tool_calls = answer.tool_calls.iter().map(|asked| CassetteToolCall {
             server: asked.server.clone(),
             tool: asked.tool.clone(),
             arguments: match &asked.arguments {
-                Arguments::Arguments(arguments) => arguments.clone(),
-                // What was wrong with them is in the answer to the call.
-                Arguments::Unreadable { .. } => Map::new(),
+                RequestedArguments::Arguments(arguments) => arguments.clone(),
+                // The answer to the call describes the error.
+                RequestedArguments::Unreadable { .. } => Map::new(),
             },
             signature: asked.signature.clone(),
         });
@@ -198,12 +201,12 @@ impl Said {
         }
     }
 
-    fn tell(&self, text: &mut String) {
+    fn write_to(&self, text: &mut String) {
         match self {
-            Self::User { content } => tell(text, "user", content.as_str()),
-            Self::System { content } => tell(text, "system", content.as_str()),
+            Self::User { content } => write_field(text, "user", content.as_str()),
+            Self::System { content } => write_field(text, "system", content.as_str()),
             Self::Assistant { content, tool_calls } => {
-                tell(text, "assistant", content.as_str());
+                write_field(text, "assistant", content.as_str());
                 for call in tool_calls {
                     let arguments = Value::Object(call.arguments.clone());
                     let _ = writeln!(text, "  asks for {} {arguments}", call.name());
@@ -212,14 +215,14 @@ impl Said {
             Self::Tool { call, content, is_error } => {
                 let number = call.map(|call| format!(" {call}")).unwrap_or_default();
                 let failed = if *is_error { " (error)" } else { "" };
-                let content = content.as_ref().map(Lines::as_str).unwrap_or_default();
-                tell(text, &format!("tool{number}{failed}"), content);
+                let content = content.as_ref().map(MultilineText::as_str).unwrap_or_default();
+                write_field(text, &format!("tool{number}{failed}"), content);
             }
         }
     }
 }
 
-impl SaidCall {
+impl CassetteToolCall {
     fn name(&self) -> String {
         match self.server.as_str() {
             "" => self.tool.clone(),
@@ -228,8 +231,8 @@ impl SaidCall {
     }
 }
 
-/// One text on one line; one of several lines below its name.
-fn tell(text: &mut String, name: &str, content: &str) {
+/// Writes a field: a single line after its name, several lines below it.
+fn write_field(text: &mut String, name: &str, content: &str) {
     if content.contains('\n') {
         let _ = writeln!(text, "{name}:");
         for line in content.split('\n') {

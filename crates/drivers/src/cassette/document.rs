@@ -1,4 +1,4 @@
-//! The form of a cassette: one JSON document, in an order that does not depend on the run.
+//! The file format of cassettes: one JSON document, ordered independently of the run.
 
 use std::collections::BTreeMap;
 
@@ -11,49 +11,49 @@ use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
-use super::conversation::Said;
-use super::lines::Lines;
-use super::programs::KeptRun;
-use super::remotes::KeptMessage;
+use super::conversation::CassetteMessage;
+use super::multiline::MultilineText;
+use super::program_runs::RecordedRun;
+use super::remote_messages::RecordedMessage;
 
-/// The form that is described here.
+/// The format version.
 const VERSION: u64 = 1;
 
-/// What models and tools answered in one run.
+/// The recorded answers of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cassette {
     #[serde(rename = "cassette")]
     version: u64,
-    /// The agent that was run.
+    /// The agent of the run.
     pub(super) agent: String,
-    pub(super) input: Lines,
-    /// The agents that asked a model, by name.
-    pub(super) agents: BTreeMap<String, Settings>,
-    /// The conversations, by the place in the run at which they began.
-    pub(super) sessions: BTreeMap<String, Session>,
-    /// The tools that were listed, by name. One that its server describes anew in the midst of a
-    /// run has a number behind its name.
+    pub(super) input: MultilineText,
+    /// The agents that called a model, by name.
+    pub(super) agents: BTreeMap<String, ModelSettings>,
+    /// The conversations, by session name.
+    pub(super) sessions: BTreeMap<String, CassetteSession>,
+    /// The listed tools, by name. If a server changes a description during the run, the new one has
+    /// a number after its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) tools: BTreeMap<String, ListedTool>,
 }
 
-/// What an agent's model is told in every call.
+/// The settings that every call of an agent's model has.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Settings {
+pub(super) struct ModelSettings {
     pub(super) provider: LlmProvider,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) model: Option<String>,
     pub(super) temperature: Temperature,
-    pub(super) system_prompt: Lines,
+    pub(super) system_prompt: MultilineText,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) output_schema: Option<Map<String, Value>>,
 }
 
-/// What a server said of a tool, and what the home's settings did.
+/// A tool as described by its server and the home's settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ListedTool {
-    #[serde(default, skip_serializing_if = "Lines::is_empty")]
-    pub(super) description: Lines,
+    #[serde(default, skip_serializing_if = "MultilineText::is_empty")]
+    pub(super) description: MultilineText,
     pub(super) input_schema: Map<String, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) output_schema: Option<Map<String, Value>>,
@@ -65,28 +65,28 @@ pub(super) struct ListedTool {
 
 /// One conversation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub(super) struct Session {
-    /// Who speaks. Not known where tools could not even be listed.
+pub(super) struct CassetteSession {
+    /// The agent. Unknown if its tools could not be listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) agent: Option<String>,
-    /// The tools that there were, each time they changed.
+    /// The available tools, after each change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) listings: Vec<Listing>,
+    pub(super) listings: Vec<ToolListing>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) turns: Vec<Turn>,
-    /// What the program was given and what came of it, where that is who speaks.
+    pub(super) turns: Vec<CassetteTurn>,
+    /// The run of a CLI agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) run: Option<KeptRun>,
-    /// What an agent on another server was told and what came of it, where that is who speaks.
+    pub(super) run: Option<RecordedRun>,
+    /// The messages to a remote agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) messages: Vec<KeptMessage>,
+    pub(super) messages: Vec<RecordedMessage>,
 }
 
-/// The tools of an agent from some turn on.
+/// The tools of an agent from a turn on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Listing {
+pub(super) struct ToolListing {
     pub(super) turn: u32,
-    /// What the agent's definition asks for.
+    /// The patterns of the agent's definition.
     pub(super) patterns: Vec<ToolPattern>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) offered: Vec<String>,
@@ -96,82 +96,80 @@ pub(super) struct Listing {
     pub(super) failure: Option<FailedCall>,
 }
 
-/// One turn of a conversation: the model is asked, and what it asks for is called.
+/// One turn of a conversation: calls of the model, then calls of tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Turn {
+pub(super) struct CassetteTurn {
     #[serde(rename = "turn")]
     pub(super) number: u32,
-    /// What the model was asked. It is asked more than once in a turn where a conversation is too
-    /// long and is sent again without its middle.
+    /// The model calls. A turn has several if the conversation was too long and was sent again
+    /// without its middle.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) exchanges: Vec<Exchange>,
+    pub(super) exchanges: Vec<ModelExchange>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<CassetteCall>,
 }
 
-/// One question to a model, with what came of it.
+/// One model call with its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Exchange {
-    /// The names of the tools that were offered, where they are not those of the exchange before or
-    /// of the listing.
+pub(super) struct ModelExchange {
+    /// The offered tools, if they differ from those of the previous exchange or of the listing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) tools: Option<Vec<String>>,
-    /// How many messages behind the first are not sent any more.
+    /// The number of messages after the first that are no longer sent.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) left_out: usize,
-    /// What was said since the last answer.
+    /// The messages since the last answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) messages: Vec<Said>,
+    pub(super) messages: Vec<CassetteMessage>,
     #[serde(flatten)]
     pub(super) outcome: ModelOutcome,
 }
 
-/// What came of a question to a model.
+/// The outcome of a model call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ModelOutcome {
-    Answer(Answer),
+    Answer(CassetteAnswer),
     Failure(FailedCall),
 }
 
-/// What a model answered.
+/// The answer of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Answer {
-    #[serde(default, skip_serializing_if = "Lines::is_empty")]
-    pub(super) content: Lines,
+pub(super) struct CassetteAnswer {
+    #[serde(default, skip_serializing_if = "MultilineText::is_empty")]
+    pub(super) content: MultilineText,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) tool_calls: Vec<Asked>,
+    pub(super) tool_calls: Vec<RequestedTool>,
     pub(super) usage: Usage,
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_cut: bool,
 }
 
-/// A tool that a model asks for.
+/// A tool call in an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct RequestedTool {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) server: String,
     pub(super) tool: String,
     #[serde(flatten)]
-    pub(super) arguments: Arguments,
+    pub(super) arguments: RequestedArguments,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) signature: Option<String>,
 }
 
-/// The arguments that a model gave.
+/// The arguments of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Arguments {
+pub(super) enum RequestedArguments {
     Arguments(Map<String, Value>),
-    Unreadable { text: Lines, reason: String },
+    Unreadable { text: MultilineText, reason: String },
 }
 
-/// A call that brought no answer. What it says of tools is only told of tools, and what it says of
-/// models only of models.
+/// A failed call. Some fields apply only to tools, others only to models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct FailedCall {
     pub(super) category: ErrorCategory,
-    pub(super) message: Lines,
+    pub(super) message: MultilineText,
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) context_full: bool,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -180,10 +178,11 @@ pub(super) struct FailedCall {
     pub(super) timed_out: bool,
 }
 
-/// One call of a tool, with what came of it.
+/// One tool call with its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Call {
-    /// Which of the calls of its turn this is, from 0. A tool that stands in has the same index.
+pub(super) struct CassetteCall {
+    /// The index of the call in its turn, from 0. A fallback tool has the index of the original
+    /// call.
     pub(super) index: usize,
     pub(super) tool: ToolName,
     pub(super) arguments: Map<String, Value>,
@@ -191,19 +190,19 @@ pub(super) struct Call {
     pub(super) outcome: ToolOutcome,
 }
 
-/// What came of a tool call.
+/// The outcome of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToolOutcome {
-    Reply(Reply),
+    Reply(CassetteReply),
     Failure(FailedCall),
 }
 
-/// What a tool answered.
+/// The reply of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Reply {
-    #[serde(default, skip_serializing_if = "Lines::is_empty")]
-    pub(super) content: Lines,
+pub(super) struct CassetteReply {
+    #[serde(default, skip_serializing_if = "MultilineText::is_empty")]
+    pub(super) content: MultilineText,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) structured: Option<Value>,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -212,26 +211,26 @@ pub(super) struct Reply {
     pub(super) is_cut: bool,
 }
 
-/// How much a cassette holds.
+/// The number of answers in a cassette.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Size {
-    /// Answers of models.
+pub struct CassetteSize {
+    /// Model answers.
     pub model_calls: usize,
-    /// Answers of tools.
+    /// Tool replies.
     pub tool_calls: usize,
-    /// Runs of programs.
+    /// Runs of CLI agents.
     pub runs: usize,
-    /// Messages to agents on other servers.
+    /// Messages to remote agents.
     pub messages: usize,
 }
 
-/// A text is no cassette that can be read.
+/// An error while parsing a cassette.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CassetteError {
-    /// It is something else.
+    /// The document is not a cassette.
     #[error("it is not a cassette")]
     NotACassette,
-    /// Its end is missing.
+    /// The end of the document is missing.
     #[error("it is cut short: it ends at line {line}, column {column}")]
     CutShort {
         /// The last line.
@@ -239,17 +238,17 @@ pub enum CassetteError {
         /// The last column.
         column: usize,
     },
-    /// It cannot be read.
+    /// The document is invalid.
     #[error("line {line}, column {column}: {reason}")]
     Unreadable {
         /// The line.
         line: usize,
         /// The column.
         column: usize,
-        /// Why not.
+        /// The cause.
         reason: String,
     },
-    /// It has a form that this version does not know.
+    /// The format version is not supported.
     #[error("it is a cassette of version {found}, and this Polity knows version {VERSION}")]
     UnknownVersion {
         /// Its version.
@@ -258,7 +257,7 @@ pub enum CassetteError {
 }
 
 impl Cassette {
-    /// An empty cassette for a run of this agent with this input.
+    /// Creates an empty cassette for a run of this agent with this input.
     pub fn new(agent: &str, input: &str) -> Self {
         Self {
             version: VERSION,
@@ -270,7 +269,7 @@ impl Cassette {
         }
     }
 
-    /// Reads a cassette.
+    /// Parses a cassette.
     pub fn parse(text: &str) -> Result<Self, CassetteError> {
         let whole: Value = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
         match whole.get("cassette") {
@@ -280,29 +279,29 @@ impl Cassette {
             }
             Some(_) => {}
         }
-        // From the text once more, since only that knows the lines.
+        // Parsed from the text again, which has the line numbers.
         serde_json::from_str(text).map_err(|error| unreadable(&error))
     }
 
-    /// The cassette as it is written to a file. The same cassette is always the same text.
+    /// The cassette as file content. Equal cassettes yield equal texts.
     pub fn to_text(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// The agent that was run.
+    /// The agent of the run.
     pub fn agent(&self) -> &str {
         &self.agent
     }
 
-    /// What it was given to do, without secrets.
+    /// The input of the run, with secrets redacted.
     pub fn input(&self) -> &str {
         self.input.as_str()
     }
 
-    /// How much it holds.
-    pub fn size(&self) -> Size {
+    /// The number of answers.
+    pub fn size(&self) -> CassetteSize {
         let turns = || self.sessions.values().flat_map(|session| &session.turns);
-        Size {
+        CassetteSize {
             model_calls: turns().map(|turn| turn.exchanges.len()).sum(),
             tool_calls: turns().map(|turn| turn.calls.len()).sum(),
             runs: self.sessions.values().filter(|session| session.run.is_some()).count(),

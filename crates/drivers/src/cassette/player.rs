@@ -1,4 +1,4 @@
-//! Answers from a cassette, in place of models and tools.
+//! Replays model and tool answers from a cassette.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -15,91 +15,95 @@ use polity_model::failure::{AttemptFailure, ErrorCategory};
 use polity_model::tool::ToolPattern;
 use serde_json::{Map, Value};
 
-use super::conversation::Question;
-use super::difference::difference;
+use super::conversation::ModelQuestion;
+use super::diff::diff;
 use super::document::{
-    Answer, Arguments, Cassette, FailedCall, Listing, ModelOutcome, Reply, Session, ToolOutcome,
+    Cassette, CassetteAnswer, CassetteReply, CassetteSession, FailedCall, ModelOutcome,
+    RequestedArguments, ToolListing, ToolOutcome,
 };
-use super::session::{At, name};
-use crate::secrets::Secrets;
+use super::session::{ExchangeIndex, tool_name};
+use crate::secrets::SecretSet;
 
-/// What to do about a cassette that does not fit.
-pub(super) const REMEDY: &str = "if the run of now is right, record it again with --record";
+/// The hint for a cassette that does not match.
+pub(super) const REMEDY: &str = "if the current run is right, record it again with --record";
 
-/// Answers what is asked at a place with what was answered there when the cassette was recorded, if
-/// the same is asked. No model is called and no server is started.
-pub struct Player {
+/// Answers each request with the one recorded at the same call site, if the requests match. No
+/// model is called and no server started.
+pub struct CassettePlayer {
     cassette: Cassette,
-    pub(super) secrets: Secrets,
-    memory: Mutex<Memory>,
+    pub(super) secrets: SecretSet,
+    state: Mutex<PlaybackState>,
 }
 
-/// What a player remembers of the run.
+/// The progress of a replay.
 #[derive(Default)]
-struct Memory {
-    /// The answers that were given.
-    given: BTreeSet<(String, Which)>,
-    /// What was the first to differ. After that nothing can be answered: whatever is asked next
-    /// follows on something that was not recorded.
-    broken: Option<String>,
-    /// The tools of each listing, by session and turn, so that their schemas are compiled once.
+struct PlaybackState {
+    /// The answers that have been used.
+    used: BTreeSet<(String, AnswerKey)>,
+    /// The first mismatch. Nothing is answered after it, since later requests depend on it.
+    mismatch: Option<String>,
+    /// The toolbox of each listing, by session and turn, so that schemas are compiled once.
     toolboxes: BTreeMap<(String, u32), Arc<Toolbox>>,
 }
 
-/// Which answer of a session.
+/// The key of an answer within its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Which {
-    Exchange { turn: u32, number: usize },
-    Call { turn: u32, number: usize },
+pub(super) enum AnswerKey {
+    ModelExchange { turn: u32, number: usize },
+    ToolCall { turn: u32, number: usize },
     Run,
     Message { number: u32 },
 }
 
-impl Player {
-    /// Plays a cassette. What is asked is compared without these secrets, as it was recorded.
-    pub fn new(cassette: Cassette, secrets: Secrets) -> Self {
-        Self { cassette, secrets, memory: Mutex::default() }
+impl CassettePlayer {
+    /// Creates a player. Requests are compared with these secrets redacted, as they were recorded.
+    pub fn new(cassette: Cassette, secrets: SecretSet) -> Self {
+        Self { cassette, secrets, state: Mutex::default() }
     }
 
-    /// The answers that no one asked for, in words. None where the run went another way: that was
-    /// told already.
-    pub fn never_asked_for(&self) -> Vec<String> {
-        let memory = self.locked();
-        if memory.broken.is_some() {
+    /// Descriptions of the unused answers. Empty after a mismatch, which has been reported already.
+    pub fn unused_answers(&self) -> Vec<String> {
+        let state = self.lock_state();
+        if state.mismatch.is_some() {
             return Vec::new();
         }
-        let mut left = Vec::new();
+        let mut unused = Vec::new();
         for (name, session) in &self.cassette.sessions {
-            let is_left = |which| !memory.given.contains(&(name.clone(), which));
-            if session.run.is_some() && is_left(Which::Run) {
-                left.push(format!("the program in session \"{name}\""));
+            let is_unused = |key| !state.used.contains(&(name.clone(), key));
+            if session.run.is_some() && is_unused(AnswerKey::Run) {
+                unused.push(format!("the program in session \"{name}\""));
             }
             for kept in &session.messages {
-                if is_left(Which::Message { number: kept.number }) {
-                    left.push(format!("the other server in {}", told(name, kept.number)));
+                if is_unused(AnswerKey::Message { number: kept.number }) {
+                    unused
+                        .push(format!("the other server in {}", describe_turn(name, kept.number)));
                 }
             }
             for turn in &session.turns {
                 let number = turn.number;
                 let exchanges = (0..turn.exchanges.len())
-                    .filter(|at| is_left(Which::Exchange { turn: number, number: *at }));
-                left.extend(exchanges.map(|_| format!("the model in {}", told(name, number))));
+                    .filter(|at| is_unused(AnswerKey::ModelExchange { turn: number, number: *at }));
+                unused.extend(
+                    exchanges.map(|_| format!("the model in {}", describe_turn(name, number))),
+                );
                 let calls = turn.calls.iter().enumerate();
-                let calls =
-                    calls.filter(|(at, _)| is_left(Which::Call { turn: number, number: *at }));
-                left.extend(
-                    calls.map(|(_, call)| format!("{} in {}", call.tool, told(name, number))),
+                let calls = calls
+                    .filter(|(at, _)| is_unused(AnswerKey::ToolCall { turn: number, number: *at }));
+                unused.extend(
+                    calls.map(|(_, call)| {
+                        format!("{} in {}", call.tool, describe_turn(name, number))
+                    }),
                 );
             }
         }
-        left
+        unused
     }
 
-    fn locked(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, PlaybackState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn session(&self, session: &str) -> Result<&Session, String> {
+    pub(super) fn session(&self, session: &str) -> Result<&CassetteSession, String> {
         self.cassette.sessions.get(session).ok_or_else(|| {
             let known: Vec<_> =
                 self.cassette.sessions.keys().map(|name| format!("\"{name}\"")).collect();
@@ -108,54 +112,62 @@ impl Player {
         })
     }
 
-    pub(super) fn given(&self, session: &str, which: Which) {
-        self.locked().given.insert((session.to_owned(), which));
+    pub(super) fn mark_used(&self, session: &str, key: AnswerKey) {
+        self.lock_state().used.insert((session.to_owned(), key));
     }
 
-    /// Remembers what differs, if it is the first, and says what is to be said.
-    pub(super) fn broken(&self, message: String) -> AttemptFailure {
-        let message = self.locked().broken.get_or_insert(message).clone();
+    /// Records a mismatch unless there was one before, and returns the first as a failure.
+    pub(super) fn fail(&self, message: String) -> AttemptFailure {
+        let message = self.lock_state().mismatch.get_or_insert(message).clone();
         AttemptFailure { category: ErrorCategory::Permanent, message }
     }
 
-    /// Nothing is answered after something has differed.
-    pub(super) fn must_fit(&self) -> Result<(), String> {
-        self.locked().broken.clone().map_or(Ok(()), Err)
+    /// Fails if a mismatch has occurred.
+    pub(super) fn check_no_mismatch(&self) -> Result<(), String> {
+        self.lock_state().mismatch.clone().map_or(Ok(()), Err)
     }
 
     fn answer(&self, request: &ModelRequest<'_>, llm: &LlmAgent) -> Result<&ModelOutcome, String> {
-        self.must_fit()?;
+        self.check_no_mismatch()?;
         let place = request.place;
         let session = self.session(place.session)?;
         let Some((at, turn)) =
             session.turn(place.turn).filter(|(_, turn)| !turn.exchanges.is_empty())
         else {
-            return Err(ends_before(session, place));
+            return Err(no_answer_error(session, place));
         };
-        let question = Question::of(request, llm, &self.secrets);
+        let question = ModelQuestion::from_request(request, llm, &self.secrets);
         let mut nearest: Option<String> = None;
         for (number, exchange) in turn.exchanges.iter().enumerate() {
-            let recorded = self.question(session, At { turn: at, exchange: number });
-            let recorded = recorded.ok_or_else(|| ends_before(session, place))?;
+            let recorded =
+                self.recorded_question(session, ExchangeIndex { turn: at, exchange: number });
+            let recorded = recorded.ok_or_else(|| no_answer_error(session, place))?;
             if recorded == question {
-                self.given(place.session, Which::Exchange { turn: place.turn, number });
+                self.mark_used(
+                    place.session,
+                    AnswerKey::ModelExchange { turn: place.turn, number },
+                );
                 return Ok(&exchange.outcome);
             }
-            let differs = difference(&recorded.to_text(), &question.to_text());
-            if nearest.as_ref().is_none_or(|known| differs.len() < known.len()) {
-                nearest = Some(differs);
+            let mismatch = diff(&recorded.to_text(), &question.to_text());
+            if nearest.as_ref().is_none_or(|known| mismatch.len() < known.len()) {
+                nearest = Some(mismatch);
             }
         }
-        let what = format!("the model is asked something else in {}", at_place(place));
-        Err(differs(&what, &nearest.unwrap_or_default()))
+        let what = format!("the model is asked something else in {}", describe_site(place));
+        Err(mismatch(&what, &nearest.unwrap_or_default()))
     }
 
-    /// What was asked when the cassette was recorded.
-    fn question(&self, session: &Session, at: At) -> Option<Question> {
-        let (tools, messages) = session.asked(at)?;
+    /// The recorded request.
+    fn recorded_question(
+        &self,
+        session: &CassetteSession,
+        at: ExchangeIndex,
+    ) -> Option<ModelQuestion> {
+        let (tools, messages) = session.request(at)?;
         let agent = session.agent.clone()?;
         let settings = self.cassette.agents.get(&agent)?.clone();
-        Some(Question { agent, settings, tools, messages })
+        Some(ModelQuestion { agent, settings, tools, messages })
     }
 
     fn toolbox(
@@ -163,36 +175,37 @@ impl Player {
         patterns: &[ToolPattern],
         place: Place<'_>,
     ) -> Result<Arc<Toolbox>, AttemptFailure> {
-        let session = self.session(place.session).map_err(|message| self.broken(message))?;
+        let session = self.session(place.session).map_err(|message| self.fail(message))?;
         let Some(listing) = session.listing(place.turn) else {
             let message = format!(
                 "the cassette lists no tools for {}, and the agent has tools now; {REMEDY}",
-                at_place(place)
+                describe_site(place)
             );
-            return Err(self.broken(message));
+            return Err(self.fail(message));
         };
         if listing.patterns != patterns {
-            let what = format!("the agent has other tools in {}", at_place(place));
-            let differs = differs(&what, &difference(&lines(&listing.patterns), &lines(patterns)));
-            return Err(self.broken(differs));
+            let what = format!("the agent has other tools in {}", describe_site(place));
+            let mismatch =
+                mismatch(&what, &diff(&pattern_lines(&listing.patterns), &pattern_lines(patterns)));
+            return Err(self.fail(mismatch));
         }
         if let Some(failed) = &listing.failure {
-            return Err(for_good(failed));
+            return Err(permanent_failure(failed));
         }
         let key = (place.session.to_owned(), listing.turn);
-        if let Some(toolbox) = self.locked().toolboxes.get(&key) {
+        if let Some(toolbox) = self.lock_state().toolboxes.get(&key) {
             return Ok(Arc::clone(toolbox));
         }
-        let toolbox = Arc::new(self.listed(listing).map_err(|message| self.broken(message))?);
-        self.locked().toolboxes.insert(key, Arc::clone(&toolbox));
+        let toolbox = Arc::new(self.build_toolbox(listing).map_err(|message| self.fail(message))?);
+        self.lock_state().toolboxes.insert(key, Arc::clone(&toolbox));
         Ok(toolbox)
     }
 
-    fn listed(&self, listing: &Listing) -> Result<Toolbox, String> {
+    fn build_toolbox(&self, listing: &ToolListing) -> Result<Toolbox, String> {
         let tool = |reference: &String| {
             let missing = || format!("the cassette lists {reference} and does not describe it");
             let known = self.cassette.tools.get(reference).ok_or_else(missing)?.clone();
-            let name = name(reference).parse().map_err(|_| missing())?;
+            let name = tool_name(reference).parse().map_err(|_| missing())?;
             Ok(Arc::new(Tool::new(
                 name,
                 known.description.into(),
@@ -217,45 +230,45 @@ impl Player {
         let Some((number, call)) = found else {
             return Err(format!(
                 "the cassette has no answer of {tool} as call {index} of {}; {REMEDY}",
-                at_place(place)
+                describe_site(place)
             ));
         };
-        let now = self.secrets.removed_from_fields(arguments.clone());
+        let now = self.secrets.redact_fields(arguments.clone());
         if call.arguments != now {
-            let what = format!("{tool} is called with other arguments in {}", at_place(place));
-            return Err(differs(&what, &difference(&pretty(&call.arguments), &pretty(&now))));
+            let what = format!("{tool} is called with other arguments in {}", describe_site(place));
+            return Err(mismatch(&what, &diff(&pretty(&call.arguments), &pretty(&now))));
         }
-        self.given(place.session, Which::Call { turn: place.turn, number });
+        self.mark_used(place.session, AnswerKey::ToolCall { turn: place.turn, number });
         Ok(&call.outcome)
     }
 }
 
-/// The place as people say it.
-fn told(session: &str, turn: u32) -> String {
+/// Describes a call site for an error message.
+fn describe_turn(session: &str, turn: u32) -> String {
     format!("turn {turn} of session \"{session}\"")
 }
 
-pub(super) fn at_place(place: Place<'_>) -> String {
-    told(place.session, place.turn)
+pub(super) fn describe_site(place: Place<'_>) -> String {
+    describe_turn(place.session, place.turn)
 }
 
-fn ends_before(session: &Session, place: Place<'_>) -> String {
+fn no_answer_error(session: &CassetteSession, place: Place<'_>) -> String {
     let asked = session.turns.iter().filter(|turn| !turn.exchanges.is_empty());
     let end = match asked.map(|turn| turn.number).max() {
         Some(last) => format!("its last answer there is that of turn {last}"),
         None => "it has none there at all".to_owned(),
     };
-    format!("the cassette has no answer for {}: {end}; {REMEDY}", at_place(place))
+    format!("the cassette has no answer for {}: {end}; {REMEDY}", describe_site(place))
 }
 
-pub(super) fn differs(what: &str, difference: &str) -> String {
+pub(super) fn mismatch(what: &str, diff: &str) -> String {
     let mut message = format!("{what} than when the cassette was recorded (-):\n");
     // Writing to a String cannot fail.
-    let _ = write!(message, "{difference}{REMEDY}");
+    let _ = write!(message, "{diff}{REMEDY}");
     message
 }
 
-fn lines(patterns: &[ToolPattern]) -> String {
+fn pattern_lines(patterns: &[ToolPattern]) -> String {
     patterns.iter().map(|pattern| format!("tools: {pattern}")).collect::<Vec<_>>().join("\n")
 }
 
@@ -263,8 +276,8 @@ pub(super) fn pretty(arguments: &Map<String, Value>) -> String {
     serde_json::to_string_pretty(arguments).unwrap_or_default()
 }
 
-/// A failure that was the last word in its place. To try again would bring the same, and take time.
-pub(super) fn for_good(failed: &FailedCall) -> AttemptFailure {
+/// The final failure of a call. It is permanent, since a retry would repeat it.
+pub(super) fn permanent_failure(failed: &FailedCall) -> AttemptFailure {
     let category = match failed.category {
         ErrorCategory::Transient | ErrorCategory::Permanent => ErrorCategory::Permanent,
         ErrorCategory::AgentError => ErrorCategory::AgentError,
@@ -273,13 +286,13 @@ pub(super) fn for_good(failed: &FailedCall) -> AttemptFailure {
     AttemptFailure { category, message: failed.message.as_str().to_owned() }
 }
 
-fn model_reply(answer: &Answer) -> ModelReply {
+fn model_reply(answer: &CassetteAnswer) -> ModelReply {
     let tool_calls = answer.tool_calls.iter().map(|asked| AskedTool {
         server: asked.server.clone(),
         tool: asked.tool.clone(),
         arguments: match &asked.arguments {
-            Arguments::Arguments(arguments) => AskedArguments::Object(arguments.clone()),
-            Arguments::Unreadable { text, reason } => AskedArguments::Unreadable {
+            RequestedArguments::Arguments(arguments) => AskedArguments::Object(arguments.clone()),
+            RequestedArguments::Unreadable { text, reason } => AskedArguments::Unreadable {
                 text: text.as_str().to_owned(),
                 reason: reason.clone(),
             },
@@ -299,13 +312,13 @@ fn model_failure(failed: &FailedCall) -> ModelFailure {
     let message = failed.message.as_str().to_owned();
     ModelFailure {
         context_full: failed.context_full,
-        // The category decides how the task ends, so it stays; trying again must take no time.
+        // The category decides the task's outcome and stays; retries must not wait.
         retry_after: Some(Duration::ZERO),
         ..ModelFailure::new(AttemptFailure { category: failed.category, message })
     }
 }
 
-fn tool_reply(reply: &Reply) -> ToolReply {
+fn tool_reply(reply: &CassetteReply) -> ToolReply {
     ToolReply {
         content: reply.content.as_str().to_owned(),
         structured: reply.structured.clone(),
@@ -315,12 +328,12 @@ fn tool_reply(reply: &Reply) -> ToolReply {
     }
 }
 
-impl Models for Player {
+impl Models for CassettePlayer {
     fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
 
-    /// What was paid is on the cassette, and nothing is paid now.
+    /// Replays are free; the cassette has the recorded usage.
     fn price(&self, _pinned: &PinnedAgent) -> Option<TokenPrice> {
         Some(TokenPrice::FREE)
     }
@@ -332,10 +345,10 @@ impl Models for Player {
         Box::pin(async move {
             let Some(llm) = request.pinned.llm() else {
                 let message = "the agent has no model".to_owned();
-                return Err(ModelFailure::new(self.broken(message)));
+                return Err(ModelFailure::new(self.fail(message)));
             };
             let answer = self.answer(&request, llm);
-            match answer.map_err(|message| ModelFailure::new(self.broken(message)))? {
+            match answer.map_err(|message| ModelFailure::new(self.fail(message)))? {
                 ModelOutcome::Answer(answer) => Ok(model_reply(answer)),
                 ModelOutcome::Failure(failed) => Err(model_failure(failed)),
             }
@@ -343,7 +356,7 @@ impl Models for Player {
     }
 }
 
-impl Tools for Player {
+impl Tools for CassettePlayer {
     fn ready(&self, _patterns: &[ToolPattern]) -> Result<(), NotReady> {
         Ok(())
     }
@@ -361,13 +374,13 @@ impl Tools for Player {
         &'a self,
         request: ToolRequest<'a>,
     ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>> {
-        let outcome = self.reply(&request).map_err(|message| self.broken(message));
+        let outcome = self.reply(&request).map_err(|message| self.fail(message));
         Box::pin(async {
             let never_made = |failure| ToolFailure { failure, maybe_done: false, timed_out: false };
             match outcome.map_err(never_made)? {
                 ToolOutcome::Reply(reply) => Ok(tool_reply(reply)),
                 ToolOutcome::Failure(failed) => Err(ToolFailure {
-                    failure: for_good(failed),
+                    failure: permanent_failure(failed),
                     maybe_done: failed.maybe_done,
                     timed_out: failed.timed_out,
                 }),

@@ -1,4 +1,4 @@
-//! Writes down what models and tools answer.
+//! Records model and tool answers.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,78 +13,80 @@ use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::AttemptFailure;
 use polity_model::tool::ToolPattern;
 
-use super::conversation::{Question, tool_name};
+use super::conversation::{ModelQuestion, redacted_tool_name};
 use super::document::{
-    Answer, Arguments, Asked, Call, Cassette, FailedCall, ListedTool, Listing, ModelOutcome, Reply,
-    Session, ToolOutcome,
+    Cassette, CassetteAnswer, CassetteCall, CassetteReply, CassetteSession, FailedCall, ListedTool,
+    ModelOutcome, RequestedArguments, RequestedTool, ToolListing, ToolOutcome,
 };
-use crate::secrets::Secrets;
+use crate::secrets::SecretSet;
 
-/// Passes everything on to the real models and tools, and writes down what comes of it, without
-/// secrets. A call that is abandoned leaves no trace.
-pub struct Recorder {
+/// Forwards calls to the real drivers and records the outcomes, with secrets redacted. A dropped
+/// call is not recorded.
+pub struct CassetteRecorder {
     models: Arc<dyn Models>,
     tools: Arc<dyn Tools>,
-    pub(super) secrets: Secrets,
+    pub(super) secrets: SecretSet,
     cassette: Mutex<Cassette>,
 }
 
-impl Recorder {
-    /// Adds to a cassette, which is empty for a run from the beginning.
+impl CassetteRecorder {
+    /// Appends to a cassette; a new run starts with an empty one.
     pub fn new(
         models: Arc<dyn Models>,
         tools: Arc<dyn Tools>,
-        secrets: Secrets,
+        secrets: SecretSet,
         mut cassette: Cassette,
     ) -> Self {
-        cassette.input = secrets.removed_from(cassette.input.as_str()).into();
+        cassette.input = secrets.redact(cassette.input.as_str()).into();
         Self { models, tools, secrets, cassette: Mutex::new(cassette) }
     }
 
-    /// What is recorded so far.
+    /// The answers recorded so far.
     pub fn cassette(&self) -> Cassette {
-        self.locked().clone()
+        self.lock_cassette().clone()
     }
 
-    /// No one leaves a cassette half changed, so one that someone panicked with is as good.
-    fn locked(&self) -> MutexGuard<'_, Cassette> {
+    /// Updates are atomic, so a poisoned lock is still consistent.
+    fn lock_cassette(&self) -> MutexGuard<'_, Cassette> {
         self.cassette.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, place: Place<'_>, change: impl FnOnce(&mut Session)) {
-        self.write_session(place.session, change);
+    fn update_site(&self, place: Place<'_>, change: impl FnOnce(&mut CassetteSession)) {
+        self.update_session(place.session, change);
     }
 
-    pub(super) fn write_session(&self, session: &str, change: impl FnOnce(&mut Session)) {
-        change(self.locked().sessions.entry(session.to_owned()).or_default());
+    pub(super) fn update_session(&self, session: &str, change: impl FnOnce(&mut CassetteSession)) {
+        change(self.lock_cassette().sessions.entry(session.to_owned()).or_default());
     }
 
-    fn write_exchange(
+    fn record_exchange(
         &self,
         request: &ModelRequest<'_>,
         outcome: &Result<ModelReply, ModelFailure>,
     ) {
         let Some(llm) = request.pinned.llm() else { return };
-        let question = Question::of(request, llm, &self.secrets);
+        let question = ModelQuestion::from_request(request, llm, &self.secrets);
         let outcome = match outcome {
-            Ok(reply) => ModelOutcome::Answer(self.answer(reply, request.toolbox)),
+            Ok(reply) => ModelOutcome::Answer(self.to_answer(reply, request.toolbox)),
             Err(ModelFailure { failure, context_full, .. }) => ModelOutcome::Failure(FailedCall {
                 context_full: *context_full,
-                ..self.failed(failure)
+                ..self.to_failed_call(failure)
             }),
         };
         let settings = question.settings.clone();
-        self.locked().agents.insert(question.agent.clone(), settings);
-        self.write(request.place, |session| session.record(request.place.turn, question, outcome));
+        self.lock_cassette().agents.insert(question.agent.clone(), settings);
+        self.update_site(request.place, |session| {
+            session.record_exchange(request.place.turn, question, outcome)
+        });
     }
 
-    fn write_listing(
+    fn record_listing(
         &self,
         patterns: &[ToolPattern],
         place: Place<'_>,
         outcome: &Result<Arc<Toolbox>, ToolsUnavailable>,
     ) {
-        let mut listing = Listing {
+        let mut listing = ToolListing {
             turn: place.turn,
             patterns: patterns.to_vec(),
             offered: Vec::new(),
@@ -93,84 +95,89 @@ impl Recorder {
         };
         match outcome {
             Ok(toolbox) => {
-                listing.offered = self.references(toolbox.offered());
-                listing.in_reserve = self.references(toolbox.in_reserve());
+                listing.offered = self.tool_references(toolbox.offered());
+                listing.in_reserve = self.tool_references(toolbox.in_reserve());
             }
-            Err(unavailable) => listing.failure = Some(self.failed(&unavailable.failure)),
+            Err(unavailable) => listing.failure = Some(self.to_failed_call(&unavailable.failure)),
         }
-        self.write(place, |session| session.record_listing(listing));
+        self.update_site(place, |session| session.record_listing(listing));
     }
 
-    fn write_call(&self, request: &ToolRequest<'_>, outcome: &Result<ToolReply, ToolFailure>) {
+    fn record_call(&self, request: &ToolRequest<'_>, outcome: &Result<ToolReply, ToolFailure>) {
         let secrets = &self.secrets;
         let outcome = match outcome {
-            Ok(reply) => ToolOutcome::Reply(Reply {
-                content: secrets.removed_from(&reply.content).into(),
-                structured: reply.structured.clone().map(|json| secrets.removed_from_json(json)),
+            Ok(reply) => ToolOutcome::Reply(CassetteReply {
+                content: secrets.redact(&reply.content).into(),
+                structured: reply.structured.clone().map(|json| secrets.redact_json(json)),
                 is_error: reply.is_error,
                 is_cut: reply.is_cut,
             }),
             Err(ToolFailure { failure, maybe_done, timed_out }) => {
-                let failed = self.failed(failure);
+                let failed = self.to_failed_call(failure);
                 let (maybe_done, timed_out) = (*maybe_done, *timed_out);
                 ToolOutcome::Failure(FailedCall { maybe_done, timed_out, ..failed })
             }
         };
-        let call = Call {
+        let call = CassetteCall {
             index: request.index,
             tool: request.tool.clone(),
-            arguments: secrets.removed_from_fields(request.arguments.clone()),
+            arguments: secrets.redact_fields(request.arguments.clone()),
             outcome,
         };
-        self.write(request.place, |session| session.record_call(request.place.turn, call));
+        self.update_site(request.place, |session| session.record_call(request.place.turn, call));
     }
 
-    fn answer(&self, reply: &ModelReply, toolbox: &Toolbox) -> Answer {
+    fn to_answer(&self, reply: &ModelReply, toolbox: &Toolbox) -> CassetteAnswer {
         let asked = |asked: &AskedTool| {
-            let (server, tool) = tool_name(&asked.server, &asked.tool, toolbox, &self.secrets);
+            let (server, tool) =
+                redacted_tool_name(&asked.server, &asked.tool, toolbox, &self.secrets);
             let arguments = match &asked.arguments {
                 AskedArguments::Object(arguments) => {
-                    Arguments::Arguments(self.secrets.removed_from_fields(arguments.clone()))
+                    RequestedArguments::Arguments(self.secrets.redact_fields(arguments.clone()))
                 }
-                AskedArguments::Unreadable { text, reason } => Arguments::Unreadable {
-                    text: self.secrets.removed_from(text).into(),
-                    reason: self.secrets.removed_from(reason),
+                AskedArguments::Unreadable { text, reason } => RequestedArguments::Unreadable {
+                    text: self.secrets.redact(text).into(),
+                    reason: self.secrets.redact(reason),
                 },
             };
             let signature = asked.signature.as_ref();
-            let signature = signature.map(|signature| self.secrets.removed_from(signature));
-            Asked { server, tool, arguments, signature }
+            let signature = signature.map(|signature| self.secrets.redact(signature));
+            RequestedTool { server, tool, arguments, signature }
         };
-        Answer {
-            content: self.secrets.removed_from(&reply.content).into(),
+        CassetteAnswer {
+            content: self.secrets.redact(&reply.content).into(),
             tool_calls: reply.tool_calls.iter().map(asked).collect(),
             usage: reply.usage,
             is_cut: reply.is_cut,
         }
     }
 
-    pub(super) fn failed(&self, failure: &AttemptFailure) -> FailedCall {
+    pub(super) fn to_failed_call(&self, failure: &AttemptFailure) -> FailedCall {
         FailedCall {
             category: failure.category,
-            message: self.secrets.removed_from(&failure.message).into(),
+            message: self.secrets.redact(&failure.message).into(),
             context_full: false,
             maybe_done: false,
             timed_out: false,
         }
     }
 
-    /// The names by which the cassette knows these tools, each of which it describes once.
-    fn references(&self, tools: &[Arc<Tool>]) -> Vec<String> {
-        let mut cassette = self.locked();
-        tools.iter().map(|tool| reference(&mut cassette.tools, tool, &self.secrets)).collect()
+    /// The cassette's names of these tools; each is described once.
+    fn tool_references(&self, tools: &[Arc<Tool>]) -> Vec<String> {
+        let mut cassette = self.lock_cassette();
+        tools.iter().map(|tool| tool_reference(&mut cassette.tools, tool, &self.secrets)).collect()
     }
 }
 
-fn reference(known: &mut BTreeMap<String, ListedTool>, tool: &Tool, secrets: &Secrets) -> String {
+fn tool_reference(
+    known: &mut BTreeMap<String, ListedTool>,
+    tool: &Tool,
+    secrets: &SecretSet,
+) -> String {
     let described = ListedTool {
-        description: secrets.removed_from(&tool.description).into(),
-        input_schema: secrets.removed_from_fields(tool.input_schema.clone()),
-        output_schema: tool.output_schema.clone().map(|schema| secrets.removed_from_fields(schema)),
+        description: secrets.redact(&tool.description).into(),
+        input_schema: secrets.redact_fields(tool.input_schema.clone()),
+        output_schema: tool.output_schema.clone().map(|schema| secrets.redact_fields(schema)),
         repeatable: tool.repeatable,
         timeout_seconds: tool.timeout.as_secs(),
         fallback_tools: tool.fallback_tools.clone(),
@@ -190,7 +197,7 @@ fn reference(known: &mut BTreeMap<String, ListedTool>, tool: &Tool, secrets: &Se
     tool.name.to_string()
 }
 
-impl Models for Recorder {
+impl Models for CassetteRecorder {
     fn ready(&self, pinned: &PinnedAgent) -> Result<(), NotReady> {
         self.models.ready(pinned)
     }
@@ -205,13 +212,13 @@ impl Models for Recorder {
     ) -> BoxFuture<'a, Result<ModelReply, ModelFailure>> {
         Box::pin(async move {
             let outcome = self.models.call(request).await;
-            self.write_exchange(&request, &outcome);
+            self.record_exchange(&request, &outcome);
             outcome
         })
     }
 }
 
-impl Tools for Recorder {
+impl Tools for CassetteRecorder {
     fn ready(&self, patterns: &[ToolPattern]) -> Result<(), NotReady> {
         self.tools.ready(patterns)
     }
@@ -223,7 +230,7 @@ impl Tools for Recorder {
     ) -> BoxFuture<'a, Result<Arc<Toolbox>, ToolsUnavailable>> {
         Box::pin(async move {
             let outcome = self.tools.toolbox(patterns, place).await;
-            self.write_listing(patterns, place, &outcome);
+            self.record_listing(patterns, place, &outcome);
             outcome
         })
     }
@@ -234,7 +241,7 @@ impl Tools for Recorder {
     ) -> BoxFuture<'a, Result<ToolReply, ToolFailure>> {
         Box::pin(async move {
             let outcome = self.tools.call(request).await;
-            self.write_call(&request, &outcome);
+            self.record_call(&request, &outcome);
             outcome
         })
     }

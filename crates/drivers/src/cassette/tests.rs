@@ -1,4 +1,4 @@
-//! Recording and playing, without a file and without a runtime of tasks.
+//! Recording and playback without files and without a runtime.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -18,14 +18,14 @@ use polity_model::usage::Usage;
 use polity_testkit::tools::{ActingTools, ToolAct, World};
 use serde_json::{Map, Value, json};
 
-use super::{Cassette, CassetteError, Player, Recorder};
-use crate::secrets::Secrets;
+use super::{Cassette, CassetteError, CassettePlayer, CassetteRecorder};
+use crate::secrets::SecretSet;
 
-/// Models that answer what they are told to, in order.
+/// A model with a queue of answers.
 #[derive(Default)]
-struct Prompter(Mutex<VecDeque<Result<ModelReply, ModelFailure>>>);
+struct QueuedModel(Mutex<VecDeque<Result<ModelReply, ModelFailure>>>);
 
-impl Models for Prompter {
+impl Models for QueuedModel {
     fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -82,8 +82,8 @@ fn pinned(prompt: &str) -> PinnedAgent {
     PinnedAgent::alone(Arc::new(agent), None)
 }
 
-/// One conversation, as a task would hold it. Ids and times are those of the run.
-struct Talk {
+/// One conversation, as a task holds it. Ids and times depend on the run.
+struct TestConversation {
     session: &'static str,
     turn: u32,
     run: u8,
@@ -92,13 +92,14 @@ struct Talk {
     pinned: PinnedAgent,
 }
 
-impl Talk {
+impl TestConversation {
     fn new(session: &'static str, run: u8, input: &str) -> Self {
         let pinned = pinned("You edit.\nYou are brief.");
-        let mut talk = Self { session, turn: 1, run, messages: Vec::new(), sent_from: 0, pinned };
-        let timestamp = talk.now();
-        talk.messages.push(Message::User { content: input.to_owned(), timestamp });
-        talk
+        let mut conversation =
+            Self { session, turn: 1, run, messages: Vec::new(), sent_from: 0, pinned };
+        let timestamp = conversation.now();
+        conversation.messages.push(Message::User { content: input.to_owned(), timestamp });
+        conversation
     }
 
     fn now(&self) -> jiff::Timestamp {
@@ -109,7 +110,7 @@ impl Talk {
         Place { session: self.session, turn: self.turn }
     }
 
-    /// Asks the model once, with the tools that there are.
+    /// Calls the model once with the listed tools.
     async fn ask(
         &self,
         models: &dyn Models,
@@ -137,7 +138,7 @@ impl Talk {
         models.call(request).await
     }
 
-    /// Makes the calls that an answer asks for, all at once, and goes on to the next turn.
+    /// Makes all tool calls of an answer in parallel and starts the next turn.
     async fn act(&mut self, reply: &ModelReply, tools: &dyn Tools) {
         let timestamp = self.now();
         let calls: Vec<ToolCall> = (0..)
@@ -189,26 +190,26 @@ impl Talk {
 fn recorder(
     answers: impl IntoIterator<Item = Result<ModelReply, ModelFailure>>,
     acts: impl IntoIterator<Item = ToolAct>,
-    secrets: Secrets,
+    secrets: SecretSet,
     cassette: Cassette,
-) -> Recorder {
-    let models = Prompter(Mutex::new(answers.into_iter().collect()));
+) -> CassetteRecorder {
+    let models = QueuedModel(Mutex::new(answers.into_iter().collect()));
     let tools = ActingTools::new(&Arc::new(World::default()), acts, Duration::ZERO);
-    Recorder::new(Arc::new(models), Arc::new(tools), secrets, cassette)
+    CassetteRecorder::new(Arc::new(models), Arc::new(tools), secrets, cassette)
 }
 
-/// A run of two turns: two tools, one of which fails, then an answer.
+/// A run of two turns: two tool calls, one of which fails, then an answer.
 async fn two_turns(
     run: u8,
     models: &dyn Models,
     tools: &dyn Tools,
     input: &str,
 ) -> Result<(Vec<String>, String), ModelFailure> {
-    let mut talk = Talk::new("editor", run, input);
-    let reply = talk.ask(models, tools).await?;
-    talk.act(&reply, tools).await;
-    let last = talk.ask(models, tools).await?;
-    let said = talk.messages.iter().map(|message| message.content().to_owned()).collect();
+    let mut conversation = TestConversation::new("editor", run, input);
+    let reply = conversation.ask(models, tools).await?;
+    conversation.act(&reply, tools).await;
+    let last = conversation.ask(models, tools).await?;
+    let said = conversation.messages.iter().map(|message| message.content().to_owned()).collect();
     Ok((said, last.content))
 }
 
@@ -222,27 +223,27 @@ fn answers() -> [Result<ModelReply, ModelFailure>; 3] {
 
 async fn recorded(run: u8) -> (Cassette, (Vec<String>, String)) {
     let acts = [ToolAct::Answer, ToolAct::Lost];
-    let recorder = recorder(answers(), acts, Secrets::default(), Cassette::new("editor", "Hi"));
-    let talk = Talk::new("editor", run, "Hi");
-    talk.ask(&recorder, &recorder).await.unwrap_err();
+    let recorder = recorder(answers(), acts, SecretSet::default(), Cassette::new("editor", "Hi"));
+    let conversation = TestConversation::new("editor", run, "Hi");
+    conversation.ask(&recorder, &recorder).await.unwrap_err();
     let went = two_turns(run, &recorder, &recorder, "Hi").await.unwrap();
     (recorder.cassette(), went)
 }
 
 #[tokio::test]
-async fn a_run_is_played_as_it_was_recorded() {
+async fn replays_a_run_as_recorded() {
     let (cassette, went) = recorded(1).await;
     let text = cassette.to_text().unwrap();
     let read = Cassette::parse(&text).unwrap();
     assert_eq!(read, cassette);
     assert_eq!(read.to_text().unwrap(), text);
-    let player = Player::new(read, Secrets::default());
+    let player = CassettePlayer::new(read, SecretSet::default());
     assert_eq!(two_turns(2, &player, &player, "Hi").await.unwrap(), went);
-    assert_eq!(player.never_asked_for(), Vec::<String>::new());
+    assert_eq!(player.unused_answers(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_cassette_is_the_same_for_every_run_and_repeats_nothing() {
+async fn cassette_is_deterministic_and_stores_messages_once() {
     let (cassette, _) = recorded(1).await;
     let text = cassette.to_text().unwrap();
     assert_eq!(recorded(2).await.0.to_text().unwrap(), text);
@@ -271,61 +272,63 @@ async fn a_cassette_is_the_same_for_every_run_and_repeats_nothing() {
 }
 
 #[tokio::test]
-async fn what_differs_is_shown_and_nothing_is_answered_after_that() {
+async fn mismatch_shows_a_diff_and_ends_the_replay() {
     let (cassette, _) = recorded(1).await;
-    let player = Player::new(cassette.clone(), Secrets::default());
-    let differs = two_turns(2, &player, &player, "Ho").await.unwrap_err().failure;
-    assert_eq!(differs.category, ErrorCategory::Permanent);
+    let player = CassettePlayer::new(cassette.clone(), SecretSet::default());
+    let mismatch = two_turns(2, &player, &player, "Ho").await.unwrap_err().failure;
+    assert_eq!(mismatch.category, ErrorCategory::Permanent);
     assert_eq!(
-        differs.message,
+        mismatch.message,
         "the model is asked something else in turn 1 of session \"editor\" than when the cassette \
          was recorded (-):\n    …\n    tool offered: files/write\n    tool offered: files/delete\n  \
-         - user: Hi\n  + user: Ho\nif the run of now is right, record it again with --record"
+         - user: Hi\n  + user: Ho\nif the current run is right, record it again with --record"
     );
     let again = two_turns(2, &player, &player, "Hi").await.unwrap_err().failure;
-    assert_eq!(again.message, differs.message);
-    let player = Player::new(cassette.clone(), Secrets::default());
-    let mut talk = Talk::new("editor", 2, "Hi");
-    talk.pinned = pinned("You edit.\nYou are verbose.");
-    let differs = talk.ask(&player, &player).await.unwrap_err().failure.message;
-    assert!(differs.contains("  -   You are brief.\n  +   You are verbose.\n"), "{differs}");
-    let player = Player::new(cassette, Secrets::default());
-    let mut talk = Talk::new("editor", 2, "Hi");
-    talk.turn = 3;
-    let ends = talk.ask(&player, &player).await.unwrap_err().failure.message;
+    assert_eq!(again.message, mismatch.message);
+    let player = CassettePlayer::new(cassette.clone(), SecretSet::default());
+    let mut conversation = TestConversation::new("editor", 2, "Hi");
+    conversation.pinned = pinned("You edit.\nYou are verbose.");
+    let mismatch = conversation.ask(&player, &player).await.unwrap_err().failure.message;
+    assert!(mismatch.contains("  -   You are brief.\n  +   You are verbose.\n"), "{mismatch}");
+    let player = CassettePlayer::new(cassette, SecretSet::default());
+    let mut conversation = TestConversation::new("editor", 2, "Hi");
+    conversation.turn = 3;
+    let ends = conversation.ask(&player, &player).await.unwrap_err().failure.message;
     assert!(ends.contains("no answer for turn 3 of session \"editor\""), "{ends}");
     assert!(ends.contains("its last answer there is that of turn 2"), "{ends}");
     assert_eq!(
-        Player::new(Cassette::new("editor", ""), Secrets::default()).never_asked_for().len(),
+        CassettePlayer::new(Cassette::new("editor", ""), SecretSet::default())
+            .unused_answers()
+            .len(),
         0
     );
 }
 
 #[tokio::test]
-async fn other_arguments_of_a_tool_end_the_run_with_the_next_question() {
+async fn other_tool_arguments_end_the_replay_at_the_next_model_call() {
     let (cassette, _) = recorded(1).await;
-    let player = Player::new(cassette, Secrets::default());
-    let mut talk = Talk::new("editor", 2, "Hi");
-    let mut reply = talk.ask(&player, &player).await.unwrap();
+    let player = CassettePlayer::new(cassette, SecretSet::default());
+    let mut conversation = TestConversation::new("editor", 2, "Hi");
+    let mut reply = conversation.ask(&player, &player).await.unwrap();
     reply.tool_calls[1].arguments =
         AskedArguments::Object(Map::from_iter([("n".to_owned(), json!(3))]));
-    talk.act(&reply, &player).await;
-    let differs = talk.ask(&player, &player).await.unwrap_err().failure.message;
+    conversation.act(&reply, &player).await;
+    let mismatch = conversation.ask(&player, &player).await.unwrap_err().failure.message;
     assert!(
-        differs.starts_with("files/write is called with other arguments in turn 1"),
-        "{differs}"
+        mismatch.starts_with("files/write is called with other arguments in turn 1"),
+        "{mismatch}"
     );
-    assert!(differs.contains("  -   \"n\": 2\n  +   \"n\": 3\n"), "{differs}");
-    assert_eq!(player.never_asked_for(), Vec::<String>::new(), "the difference is told already");
+    assert!(mismatch.contains("  -   \"n\": 2\n  +   \"n\": 3\n"), "{mismatch}");
+    assert_eq!(player.unused_answers(), Vec::<String>::new(), "the difference is told already");
 }
 
 #[tokio::test]
-async fn what_no_one_asks_for_is_known() {
+async fn lists_unused_answers() {
     let (cassette, _) = recorded(1).await;
-    let player = Player::new(cassette, Secrets::default());
-    Talk::new("editor", 2, "Hi").ask(&player, &player).await.unwrap();
+    let player = CassettePlayer::new(cassette, SecretSet::default());
+    TestConversation::new("editor", 2, "Hi").ask(&player, &player).await.unwrap();
     assert_eq!(
-        player.never_asked_for(),
+        player.unused_answers(),
         [
             "files/read in turn 1 of session \"editor\"",
             "files/write in turn 1 of session \"editor\"",
@@ -335,34 +338,34 @@ async fn what_no_one_asks_for_is_known() {
 }
 
 #[tokio::test]
-async fn a_conversation_without_its_middle_is_another_question_in_the_same_turn() {
+async fn shortened_conversation_is_another_exchange_of_the_turn() {
     let full = || {
         Err(ModelFailure { context_full: true, ..failure(ErrorCategory::Permanent, "too long") })
     };
     let read = || Ok(answer("look", &[("files/read", json!({"n": 1}))]));
     let script = [read(), read(), read(), full(), full(), Ok(answer("short", &[])), read()];
-    let recorder = recorder(script, [], Secrets::default(), Cassette::new("editor", "Hi"));
+    let recorder = recorder(script, [], SecretSet::default(), Cassette::new("editor", "Hi"));
     for (run, models) in [(1, None), (2, Some(()))] {
-        let player = Player::new(recorder.cassette(), Secrets::default());
+        let player = CassettePlayer::new(recorder.cassette(), SecretSet::default());
         let (models, tools): (&dyn Models, &dyn Tools) = match models {
             None => (&recorder, &recorder),
             Some(()) => (&player, &player),
         };
-        let mut talk = Talk::new("editor", run, "Hi");
+        let mut conversation = TestConversation::new("editor", run, "Hi");
         for _ in 0..3 {
-            let reply = talk.ask(models, tools).await.unwrap();
-            talk.act(&reply, tools).await;
+            let reply = conversation.ask(models, tools).await.unwrap();
+            conversation.act(&reply, tools).await;
         }
         for sent_from in [0, 3] {
-            talk.sent_from = sent_from;
-            let failed = talk.ask(models, tools).await.unwrap_err();
+            conversation.sent_from = sent_from;
+            let failed = conversation.ask(models, tools).await.unwrap_err();
             assert!(failed.context_full, "{failed:?}");
         }
-        talk.sent_from = 5;
-        let reply = talk.ask(models, tools).await.unwrap();
+        conversation.sent_from = 5;
+        let reply = conversation.ask(models, tools).await.unwrap();
         assert_eq!(reply.content, "short");
-        talk.act(&reply, tools).await;
-        assert_eq!(talk.ask(models, tools).await.unwrap().content, "look");
+        conversation.act(&reply, tools).await;
+        assert_eq!(conversation.ask(models, tools).await.unwrap().content, "look");
     }
     let cassette: Value = serde_json::from_str(&recorder.cassette().to_text().unwrap()).unwrap();
     let turns = cassette["sessions"]["editor"]["turns"].as_array().unwrap();
@@ -376,35 +379,35 @@ async fn a_conversation_without_its_middle_is_another_question_in_the_same_turn(
 }
 
 #[tokio::test]
-async fn sessions_that_ask_at_the_same_time_do_not_get_in_each_others_way() {
+async fn parallel_sessions_replay_independently() {
     const SESSIONS: [&str; 3] = ["editor", "editor/1.0/writer", "editor/1.1/writer"];
-    let recorder = Arc::new(Recorder::new(
-        Arc::new(Echo),
+    let recorder = Arc::new(CassetteRecorder::new(
+        Arc::new(EchoModel),
         Arc::new(ActingTools::default()),
-        Secrets::default(),
+        SecretSet::default(),
         Cassette::new("editor", "Hi"),
     ));
     let run = |number: u8, models: Arc<dyn Models>, tools: Arc<dyn Tools>| async move {
-        let talks = SESSIONS.map(|session| {
+        let conversations = SESSIONS.map(|session| {
             let (models, tools) = (Arc::clone(&models), Arc::clone(&tools));
             async move {
-                let mut talk = Talk::new(session, number, session);
-                let reply = talk.ask(&*models, &*tools).await.unwrap();
-                talk.act(&reply, &*tools).await;
-                talk.ask(&*models, &*tools).await.unwrap().content
+                let mut conversation = TestConversation::new(session, number, session);
+                let reply = conversation.ask(&*models, &*tools).await.unwrap();
+                conversation.act(&reply, &*tools).await;
+                conversation.ask(&*models, &*tools).await.unwrap().content
             }
         });
-        futures_util::future::join_all(talks).await
+        futures_util::future::join_all(conversations).await
     };
     let live = run(1, recorder.clone(), recorder.clone()).await;
-    let player = Arc::new(Player::new(recorder.cassette(), Secrets::default()));
+    let player = Arc::new(CassettePlayer::new(recorder.cassette(), SecretSet::default()));
     assert_eq!(run(2, player.clone(), player).await, live);
 }
 
-/// Asks for a tool first, and then says which session it is in.
-struct Echo;
+/// A model that first calls a tool and then answers with its session name.
+struct EchoModel;
 
-impl Models for Echo {
+impl Models for EchoModel {
     fn ready(&self, _pinned: &PinnedAgent) -> Result<(), NotReady> {
         Ok(())
     }
@@ -429,8 +432,8 @@ impl Models for Echo {
 }
 
 #[tokio::test]
-async fn secrets_are_in_no_cassette_and_do_not_keep_a_run_from_matching() {
-    let secrets = || Secrets::new(["canary-1234"]);
+async fn redacts_secrets_and_still_matches() {
+    let secrets = || SecretSet::new(["canary-1234"]);
     let calls = [("files/read", json!({"n": 1, "canary-1234": "a canary-1234"}))];
     let script = [
         Ok(answer("my key is canary-1234", &calls)),
@@ -442,27 +445,27 @@ async fn secrets_are_in_no_cassette_and_do_not_keep_a_run_from_matching() {
     let cassette = recorder.cassette();
     let text = cassette.to_text().unwrap();
     assert!(text.contains("use ***") && !text.contains("canary"), "{text}");
-    let player = Player::new(cassette, secrets());
+    let player = CassettePlayer::new(cassette, secrets());
     let (_, last) = two_turns(2, &player, &player, "use canary-1234").await.unwrap();
     assert_eq!(last, "done");
-    let differs = two_turns(3, &player, &player, "use canary-1234 now").await.unwrap_err();
-    assert!(differs.failure.message.contains("  - user: use ***\n  + user: use *** now\n"));
+    let mismatch = two_turns(3, &player, &player, "use canary-1234 now").await.unwrap_err();
+    assert!(mismatch.failure.message.contains("  - user: use ***\n  + user: use *** now\n"));
 }
 
 #[tokio::test]
-async fn failures_are_played_without_waiting() {
+async fn replays_failures_without_delay() {
     let script = [Err(failure(ErrorCategory::Transient, "overloaded"))];
-    let recorder = recorder(script, [], Secrets::default(), Cassette::new("editor", "Hi"));
-    let talk = Talk::new("editor", 1, "Hi");
-    talk.ask(&recorder, &recorder).await.unwrap_err();
-    let player = Player::new(recorder.cassette(), Secrets::default());
-    let failed = talk.ask(&player, &player).await.unwrap_err();
+    let recorder = recorder(script, [], SecretSet::default(), Cassette::new("editor", "Hi"));
+    let conversation = TestConversation::new("editor", 1, "Hi");
+    conversation.ask(&recorder, &recorder).await.unwrap_err();
+    let player = CassettePlayer::new(recorder.cassette(), SecretSet::default());
+    let failed = conversation.ask(&player, &player).await.unwrap_err();
     assert_eq!(failed.retry_after, Some(Duration::ZERO));
     assert_eq!(failed.failure.category, ErrorCategory::Transient);
 }
 
 #[test]
-fn what_is_no_cassette_is_refused_with_the_reason() {
+fn rejects_invalid_cassettes_with_a_reason() {
     let whole = Cassette::new("editor", "Hi").to_text().unwrap();
     for end in 0..whole.trim_end().len() {
         let cut = Cassette::parse(&whole[..end]).unwrap_err();

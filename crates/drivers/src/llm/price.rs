@@ -1,4 +1,4 @@
-//! What calls cost.
+//! The prices of model calls.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,12 +7,12 @@ use polity_definition::{LlmConfig, LlmProvider, TokenPrice};
 use polity_model::number::Usd;
 use polity_model::usage::Usage;
 
-/// US dollars for a million tokens, read and written.
-type PerMillion = (f64, f64);
+/// US dollars per million input and output tokens.
+type UsdPerMillion = (f64, f64);
 
-/// Prices of well-known models, as they were published by 2026-11-15, for requests of ordinary
-/// length and speed. A model is known by the longest name that it begins with.
-const PRICES: [(LlmProvider, &str, PerMillion); 36] = [
+/// List prices of well-known models as of 2026-11-15, for requests of ordinary length and speed. A
+/// model matches the longest entry that its name starts with.
+const PRICES: [(LlmProvider, &str, UsdPerMillion); 36] = [
     (LlmProvider::OpenAi, "gpt-6.1-sol", (2.0, 10.0)),
     (LlmProvider::OpenAi, "gpt-6-sol", (2.0, 10.0)),
     (LlmProvider::OpenAi, "gpt-6-luna", (0.1, 0.5)),
@@ -51,23 +51,23 @@ const PRICES: [(LlmProvider, &str, PerMillion); 36] = [
     (LlmProvider::Gemini, "gemini-2.5-flash-lite", (0.1, 0.4)),
 ];
 
-/// Knows prices, and which models it has said it knows none of.
+/// Computes costs and warns once per model without a price.
 #[derive(Debug, Default)]
-pub(super) struct Prices {
+pub(super) struct PriceTable {
     unknown: Mutex<HashSet<String>>,
 }
 
-impl Prices {
-    /// Puts the cost to what a call used. Tokens from a cache count like any others.
+impl PriceTable {
+    /// Sets the cost of a call's usage. Cached tokens cost the same as others.
     pub(super) fn apply(&self, config: &LlmConfig, usage: &mut Usage) {
-        let price = of(config).unwrap_or_else(|| {
-            self.say_once(config.provider, model_of(config));
+        let price = price_for(config).unwrap_or_else(|| {
+            self.warn_once(config.provider, model_of(config));
             TokenPrice::FREE
         });
         usage.cost = price.of(usage.input_tokens, usage.output_tokens);
     }
 
-    fn say_once(&self, provider: LlmProvider, model: &str) {
+    fn warn_once(&self, provider: LlmProvider, model: &str) {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         if !unknown.contains(model) {
             unknown.insert(model.to_owned());
@@ -81,19 +81,19 @@ impl Prices {
     }
 }
 
-/// What calls cost, where that is known.
-pub(super) fn of(config: &LlmConfig) -> Option<TokenPrice> {
+/// The price of an agent's calls, if it is known.
+pub(super) fn price_for(config: &LlmConfig) -> Option<TokenPrice> {
     if config.price.is_some() {
         return config.price;
     }
     match config.provider {
-        // They cost their owner nothing by the token.
+        // These have no price per token.
         LlmProvider::Scripted | LlmProvider::Ollama => Some(TokenPrice::FREE),
         LlmProvider::OpenAi
         | LlmProvider::Anthropic
         | LlmProvider::Gemini
         | LlmProvider::OpenAiCompatible => {
-            let (input, output) = known(config.provider, model_of(config))?;
+            let (input, output) = find_list_price(config.provider, model_of(config))?;
             Some(TokenPrice {
                 input_per_million_usd: Usd::try_from(input).ok()?,
                 output_per_million_usd: Usd::try_from(output).ok()?,
@@ -106,19 +106,19 @@ fn model_of(config: &LlmConfig) -> &str {
     config.model.as_ref().map(AsRef::as_ref).unwrap_or_default()
 }
 
-/// The price of the longest known name that the model's begins with.
-fn known(provider: LlmProvider, model: &str) -> Option<PerMillion> {
+/// The price of the longest entry that the model name starts with.
+fn find_list_price(provider: LlmProvider, model: &str) -> Option<UsdPerMillion> {
     let model = model.strip_prefix("models/").unwrap_or(model);
-    let fits = |name: &str| model.strip_prefix(name).is_some_and(is_version);
+    let is_match = |name: &str| model.strip_prefix(name).is_some_and(is_version);
     PRICES
         .iter()
-        .filter(|(of, name, _)| *of == provider && fits(name))
+        .filter(|(of, name, _)| *of == provider && is_match(name))
         .max_by_key(|(_, name, _)| name.len())
         .map(|(_, _, price)| *price)
 }
 
-/// Whether the rest of a name stands for a version of the same model, as the date does in
-/// `gpt-5-2025-08-07`. In `gpt-5.9` and `gpt-5-pro` it stands for another model.
+/// True if the rest of a name is a version of the same model, such as the date in
+/// `gpt-5-2025-08-07`. In `gpt-5.9` and `gpt-5-pro` it names another model.
 fn is_version(rest: &str) -> bool {
     let Some(version) = rest.strip_prefix('-') else { return rest.is_empty() };
     let digits = version.bytes().take_while(u8::is_ascii_digit).count();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_wins_and_a_new_number_is_another_model() {
+    fn longest_entry_wins_and_new_numbers_do_not_match() {
         for (provider, model, expected) in [
             (LlmProvider::OpenAi, "gpt-5", Some((1.25, 10.0))),
             (LlmProvider::OpenAi, "gpt-5-2025-08-07", Some((1.25, 10.0))),
@@ -161,12 +161,12 @@ mod tests {
             (LlmProvider::Gemini, "models/gemini-3.5-flash-lite", Some((0.3, 2.5))),
             (LlmProvider::OpenAiCompatible, "gpt-5", None),
         ] {
-            assert_eq!(known(provider, model), expected, "{model}");
+            assert_eq!(find_list_price(provider, model), expected, "{model}");
         }
     }
 
     #[test]
-    fn a_price_in_the_definition_goes_before_all_others() {
+    fn definition_price_overrides_list_price() {
         let price = json!({"input_per_million_usd": 3, "output_per_million_usd": 4});
         for (provider, expected) in [
             (json!({"provider": "openai", "model": "gpt-5"}), 11.25),
@@ -177,14 +177,14 @@ mod tests {
             (json!({"provider": "scripted", "script": "s", "price": price}), 7.0),
         ] {
             let mut usage = MILLIONS;
-            Prices::default().apply(&config(&provider), &mut usage);
+            PriceTable::default().apply(&config(&provider), &mut usage);
             assert!((usage.cost.usd() - expected).abs() < 1e-9, "{provider}: {usage:?}");
         }
     }
 
     #[test]
-    fn a_model_without_a_price_is_remembered() {
-        let prices = Prices::default();
+    fn warns_once_per_model_without_price() {
+        let prices = PriceTable::default();
         let config = config(&json!({"provider": "openai", "model": "new"}));
         for _ in 0..2 {
             prices.apply(&config, &mut MILLIONS.clone());

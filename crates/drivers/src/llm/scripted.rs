@@ -1,5 +1,5 @@
-//! The scripted model: answers by rules from a file, the same every time, with no key and no
-//! network. The first rule that fits the newest message wins.
+//! The scripted model: answers by rules from a file, deterministically, without key or network. The
+//! first rule that matches the newest message wins.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use polity_model::usage::Usage;
 use regex::Captures;
 use serde_json::{Map, Value};
 
-use super::failure::category_of_status;
+use super::error::status_category;
 use super::refused;
 
 pub(super) async fn call(
@@ -23,7 +23,7 @@ pub(super) async fn call(
     };
     let input = request.history.first().map(Message::content).unwrap_or_default();
     let chosen = (0..).zip(&script.rules).find_map(|(index, rule)| {
-        fits(rule, index, newest, request.marks)
+        match_rule(rule, index, newest, request.marks)
             .map(|captures| (&rule.answer, Some(index), Some(captures)))
     });
     let default = || script.default.as_ref().map(|answer| (answer, None, None));
@@ -36,17 +36,17 @@ pub(super) async fn call(
         )));
     };
     tokio::time::sleep(Duration::from_millis(answer.delay_ms)).await;
-    let fill = Fill { captures: captures.as_ref(), input };
-    perform(answer, mark, &fill)
+    let fill = ScriptInterpolation { captures: captures.as_ref(), input };
+    build_reply(answer, mark, &fill)
 }
 
-fn fits<'t>(
+fn match_rule<'t>(
     rule: &ScriptRule,
     index: u32,
     newest: &'t Message,
     marks: &[u32],
 ) -> Option<Captures<'t>> {
-    if rule.role.is_some_and(|role| role_of(role) != newest.role()) {
+    if rule.role.is_some_and(|role| message_role(role) != newest.role()) {
         return None;
     }
     let used = marks.iter().filter(|mark| **mark == index).count();
@@ -56,7 +56,7 @@ fn fits<'t>(
     rule.when.captures(newest.content())
 }
 
-fn role_of(role: ScriptRole) -> MessageRole {
+fn message_role(role: ScriptRole) -> MessageRole {
     match role {
         ScriptRole::User => MessageRole::User,
         ScriptRole::Assistant => MessageRole::Assistant,
@@ -65,10 +65,10 @@ fn role_of(role: ScriptRole) -> MessageRole {
     }
 }
 
-fn perform(
+fn build_reply(
     answer: &ScriptAnswer,
     mark: Option<u32>,
-    fill: &Fill<'_>,
+    fill: &ScriptInterpolation<'_>,
 ) -> Result<ModelReply, ModelFailure> {
     match &answer.outcome {
         ScriptOutcome::Message { reply, tool_calls } => Ok(ModelReply {
@@ -92,7 +92,7 @@ fn perform(
         }),
         ScriptOutcome::Error { status, retry_after_seconds } => Err(ModelFailure {
             failure: AttemptFailure {
-                category: category_of_status(*status),
+                category: status_category(*status),
                 message: format!("the scripted model answered with status {status}"),
             },
             context_full: false,
@@ -102,25 +102,26 @@ fn perform(
     }
 }
 
-/// Puts captures and the task's input into texts: `$1`, `$name`, `${name}`, `$input`; `$$` is `$`.
-struct Fill<'a> {
+/// Interpolates captures and the task's input into texts: `$1`, `$name`, `${name}`, `$input`; `$$`
+/// is `$`.
+struct ScriptInterpolation<'a> {
     captures: Option<&'a Captures<'a>>,
     input: &'a str,
 }
 
-impl Fill<'_> {
+impl ScriptInterpolation<'_> {
     fn text(&self, template: &str) -> String {
         let mut filled = String::with_capacity(template.len());
         let mut rest = template;
         while let Some((before, after)) = rest.split_once('$') {
             filled.push_str(before);
-            let (name, behind) = reference(after);
+            let (name, behind) = parse_reference(after);
             let value = match name {
-                Reference::Dollar => Some("$"),
-                Reference::Name(name) => self.value(name),
-                Reference::Nothing => None,
+                ScriptReference::Escape => Some("$"),
+                ScriptReference::Name(name) => self.value(name),
+                ScriptReference::Literal => None,
             };
-            // What means nothing stays as it was written.
+            // An unknown reference stays as written.
             (rest, filled) = match value {
                 Some(value) => (behind, filled + value),
                 None => (after, filled + "$"),
@@ -155,30 +156,30 @@ impl Fill<'_> {
     }
 }
 
-enum Reference<'a> {
+enum ScriptReference<'a> {
     /// `$$`.
-    Dollar,
+    Escape,
     /// `$name` or `${name}`.
     Name(&'a str),
-    /// A `$` that stands alone.
-    Nothing,
+    /// A `$` without a name.
+    Literal,
 }
 
-/// Reads what follows a `$`, and gives the rest after it.
-fn reference(after: &str) -> (Reference<'_>, &str) {
+/// Parses the reference after a `$` and returns the remaining text.
+fn parse_reference(after: &str) -> (ScriptReference<'_>, &str) {
     if let Some(rest) = after.strip_prefix('$') {
-        return (Reference::Dollar, rest);
+        return (ScriptReference::Escape, rest);
     }
     if let Some((name, rest)) = after.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
-        return (Reference::Name(name), rest);
+        return (ScriptReference::Name(name), rest);
     }
     let digits = after.starts_with(|first: char| first.is_ascii_digit());
     let belongs =
         |c: char| if digits { c.is_ascii_digit() } else { c.is_alphanumeric() || c == '_' };
     let end = after.find(|c: char| !belongs(c)).unwrap_or(after.len());
     match after.split_at(end) {
-        ("", rest) => (Reference::Nothing, rest),
-        (name, rest) => (Reference::Name(name), rest),
+        ("", rest) => (ScriptReference::Literal, rest),
+        (name, rest) => (ScriptReference::Name(name), rest),
     }
 }
 

@@ -49,7 +49,7 @@ async fn ask(messages: &[Message], marks: &[u32]) -> Result<ModelReply, ModelFai
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_default_greets_the_input() {
+async fn default_answer_interpolates_input() {
     let reply = ask(&[said("user", "Ada")], &[]).await.unwrap();
     assert_eq!((reply.content.as_str(), reply.mark), ("Hello, Ada.", None));
 }
@@ -67,7 +67,7 @@ async fn captures_fill_replies_and_arguments() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_looks_only_at_messages_of_its_role() {
+async fn rule_matches_only_its_role() {
     let messages = [said("user", "Weather in Oslo?"), said("tool", "sunny")];
     let reply = ask(&messages, &[]).await.unwrap();
     assert_eq!(reply.content, "Take sunglasses.");
@@ -77,7 +77,7 @@ async fn a_rule_looks_only_at_messages_of_its_role() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_applies_only_so_many_times_in_a_task() {
+async fn rule_applies_at_most_times_per_task() {
     let messages = [said("user", "overload")];
     let failure = ask(&messages, &[0]).await.unwrap_err();
     assert_eq!(failure.failure.category, ErrorCategory::Transient);
@@ -87,7 +87,7 @@ async fn a_rule_applies_only_so_many_times_in_a_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_permanent() {
+async fn status_403_is_permanent() {
     let failure = ask(&[said("user", "forbidden")], &[]).await.unwrap_err();
     assert_eq!(failure.failure.category, ErrorCategory::Permanent);
     assert_eq!(failure.failure.message, "the scripted model answered with status 403");

@@ -1,4 +1,4 @@
-//! What a server may ask of its client, and what it may tell.
+//! The client side of a connection: answers to server requests and notifications.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,35 +9,35 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
 
-use crate::secrets::Secrets;
+use crate::secrets::SecretSet;
 
-/// The client of one connection. It offers nothing: requests for sampling and roots are refused,
-/// requests for input declined. Both are how `ClientHandler` begins, but for the roots.
+/// The handler of one connection. It refuses sampling and roots and declines elicitation; all but
+/// roots are defaults of `ClientHandler`.
 #[derive(Debug, Clone)]
-pub(super) struct Client {
+pub(super) struct McpClientHandler {
     pub(super) server: String,
-    /// Set when the server says that its tools have changed.
-    pub(super) changed: Changed,
-    /// What the server must not repeat.
-    pub(super) secrets: Secrets,
+    /// Set when the server reports changed tools.
+    pub(super) changed: ToolsChangedFlag,
+    /// The secrets given to the server.
+    pub(super) secrets: SecretSet,
 }
 
-/// Whether a server's tools have changed since they were listed.
+/// True if a server's tools have changed since they were listed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Changed(Arc<AtomicBool>);
+pub(super) struct ToolsChangedFlag(Arc<AtomicBool>);
 
-impl Changed {
+impl ToolsChangedFlag {
     pub(super) fn note(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Whether they have; from now on they have not.
+    /// Returns the flag and resets it.
     pub(super) fn take(&self) -> bool {
         self.0.swap(false, Ordering::SeqCst)
     }
 }
 
-impl ClientHandler for Client {
+impl ClientHandler for McpClientHandler {
     #[expect(deprecated, reason = "older servers still ask")]
     async fn list_roots(
         &self,
@@ -56,7 +56,7 @@ impl ClientHandler for Client {
         message: rmcp::model::LoggingMessageNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
-        let said = self.secrets.removed_from(&message.data.to_string());
+        let said = self.secrets.redact(&message.data.to_string());
         tracing::debug!(server = self.server, "{said}");
     }
 

@@ -1,4 +1,4 @@
-//! One connection to a server, from the handshake to its end.
+//! One connection to a server: handshake, liveness and close.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,65 +17,64 @@ use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use rmcp::{RoleClient, ServiceError};
 use tokio::time::Instant;
 
-use super::client::{Changed, Client};
-use super::http::with_causes;
-use super::link::{LateAnswer, Link, PROBE_TIMEOUT};
-use super::sse::Sse;
-use super::stdio::{Garbage, Stdio};
-use super::streamable::Streamable;
-use super::{McpOptions, environment, permanent, transient};
+use super::client::{McpClientHandler, ToolsChangedFlag};
+use super::transport::{
+    LateProbeAnswer, PROBE_TIMEOUT, ProbedTransport, SseTransport, StdioTransport, StdoutNoise,
+    StreamableClient, error_chain,
+};
+use super::{McpOptions, permanent, server_program, transient};
 use crate::http;
 use crate::process::{ChildProcess, ProcessCommand};
-use crate::secrets::Secrets;
+use crate::secrets::SecretSet;
 
-/// A connection that was not used for so long is tried with a ping before it is used again.
+/// The idle time after which a connection is pinged before use.
 const PING_AFTER_IDLE: Duration = Duration::from_secs(30);
 
-/// How long a server may take to answer a ping.
+/// The longest wait for the answer to a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the end of a connection may take before its process is ended regardless.
+/// The longest wait for a clean close before the process is ended.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long to wait for a process to end that has closed its output.
+/// The longest wait for the exit of a process that has closed its output.
 const END_WAIT: Duration = Duration::from_secs(1);
 
 /// One connection to a server.
-pub(super) struct Connection {
+pub(super) struct McpConnection {
     /// The server's name.
     pub(super) server: String,
     /// Sends requests.
     pub(super) peer: Peer<RoleClient>,
-    /// Whether the tools have changed since they were listed.
-    pub(super) changed: Changed,
-    /// The tools as they were listed.
+    /// Set when the tools change after they were listed.
+    pub(super) changed: ToolsChangedFlag,
+    /// The listed tools.
     pub(super) tools: tokio::sync::Mutex<Option<Arc<[Arc<Tool>]>>>,
-    /// What the server was given and must not be shown.
-    pub(super) secrets: Secrets,
-    service: tokio::sync::Mutex<RunningService<RoleClient, Client>>,
+    /// The secrets given to the server.
+    pub(super) secrets: SecretSet,
+    service: tokio::sync::Mutex<RunningService<RoleClient, McpClientHandler>>,
     child: Option<ChildProcess>,
     opened: Instant,
     retired: AtomicBool,
-    used: Mutex<Used>,
+    activity: Mutex<ConnectionActivity>,
 }
 
-struct Used {
-    at_once: usize,
+struct ConnectionActivity {
+    active: usize,
     last: Instant,
 }
 
-/// A request is under way for as long as this is kept.
-pub(super) struct InUse<'c>(&'c Connection);
+/// Marks a request as active until it is dropped.
+pub(super) struct RequestGuard<'c>(&'c McpConnection);
 
-impl Drop for InUse<'_> {
+impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
-        let mut used = self.0.used();
-        used.at_once -= 1;
-        used.last = Instant::now();
+        let mut activity = self.0.activity();
+        activity.active -= 1;
+        activity.last = Instant::now();
     }
 }
 
-impl Connection {
+impl McpConnection {
     /// Starts the server, or connects to it.
     pub(super) async fn open(
         definition: &McpServerDefinition,
@@ -85,38 +84,41 @@ impl Connection {
         match &definition.transport {
             McpTransport::Stdio { command, args, env } => {
                 let (program, secrets) =
-                    environment::program(server, command.as_str(), args, env, options)?;
+                    server_program::build_program(server, command.as_str(), args, env, options)?;
                 let started = Self::start(server, &program, &secrets, options).await;
-                started.map_err(|failure| secrets.removed_from_failure(&failure))
+                started.map_err(|failure| secrets.redact_failure(&failure))
             }
             McpTransport::Sse { url } => {
-                let client = http_client(server, url.as_str(), options)?;
-                // This transport is older than the newer era, so no one need be asked.
+                let client = build_http_client(server, url.as_str(), options)?;
+                // This transport predates the newer lifecycle.
                 let opening = async {
-                    let sse = Sse::open(server, client, url.as_str()).await;
-                    let sse = sse.map_err(|error| Trouble::Lost(error.to_string()))?;
-                    let link = Link::new(sse, PROBE_TIMEOUT, LateAnswer::default());
+                    let sse = SseTransport::open(server, client, url.as_str()).await;
+                    let sse = sse.map_err(|error| HandshakeError::Lost(error.to_string()))?;
+                    let probed =
+                        ProbedTransport::new(sse, PROBE_TIMEOUT, LateProbeAnswer::default());
                     let lifecycle = ClientLifecycleMode::Initialize;
-                    handshake(server, link, lifecycle, Secrets::default()).await
+                    perform_handshake(server, probed, lifecycle, SecretSet::default()).await
                 };
-                Self::connected(server, opening, url.as_str(), options).await
+                Self::connect(server, opening, url.as_str(), options).await
             }
             McpTransport::StreamableHttp { url } => {
                 let config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
-                let client = Streamable(http_client(server, url.as_str(), options)?);
+                let client = StreamableClient(build_http_client(server, url.as_str(), options)?);
                 let transport = StreamableHttpClientTransport::with_client(client, config);
-                let link = Link::new(transport, PROBE_TIMEOUT, LateAnswer::default());
-                let opening = handshake(server, link, both_eras(), Secrets::default());
-                Self::connected(server, opening, url.as_str(), options).await
+                let probed =
+                    ProbedTransport::new(transport, PROBE_TIMEOUT, LateProbeAnswer::default());
+                let opening =
+                    perform_handshake(server, probed, any_lifecycle(), SecretSet::default());
+                Self::connect(server, opening, url.as_str(), options).await
             }
         }
     }
 
-    /// Starts a server and shakes hands with it.
+    /// Starts a server process and performs the handshake.
     async fn start(
         server: &str,
         program: &ProcessCommand,
-        secrets: &Secrets,
+        secrets: &SecretSet,
         options: &McpOptions,
     ) -> Result<Self, AttemptFailure> {
         let mut probe_timeout = PROBE_TIMEOUT;
@@ -124,45 +126,46 @@ impl Connection {
             let started = options.launcher.start(program).map_err(|error| {
                 transient(format!("MCP server \"{server}\" cannot be started: {error}"))
             })?;
-            let (child, garbage) = (started.child.clone(), Garbage::new(secrets.clone()));
-            let late = LateAnswer::default();
-            let stdio = Stdio::new(server, started, garbage.clone());
-            let link = Link::new(stdio, probe_timeout, late.clone());
-            let opening = handshake(server, link, both_eras(), secrets.clone());
-            match in_time(opening, options.start_timeout).await {
-                Ok(made) => return Ok(Self::new(server, made, Some(child))),
-                // It speaks only the newer era, and was too slow to say so. Now it gets the time.
-                Err(_) if late.came() && probe_timeout < options.start_timeout => {
+            let (child, noise) = (started.child.clone(), StdoutNoise::new(secrets.clone()));
+            let late_answer = LateProbeAnswer::default();
+            let stdio = StdioTransport::new(server, started, noise.clone());
+            let probed = ProbedTransport::new(stdio, probe_timeout, late_answer.clone());
+            let opening = perform_handshake(server, probed, any_lifecycle(), secrets.clone());
+            match with_timeout(opening, options.start_timeout).await {
+                Ok(session) => return Ok(Self::new(server, session, Some(child))),
+                // The server supports only the newer lifecycle and is slow: retry with a longer
+                // probe.
+                Err(_) if late_answer.has_arrived() && probe_timeout < options.start_timeout => {
                     probe_timeout = options.start_timeout;
                 }
-                Err(trouble) => {
-                    let signs = signs_of_failed_start(&child, &garbage, secrets, &trouble).await;
-                    return Err(trouble.told(server, &signs));
+                Err(error) => {
+                    let details = start_failure_details(&child, &noise, secrets, &error).await;
+                    return Err(error.to_failure(server, &details));
                 }
             }
         }
     }
 
-    /// Shakes hands over a connection to `url`.
-    async fn connected(
+    /// Performs the handshake over a connection to `url`.
+    async fn connect(
         server: &str,
-        opening: impl Future<Output = Result<Made, Trouble>>,
+        opening: impl Future<Output = Result<McpSession, HandshakeError>>,
         url: &str,
         options: &McpOptions,
     ) -> Result<Self, AttemptFailure> {
-        match in_time(opening, options.start_timeout).await {
-            Ok(made) => Ok(Self::new(server, made, None)),
-            Err(trouble) => {
-                let at = Url::parse(url).map(|url| format!(" (at {})", http::shown_url(&url)));
-                Err(trouble.told(server, &at.unwrap_or_default()))
+        match with_timeout(opening, options.start_timeout).await {
+            Ok(session) => Ok(Self::new(server, session, None)),
+            Err(error) => {
+                let at = Url::parse(url).map(|url| format!(" (at {})", http::redact_url(&url)));
+                Err(error.to_failure(server, &at.unwrap_or_default()))
             }
         }
     }
 
-    fn new(server: &str, made: Made, child: Option<ChildProcess>) -> Self {
-        let Made { service, changed, secrets } = made;
+    fn new(server: &str, session: McpSession, child: Option<ChildProcess>) -> Self {
+        let McpSession { service, changed, secrets } = session;
         let peer = service.peer().clone();
-        follow_changes(&peer, &changed);
+        subscribe_to_changes(&peer, &changed);
         Self {
             server: server.to_owned(),
             peer,
@@ -173,37 +176,37 @@ impl Connection {
             child,
             opened: Instant::now(),
             retired: AtomicBool::new(false),
-            used: Mutex::new(Used { at_once: 0, last: Instant::now() }),
+            activity: Mutex::new(ConnectionActivity { active: 0, last: Instant::now() }),
         }
     }
 
-    /// The version of the protocol that was agreed on.
+    /// The agreed protocol version.
     pub(super) fn protocol_version(&self) -> String {
         let info = self.peer.peer_info();
         info.map(|info| info.protocol_version.to_string()).unwrap_or_default()
     }
 
-    /// Whether requests can be sent, as far as is known.
+    /// True unless the connection has failed.
     pub(super) fn is_alive(&self) -> bool {
         !self.retired.load(Ordering::SeqCst) && !self.peer.is_transport_closed()
     }
 
-    /// Whether the server is still there. It is asked only after a long silence, and not while it
-    /// is busy: it may be one that does one thing at a time.
-    pub(super) async fn answers(&self) -> bool {
-        let rests = {
-            let used = self.used();
-            used.at_once == 0 && used.last.elapsed() >= PING_AFTER_IDLE
+    /// True if the server responds. Pings it only after a long idle time, and never while it is
+    /// busy: it may handle one request at a time.
+    pub(super) async fn is_responsive(&self) -> bool {
+        let is_idle = {
+            let activity = self.activity();
+            activity.active == 0 && activity.last.elapsed() >= PING_AFTER_IDLE
         };
         let knows_ping =
             self.peer.peer_info().is_some_and(|info| info.protocol_version.has_initialize());
-        if !rests || !knows_ping {
+        if !is_idle || !knows_ping {
             return true;
         }
-        let _in_use = self.in_use();
+        let _in_use = self.start_request();
         let ping = self.peer.send_request(ClientRequest::PingRequest(PingRequest::default()));
         let answer = tokio::time::timeout(PING_TIMEOUT, ping).await;
-        // An error is an answer, too.
+        // An error response is a response.
         let answered = matches!(answer, Ok(Ok(_) | Err(ServiceError::McpError(_))));
         if !answered {
             self.retire();
@@ -211,36 +214,36 @@ impl Connection {
         answered
     }
 
-    /// Counts a request as under way.
-    pub(super) fn in_use(&self) -> InUse<'_> {
-        self.used().at_once += 1;
-        InUse(self)
+    /// Counts a request as active.
+    pub(super) fn start_request(&self) -> RequestGuard<'_> {
+        self.activity().active += 1;
+        RequestGuard(self)
     }
 
-    fn used(&self) -> std::sync::MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    fn activity(&self) -> std::sync::MutexGuard<'_, ConnectionActivity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets no one use it any more: it has failed.
+    /// Marks the connection as failed, so that it is not used again.
     pub(super) fn retire(&self) {
         self.retired.store(true, Ordering::SeqCst);
     }
 
-    /// How long it has been there.
+    /// The time since the connection was opened.
     pub(super) fn age(&self) -> Duration {
         self.opened.elapsed()
     }
 
-    /// How the server ended and what it last said, to be added to an error; empty for one that is
-    /// no process of ours.
-    pub(super) async fn last_signs(&self) -> String {
+    /// The exit status and stderr tail of the server's process, to be appended to an error. Empty
+    /// for a server without a process.
+    pub(super) async fn exit_details(&self) -> String {
         match &self.child {
-            Some(child) => signs_of_end(child, &self.secrets).await,
+            Some(child) => exit_details(child, &self.secrets).await,
             None => String::new(),
         }
     }
 
-    /// Ends the connection, and the process if there is one.
+    /// Closes the connection and ends the process, if there is one.
     pub(super) async fn close(&self) {
         self.retire();
         let mut service = self.service.lock().await;
@@ -253,97 +256,104 @@ impl Connection {
     }
 }
 
-/// A handshake that was made.
-struct Made {
-    service: RunningService<RoleClient, Client>,
-    changed: Changed,
-    secrets: Secrets,
+/// The result of a handshake.
+struct McpSession {
+    service: RunningService<RoleClient, McpClientHandler>,
+    changed: ToolsChangedFlag,
+    secrets: SecretSet,
 }
 
-/// A handshake that was not made.
-enum Trouble {
-    /// There was no answer in this time.
-    Silence(Duration),
-    /// The connection was lost, or could not be made.
+/// A failed handshake.
+enum HandshakeError {
+    /// The server did not answer in this time.
+    Timeout(Duration),
+    /// The connection failed.
     Lost(String),
-    /// The server does not want to talk to us.
+    /// The server refused.
     Refused(String),
 }
 
-impl Trouble {
-    fn told(&self, server: &str, signs: &str) -> AttemptFailure {
+impl HandshakeError {
+    fn to_failure(&self, server: &str, details: &str) -> AttemptFailure {
         let name = format!("MCP server \"{server}\"");
         match self {
-            Self::Silence(limit) => {
+            Self::Timeout(limit) => {
                 let seconds = limit.as_secs_f64();
-                transient(format!("{name} did not answer within {seconds} seconds{signs}"))
+                transient(format!("{name} did not answer within {seconds} seconds{details}"))
             }
-            Self::Lost(why) => transient(format!("{name} cannot be reached: {why}{signs}")),
-            Self::Refused(why) => permanent(format!("{name} refused the handshake: {why}{signs}")),
+            Self::Lost(why) => transient(format!("{name} cannot be reached: {why}{details}")),
+            Self::Refused(why) => {
+                permanent(format!("{name} refused the handshake: {why}{details}"))
+            }
         }
     }
 }
 
-async fn in_time(
-    opening: impl Future<Output = Result<Made, Trouble>>,
+async fn with_timeout(
+    opening: impl Future<Output = Result<McpSession, HandshakeError>>,
     limit: Duration,
-) -> Result<Made, Trouble> {
-    tokio::time::timeout(limit, opening).await.unwrap_or(Err(Trouble::Silence(limit)))
+) -> Result<McpSession, HandshakeError> {
+    tokio::time::timeout(limit, opening).await.unwrap_or(Err(HandshakeError::Timeout(limit)))
 }
 
-fn both_eras() -> ClientLifecycleMode {
+fn any_lifecycle() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::LATEST],
         legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
     }
 }
 
-async fn handshake<T: Transport<RoleClient> + 'static>(
+async fn perform_handshake<T: Transport<RoleClient> + 'static>(
     server: &str,
-    link: Link<T>,
+    probed: ProbedTransport<T>,
     lifecycle: ClientLifecycleMode,
-    secrets: Secrets,
-) -> Result<Made, Trouble> {
-    let changed = Changed::default();
-    let client =
-        Client { server: server.to_owned(), changed: changed.clone(), secrets: secrets.clone() };
-    match Box::pin(client.serve_with_lifecycle(link, lifecycle)).await {
-        Ok(service) => Ok(Made { service, changed, secrets }),
-        Err(error) => Err(trouble(error)),
+    secrets: SecretSet,
+) -> Result<McpSession, HandshakeError> {
+    let changed = ToolsChangedFlag::default();
+    let client = McpClientHandler {
+        server: server.to_owned(),
+        changed: changed.clone(),
+        secrets: secrets.clone(),
+    };
+    match Box::pin(client.serve_with_lifecycle(probed, lifecycle)).await {
+        Ok(service) => Ok(McpSession { service, changed, secrets }),
+        Err(error) => Err(classify_error(error)),
     }
 }
 
-fn trouble(error: ClientInitializeError) -> Trouble {
+fn classify_error(error: ClientInitializeError) -> HandshakeError {
     let authorization = error.is_authorization_required();
     match error {
         _ if authorization => {
-            Trouble::Refused("it asks for authorization, which is not supported".to_owned())
+            HandshakeError::Refused("it asks for authorization, which is not supported".to_owned())
         }
         ClientInitializeError::ConnectionClosed(_) => {
-            Trouble::Lost("it closed the connection during the handshake".to_owned())
+            HandshakeError::Lost("it closed the connection during the handshake".to_owned())
         }
         ClientInitializeError::TransportError { error, .. } => {
-            Trouble::Lost(with_causes(error.error.as_ref()))
+            HandshakeError::Lost(error_chain(error.error.as_ref()))
         }
-        ClientInitializeError::JsonRpcError(error) => Trouble::Refused(error.message.into_owned()),
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => trouble(*fallback),
-        other => Trouble::Refused(other.to_string()),
+        ClientInitializeError::JsonRpcError(error) => {
+            HandshakeError::Refused(error.message.into_owned())
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => classify_error(*fallback),
+        other => HandshakeError::Refused(other.to_string()),
     }
 }
 
-fn http_client(
+fn build_http_client(
     server: &str,
     url: &str,
     options: &McpOptions,
 ) -> Result<reqwest::Client, AttemptFailure> {
-    http::client(url.starts_with("https:"), &options.environment).map_err(|error| {
-        let why = with_causes(&error.without_url());
+    http::build_client(url.starts_with("https:"), &options.environment).map_err(|error| {
+        let why = error_chain(&error.without_url());
         permanent(format!("MCP server \"{server}\" cannot be connected to: {why}"))
     })
 }
 
-/// In the newer era a server tells of changes only to those who ask for it.
-fn follow_changes(peer: &Peer<RoleClient>, changed: &Changed) {
+/// Subscribes to tool changes, as the newer lifecycle requires.
+fn subscribe_to_changes(peer: &Peer<RoleClient>, changed: &ToolsChangedFlag) {
     let tells = peer.peer_info().is_some_and(|info| {
         let tools = info.capabilities.tools.as_ref();
         !info.protocol_version.has_initialize()
@@ -362,14 +372,14 @@ fn follow_changes(peer: &Peer<RoleClient>, changed: &Changed) {
     });
 }
 
-/// What can be seen of a program with which no handshake could be made.
-async fn signs_of_failed_start(
+/// The output of a process whose handshake failed.
+async fn start_failure_details(
     child: &ChildProcess,
-    garbage: &Garbage,
-    secrets: &Secrets,
-    trouble: &Trouble,
+    noise: &StdoutNoise,
+    secrets: &SecretSet,
+    error: &HandshakeError,
 ) -> String {
-    let signs = match garbage.seen() {
+    let details = match noise.seen() {
         None => String::new(),
         Some((1, line)) => {
             format!("; it printed a line on stdout that is no MCP message: {line}")
@@ -379,28 +389,28 @@ async fn signs_of_failed_start(
             format!("; it printed {messages}, the first: {first}")
         }
     };
-    match trouble {
-        Trouble::Lost(_) => signs + &signs_of_end(child, secrets).await,
-        Trouble::Silence(_) | Trouble::Refused(_) => {
-            signs + &last_words(&child.stderr_tail().current_lines(), secrets)
+    match error {
+        HandshakeError::Lost(_) => details + &exit_details(child, secrets).await,
+        HandshakeError::Timeout(_) | HandshakeError::Refused(_) => {
+            details + &stderr_details(&child.stderr_tail().current_lines(), secrets)
         }
     }
 }
 
-/// How a program ended that is ending, and what it last said.
-async fn signs_of_end(child: &ChildProcess, secrets: &Secrets) -> String {
+/// The exit status and stderr tail of an ending process.
+async fn exit_details(child: &ChildProcess, secrets: &SecretSet) -> String {
     let status = tokio::time::timeout(END_WAIT, child.wait()).await.ok().flatten();
     let ended = match status {
         Some(status) => format!("; it ended with {status}"),
         None => "; its process has not ended".to_owned(),
     };
-    ended + &last_words(&child.stderr_tail().final_lines().await, secrets)
+    ended + &stderr_details(&child.stderr_tail().final_lines().await, secrets)
 }
 
-fn last_words(words: &str, secrets: &Secrets) -> String {
+fn stderr_details(words: &str, secrets: &SecretSet) -> String {
     if words.is_empty() {
         return String::new();
     }
-    // Only the end of stderr is kept, and a part of it may not have arrived yet.
-    format!("; its last words on stderr:\n{}", secrets.removed_from_piece(words))
+    // Only the end of stderr is kept, and it may still be incomplete.
+    format!("; its last words on stderr:\n{}", secrets.redact_fragment(words))
 }

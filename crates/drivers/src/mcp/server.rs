@@ -1,4 +1,4 @@
-//! One server: whether it is there, and when it is started again.
+//! One server: opens its connection and limits restarts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,36 +10,36 @@ use polity_model::failure::{AttemptFailure, ErrorCategory};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::connection::Connection;
-use super::{McpOptions, listing, transient};
+use super::connection::McpConnection;
+use super::{McpOptions, tool_listing, transient};
 
-/// A connection that lasted for so long was a good one: what went wrong before is forgotten.
-const GOOD_AFTER: Duration = Duration::from_secs(30);
+/// A connection of at least this age resets the failure count.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// How long to wait between the first restart, which is made at once, and the second.
+/// The delay before the second restart; the first is immediate.
 const RESTART_DELAY_FIRST: Duration = Duration::from_millis(500);
 
-/// The longest wait between two restarts.
+/// The longest delay between restarts.
 const RESTART_DELAY_MAX: Duration = Duration::from_mins(1);
 
 /// One server of the home.
-pub(super) struct Server {
+pub(super) struct McpServer {
     definition: McpServerDefinition,
     options: Arc<McpOptions>,
-    live: Mutex<Option<Arc<Connection>>>,
-    /// Held by the one who starts the server.
-    history: tokio::sync::Mutex<History>,
-    /// Whether its tools were asked for in vain when it was held in reserve.
-    late: AtomicBool,
+    live: Mutex<Option<Arc<McpConnection>>>,
+    /// Locked while the server is being started.
+    history: tokio::sync::Mutex<RestartHistory>,
+    /// True if the last attempt to list it for fallback tools failed or timed out.
+    was_slow: AtomicBool,
     closed: watch::Sender<bool>,
 }
 
-impl Server {
+impl McpServer {
     pub(super) fn new(definition: McpServerDefinition, options: Arc<McpOptions>) -> Self {
         let (closed, _) = watch::channel(false);
-        let history = tokio::sync::Mutex::new(History::default());
-        let late = AtomicBool::new(false);
-        Self { definition, options, live: Mutex::new(None), history, late, closed }
+        let history = tokio::sync::Mutex::new(RestartHistory::default());
+        let was_slow = AtomicBool::new(false);
+        Self { definition, options, live: Mutex::new(None), history, was_slow, closed }
     }
 
     /// The server's name.
@@ -47,14 +47,14 @@ impl Server {
         self.definition.name.as_str()
     }
 
-    /// The connection, which is made if there is none.
-    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, AttemptFailure> {
+    /// Returns the connection, and opens it if needed.
+    pub(super) async fn connection(self: &Arc<Self>) -> Result<Arc<McpConnection>, AttemptFailure> {
         if let Some(live) = self.live()
-            && live.answers().await
+            && live.is_responsive().await
         {
             return Ok(live);
         }
-        // The start belongs to no one: others wait for it who may have more patience.
+        // The start runs in its own task, so that it survives an impatient caller.
         let this = Arc::clone(self);
         tokio::spawn(async move { this.start().await }).await.unwrap_or_else(|error| {
             let message = format!("MCP server \"{}\" cannot be started: {error}", self.name());
@@ -62,38 +62,37 @@ impl Server {
         })
     }
 
-    /// The tools of the server as it lists them now.
+    /// Lists the server's tools.
     pub(super) async fn tools(self: &Arc<Self>) -> Result<Arc<[Arc<Tool>]>, AttemptFailure> {
         let connection = self.connection().await?;
-        listing::tools(&connection, &self.definition).await
+        tool_listing::list_tools(&connection, &self.definition).await
     }
 
-    /// The tools of the server, which is held in reserve and must not hold up anyone for long. One
-    /// that was waited for in vain is not waited for again before it has answered; until then it is
-    /// only tried in the background, as often as its failures allow.
-    pub(super) async fn tools_in_reserve(
+    /// Lists the tools of a server that only has fallback tools, within `reserve_timeout`. After a
+    /// failure it is only retried in the background, at the rate of its restart delays.
+    pub(super) async fn list_fallback_tools(
         self: &Arc<Self>,
     ) -> Result<Arc<[Arc<Tool>]>, AttemptFailure> {
         let name = self.name();
-        let was_late = self.late.load(Ordering::SeqCst);
+        let was_slow_before = self.was_slow.load(Ordering::SeqCst);
         let is_being_started = self.history.try_lock().is_err();
-        if was_late && is_being_started {
+        if was_slow_before && is_being_started {
             return Err(transient(format!("MCP server \"{name}\" is still being started")));
         }
         let this = Arc::clone(self);
         let listing = tokio::spawn(async move {
             let tools = this.tools().await;
-            this.late.store(tools.is_err(), Ordering::SeqCst);
+            this.was_slow.store(tools.is_err(), Ordering::SeqCst);
             tools
         });
-        if was_late {
+        if was_slow_before {
             return Err(transient(format!(
                 "MCP server \"{name}\" failed before and is tried again in the background"
             )));
         }
         let limit = self.options.reserve_timeout;
         let Ok(listed) = tokio::time::timeout(limit, listing).await else {
-            self.late.store(true, Ordering::SeqCst);
+            self.was_slow.store(true, Ordering::SeqCst);
             let seconds = limit.as_secs_f64();
             return Err(transient(format!(
                 "MCP server \"{name}\" did not list its tools within {seconds} seconds and is no \
@@ -106,10 +105,10 @@ impl Server {
         })
     }
 
-    /// Ends the server for good, and waits until it is gone.
+    /// Ends the server permanently and waits for its exit.
     pub(super) async fn shutdown(&self) {
         self.closed.send_replace(true);
-        // Whoever starts it just now gives up at once.
+        // A start in progress gives up at once.
         let _history = self.history.lock().await;
         let live = self.replace(None);
         if let Some(connection) = live {
@@ -117,38 +116,38 @@ impl Server {
         }
     }
 
-    fn live(&self) -> Option<Arc<Connection>> {
+    fn live(&self) -> Option<Arc<McpConnection>> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.as_ref().filter(|connection| connection.is_alive()).cloned()
     }
 
-    fn replace(&self, connection: Option<Arc<Connection>>) -> Option<Arc<Connection>> {
+    fn replace(&self, connection: Option<Arc<McpConnection>>) -> Option<Arc<McpConnection>> {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *live, connection)
     }
 
-    /// Starts the server unless someone else just did, or it is too early.
-    async fn start(&self) -> Result<Arc<Connection>, AttemptFailure> {
+    /// Starts the server unless it is already running or must wait.
+    async fn start(&self) -> Result<Arc<McpConnection>, AttemptFailure> {
         let mut history = self.history.lock().await;
         if let Some(live) = self.live() {
             return Ok(live);
         }
         let mut closed = self.closed.subscribe();
         if let Some(dead) = self.replace(None) {
-            let signs = dead.last_signs().await;
-            history.lost(dead.age(), format!("the connection was lost{signs}"));
-            // Others may still hold it, so it is ended and not only let go.
+            let details = dead.exit_details().await;
+            history.lost(dead.age(), format!("the connection was lost{details}"));
+            // Other references may exist, so it is closed explicitly.
             tokio::spawn(async move { dead.close().await });
         }
-        history.may_start(self.name())?;
+        history.check_backoff(self.name())?;
         tokio::select! {
-            // First of all, so that nothing is started once the end has begun.
+            // Checked first, so that nothing is started during a shutdown.
             biased;
             _ = closed.wait_for(|closed| *closed) => {
                 Err(transient(format!("MCP server \"{}\" is being shut down", self.name())))
             }
-            opened = Connection::open(&self.definition, &self.options) => {
-                history.tried = Some(Instant::now());
+            opened = McpConnection::open(&self.definition, &self.options) => {
+                history.last_attempt = Some(Instant::now());
                 let connection =
                     opened.map(Arc::new).inspect_err(|failure| history.failed(failure))?;
                 self.replace(Some(Arc::clone(&connection)));
@@ -158,29 +157,29 @@ impl Server {
     }
 }
 
-/// How the server fared.
+/// The recent failures of the server.
 #[derive(Debug, Default)]
-struct History {
-    /// How often it failed in a row.
+struct RestartHistory {
+    /// The number of consecutive failures.
     failures: u32,
-    /// When the last start came to its end, well or badly. The next one waits from there: a start
-    /// that failed after a long time has not been waited for already.
-    tried: Option<Instant>,
-    /// Why it last failed.
+    /// The end of the last start, successful or not. Delays count from there, not from the
+    /// beginning of a slow start.
+    last_attempt: Option<Instant>,
+    /// The last failure.
     reason: String,
 }
 
-impl History {
-    /// A connection of this age was lost.
+impl RestartHistory {
+    /// Records a lost connection of this age.
     fn lost(&mut self, age: Duration, reason: String) {
-        if age >= GOOD_AFTER {
+        if age >= STABLE_AFTER {
             self.failures = 0;
         }
         self.failures += 1;
         self.reason = reason;
     }
 
-    /// The server could not be started. One that can never be started is not tried less often.
+    /// Records a failed start. Permanent failures do not slow down restarts.
     fn failed(&mut self, failure: &AttemptFailure) {
         match failure.category {
             ErrorCategory::Transient => {
@@ -191,10 +190,10 @@ impl History {
         }
     }
 
-    /// Whether enough time has passed since the last start.
-    fn may_start(&self, server: &str) -> Result<(), AttemptFailure> {
-        let Some(tried) = self.tried else { return Ok(()) };
-        let wait = (tried + delay(self.failures)).saturating_duration_since(Instant::now());
+    /// Fails if the restart delay has not passed.
+    fn check_backoff(&self, server: &str) -> Result<(), AttemptFailure> {
+        let Some(last_attempt) = self.last_attempt else { return Ok(()) };
+        let wait = (last_attempt + delay(self.failures)).saturating_duration_since(Instant::now());
         if wait.is_zero() {
             return Ok(());
         }
@@ -208,7 +207,7 @@ impl History {
     }
 }
 
-/// How long must be between the end of a start that failed and the next: nothing at first, then ever longer.
+/// The delay after a number of consecutive failures: none at first, then doubling.
 fn delay(failures: u32) -> Duration {
     let Some(doublings) = failures.checked_sub(2) else { return Duration::ZERO };
     let factor = 2_u32.saturating_pow(doublings);
@@ -220,37 +219,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_restart_is_made_at_once_and_each_next_one_later() {
+    fn first_restart_is_immediate_then_delays_double() {
         let delays: Vec<_> = (0..=5).map(|failures| delay(failures).as_millis()).collect();
         assert_eq!(delays, [0, 0, 500, 1000, 2000, 4000]);
         assert_eq!(delay(u32::MAX), RESTART_DELAY_MAX);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_good_connection_makes_up_for_what_was_before() {
-        let mut history = History { tried: Some(Instant::now()), ..History::default() };
+    async fn stable_connection_resets_failure_count() {
+        let mut history =
+            RestartHistory { last_attempt: Some(Instant::now()), ..RestartHistory::default() };
         for _ in 0..3 {
             history.failed(&transient("as ever".to_owned()));
         }
-        let failure = history.may_start("files").unwrap_err();
+        let failure = history.check_backoff("files").unwrap_err();
         assert_eq!(
             failure.message,
             "MCP server \"files\" failed 3 times in a row and is not started again before 1.0 \
              seconds have passed; the last time: as ever"
         );
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(history.may_start("files"), Ok(()));
-        history.lost(GOOD_AFTER, "lost".to_owned());
+        assert_eq!(history.check_backoff("files"), Ok(()));
+        history.lost(STABLE_AFTER, "lost".to_owned());
         assert_eq!(history.failures, 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_time_that_a_start_takes_to_fail_is_no_delay() {
+    async fn restart_delay_counts_from_the_end_of_a_failed_start() {
         let definition = polity_testkit::mcp::stdio_server("silent", "sh", &["-c", "sleep 1000"]);
         let environment = crate::environment::Environment::new(polity_testkit::mcp::environment);
         let options =
             McpOptions::new("/".into(), environment, crate::process::ProcessLauncher::Direct);
-        let server = Arc::new(Server::new(definition, Arc::new(options)));
+        let server = Arc::new(McpServer::new(definition, Arc::new(options)));
         for _ in 0..2 {
             let failure = server.start().await.err().unwrap();
             assert!(failure.message.contains("did not answer within 30 seconds"), "{failure}");

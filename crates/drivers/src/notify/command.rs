@@ -1,43 +1,43 @@
-//! A program that tells someone.
+//! The notification command.
 
 use polity_definition::CommandLine;
 use tokio::io::AsyncWriteExt;
 
-use super::{NotTold, Notice, NotifyOptions, quoted};
+use super::{NotificationPayload, NotifyError, NotifyOptions, append_text};
 use crate::environment::Environment;
 use crate::process::{ProcessCommand, StartedProcess, StderrTail, find_executable};
-use crate::secrets::Secrets;
+use crate::secrets::SecretSet;
 
-/// What it takes to reach whoever sits before this machine.
-const DESKTOP: [&str; 4] =
+/// The variables that desktop notifications need.
+const DESKTOP_VARIABLES: [&str; 4] =
     ["DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR"];
 
-/// The longest variable, in bytes. Systems refuse to start a program with a much longer one.
+/// The longest value of a variable, in bytes. Systems reject much longer ones.
 const VARIABLE_BYTES_MAX: usize = 16 * 1024;
 
-/// Runs the program to its end.
+/// Runs the command and waits for its exit.
 pub(super) async fn run(
     command: &CommandLine,
-    notice: &Notice,
+    payload: &NotificationPayload,
     options: &NotifyOptions,
-) -> Result<(), NotTold> {
-    let (program, secrets) = program(command, notice, options)?;
+) -> Result<(), NotifyError> {
+    let (program, secrets) = program(command, payload, options)?;
     let name = || command.program.clone();
     let StartedProcess { child, mut stdin, stdout } =
-        options.launcher.start(&program).map_err(|error| NotTold::NotStarted {
+        options.launcher.start(&program).map_err(|error| NotifyError::NotStarted {
             program: name(),
-            reason: secrets.removed_from(&error.to_string()),
+            reason: secrets.redact(&error.to_string()),
         })?;
     let said = StderrTail::read(stdout);
     let feed = async move {
-        // Who does not read it to the end has no need of it.
-        let _ = stdin.write_all(&notice.json).await;
+        // The command need not read its input.
+        let _ = stdin.write_all(&payload.json).await;
     };
     let limit = options.command_timeout;
     let work = async { tokio::join!(feed, child.wait()).1 };
     let status = match tokio::time::timeout(limit, work).await {
         Ok(Some(status)) if status.success() => return Ok(()),
-        // The program is torn down; there is no one left to tell.
+        // The runtime is shutting down.
         Ok(None) => return Ok(()),
         Ok(Some(status)) => Some(status),
         Err(_) => {
@@ -46,50 +46,52 @@ pub(super) async fn run(
         }
     };
     let words = [child.stderr_tail().final_lines().await, said.final_lines().await].join("\n");
-    let words = quoted(&secrets.removed_from_piece(words.trim()));
+    let words = append_text(&secrets.redact_fragment(words.trim()));
     Err(match status {
-        Some(status) => NotTold::Failed { program: name(), status, words },
-        None => NotTold::TookTooLong { program: name(), limit, words },
+        Some(status) => NotifyError::Failed { program: name(), status, words },
+        None => NotifyError::TookTooLong { program: name(), limit, words },
     })
 }
 
-/// What is run, and what it must not repeat.
+/// Builds the command's program and collects its secrets.
 fn program(
     command: &CommandLine,
-    notice: &Notice,
+    payload: &NotificationPayload,
     options: &NotifyOptions,
-) -> Result<(ProcessCommand, Secrets), NotTold> {
-    let own: Vec<_> = notice
+) -> Result<(ProcessCommand, SecretSet), NotifyError> {
+    let own: Vec<_> = payload
         .variables
         .iter()
-        .map(|(name, value)| ((*name).to_owned(), variable(value)))
+        .map(|(name, value)| ((*name).to_owned(), truncate_variable(value)))
         .collect();
-    let environment = with(own.clone(), &options.environment);
+    let environment = overlay(own.clone(), &options.environment);
     let mut filled_in = Vec::new();
     let mut fill = |word: &str| {
         environment
             .fill(word, &mut filled_in)
-            .map_err(|name| NotTold::Unset { field: "command", name: name.to_owned() })
+            .map_err(|name| NotifyError::Unset { field: "command", name: name.to_owned() })
     };
     let path = fill(&command.program)?;
     let args = command.args.iter().map(|arg| fill(arg)).collect::<Result<_, _>>()?;
-    // What the notice says is no secret.
+    // The content of the notification is not secret.
     filled_in.retain(|value| !own.iter().any(|(_, told)| told == value));
     let mut env = environment.inherited();
     env.extend(
-        DESKTOP.iter().filter_map(|name| Some(((*name).to_owned(), environment.raw(name)?))),
+        DESKTOP_VARIABLES
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), environment.raw(name)?))),
     );
     env.extend(own);
     let folders = env.get("PATH").map_or("", String::as_str);
     let path = find_executable(&path, &options.home, folders)
-        .ok_or_else(|| NotTold::NoProgram { program: command.program.clone() })?;
+        .ok_or_else(|| NotifyError::NoProgram { program: command.program.clone() })?;
     let folder = options.home.clone();
     let program = ProcessCommand { path, args, env: env.into_iter().collect(), folder };
-    Ok((program, Secrets::new(filled_in.iter().map(String::as_str))))
+    Ok((program, SecretSet::new(filled_in.iter().map(String::as_str))))
 }
 
-/// The environment with these variables before its own.
-fn with(own: Vec<(String, String)>, environment: &Environment) -> Environment {
+/// The environment with these variables taking precedence.
+fn overlay(own: Vec<(String, String)>, environment: &Environment) -> Environment {
     let environment = environment.clone();
     Environment::new(move |name| {
         let told = own.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
@@ -97,8 +99,8 @@ fn with(own: Vec<(String, String)>, environment: &Environment) -> Environment {
     })
 }
 
-/// A text as a variable can hold it; all of it is in the JSON.
-fn variable(text: &str) -> String {
+/// The value without NUL bytes, truncated to the limit; the JSON has all of it.
+fn truncate_variable(text: &str) -> String {
     let end = text.floor_char_boundary(VARIABLE_BYTES_MAX);
     let cut = if end < text.len() { "…" } else { "" };
     text[..end].replace('\0', "\u{fffd}") + cut

@@ -1,4 +1,4 @@
-//! An address that is called.
+//! The notification webhook.
 
 use std::time::Duration;
 
@@ -6,99 +6,103 @@ use polity_definition::UrlTemplate;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, Response, Url};
 
-use super::{NotTold, Notice, NotifyOptions, quoted};
+use super::{NotificationPayload, NotifyError, NotifyOptions, append_text};
 use crate::http;
-use crate::secrets::Secrets;
+use crate::secrets::SecretSet;
 
-/// How long to wait before each further try.
+/// The delays before retries.
 const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
-/// How much is read of an answer that tells of an error, in bytes.
+/// The largest part of an error response that is read, in bytes.
 const ERROR_BYTES_MAX: usize = 4096;
 
-/// How much of it is shown, in characters.
+/// The longest excerpt in an error, in characters.
 const SHOWN_CHARACTERS_MAX: usize = 200;
 
-/// Posts the notice until the server has taken it, a few times at most.
+/// Posts the notification, with a few retries.
 pub(super) async fn call(
     webhook: &UrlTemplate,
-    notice: &Notice,
+    payload: &NotificationPayload,
     options: &NotifyOptions,
-) -> Result<(), NotTold> {
+) -> Result<(), NotifyError> {
     let mut filled_in = Vec::new();
     let url = options
         .environment
         .fill(webhook.as_str(), &mut filled_in)
-        .map_err(|name| NotTold::Unset { field: "webhook", name: name.to_owned() })?;
+        .map_err(|name| NotifyError::Unset { field: "webhook", name: name.to_owned() })?;
     let url = Url::parse(&url)
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
-        .ok_or(NotTold::NoAddress)?;
+        .ok_or(NotifyError::NoAddress)?;
     let secrets = secrets(&url, &filled_in);
-    let client = http::client(url.scheme() == "https", &options.environment)
-        .map_err(|error| NotTold::NoClient { reason: http::reason(error) })?;
-    let server = secrets.removed_from(&server(&url));
-    let hook = Hook { client, url, server, secrets };
+    let client = http::build_client(url.scheme() == "https", &options.environment)
+        .map_err(|error| NotifyError::NoClient { reason: http::root_cause(error) })?;
+    let server = secrets.redact(&server_name(&url));
+    let hook = WebhookClient { client, url, server, secrets };
     let limit = options.webhook_timeout;
-    match tokio::time::timeout(limit, hook.post_again_and_again(&notice.json)).await {
+    match tokio::time::timeout(limit, hook.post_with_retries(&payload.json)).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(NotTold::NotInTime { server: hook.server, limit }),
+        Err(_) => Err(NotifyError::NotInTime { server: hook.server, limit }),
     }
 }
 
-/// What must not be shown: in addresses like these, all but the server may be secret.
-fn secrets(url: &Url, filled_in: &[String]) -> Secrets {
+/// The secrets of a URL: everything but the host may be secret.
+fn secrets(url: &Url, filled_in: &[String]) -> SecretSet {
     let parts = [Some(url.path()), url.query(), url.password(), Some(url.username())];
-    Secrets::new(filled_in.iter().map(String::as_str).chain(parts.into_iter().flatten()))
+    SecretSet::new(filled_in.iter().map(String::as_str).chain(parts.into_iter().flatten()))
 }
 
-fn server(url: &Url) -> String {
+fn server_name(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     url.host_str().unwrap_or_default().to_owned() + &port
 }
 
-struct Hook {
+struct WebhookClient {
     client: Client,
     url: Url,
-    /// The server, as it is shown.
+    /// The host and port, redacted.
     server: String,
-    secrets: Secrets,
+    secrets: SecretSet,
 }
 
-impl Hook {
-    async fn post_again_and_again(&self, json: &[u8]) -> Result<(), NotTold> {
+impl WebhookClient {
+    async fn post_with_retries(&self, json: &[u8]) -> Result<(), NotifyError> {
         let mut pauses = RETRY_PAUSES.iter();
         loop {
             let error = match self.post(json).await {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            match pauses.next().filter(|_| error.is_passing()) {
+            match pauses.next().filter(|_| error.is_transient()) {
                 Some(pause) => tokio::time::sleep(*pause).await,
                 None => return Err(error),
             }
         }
     }
 
-    async fn post(&self, json: &[u8]) -> Result<(), NotTold> {
+    async fn post(&self, json: &[u8]) -> Result<(), NotifyError> {
         let request = self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
         let server = || self.server.clone();
         let answer = request.body(json.to_vec()).send().await.map_err(|error| {
-            let reason = self.secrets.removed_from(&http::reason(error));
-            NotTold::NotReached { server: server(), reason }
+            let reason = self.secrets.redact(&http::root_cause(error));
+            NotifyError::NotReached { server: server(), reason }
         })?;
         let status = answer.status();
         if status.is_success() {
             return Ok(());
         }
-        let said = self.secrets.removed_from_piece(&beginning(answer).await);
+        let said = self.secrets.redact_fragment(&read_error_body(answer).await);
         let said: String = said.chars().take(SHOWN_CHARACTERS_MAX).collect();
-        Err(NotTold::Refused { server: server(), status: status.as_u16(), said: quoted(&said) })
+        Err(NotifyError::Refused {
+            server: server(),
+            status: status.as_u16(),
+            said: append_text(&said),
+        })
     }
 }
 
-/// The beginning of an answer, or as much of it as comes.
-async fn beginning(mut answer: Response) -> String {
+/// Reads the beginning of a response, or as much as arrives.
+async fn read_error_body(mut answer: Response) -> String {
     let mut body = Vec::new();
     while body.len() < ERROR_BYTES_MAX
         && let Ok(Some(piece)) = answer.chunk().await

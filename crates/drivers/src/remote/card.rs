@@ -1,31 +1,30 @@
-//! Cards: what an agent on another server says of itself, of which only the ways to reach it matter
-//! here. Cards of 1.0, of 0.3 and of both at once are read.
+//! Agent cards of A2A 1.0, 0.3, or both at once: the part that describes how to reach the agent.
 
 use std::fmt;
 
 use reqwest::Url;
 use serde::Deserialize;
 
-use super::speech::{Binding, Interface};
-use crate::http::shown_url;
+use super::encode::{A2aBinding, A2aInterface};
+use crate::http::redact_url;
 
-/// A card, as far as it is of use.
+/// The fields of a card that are used.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
-pub(super) struct Card {
-    supported_interfaces: Vec<Offer1>,
+pub(super) struct AgentCard {
+    supported_interfaces: Vec<CardInterfaceV1>,
     protocol_version: Option<String>,
     url: Option<String>,
     preferred_transport: Option<String>,
-    additional_interfaces: Vec<Offer03>,
-    capabilities: Capabilities,
+    additional_interfaces: Vec<CardInterfaceV03>,
+    capabilities: CardCapabilities,
 }
 
-/// A way to reach the agent, as 1.0 has it.
+/// An interface in a card of 1.0.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Offer1 {
+struct CardInterfaceV1 {
     url: String,
     #[serde(default)]
     protocol_binding: String,
@@ -35,180 +34,162 @@ struct Offer1 {
     tenant: Option<String>,
 }
 
-/// A way to reach the agent, as 0.3 has it.
+/// An interface in a card of 0.3.
 #[derive(Debug, Clone, Deserialize)]
-struct Offer03 {
+struct CardInterfaceV03 {
     url: String,
     transport: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct Capabilities {
+struct CardCapabilities {
     streaming: bool,
 }
 
-/// A way to reach the agent.
+/// An interface in a card of either version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Offer {
+struct CardInterface {
     url: String,
     binding: String,
     version: String,
     tenant: Option<String>,
 }
 
-impl fmt::Display for Offer {
+impl fmt::Display for CardInterface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.binding, self.version)
     }
 }
 
-/// Why a card leads nowhere. The message says what to do.
+/// A card without a usable interface. The message names the fix.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoWay {
-    /// Nothing that the card offers is spoken here.
+pub(super) enum CardError {
+    /// No offered binding is supported.
     #[error(
-        "the card at {card} offers {offered}, and of that nothing is spoken here, which is \
-         {spoken}: have the server offer one of these"
+        "the card at {card} offers {offered}, and Polity supports {supported}: have the server \
+         offer one of these"
     )]
-    NotSpoken {
-        /// Where the card is.
-        card: String,
-        /// What it offers.
-        offered: String,
-        /// What is spoken.
-        spoken: String,
-    },
-    /// What is spoken here is offered at something that is no address.
+    UnsupportedBindings { card: String, offered: String, supported: String },
+    /// A supported binding has an invalid URL.
     #[error(
         "the card at {card} offers {offered} at \"{url}\", which is no address that starts with \
-         http:// or https://: mend the card"
+         http:// or https://: correct the card"
     )]
-    NoAddress {
-        /// Where the card is.
-        card: String,
-        /// What it offers there.
-        offered: String,
-        /// Where that should be.
-        url: String,
-    },
-    /// A secret would go to someone else than the one whom the file names.
+    InvalidUrl { card: String, offered: String, url: String },
+    /// The token would be sent to another origin than that of `card_url`.
     #[error(
-        "the card at {card} leads to {interface}, which is another origin, and the token in {} is \
-         sent to the origin of card_url alone: name the card at the origin that does the work",
-        variable
+        "the card at {card} leads to {interface}, which is another origin, and the token in \
+         {variable} is sent only to the origin of card_url: use the card at the origin that does \
+         the work"
     )]
-    OtherOrigin {
-        /// Where the card is.
-        card: String,
-        /// Where it leads to.
-        interface: String,
-        /// The variable with the token.
-        variable: String,
-    },
-    /// What is said would be readable on the way, although the card was not.
+    OtherOrigin { card: String, interface: String, variable: String },
+    /// The card came over TLS, and the interface has none.
     #[error(
         "the card at {card} came over https and leads to {interface}, which has no TLS: have the \
          server offer an https address"
     )]
-    Downgrade {
-        /// Where the card is.
-        card: String,
-        /// Where it leads to.
-        interface: String,
-    },
+    Downgrade { card: String, interface: String },
 }
 
-impl Card {
-    /// Whether the agent tells of its work as it goes on.
-    pub(super) fn streams(&self) -> bool {
+impl AgentCard {
+    /// True if the agent streams task updates.
+    pub(super) fn can_stream(&self) -> bool {
         self.capabilities.streaming
     }
 
-    /// The best way to reach the agent: what is spoken best comes first, and of two that are spoken
-    /// alike the one at the card's own origin. Where a token in this variable goes with each call, no
-    /// other origin is called.
-    pub(super) fn way(&self, card: &Url, token: Option<&str>) -> Result<Interface, NoWay> {
-        let offers = self.offers();
-        let mut ways: Vec<Interface> = offers.iter().filter_map(Offer::spoken).collect();
-        let is_own = |way: &Interface| way.url.origin() == card.origin();
-        ways.sort_by_key(|way| (way.binding, !is_own(way)));
-        let shown = shown_url(card);
-        let Some(first) = ways.first() else {
-            if let Some(offer) = offers.iter().find(|offer| offer.binding().is_some()) {
-                let (offered, url) = (offer.to_string(), offer.url.clone());
-                return Err(NoWay::NoAddress { card: shown, offered, url });
+    /// Selects the best supported interface; of equals, the one at the card's own origin. With a
+    /// token in this variable, only the card's own origin is allowed.
+    pub(super) fn select_interface(
+        &self,
+        card: &Url,
+        token: Option<&str>,
+    ) -> Result<A2aInterface, CardError> {
+        let interfaces = self.interfaces();
+        let mut candidates: Vec<A2aInterface> =
+            interfaces.iter().filter_map(CardInterface::to_supported).collect();
+        let is_own = |interface: &A2aInterface| interface.url.origin() == card.origin();
+        candidates.sort_by_key(|interface| (interface.binding, !is_own(interface)));
+        let shown = redact_url(card);
+        let Some(first) = candidates.first() else {
+            if let Some(interface) =
+                interfaces.iter().find(|interface| interface.binding().is_some())
+            {
+                let (offered, url) = (interface.to_string(), interface.url.clone());
+                return Err(CardError::InvalidUrl { card: shown, offered, url });
             }
-            let offered: Vec<_> = offers.iter().map(ToString::to_string).collect();
+            let offered: Vec<_> = interfaces.iter().map(ToString::to_string).collect();
             let offered =
                 if offered.is_empty() { "no interface".into() } else { offered.join(", ") };
-            let spoken = Binding::ALL.map(|binding| binding.to_string()).join(", ");
-            return Err(NoWay::NotSpoken { card: shown, offered, spoken });
+            let supported = A2aBinding::ALL.map(|binding| binding.to_string()).join(", ");
+            return Err(CardError::UnsupportedBindings { card: shown, offered, supported });
         };
-        let interface = shown_url(&first.url);
-        let is_safe = |way: &Interface| card.scheme() != "https" || way.url.scheme() == "https";
-        let Some(way) = ways.iter().find(|way| is_safe(way)) else {
-            return Err(NoWay::Downgrade { card: shown, interface });
+        let interface = redact_url(&first.url);
+        let is_safe = |interface: &A2aInterface| {
+            card.scheme() != "https" || interface.url.scheme() == "https"
         };
-        let Some(variable) = token else { return Ok(way.clone()) };
-        let own = ways.iter().find(|way| is_safe(way) && is_own(way));
+        let Some(interface) = candidates.iter().find(|interface| is_safe(interface)) else {
+            return Err(CardError::Downgrade { card: shown, interface });
+        };
+        let Some(variable) = token else { return Ok(interface.clone()) };
+        let own = candidates.iter().find(|interface| is_safe(interface) && is_own(interface));
         own.cloned().ok_or_else(|| {
-            let (interface, variable) = (shown_url(&way.url), variable.to_owned());
-            NoWay::OtherOrigin { card: shown, interface, variable }
+            let (interface, variable) = (redact_url(&interface.url), variable.to_owned());
+            CardError::OtherOrigin { card: shown, interface, variable }
         })
     }
 
-    /// All that the card offers. One for both versions names some ways twice.
-    fn offers(&self) -> Vec<Offer> {
-        let newer = self.supported_interfaces.iter().map(|offer| Offer {
-            url: offer.url.clone(),
-            binding: offer.protocol_binding.clone(),
-            version: major_minor(&offer.protocol_version),
-            tenant: offer.tenant.clone().filter(|tenant| !tenant.is_empty()),
+    /// All interfaces of the card, each once: a card for both versions repeats some.
+    fn interfaces(&self) -> Vec<CardInterface> {
+        let newer = self.supported_interfaces.iter().map(|interface| CardInterface {
+            url: interface.url.clone(),
+            binding: interface.protocol_binding.clone(),
+            version: major_minor(&interface.protocol_version),
+            tenant: interface.tenant.clone().filter(|tenant| !tenant.is_empty()),
         });
         let version = major_minor(self.protocol_version.as_deref().unwrap_or("0.3"));
         let preferred = self.preferred_transport.as_deref().unwrap_or("JSONRPC");
         let main = self.url.iter().map(|url| (url.clone(), preferred.to_owned()));
         let more = self.additional_interfaces.iter();
-        let more = more.map(|offer| (offer.url.clone(), offer.transport.clone()));
-        // A card without the fields of 0.3 may still have a version of its own.
-        let older = main.chain(more).map(|(url, binding)| Offer {
+        let more = more.map(|interface| (interface.url.clone(), interface.transport.clone()));
+        // A card without the 0.3 fields may still have a version.
+        let older = main.chain(more).map(|(url, binding)| CardInterface {
             url,
             binding,
             version: version.clone(),
             tenant: None,
         });
-        let mut offers: Vec<Offer> = Vec::new();
-        for offer in newer.chain(older) {
-            if !offers.contains(&offer) {
-                offers.push(offer);
+        let mut interfaces: Vec<CardInterface> = Vec::new();
+        for interface in newer.chain(older) {
+            if !interfaces.contains(&interface) {
+                interfaces.push(interface);
             }
         }
-        offers
+        interfaces
     }
 }
 
-impl Offer {
-    /// How it is spoken, if it is here.
-    fn binding(&self) -> Option<Binding> {
+impl CardInterface {
+    /// The binding, if it is supported.
+    fn binding(&self) -> Option<A2aBinding> {
         match (self.binding.as_str(), self.version.as_str()) {
-            ("JSONRPC", "1.0") => Some(Binding::JsonRpc1),
-            ("HTTP+JSON", "1.0") => Some(Binding::HttpJson1),
-            ("JSONRPC", "0.3") => Some(Binding::JsonRpc03),
+            ("JSONRPC", "1.0") => Some(A2aBinding::JsonRpc1),
+            ("HTTP+JSON", "1.0") => Some(A2aBinding::HttpJson1),
+            ("JSONRPC", "0.3") => Some(A2aBinding::JsonRpc03),
             (_, _) => None,
         }
     }
 
-    /// The way, if it is spoken here.
-    fn spoken(&self) -> Option<Interface> {
+    /// The interface, if its binding and URL are supported.
+    fn to_supported(&self) -> Option<A2aInterface> {
         let binding = self.binding()?;
         let url = Url::parse(&self.url).ok()?;
         let is_http = matches!(url.scheme(), "http" | "https") && url.has_host();
-        is_http.then(|| Interface { url, binding, tenant: self.tenant.clone() })
+        is_http.then(|| A2aInterface { url, binding, tenant: self.tenant.clone() })
     }
 }
 
-/// Versions are told apart by their first two numbers.
+/// The first two numbers of a version, which identify the protocol.
 fn major_minor(version: &str) -> String {
     version.split('.').take(2).collect::<Vec<_>>().join(".")
 }

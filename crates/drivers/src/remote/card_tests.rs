@@ -4,9 +4,9 @@ use super::*;
 
 const CARD: &str = "https://h/.well-known/agent-card.json";
 
-fn way(card: Value, token: Option<&str>) -> Result<Interface, String> {
-    let card: Card = serde_json::from_value(card).unwrap();
-    card.way(&Url::parse(CARD).unwrap(), token).map_err(|no_way| no_way.to_string())
+fn select_interface(card: Value, token: Option<&str>) -> Result<A2aInterface, String> {
+    let card: AgentCard = serde_json::from_value(card).unwrap();
+    card.select_interface(&Url::parse(CARD).unwrap(), token).map_err(|error| error.to_string())
 }
 
 fn offer(url: &str, binding: &str, version: &str) -> Value {
@@ -18,7 +18,7 @@ fn card_1(offers: &[Value]) -> Value {
 }
 
 #[test]
-fn the_best_way_of_cards_of_every_version_is_taken() {
+fn selects_the_preferred_interface_of_every_card_version() {
     let rpc_1 = offer("https://h/rpc", "JSONRPC", "1.0");
     let rest_1 = offer("https://h/rest", "HTTP+JSON", "1.0.1");
     let rpc_03 = offer("https://h/old", "JSONRPC", "0.3");
@@ -30,45 +30,50 @@ fn the_best_way_of_cards_of_every_version_is_taken() {
         "preferredTransport": "HTTP+JSON",
         "additionalInterfaces": [{"url": "https://h/old", "transport": "JSONRPC"}]});
     for (card, binding, path) in [
-        (card_1(&[grpc.clone(), rest_1.clone(), rpc_03.clone(), rpc_1]), Binding::JsonRpc1, "/rpc"),
-        (card_1(&[rpc_03.clone(), rest_1]), Binding::HttpJson1, "/rest"),
-        (card_1(&[grpc, rpc_03]), Binding::JsonRpc03, "/old"),
-        (hybrid, Binding::JsonRpc1, "/rpc"),
-        (pure_03, Binding::JsonRpc03, "/old"),
-        (json!({"url": "https://h/old"}), Binding::JsonRpc03, "/old"),
+        (
+            card_1(&[grpc.clone(), rest_1.clone(), rpc_03.clone(), rpc_1]),
+            A2aBinding::JsonRpc1,
+            "/rpc",
+        ),
+        (card_1(&[rpc_03.clone(), rest_1]), A2aBinding::HttpJson1, "/rest"),
+        (card_1(&[grpc, rpc_03]), A2aBinding::JsonRpc03, "/old"),
+        (hybrid, A2aBinding::JsonRpc1, "/rpc"),
+        (pure_03, A2aBinding::JsonRpc03, "/old"),
+        (json!({"url": "https://h/old"}), A2aBinding::JsonRpc03, "/old"),
     ] {
-        let way = way(card.clone(), None).unwrap();
+        let way = select_interface(card.clone(), None).unwrap();
         assert_eq!((way.binding, way.url.path()), (binding, path), "{card}");
     }
 }
 
 #[test]
-fn what_is_not_spoken_is_told_with_what_is() {
+fn unsupported_bindings_error_lists_supported_ones() {
     let card = card_1(&[offer("h:1", "GRPC", "1.0"), offer("https://h/", "HTTP+JSON", "0.3")]);
-    let told = way(card, None).unwrap_err();
+    let told = select_interface(card, None).unwrap_err();
     assert!(told.contains("offers GRPC 1.0, HTTP+JSON 0.3"), "{told}");
     assert!(told.contains("JSONRPC 1.0, HTTP+JSON 1.0, JSONRPC 0.3"), "{told}");
     // An address that is none is no way, whatever its binding.
-    let told = way(card_1(&[offer("nowhere", "JSONRPC", "1.0")]), None).unwrap_err();
+    let told = select_interface(card_1(&[offer("nowhere", "JSONRPC", "1.0")]), None).unwrap_err();
     assert!(told.contains("offers JSONRPC 1.0 at \"nowhere\", which is no address"), "{told}");
 }
 
 #[test]
-fn a_token_goes_to_the_origin_of_the_card_alone() {
+fn token_goes_only_to_the_card_origin() {
     let other = offer("https://other/rpc", "JSONRPC", "1.0");
     let own = offer("https://h/rest", "HTTP+JSON", "1.0");
     let token = Some("TOKEN");
-    let told = way(card_1(std::slice::from_ref(&other)), token).unwrap_err();
+    let told = select_interface(card_1(std::slice::from_ref(&other)), token).unwrap_err();
     assert!(told.contains("https://other/rpc") && told.contains("TOKEN"), "{told}");
-    assert_eq!(way(card_1(&[other.clone(), own]), token).unwrap().url.path(), "/rest");
-    assert_eq!(way(card_1(&[other]), None).unwrap().url.path(), "/rpc");
+    assert_eq!(select_interface(card_1(&[other.clone(), own]), token).unwrap().url.path(), "/rest");
+    assert_eq!(select_interface(card_1(&[other]), None).unwrap().url.path(), "/rpc");
     // Another port is another origin.
-    let told = way(card_1(&[offer("https://h:8443/", "JSONRPC", "1.0")]), token).unwrap_err();
+    let told =
+        select_interface(card_1(&[offer("https://h:8443/", "JSONRPC", "1.0")]), token).unwrap_err();
     assert!(told.contains("another origin"), "{told}");
 }
 
 #[test]
-fn a_card_that_came_over_tls_leads_to_no_address_without() {
-    let told = way(card_1(&[offer("http://h/", "JSONRPC", "1.0")]), None).unwrap_err();
+fn rejects_downgrade_from_tls() {
+    let told = select_interface(card_1(&[offer("http://h/", "JSONRPC", "1.0")]), None).unwrap_err();
     assert!(told.contains("has no TLS"), "{told}");
 }

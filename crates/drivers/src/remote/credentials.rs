@@ -1,4 +1,4 @@
-//! How to prove to another server who is calling.
+//! The credentials for calls to an agent on another server.
 
 use polity_definition::{AgentDefinition, AuthenticationType, RemoteAgent};
 use polity_engine::driver::NotReady;
@@ -6,30 +6,30 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::environment::Environment;
 use crate::keys;
-use crate::secrets::Secrets;
+use crate::secrets::SecretSet;
 
-/// What goes with each call.
+/// The credentials of one agent.
 #[derive(Debug, Default)]
-pub(super) struct Credentials {
+pub(super) struct RemoteCredentials {
     pub(super) headers: HeaderMap,
-    /// The variable that holds the token, if there is one.
+    /// The variable with the token, if there is one.
     pub(super) variable: Option<String>,
-    /// What must not come back in what the server says.
-    pub(super) secrets: Secrets,
+    /// The token, to be redacted in responses.
+    pub(super) secrets: SecretSet,
 }
 
-/// The token that goes with calls, if it is there.
-pub(crate) fn secrets_of(remote: &RemoteAgent, environment: &Environment) -> Vec<String> {
+/// The agent's token, if the environment has it.
+pub(crate) fn secret_values(remote: &RemoteAgent, environment: &Environment) -> Vec<String> {
     let variable = remote.auth.as_ref().and_then(|auth| auth.token_env.as_ref());
-    // A token that cannot be used is sent to no one.
+    // An unusable token is never sent.
     let key =
-        variable.and_then(|variable| keys::key(environment, variable.as_str()).ok().flatten());
+        variable.and_then(|variable| keys::load_key(environment, variable.as_str()).ok().flatten());
     key.map(|key| key.expose().to_owned()).into_iter().collect()
 }
 
-impl Credentials {
-    /// What the agent's file asks for.
-    pub(super) fn of(
+impl RemoteCredentials {
+    /// Loads the credentials that the agent's definition names.
+    pub(super) fn load(
         agent: &AgentDefinition,
         remote: &RemoteAgent,
         environment: &Environment,
@@ -52,7 +52,7 @@ impl Credentials {
             let file = keys::file_variable(variable);
             format!("`export {variable}=...`, or set {file} to the path of a file that holds it")
         };
-        let key = match keys::key(environment, variable) {
+        let key = match keys::load_key(environment, variable) {
             Ok(Some(key)) => key,
             Ok(None) if !auth.required => return Ok(Self::default()),
             Ok(None) => {
@@ -73,7 +73,7 @@ impl Credentials {
         Ok(Self {
             headers: HeaderMap::from_iter([(name, value)]),
             variable: Some(variable.to_owned()),
-            secrets: Secrets::new([key.expose()]),
+            secrets: SecretSet::new([key.expose()]),
         })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use polity_definition::{CommandLine, OnReview};
 use polity_drivers::Environment;
-use polity_drivers::notify::{NotTold, Notice, NotifyOptions, tell};
+use polity_drivers::notify::{NotificationPayload, NotifyError, NotifyOptions, send_notification};
 use polity_drivers::process::ProcessLauncher;
 
 /// Shorter than anything here would take by itself, and long enough to start a program.
@@ -18,9 +18,9 @@ fn options(home: &Path) -> NotifyOptions {
     NotifyOptions::new(home.to_owned(), environment, ProcessLauncher::Direct)
 }
 
-fn notice(question: &str) -> Notice {
+fn payload(question: &str) -> NotificationPayload {
     let variables = vec![("QUESTION", question.to_owned())];
-    Notice { json: b"{}".to_vec(), variables }
+    NotificationPayload { json: b"{}".to_vec(), variables }
 }
 
 fn command(text: &str) -> OnReview {
@@ -34,9 +34,9 @@ async fn a_command_that_hangs_is_ended_with_all_that_it_started() {
     let mut options = options(home.path());
     options.command_timeout = LIMIT;
     let hangs = command("echo waiting; sleep 600 & echo $! > pid; wait");
-    let not_told = tell(&hangs, &notice("?"), &options).await;
-    let [NotTold::TookTooLong { words, .. }] = not_told.as_slice() else {
-        panic!("{not_told:?}");
+    let errors = send_notification(&hangs, &payload("?"), &options).await;
+    let [NotifyError::TookTooLong { words, .. }] = errors.as_slice() else {
+        panic!("{errors:?}");
     };
     assert_eq!(words, ": waiting");
     let pid = fs::read_to_string(home.path().join("pid")).unwrap();
@@ -50,11 +50,11 @@ async fn a_command_that_hangs_is_ended_with_all_that_it_started() {
 async fn a_command_need_not_read_and_may_be_told_anything() {
     let home = tempfile::tempdir().unwrap();
     let options = options(home.path());
-    let mut notice = notice(&format!("what\0is {}", "ß".repeat(1 << 20)));
-    notice.json = vec![b' '; 1 << 20];
+    let mut payload = payload(&format!("what\0is {}", "ß".repeat(1 << 20)));
+    payload.json = vec![b' '; 1 << 20];
     let reads_nothing = command("printf %s \"$QUESTION\" > said; seq 100000");
-    let not_told = tell(&reads_nothing, &notice, &options).await;
-    assert!(not_told.is_empty(), "{not_told:?}");
+    let errors = send_notification(&reads_nothing, &payload, &options).await;
+    assert!(errors.is_empty(), "{errors:?}");
     let said = fs::read_to_string(home.path().join("said")).unwrap();
     assert!(said.starts_with("what\u{fffd}is ßß") && said.ends_with("ß…"), "{}", said.len());
 }
@@ -67,8 +67,8 @@ async fn a_server_that_does_not_answer_is_not_waited_for() {
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let hook = OnReview { command: None, webhook: Some(url.parse().unwrap()) };
-    let not_told = tell(&hook, &notice("?"), &options).await;
-    assert!(matches!(not_told.as_slice(), [NotTold::NotInTime { .. }]), "{not_told:?}");
+    let errors = send_notification(&hook, &payload("?"), &options).await;
+    assert!(matches!(errors.as_slice(), [NotifyError::NotInTime { .. }]), "{errors:?}");
 }
 
 #[tokio::test]
@@ -76,9 +76,13 @@ async fn both_ways_are_tried_whatever_becomes_of_one() {
     let home = tempfile::tempdir().unwrap();
     let fails = command("exit 3");
     let both = OnReview { webhook: Some("${NONE}".parse().unwrap()), ..fails };
-    let not_told = tell(&both, &notice("?"), &options(home.path())).await;
-    let [NotTold::Failed { .. }, NotTold::Unset { .. }] = not_told.as_slice() else {
-        panic!("{not_told:?}");
+    let errors = send_notification(&both, &payload("?"), &options(home.path())).await;
+    let [NotifyError::Failed { .. }, NotifyError::Unset { .. }] = errors.as_slice() else {
+        panic!("{errors:?}");
     };
-    assert!(tell(&OnReview::default(), &notice("?"), &options(home.path())).await.is_empty());
+    assert!(
+        send_notification(&OnReview::default(), &payload("?"), &options(home.path()))
+            .await
+            .is_empty()
+    );
 }

@@ -108,7 +108,7 @@ impl SpanSender {
             // Who no longer waits for it does not want to know.
             let _ = report.send(delivery);
         })?;
-        Ok(Some(Self { receiver: http::shown_url(&settings.endpoint), stop, delivered }))
+        Ok(Some(Self { receiver: http::redact_url(&settings.endpoint), stop, delivered }))
     }
 }
 
@@ -117,7 +117,7 @@ fn exporter(
     environment: &Environment,
 ) -> Result<opentelemetry_otlp::SpanExporter, TelemetryStartError> {
     let is_secure = settings.endpoint.scheme() == "https";
-    let client = http::client(is_secure, environment)
+    let client = http::build_client(is_secure, environment)
         .map_err(|error| TelemetryStartError::Client(error.to_string()))?;
     let mut exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_http()

@@ -1,6 +1,6 @@
 //! The report about a cassette after a run.
 
-use polity_drivers::cassette::Size;
+use polity_drivers::cassette::CassetteSize;
 use polity_host::recording::{Recording, RecordingOutcome};
 use polity_model::task::Task;
 
@@ -31,8 +31,8 @@ pub(crate) fn finish(app: &App, recording: &Recording, task: &Task) -> Result<()
 }
 
 /// The number of calls of each kind in a cassette.
-fn size_text(size: Size) -> String {
-    let Size { model_calls, tool_calls, runs, messages } = size;
+fn size_text(size: CassetteSize) -> String {
+    let CassetteSize { model_calls, tool_calls, runs, messages } = size;
     let mut counts = vec![count(model_calls, "model call"), count(tool_calls, "tool call")];
     if runs > 0 {
         counts.push(count(runs, "program run"));

@@ -4,7 +4,7 @@ use polity_engine::driver::{AskedArguments, AskedTool};
 use polity_testkit::model_server::{Call, ModelServer, Turn, Wire};
 use serde_json::json;
 
-use super::harness::{Caller, KEY};
+use super::harness::{KEY, ModelHarness};
 
 fn asked(server: &str, tool: &str, arguments: &serde_json::Value) -> AskedTool {
     AskedTool {
@@ -19,13 +19,13 @@ fn asked(server: &str, tool: &str, arguments: &serde_json::Value) -> AskedTool {
 async fn a_text_comes_in_pieces_with_its_usage_and_cost() {
     for wire in Wire::ALL {
         let server = ModelServer::with([Turn::text("Grüße, \"Ada\" 👋!\n").usage(1000, 200)]);
-        let caller = Caller::new(wire, &server);
-        let reply = caller.hello().await.unwrap();
+        let harness = ModelHarness::new(wire, &server);
+        let reply = harness.hello().await.unwrap();
         assert_eq!(reply.content, "Grüße, \"Ada\" 👋!\n", "{wire:?}");
         assert_eq!(reply.tool_calls, []);
         assert_eq!((reply.usage.input_tokens, reply.usage.output_tokens), (1000, 200), "{wire:?}");
         assert_eq!(reply.usage.cost.pico_usd(), 1000 * 1_000_000 + 200 * 2_000_000);
-        let pieces = caller.pieces.0.lock().unwrap();
+        let pieces = harness.pieces.0.lock().unwrap();
         assert_eq!(pieces.len(), 2, "{wire:?}: {pieces:?}");
         assert_eq!(pieces.concat(), reply.content);
     }
@@ -43,7 +43,7 @@ async fn several_tools_are_asked_for_at_once() {
             ])
             .saying("Let me look.")
         });
-        let reply = Caller::new(wire, &server).hello().await.unwrap();
+        let reply = ModelHarness::new(wire, &server).hello().await.unwrap();
         assert_eq!(reply.content, "Let me look.");
         let expected = [
             asked("files", "read", &json!({"path": "ä.txt", "deep": {"a": [1, null]}})),
@@ -64,7 +64,7 @@ async fn a_key_that_a_model_repeats_is_shown_nowhere() {
             Turn::calls([Call::new(&name, &object), Call::new(&name, &unreadable)])
                 .saying(&format!("It is {KEY}."))
         });
-        let reply = Caller::new(wire, &server).hello().await.unwrap();
+        let reply = ModelHarness::new(wire, &server).hello().await.unwrap();
         assert_eq!(reply.content, "It is ***.", "{wire:?}");
         let masked = json!({"path": "of ***", "deep": [{"key": "***"}]});
         assert_eq!(reply.tool_calls[0], asked("files", "read", &masked), "{wire:?}");
@@ -80,7 +80,7 @@ async fn wrong_names_and_arguments_are_handed_on() {
             Call::new("run", r#"{"path": "#),
             Call::new("files__read", "[1]"),
         ])]);
-        let calls = Caller::new(wire, &server).hello().await.unwrap().tool_calls;
+        let calls = ModelHarness::new(wire, &server).hello().await.unwrap().tool_calls;
         assert_eq!(calls[0], asked("shell", "run", &json!({})), "{wire:?}");
         assert_eq!((calls[1].server.as_str(), calls[1].tool.as_str()), ("", "run"));
         for (call, expected) in [(&calls[1], r#"{"path": "#), (&calls[2], "[1]")] {
@@ -99,10 +99,10 @@ async fn wrong_names_and_arguments_are_handed_on() {
 async fn an_empty_answer_is_an_answer() {
     for wire in Wire::ALL {
         let server = ModelServer::with([Turn::empty()]);
-        let caller = Caller::new(wire, &server);
-        let reply = caller.hello().await.unwrap();
+        let harness = ModelHarness::new(wire, &server);
+        let reply = harness.hello().await.unwrap();
         assert_eq!((reply.content.as_str(), reply.tool_calls.len()), ("", 0), "{wire:?}");
-        assert_eq!(caller.pieces.0.lock().unwrap().len(), 0);
+        assert_eq!(harness.pieces.0.lock().unwrap().len(), 0);
     }
 }
 
@@ -120,7 +120,7 @@ async fn what_the_model_wants_to_be_told_again_is_kept_with_the_call() {
             Call::new("files__read", "{}").signed("sig-1"),
             Call::new("files__read", "{}"),
         ])]);
-        let calls = Caller::new(wire, &server).hello().await.unwrap().tool_calls;
+        let calls = ModelHarness::new(wire, &server).hello().await.unwrap().tool_calls;
         assert_eq!(calls[0].signature.as_deref(), expected, "{wire:?}");
         assert_eq!(calls[1].signature, None, "{wire:?}");
     }
@@ -130,9 +130,9 @@ async fn what_the_model_wants_to_be_told_again_is_kept_with_the_call() {
 async fn calls_use_the_same_connection_one_after_the_other() {
     for wire in Wire::ALL {
         let server = ModelServer::with([]);
-        let caller = Caller::new(wire, &server);
+        let harness = ModelHarness::new(wire, &server);
         for _ in 0..3 {
-            caller.hello().await.unwrap();
+            harness.hello().await.unwrap();
         }
         let connections: Vec<usize> =
             server.requests().iter().map(|request| request.connection).collect();

@@ -7,7 +7,7 @@ use polity_model::message::{Message, ToolCall};
 use polity_testkit::model_server::{Call, Fault, ModelServer, Turn, Wire};
 use serde_json::{Value, json};
 
-use super::harness::{Caller, answer, assistant, call, system, user};
+use super::harness::{ModelHarness, answer, assistant, call, system, user};
 
 /// A conversation with two calls in one turn, an instruction among their answers, and an answer
 /// that was empty.
@@ -31,7 +31,7 @@ fn conversation() -> (Vec<Message>, [String; 2]) {
 }
 
 async fn sent(provider: &str, server: &ModelServer, messages: &[Message]) -> Value {
-    Caller::at(provider, &server.url()).call(messages).await.unwrap();
+    ModelHarness::at(provider, &server.url()).call(messages).await.unwrap();
     server.requests().remove(0).body
 }
 
@@ -140,12 +140,13 @@ async fn gemini_gets_answers_by_name_and_its_signatures_back() {
 async fn every_provider_is_told_what_the_answer_must_look_like() {
     for provider in ["openai", "openai_compatible", "ollama", "anthropic", "gemini"] {
         let server = ModelServer::with([]);
-        let mut caller = Caller::at(provider, &server.url());
-        let mut agent: Value = serde_json::from_str(&caller.pinned.agent.canonical_json()).unwrap();
+        let mut harness = ModelHarness::at(provider, &server.url());
+        let mut agent: Value =
+            serde_json::from_str(&harness.pinned.agent.canonical_json()).unwrap();
         agent["output_schema"] = json!({"type": "object", "required": ["name"]});
         let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
-        caller.pinned.agent = Arc::new(agent);
-        caller.hello().await.unwrap();
+        harness.pinned.agent = Arc::new(agent);
+        harness.hello().await.unwrap();
         let body = server.requests().remove(0).body;
         let instruction = match provider {
             "anthropic" => &body["system"],
@@ -166,14 +167,14 @@ async fn every_provider_is_told_what_the_answer_must_look_like() {
 async fn keys_go_into_headers_and_nowhere_else() {
     for wire in Wire::ALL {
         let server = ModelServer::with([]);
-        Caller::new(wire, &server).hello().await.unwrap();
+        ModelHarness::new(wire, &server).hello().await.unwrap();
         let request = server.requests().remove(0);
         assert_eq!(request.key(), Some(super::harness::KEY), "{wire:?}");
         assert!(!request.query.contains(super::harness::KEY) && !request.path.contains("sk-"));
     }
     for provider in ["ollama", "openai_compatible"] {
         let server = ModelServer::with([]);
-        Caller::at(provider, &server.url()).hello().await.unwrap();
+        ModelHarness::at(provider, &server.url()).hello().await.unwrap();
         assert_eq!(server.requests().remove(0).key(), None, "{provider}");
     }
 }
@@ -182,9 +183,9 @@ async fn keys_go_into_headers_and_nowhere_else() {
 async fn an_agent_without_tools_sends_none() {
     for wire in Wire::ALL {
         let server = ModelServer::with([]);
-        let mut caller = Caller::new(wire, &server);
-        caller.toolbox = super::harness::toolbox(&[]);
-        caller.hello().await.unwrap();
+        let mut harness = ModelHarness::new(wire, &server);
+        harness.toolbox = super::harness::toolbox(&[]);
+        harness.hello().await.unwrap();
         assert_eq!(server.requests().remove(0).body.get("tools"), None, "{wire:?}");
     }
 }
@@ -193,9 +194,9 @@ async fn an_agent_without_tools_sends_none() {
 async fn a_model_that_takes_no_temperature_is_asked_once() {
     for wire in Wire::ALL {
         let server = ModelServer::answering(|_| Turn::fault(Fault::NoTemperature).saying("hi"));
-        let caller = Caller::new(wire, &server);
+        let harness = ModelHarness::new(wire, &server);
         for _ in 0..2 {
-            assert_eq!(caller.hello().await.unwrap().content, "hi", "{wire:?}");
+            assert_eq!(harness.hello().await.unwrap().content, "hi", "{wire:?}");
         }
         assert_eq!(server.requests().len(), 3, "{wire:?}");
     }
@@ -213,11 +214,11 @@ async fn rounds_of_tools_make_valid_conversations() {
             let call = |arguments: &&str| Call::new("files__read", arguments).signed("sig");
             Turn::calls(calls[..2].iter().map(call))
         });
-        let caller = Caller::new(wire, &server);
+        let harness = ModelHarness::new(wire, &server);
         let mut messages = vec![user("Read everything.")];
         let mut number = 0;
         let content = loop {
-            let reply = caller.call(&messages).await.unwrap();
+            let reply = harness.call(&messages).await.unwrap();
             if reply.tool_calls.is_empty() {
                 break reply.content;
             }

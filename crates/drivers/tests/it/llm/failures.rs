@@ -8,25 +8,25 @@ use polity_engine::driver::Models;
 use polity_model::failure::ErrorCategory;
 use polity_testkit::model_server::{Fault, ModelServer, Turn, Wire};
 
-use super::harness::{Caller, KEY, agent, provider, user};
+use super::harness::{KEY, ModelHarness, agent, provider, user};
 
-const PASSES: ErrorCategory = ErrorCategory::Transient;
-const STAYS: ErrorCategory = ErrorCategory::Permanent;
+const TRANSIENT: ErrorCategory = ErrorCategory::Transient;
+const PERMANENT: ErrorCategory = ErrorCategory::Permanent;
 
 #[tokio::test]
 async fn statuses_say_whether_to_try_again_and_in_whose_words() {
     for wire in Wire::ALL {
         for (status, category) in [
-            (400, STAYS),
-            (403, STAYS),
-            (422, STAYS),
-            (408, PASSES),
-            (429, PASSES),
-            (500, PASSES),
-            (529, PASSES),
+            (400, PERMANENT),
+            (403, PERMANENT),
+            (422, PERMANENT),
+            (408, TRANSIENT),
+            (429, TRANSIENT),
+            (500, TRANSIENT),
+            (529, TRANSIENT),
         ] {
             let server = ModelServer::with([Turn::status(status, "the provider's own words")]);
-            let failure = Caller::new(wire, &server).failure().await;
+            let failure = ModelHarness::new(wire, &server).failure().await;
             assert_eq!(failure.failure.category, category, "{wire:?} {status}");
             let message = &failure.failure.message;
             let beginning = format!("{}, model m-1, at {}/v1", provider(wire), server.url());
@@ -46,10 +46,10 @@ async fn the_wait_that_a_server_asks_for_is_told() {
             Turn::retry_after(529, "Wed, 21 Oct 2015 07:28:00 GMT"),
             Turn::status(500, "no idea"),
         ]);
-        let caller = Caller::new(wire, &server);
-        assert_eq!(caller.failure().await.retry_after, Some(Duration::from_secs(7)));
-        assert_eq!(caller.failure().await.retry_after, Some(Duration::ZERO));
-        assert_eq!(caller.failure().await.retry_after, None);
+        let harness = ModelHarness::new(wire, &server);
+        assert_eq!(harness.failure().await.retry_after, Some(Duration::from_secs(7)));
+        assert_eq!(harness.failure().await.retry_after, Some(Duration::ZERO));
+        assert_eq!(harness.failure().await.retry_after, None);
     }
 }
 
@@ -57,9 +57,9 @@ async fn the_wait_that_a_server_asks_for_is_told() {
 async fn a_conversation_that_is_too_long_is_recognised() {
     for wire in Wire::ALL {
         let server = ModelServer::with([Turn::fault(Fault::ContextFull)]);
-        let failure = Caller::new(wire, &server).failure().await;
+        let failure = ModelHarness::new(wire, &server).failure().await;
         assert!(failure.context_full, "{wire:?}: {failure:?}");
-        assert_eq!(failure.failure.category, STAYS);
+        assert_eq!(failure.failure.category, PERMANENT);
     }
 }
 
@@ -73,14 +73,14 @@ async fn faults_in_the_middle_of_an_answer_pass() {
             (Fault::ErrorInStream, "an error within the stream: Overloaded"),
         ] {
             let server = ModelServer::with([Turn::fault(fault.clone())]);
-            let caller = Caller::new(wire, &server);
-            let failure = caller.failure().await;
-            assert_eq!(failure.failure.category, PASSES, "{wire:?} {fault:?}");
+            let harness = ModelHarness::new(wire, &server);
+            let failure = harness.failure().await;
+            assert_eq!(failure.failure.category, TRANSIENT, "{wire:?} {fault:?}");
             assert!(failure.failure.message.contains(words), "{wire:?}: {failure:?}");
-            let told = caller.pieces.0.lock().unwrap().concat();
+            let told = harness.pieces.0.lock().unwrap().concat();
             assert!("half an answer".starts_with(&told), "{told}");
             // The next call is not disturbed.
-            assert_eq!(caller.hello().await.unwrap().content, "done", "{wire:?} {fault:?}");
+            assert_eq!(harness.hello().await.unwrap().content, "done", "{wire:?} {fault:?}");
         }
     }
 }
@@ -93,37 +93,37 @@ async fn a_key_that_is_repeated_by_the_provider_is_removed() {
         (Wire::Gemini, "GEMINI_API_KEY"),
     ] {
         let server = ModelServer::with([Turn::fault(Fault::EchoKey)]);
-        let caller = Caller::new(wire, &server);
-        let failure = caller.failure().await;
+        let harness = ModelHarness::new(wire, &server);
+        let failure = harness.failure().await;
         let expected =
             format!("status 401: Incorrect API key provided: ***.; check the key in {variable}");
         assert!(failure.failure.message.ends_with(&expected), "{failure:?}");
-        assert!(!format!("{:?}", caller.models).contains(KEY));
+        assert!(!format!("{:?}", harness.models).contains(KEY));
     }
 }
 
 #[tokio::test]
 async fn a_wrong_address_is_told_as_such() {
     let server = ModelServer::with([Turn::fault(Fault::Page)]);
-    let page = Caller::at("openai", &server.url()).failure().await;
-    assert_eq!(page.failure.category, STAYS);
+    let page = ModelHarness::at("openai", &server.url()).failure().await;
+    assert_eq!(page.failure.category, PERMANENT);
     assert!(page.failure.message.contains("answered with text/html"), "{page:?}");
 
-    let lost = Caller::at("openai", &format!("{}/wrong", server.url())).failure().await;
-    assert_eq!(lost.failure.category, STAYS);
+    let lost = ModelHarness::at("openai", &format!("{}/wrong", server.url())).failure().await;
+    assert_eq!(lost.failure.category, PERMANENT);
     let expected = "status 404: 404 page not found; check llm_config.endpoint";
     assert!(lost.failure.message.ends_with(expected), "{lost:?}");
 
     let server = ModelServer::with([Turn::status(404, "no such model")]);
-    let unknown = Caller::at("anthropic", &server.url()).failure().await;
+    let unknown = ModelHarness::at("anthropic", &server.url()).failure().await;
     let expected = "no such model; check llm_config.model and llm_config.endpoint";
     assert!(unknown.failure.message.ends_with(expected), "{unknown:?}");
 
     // A port that was free a moment ago.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for wire in Wire::ALL {
-        let failure = Caller::at(provider(wire), &format!("http://{closed}")).failure().await;
-        assert_eq!(failure.failure.category, PASSES);
+        let failure = ModelHarness::at(provider(wire), &format!("http://{closed}")).failure().await;
+        assert_eq!(failure.failure.category, TRANSIENT);
         let message = &failure.failure.message;
         assert!(message.contains("cannot be reached: "), "{message}");
         assert!(message.ends_with("; check llm_config.endpoint"), "{message}");
@@ -137,8 +137,8 @@ async fn no_one_is_followed_elsewhere() {
         let headers = vec![("location", format!("{}/v1/messages", elsewhere.url()))];
         let moved = Fault::Status { status: 307, message: "moved".to_owned(), headers };
         let server = ModelServer::with([Turn::fault(moved)]);
-        let failure = Caller::new(wire, &server).failure().await;
-        assert_eq!(failure.failure.category, STAYS);
+        let failure = ModelHarness::new(wire, &server).failure().await;
+        assert_eq!(failure.failure.category, PERMANENT);
         let expected = "status 307: moved; check llm_config.endpoint";
         assert!(failure.failure.message.ends_with(expected), "{failure:?}");
         assert_eq!(elsewhere.requests().len(), 0, "{wire:?}");
@@ -148,8 +148,8 @@ async fn no_one_is_followed_elsewhere() {
 #[tokio::test]
 async fn an_endless_answer_is_cut_off() {
     let server = ModelServer::with([Turn::fault(Fault::Endless)]);
-    let failure = Caller::new(Wire::OpenAi, &server).failure().await;
-    assert_eq!(failure.failure.category, STAYS);
+    let failure = ModelHarness::new(Wire::OpenAi, &server).failure().await;
+    assert_eq!(failure.failure.category, PERMANENT);
     assert!(failure.failure.message.contains("more than 67108864 bytes"), "{failure:?}");
 }
 
@@ -162,7 +162,7 @@ async fn a_call_that_is_dropped_is_abandoned() {
             body if body.contains("wait later") => Turn::text("x").slow(Duration::ZERO, HOUR),
             _ => Turn::text("done"),
         });
-        let caller = Caller::new(wire, &server);
+        let harness = ModelHarness::new(wire, &server);
         for (count, words) in [(1, "wait first"), (2, "wait later")] {
             let arrived = async {
                 while server.requests().len() < count {
@@ -171,11 +171,11 @@ async fn a_call_that_is_dropped_is_abandoned() {
             };
             let messages = [user(words)];
             tokio::select! {
-                reply = caller.call(&messages) => panic!("{wire:?}: {reply:?}"),
+                reply = harness.call(&messages) => panic!("{wire:?}: {reply:?}"),
                 () = arrived => {}
             }
         }
-        assert_eq!(caller.hello().await.unwrap().content, "done", "{wire:?}");
+        assert_eq!(harness.hello().await.unwrap().content, "done", "{wire:?}");
     }
 }
 
@@ -183,11 +183,11 @@ async fn a_call_that_is_dropped_is_abandoned() {
 async fn without_a_key_nothing_is_sent() {
     let server = ModelServer::with([]);
     for wire in Wire::ALL {
-        let mut caller = Caller::new(wire, &server);
-        caller.models = LanguageModels::new(Environment::empty());
-        let not_ready = caller.models.ready(&caller.pinned).unwrap_err();
-        let failure = caller.failure().await;
-        assert_eq!(failure.failure.category, STAYS);
+        let mut harness = ModelHarness::new(wire, &server);
+        harness.models = LanguageModels::new(Environment::empty());
+        let not_ready = harness.models.ready(&harness.pinned).unwrap_err();
+        let failure = harness.failure().await;
+        assert_eq!(failure.failure.category, PERMANENT);
         let expected = format!("{}; {}", not_ready.message, not_ready.hint);
         assert_eq!(failure.failure.message, expected);
     }
@@ -204,11 +204,11 @@ async fn a_proxy_is_asked_for_others_and_not_for_this_machine() {
         name => name.ends_with("_API_KEY").then(|| KEY.to_owned()),
     });
     let server = ModelServer::with([]);
-    let mut caller = Caller::new(Wire::OpenAi, &server);
-    caller.models = LanguageModels::new(environment);
-    assert_eq!(caller.hello().await.unwrap().content, "done");
+    let mut harness = ModelHarness::new(Wire::OpenAi, &server);
+    harness.models = LanguageModels::new(environment);
+    assert_eq!(harness.hello().await.unwrap().content, "done");
     // A name that no one can resolve: only the proxy, which is not there, could have been asked.
-    caller.pinned = agent("openai", "http://model.invalid/v1");
-    let failure = caller.failure().await;
+    harness.pinned = agent("openai", "http://model.invalid/v1");
+    let failure = harness.failure().await;
     assert!(failure.failure.message.contains("refused"), "{failure:?}");
 }

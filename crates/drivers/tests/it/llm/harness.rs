@@ -55,23 +55,23 @@ pub(crate) fn toolbox(names: &[&str]) -> Toolbox {
 
 /// Remembers the pieces of an answer.
 #[derive(Default)]
-pub(crate) struct Pieces(pub(crate) Mutex<Vec<String>>);
+pub(crate) struct ProgressPieces(pub(crate) Mutex<Vec<String>>);
 
-impl Progress for Pieces {
+impl Progress for ProgressPieces {
     fn text(&self, piece: &str) {
         self.0.lock().unwrap().push(piece.to_owned());
     }
 }
 
 /// Models, and everything about their calls that stays the same in a test.
-pub(crate) struct Caller {
+pub(crate) struct ModelHarness {
     pub(crate) models: LanguageModels,
     pub(crate) pinned: PinnedAgent,
     pub(crate) toolbox: Toolbox,
-    pub(crate) pieces: Pieces,
+    pub(crate) pieces: ProgressPieces,
 }
 
-impl Caller {
+impl ModelHarness {
     /// Calls a server in a wire format.
     pub(crate) fn new(wire: Wire, server: &ModelServer) -> Self {
         Self::at(provider(wire), &server.url())
@@ -83,7 +83,7 @@ impl Caller {
             models: LanguageModels::new(environment()),
             pinned: agent(provider, url),
             toolbox: toolbox(&["files/read", "files/write.all"]),
-            pieces: Pieces::default(),
+            pieces: ProgressPieces::default(),
         }
     }
 

@@ -6,12 +6,12 @@ use polity_model::failure::ErrorCategory;
 use polity_testkit::mcp::{fixture_server, stdio_server};
 use serde_json::json;
 
-use super::bench::{Bench, PATIENCE, is_alive, wait_until};
+use super::harness::{McpHarness, TEST_TIMEOUT, is_alive, wait_until};
 
 #[tokio::test]
 async fn a_server_that_dies_during_a_call_is_started_again() {
-    let bench = Bench::fixture(&[]);
-    let failure = bench.call("test/die", json!({})).await.unwrap_err();
+    let harness = McpHarness::fixture(&[]);
+    let failure = harness.call("test/die", json!({})).await.unwrap_err();
     assert!(failure.maybe_done);
     assert_eq!(failure.failure.category, ErrorCategory::Transient);
     assert_eq!(
@@ -19,34 +19,34 @@ async fn a_server_that_dies_during_a_call_is_started_again() {
         "MCP server \"test\" was lost during the call of test/die; it ended with exit status: 3; \
          its last words on stderr:\nI am dying"
     );
-    assert_eq!(bench.text("test/echo", json!({"text": "again"})).await, "again");
-    assert_eq!(bench.logged("started"), 2);
+    assert_eq!(harness.text("test/echo", json!({"text": "again"})).await, "again");
+    assert_eq!(harness.logged("started"), 2);
 }
 
 #[tokio::test]
 async fn a_server_that_was_killed_between_calls_is_started_again() {
-    let bench = Bench::fixture(&[]);
-    bench.text("test/echo", json!({"text": "hello"})).await;
-    let pid = rustix::process::Pid::from_raw(bench.pids()[0].cast_signed()).unwrap();
+    let harness = McpHarness::fixture(&[]);
+    harness.text("test/echo", json!({"text": "hello"})).await;
+    let pid = rustix::process::Pid::from_raw(harness.pids()[0].cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     // A call right after the kill may still meet the old connection; it then says so.
     let began = std::time::Instant::now();
-    while bench.call("test/echo", json!({"text": "again"})).await.is_err() {
-        assert!(began.elapsed() < PATIENCE);
+    while harness.call("test/echo", json!({"text": "again"})).await.is_err() {
+        assert!(began.elapsed() < TEST_TIMEOUT);
     }
-    assert_eq!(bench.logged("started"), 2);
+    assert_eq!(harness.logged("started"), 2);
 }
 
 #[tokio::test]
 async fn a_server_that_always_dies_is_not_started_in_a_tight_loop() {
-    let bench = Bench::fixture(&["--exit-at-once"]);
+    let harness = McpHarness::fixture(&["--exit-at-once"]);
     let mut last = String::new();
     for _ in 0..50 {
-        let failure = bench.refusal("test/*").await;
+        let failure = harness.refusal("test/*").await;
         assert_eq!(failure.category, ErrorCategory::Transient, "{failure}");
         last = failure.message;
     }
-    assert!(bench.logged("started") < 10, "{} starts", bench.logged("started"));
+    assert!(harness.logged("started") < 10, "{} starts", harness.logged("started"));
     assert!(last.contains("times in a row and is not started again before"), "{last}");
     assert!(last.contains("exit status: 4"), "{last}");
     assert!(last.ends_with("its last words on stderr:\nno configuration"), "{last}");
@@ -55,23 +55,24 @@ async fn a_server_that_always_dies_is_not_started_in_a_tight_loop() {
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
     let server = fixture_server("test", &["--log", "log", "--never-answer"]);
-    let bench = Bench::with([server], |options| options.start_timeout = Duration::from_millis(700));
-    let failure = bench.refusal("test/*").await;
+    let harness =
+        McpHarness::with([server], |options| options.start_timeout = Duration::from_millis(700));
+    let failure = harness.refusal("test/*").await;
     assert_eq!(failure.category, ErrorCategory::Transient);
     assert_eq!(failure.message, "MCP server \"test\" did not answer within 0.7 seconds");
-    wait_until("its process is gone", || bench.pids().iter().all(|pid| !is_alive(*pid))).await;
+    wait_until("its process is gone", || harness.pids().iter().all(|pid| !is_alive(*pid))).await;
 }
 
 #[tokio::test]
 async fn nonsense_on_stdout_is_skipped() {
-    let bench = Bench::fixture(&["--garbage"]);
-    assert_eq!(bench.text("test/echo", json!({"text": "hello"})).await, "hello");
+    let harness = McpHarness::fixture(&["--garbage"]);
+    assert_eq!(harness.text("test/echo", json!({"text": "hello"})).await, "hello");
 }
 
 #[tokio::test]
 async fn nonsense_in_place_of_a_handshake_is_shown() {
     let talker = stdio_server("talker", "sh", &["-c", "echo Usage: talker FILE; echo; exit 2"]);
-    let failure = Bench::new([talker]).refusal("talker/*").await;
+    let failure = McpHarness::new([talker]).refusal("talker/*").await;
     assert_eq!(
         failure.message,
         "MCP server \"talker\" cannot be reached: it closed the connection during the handshake; \
@@ -81,53 +82,53 @@ async fn nonsense_in_place_of_a_handshake_is_shown() {
 
 #[tokio::test]
 async fn an_older_server_that_ignores_the_probe_is_asked_in_its_own_way() {
-    let bench = Bench::fixture(&["--deaf-to-probe"]);
-    assert_eq!(bench.tools.protocol_version("test").await.unwrap(), "2025-11-25");
-    assert_eq!(bench.logged("started"), 1);
+    let harness = McpHarness::fixture(&["--deaf-to-probe"]);
+    assert_eq!(harness.tools.protocol_version("test").await.unwrap(), "2025-11-25");
+    assert_eq!(harness.logged("started"), 1);
 }
 
 #[tokio::test]
 async fn a_newer_server_that_is_slow_gets_a_second_chance() {
-    let bench = Bench::fixture(&["--modern", "--slow-start", "2.5"]);
-    assert_eq!(bench.tools.protocol_version("test").await.unwrap(), "2026-07-28");
-    assert_eq!(bench.text("test/echo", json!({"text": "hello"})).await, "hello");
+    let harness = McpHarness::fixture(&["--modern", "--slow-start", "2.5"]);
+    assert_eq!(harness.tools.protocol_version("test").await.unwrap(), "2026-07-28");
+    assert_eq!(harness.text("test/echo", json!({"text": "hello"})).await, "hello");
 }
 
 #[tokio::test]
 async fn a_shutdown_leaves_no_process_and_nothing_is_started_after_it() {
     let names = ["one", "two", "three"];
-    let bench = Bench::new(names.map(|name| fixture_server(name, &["--log", "log"])));
+    let harness = McpHarness::new(names.map(|name| fixture_server(name, &["--log", "log"])));
     for name in names {
-        bench.text(&format!("{name}/echo"), json!({"text": name})).await;
+        harness.text(&format!("{name}/echo"), json!({"text": name})).await;
     }
-    let pids = bench.pids();
+    let pids = harness.pids();
     assert_eq!(pids.len(), 3);
     assert!(pids.iter().all(|pid| is_alive(*pid)));
-    bench.tools.shutdown().await;
+    harness.tools.shutdown().await;
     assert!(pids.iter().all(|pid| !is_alive(*pid)));
-    let failure = bench.call("one/echo", json!({})).await.unwrap_err();
+    let failure = harness.call("one/echo", json!({})).await.unwrap_err();
     assert!(failure.failure.message.contains("is being shut down"), "{failure:?}");
-    assert_eq!(bench.logged("started"), 3);
+    assert_eq!(harness.logged("started"), 3);
 }
 
 #[tokio::test]
 async fn a_shutdown_does_not_wait_for_a_server_that_is_being_started() {
-    let bench = Bench::fixture(&["--never-answer"]);
-    let listing = bench.refusal("test/*");
+    let harness = McpHarness::fixture(&["--never-answer"]);
+    let listing = harness.refusal("test/*");
     let shutting_down = async {
-        wait_until("the server is being started", || bench.logged("started") == 1).await;
-        bench.tools.shutdown().await;
+        wait_until("the server is being started", || harness.logged("started") == 1).await;
+        harness.tools.shutdown().await;
     };
     let (failure, ()) = tokio::join!(listing, shutting_down);
     assert!(failure.message.contains("is being shut down"), "{failure}");
-    wait_until("its process is gone", || bench.pids().iter().all(|pid| !is_alive(*pid))).await;
+    wait_until("its process is gone", || harness.pids().iter().all(|pid| !is_alive(*pid))).await;
 }
 
 #[tokio::test]
 async fn servers_end_when_no_one_knows_them_any_more() {
-    let bench = Bench::fixture(&[]);
-    bench.text("test/echo", json!({"text": "hello"})).await;
-    let pids = bench.pids();
-    drop(bench);
+    let harness = McpHarness::fixture(&[]);
+    harness.text("test/echo", json!({"text": "hello"})).await;
+    let pids = harness.pids();
+    drop(harness);
     wait_until("its process is gone", || pids.iter().all(|pid| !is_alive(*pid))).await;
 }

@@ -8,7 +8,7 @@ use polity_model::failure::ErrorCategory;
 use polity_testkit::mcp::{fixture, fixture_server, server, stdio_server};
 use serde_json::{Value, json};
 
-use super::bench::{Bench, PATIENCE, names, wait_until};
+use super::harness::{McpHarness, TEST_TIMEOUT, names, wait_until};
 
 fn map(value: &Value) -> serde_json::Map<String, Value> {
     value.as_object().unwrap().clone()
@@ -16,8 +16,8 @@ fn map(value: &Value) -> serde_json::Map<String, Value> {
 
 #[tokio::test]
 async fn all_pages_are_listed_and_names_that_no_one_can_write_are_left_out() {
-    let bench = Bench::fixture(&[]);
-    let toolbox = bench.toolbox(&["test/*"]).await.unwrap();
+    let harness = McpHarness::fixture(&[]);
+    let toolbox = harness.toolbox(&["test/*"]).await.unwrap();
     let all = "echo add sleep fail die big spawn count count_slowly bad_output ask grow input";
     let all: Vec<_> = all.split(' ').map(|name| format!("test/{name}")).collect();
     assert_eq!(names(&toolbox), all);
@@ -25,8 +25,8 @@ async fn all_pages_are_listed_and_names_that_no_one_can_write_are_left_out() {
 
 #[tokio::test]
 async fn patterns_choose_tools_and_each_is_offered_once() {
-    let bench = Bench::fixture(&[]);
-    let toolbox = bench.toolbox(&["test/add", "test/echo", "test/add"]).await.unwrap();
+    let harness = McpHarness::fixture(&[]);
+    let toolbox = harness.toolbox(&["test/add", "test/echo", "test/add"]).await.unwrap();
     assert_eq!(names(&toolbox), ["test/add", "test/echo"]);
     assert!(toolbox.find("test", "fail").is_none());
 }
@@ -39,8 +39,8 @@ async fn what_may_be_repeated_is_said_by_the_server_or_by_the_settings() {
         "sleep": {"idempotent": false},
         "echo": {"timeout_seconds": 300},
     });
-    let bench = Bench::new([server("test", "stdio", &config, &settings)]);
-    let toolbox = bench.toolbox(&["test/*"]).await.unwrap();
+    let harness = McpHarness::new([server("test", "stdio", &config, &settings)]);
+    let toolbox = harness.toolbox(&["test/*"]).await.unwrap();
     let tool = |name: &str| toolbox.find("test", name).unwrap();
     for (name, repeatable) in
         [("echo", true), ("sleep", false), ("count", true), ("fail", false), ("add", false)]
@@ -54,15 +54,15 @@ async fn what_may_be_repeated_is_said_by_the_server_or_by_the_settings() {
 
 #[tokio::test]
 async fn arguments_and_results_are_checked_against_their_schemas() {
-    let bench = Bench::fixture(&[]);
-    let toolbox = bench.toolbox(&["test/*"]).await.unwrap();
+    let harness = McpHarness::fixture(&[]);
+    let toolbox = harness.toolbox(&["test/*"]).await.unwrap();
     let add: &Tool = toolbox.find("test", "add").unwrap();
     assert_eq!(add.check_arguments(&map(&json!({"a": 1, "b": 2.5}))), Ok(()));
     assert_eq!(
         add.check_arguments(&map(&json!({"a": "1", "b": 2}))),
         Err("/a: \"1\" is a string, expected number".to_owned())
     );
-    let bad = bench.call("test/bad_output", json!({})).await.unwrap();
+    let bad = harness.call("test/bad_output", json!({})).await.unwrap();
     let refusal =
         toolbox.find("test", "bad_output").unwrap().check_result(&bad.structured.unwrap());
     assert_eq!(refusal, Err("/sum: \"one\" is a string, expected number".to_owned()));
@@ -76,8 +76,8 @@ async fn fallback_tools_are_held_in_reserve_and_missed_only_when_needed() {
     let fallbacks = json!({"fallback_tools": ["spare/echo", "broken/echo", "spare/nothing"]});
     let main = server("main", "stdio", &config, &json!({"fail": fallbacks}));
     let broken = fixture_server("broken", &["--exit-at-once"]);
-    let bench = Bench::new([main, fixture_server("spare", &[]), broken]);
-    let toolbox = bench.toolbox(&["main/fail"]).await.unwrap();
+    let harness = McpHarness::new([main, fixture_server("spare", &[]), broken]);
+    let toolbox = harness.toolbox(&["main/fail"]).await.unwrap();
     assert_eq!(names(&toolbox), ["main/fail"]);
     assert!(toolbox.find("spare", "echo").is_some());
     assert!(toolbox.find("broken", "echo").is_none());
@@ -88,7 +88,7 @@ async fn fallback_tools_are_held_in_reserve_and_missed_only_when_needed() {
 }
 
 /// A server whose tool `fail` has these to fall back on.
-fn falling_back_on(fallbacks: &[&str]) -> McpServerDefinition {
+fn server_with_fallbacks(fallbacks: &[&str]) -> McpServerDefinition {
     let config = json!({"command": "python3", "args": [fixture()]});
     server("main", "stdio", &config, &json!({"fail": {"fallback_tools": fallbacks}}))
 }
@@ -98,50 +98,50 @@ async fn servers_in_reserve_that_hang_are_waited_for_once_and_together() {
     let reserve_timeout = Duration::from_secs(2);
     let hanging =
         ["one", "two"].map(|name| fixture_server(name, &["--log", "log", "--never-answer"]));
-    let servers = hanging.into_iter().chain([falling_back_on(&["one/echo", "two/echo"])]);
-    let bench = Bench::with(servers, |options| options.reserve_timeout = reserve_timeout);
-    bench.toolbox(&["main/echo"]).await.unwrap();
+    let servers = hanging.into_iter().chain([server_with_fallbacks(&["one/echo", "two/echo"])]);
+    let harness = McpHarness::with(servers, |options| options.reserve_timeout = reserve_timeout);
+    harness.toolbox(&["main/echo"]).await.unwrap();
     let mut took = Vec::new();
     for _ in 0..3 {
         let began = Instant::now();
-        let toolbox = bench.toolbox(&["main/fail"]).await.unwrap();
+        let toolbox = harness.toolbox(&["main/fail"]).await.unwrap();
         assert_eq!(names(&toolbox), ["main/fail"]);
         assert!(toolbox.find("one", "echo").is_none());
         took.push(began.elapsed());
     }
     assert!(took[0] >= reserve_timeout && took[0] < 2 * reserve_timeout, "{took:?}");
     assert!(took[1] < reserve_timeout && took[2] < reserve_timeout, "{took:?}");
-    assert_eq!(bench.logged("started"), 2);
+    assert_eq!(harness.logged("started"), 2);
 }
 
 #[tokio::test]
 async fn a_server_in_reserve_that_is_slow_is_there_later() {
     let slow = fixture_server("slow", &["--log", "log", "--slow-start", "0.5"]);
-    let bench = Bench::with([slow, falling_back_on(&["slow/echo"])], |options| {
+    let harness = McpHarness::with([slow, server_with_fallbacks(&["slow/echo"])], |options| {
         options.reserve_timeout = Duration::from_millis(100);
     });
     let began = Instant::now();
     let mut toolboxes = 0;
-    while bench.toolbox(&["main/fail"]).await.unwrap().find("slow", "echo").is_none() {
+    while harness.toolbox(&["main/fail"]).await.unwrap().find("slow", "echo").is_none() {
         toolboxes += 1;
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < TEST_TIMEOUT);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(toolboxes > 0);
-    assert_eq!(bench.logged("started"), 1);
+    assert_eq!(harness.logged("started"), 1);
 }
 
 #[tokio::test]
 async fn what_is_not_there_is_told_with_what_is() {
-    let bench = Bench::fixture(&[]);
-    let failure = bench.refusal("test/ecco").await;
+    let harness = McpHarness::fixture(&[]);
+    let failure = harness.refusal("test/ecco").await;
     assert_eq!(failure.category, ErrorCategory::Permanent);
     assert_eq!(
         failure.message,
         "MCP server \"test\" has no tool \"ecco\"; did you mean \"test/echo\"? It has: echo, add, \
          sleep, fail, die, big, spawn, count, count_slowly, bad_output, ask, grow, input"
     );
-    let failure = bench.refusal("tset/echo").await;
+    let failure = harness.refusal("tset/echo").await;
     assert_eq!(failure.category, ErrorCategory::Permanent);
     assert!(failure.message.contains("config/mcp_servers.yaml"), "{failure}");
     assert!(failure.message.contains("did you mean \"test\"?"), "{failure}");
@@ -150,12 +150,12 @@ async fn what_is_not_there_is_told_with_what_is() {
 #[tokio::test]
 async fn a_missing_variable_or_program_is_named() {
     let config = json!({"command": "python3", "env": {"API_KEY": "${NO_SUCH_KEY}"}});
-    let bench = Bench::new([
+    let harness = McpHarness::new([
         server("keyless", "stdio", &config, &json!({})),
         stdio_server("gone", "no-such-program", &[]),
     ]);
     for (server, named) in [("keyless", "NO_SUCH_KEY"), ("gone", "no-such-program")] {
-        let failure = bench.refusal(&format!("{server}/x")).await;
+        let failure = harness.refusal(&format!("{server}/x")).await;
         assert_eq!(failure.category, ErrorCategory::Permanent, "{failure}");
         assert!(failure.message.contains(named) && failure.message.contains(server), "{failure}");
     }
@@ -163,14 +163,14 @@ async fn a_missing_variable_or_program_is_named() {
 
 #[tokio::test]
 async fn changed_tools_are_listed_anew() {
-    let bench = Bench::fixture(&[]);
-    assert!(bench.toolbox(&["test/*"]).await.unwrap().find("test", "grown").is_none());
-    bench.text("test/grow", json!({})).await;
+    let harness = McpHarness::fixture(&[]);
+    assert!(harness.toolbox(&["test/*"]).await.unwrap().find("test", "grown").is_none());
+    harness.text("test/grow", json!({})).await;
     // The notice comes before the result, and is heard at about the same time.
     let began = std::time::Instant::now();
-    while bench.toolbox(&["test/grown"]).await.is_err() {
-        assert!(began.elapsed() < PATIENCE);
+    while harness.toolbox(&["test/grown"]).await.is_err() {
+        assert!(began.elapsed() < TEST_TIMEOUT);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    wait_until("one process was started", || bench.logged("started") == 1).await;
+    wait_until("one process was started", || harness.logged("started") == 1).await;
 }

@@ -9,63 +9,63 @@ use polity_testkit::mcp::{environment, server, stdio_server};
 use polity_testkit::peers::{npm_server, python_program};
 use serde_json::json;
 
-use super::bench::{Bench, PATIENCE, names, wait_until};
+use super::harness::{McpHarness, TEST_TIMEOUT, names, wait_until};
 
 /// The era of `initialize`.
-const OLDER: &str = "2025-11-25";
+const INITIALIZE_VERSION: &str = "2025-11-25";
 
 /// The era of `server/discover`.
-const NEWER: &str = "2026-07-28";
+const DISCOVER_VERSION: &str = "2026-07-28";
 
 fn everything() -> String {
     npm_server("server-everything").to_str().unwrap().to_owned()
 }
 
 /// Lists and calls the tools of `server-everything`, however it is reached.
-async fn try_everything(definition: McpServerDefinition) {
-    let bench = Bench::new([definition]);
-    let toolbox = bench.toolbox(&["everything/*"]).await.unwrap();
+async fn check_server_everything(definition: McpServerDefinition) {
+    let harness = McpHarness::new([definition]);
+    let toolbox = harness.toolbox(&["everything/*"]).await.unwrap();
     assert!(names(&toolbox).len() > 10, "{:?}", names(&toolbox));
-    assert_eq!(bench.tools.protocol_version("everything").await.unwrap(), OLDER);
+    assert_eq!(harness.tools.protocol_version("everything").await.unwrap(), INITIALIZE_VERSION);
 
-    let said = bench.text("everything/echo", json!({"message": "hello"})).await;
+    let said = harness.text("everything/echo", json!({"message": "hello"})).await;
     assert_eq!(said, "Echo: hello");
-    let picture = bench.text("everything/get-tiny-image", json!({})).await;
+    let picture = harness.text("everything/get-tiny-image", json!({})).await;
     assert!(picture.contains("[image: image/png, "), "{picture}");
     let weather = json!({"location": "Chicago"});
-    let weather = bench.call("everything/get-structured-content", weather).await.unwrap();
+    let weather = harness.call("everything/get-structured-content", weather).await.unwrap();
     let tool = toolbox.find("everything", "get-structured-content").unwrap();
     assert_eq!(tool.check_result(&weather.structured.unwrap()), Ok(()));
-    let wrong = bench.call("everything/echo", json!({"message": 7})).await;
+    let wrong = harness.call("everything/echo", json!({"message": 7})).await;
     assert!(wrong.is_ok_and(|reply| reply.is_error), "the server itself checks arguments");
 
     let many = (0..8).map(|number| {
-        let bench = &bench;
-        async move { bench.text("everything/get-sum", json!({"a": number, "b": 1})).await }
+        let harness = &harness;
+        async move { harness.text("everything/get-sum", json!({"a": number, "b": 1})).await }
     });
     for (number, sum) in (0..).zip(futures_util::future::join_all(many).await) {
         assert!(sum.contains(&format!("{}", number + 1)), "{sum}");
     }
-    bench.tools.shutdown().await;
+    harness.tools.shutdown().await;
 }
 
 #[tokio::test]
 async fn everything_over_stdio() {
-    try_everything(stdio_server("everything", "node", &[&everything(), "stdio"])).await;
+    check_server_everything(stdio_server("everything", "node", &[&everything(), "stdio"])).await;
 }
 
 #[tokio::test]
 async fn everything_over_server_sent_events() {
     let (_server, port) = listening("sse").await;
     let config = json!({"url": format!("http://127.0.0.1:{port}/sse")});
-    try_everything(server("everything", "sse", &config, &json!({}))).await;
+    check_server_everything(server("everything", "sse", &config, &json!({}))).await;
 }
 
 #[tokio::test]
 async fn everything_over_streamable_http() {
     let (_server, port) = listening("streamableHttp").await;
     let config = json!({"url": format!("http://127.0.0.1:{port}/mcp")});
-    try_everything(server("everything", "streamable_http", &config, &json!({}))).await;
+    check_server_everything(server("everything", "streamable_http", &config, &json!({}))).await;
 }
 
 #[tokio::test]
@@ -75,16 +75,17 @@ async fn a_server_over_the_network_is_found_again_after_it_was_gone() {
     {
         let port = free_port();
         let config = json!({"url": format!("http://127.0.0.1:{port}/{path}")});
-        let bench = Bench::new([server("everything", transport, &config, &json!({}))]);
-        let failure = bench.call("everything/echo", json!({"message": "hello"})).await.unwrap_err();
+        let harness = McpHarness::new([server("everything", transport, &config, &json!({}))]);
+        let failure =
+            harness.call("everything/echo", json!({"message": "hello"})).await.unwrap_err();
         assert!(!failure.maybe_done, "{failure:?}");
         assert!(failure.failure.message.contains("onnection refused"), "{failure:?}");
         for _ in 0..2 {
             let child = listening_on(mode, port).await;
             let began = std::time::Instant::now();
             // The way may be tried too early, or end in what was before.
-            while bench.call("everything/echo", json!({"message": "hello"})).await.is_err() {
-                assert!(began.elapsed() < PATIENCE, "{transport}");
+            while harness.call("everything/echo", json!({"message": "hello"})).await.is_err() {
+                assert!(began.elapsed() < TEST_TIMEOUT, "{transport}");
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             }
             drop(child);
@@ -97,14 +98,15 @@ async fn a_server_over_the_network_is_found_again_after_it_was_gone() {
 #[tokio::test]
 async fn files_are_read_in_the_home() {
     let program = npm_server("server-filesystem");
-    let bench = Bench::new([stdio_server("files", "node", &[program.to_str().unwrap(), "."])]);
-    std::fs::write(bench.file("note.txt"), "hello from the home").unwrap();
-    let path = bench.file("note.txt").canonicalize().unwrap();
+    let harness =
+        McpHarness::new([stdio_server("files", "node", &[program.to_str().unwrap(), "."])]);
+    std::fs::write(harness.file("note.txt"), "hello from the home").unwrap();
+    let path = harness.file("note.txt").canonicalize().unwrap();
     assert_eq!(
-        bench.text("files/read_text_file", json!({"path": path})).await,
+        harness.text("files/read_text_file", json!({"path": path})).await,
         "hello from the home"
     );
-    let toolbox = bench.toolbox(&["files/*"]).await.unwrap();
+    let toolbox = harness.toolbox(&["files/*"]).await.unwrap();
     assert!(toolbox.find("files", "read_text_file").unwrap().repeatable);
     assert!(!toolbox.find("files", "move_file").unwrap().repeatable);
 }
@@ -112,11 +114,11 @@ async fn files_are_read_in_the_home() {
 #[tokio::test]
 async fn the_time_is_told_in_the_newer_era() {
     let program = python_program("mcp-server-time");
-    let bench = Bench::new([stdio_server("time", program.to_str().unwrap(), &[])]);
-    assert_eq!(bench.tools.protocol_version("time").await.unwrap(), NEWER);
-    let toolbox = bench.toolbox(&["time/get_current_time"]).await.unwrap();
+    let harness = McpHarness::new([stdio_server("time", program.to_str().unwrap(), &[])]);
+    assert_eq!(harness.tools.protocol_version("time").await.unwrap(), DISCOVER_VERSION);
+    let toolbox = harness.toolbox(&["time/get_current_time"]).await.unwrap();
     assert_eq!(names(&toolbox), ["time/get_current_time"]);
-    let time = bench.text("time/get_current_time", json!({"timezone": "Europe/Berlin"})).await;
+    let time = harness.text("time/get_current_time", json!({"timezone": "Europe/Berlin"})).await;
     assert!(time.contains("Europe/Berlin"), "{time}");
 }
 

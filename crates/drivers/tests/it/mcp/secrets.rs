@@ -7,17 +7,17 @@ use polity_drivers::Environment;
 use polity_testkit::mcp::{environment, fixture, server};
 use serde_json::json;
 
-use super::bench::Bench;
+use super::harness::McpHarness;
 
 const SECRET: &str = "sk-very-secret";
 
 /// The fixture, which is given a secret and repeats it in what goes wrong.
-fn telling(args: &[&str]) -> Bench {
+fn echoing_server(args: &[&str]) -> McpHarness {
     let fixture = fixture();
     let args = [&[fixture.to_str().unwrap(), "--tell-secret"], args].concat();
     let env = json!({"SECRET": "${POLITY_SECRET}"});
     let config = json!({"command": "python3", "args": args, "env": env});
-    Bench::with([server("test", "stdio", &config, &json!({}))], |options| {
+    McpHarness::with([server("test", "stdio", &config, &json!({}))], |options| {
         options.environment = Environment::new(|name| match name {
             "POLITY_SECRET" => Some(SECRET.to_owned()),
             _ => environment(name),
@@ -27,8 +27,8 @@ fn telling(args: &[&str]) -> Bench {
 
 #[tokio::test]
 async fn a_server_that_does_not_start_tells_no_secret() {
-    let bench = telling(&["--exit-at-once"]);
-    let failure = bench.refusal("test/*").await;
+    let harness = echoing_server(&["--exit-at-once"]);
+    let failure = harness.refusal("test/*").await;
     assert_eq!(
         failure.message,
         "MCP server \"test\" cannot be reached: it closed the connection during the handshake; it \
@@ -38,7 +38,7 @@ async fn a_server_that_does_not_start_tells_no_secret() {
     // What is told again later is no different.
     let mut failure = failure;
     while !failure.message.contains("times in a row") {
-        failure = bench.refusal("test/*").await;
+        failure = harness.refusal("test/*").await;
     }
     assert!(failure.message.contains("no configuration ***"), "{failure}");
     assert!(!failure.message.contains(SECRET), "{failure}");
@@ -46,18 +46,18 @@ async fn a_server_that_does_not_start_tells_no_secret() {
 
 #[tokio::test]
 async fn no_call_tells_a_secret_whether_it_fails_or_succeeds() {
-    let bench = telling(&[]);
-    let refused = bench.call("test/nothing", json!({})).await.unwrap_err().failure;
+    let harness = echoing_server(&[]);
+    let refused = harness.call("test/nothing", json!({})).await.unwrap_err().failure;
     assert_eq!(
         refused.message,
         "the call of test/nothing failed: Unknown tool: nothing *** (-32602)"
     );
-    assert_eq!(bench.text("test/echo", json!({"text": SECRET})).await, "***");
-    let lost = bench.call("test/die", json!({})).await.unwrap_err().failure;
+    assert_eq!(harness.text("test/echo", json!({"text": SECRET})).await, "***");
+    let lost = harness.call("test/die", json!({})).await.unwrap_err().failure;
     assert!(lost.message.ends_with("its last words on stderr:\nI am dying ***"), "{lost}");
 }
 
-fn at(transport: &str, url: &str) -> McpServerDefinition {
+fn server_at(transport: &str, url: &str) -> McpServerDefinition {
     server("far", transport, &json!({"url": url}), &json!({}))
 }
 
@@ -65,7 +65,7 @@ fn at(transport: &str, url: &str) -> McpServerDefinition {
 async fn an_address_is_told_without_user_and_query() {
     for transport in ["sse", "streamable_http"] {
         let url = "http://user:secret@127.0.0.1:9/mcp?apiKey=secret#secret";
-        let message = Bench::new([at(transport, url)]).refusal("far/*").await.message;
+        let message = McpHarness::new([server_at(transport, url)]).refusal("far/*").await.message;
         assert!(message.starts_with("MCP server \"far\" cannot be reached: "), "{message}");
         assert!(message.ends_with(" (at http://127.0.0.1:9/mcp)"), "{message}");
         assert!(!message.contains("secret") && !message.contains("for url"), "{message}");
@@ -86,7 +86,7 @@ async fn an_address_that_answers_with_an_error_is_told_without_user_and_query() 
             }
         });
         let url = format!("http://user:secret@127.0.0.1:{port}/mcp?apiKey=secret");
-        let message = Bench::new([at(transport, &url)]).refusal("far/*").await.message;
+        let message = McpHarness::new([server_at(transport, &url)]).refusal("far/*").await.message;
         assert!(message.contains("403"), "{message}");
         assert!(!message.contains("secret") && !message.contains("for url"), "{message}");
     }

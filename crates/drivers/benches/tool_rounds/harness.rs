@@ -1,0 +1,117 @@
+//! The parts, put together as the program does: a durable journal, drivers, and a runtime.
+
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polity_definition::{AgentDefinition, HomeSettings, Limits};
+use polity_drivers::Environment;
+use polity_drivers::llm::LanguageModels;
+use polity_drivers::mcp::{McpOptions, McpTools};
+use polity_drivers::process::ProcessLauncher;
+use polity_engine::clock::SystemClock;
+use polity_engine::commands::CreateTask;
+use polity_engine::driver::{Models, Tools};
+use polity_engine::entropy::{EntropySource, SystemEntropy};
+use polity_engine::pinned::PinnedAgent;
+use polity_engine::runtime::{Parts, Runtime, TaskHandle};
+use polity_model::ids::InstanceId;
+use polity_model::machine::task::TaskStatus;
+use polity_store::{Access, Durability, SqliteStore, Store};
+use polity_testkit::mcp::environment;
+use polity_testkit::runtime::Register;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::servers::{model_name, tool_server};
+
+/// A folder on the disk that the project is on, not on a memory disk.
+pub(crate) fn folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Runs a future to its end on one thread, as the program does.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// A process at work.
+pub(crate) struct BenchRuntime {
+    pub(crate) runtime: Runtime,
+    pub(crate) store: Arc<dyn Store>,
+}
+
+impl BenchRuntime {
+    /// With these models and tools.
+    pub(crate) fn new(
+        folder: &Path,
+        models: Arc<dyn Models>,
+        tools: Arc<dyn Tools>,
+        concurrent_tasks: u32,
+    ) -> Self {
+        let database = folder.join("polity.db");
+        let access = Access::ReadWrite(Durability::Full);
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&database, access).unwrap());
+        let (owners, instance) = (Register::default(), SystemEntropy.seed());
+        let instance = InstanceId::from_random_bytes(instance);
+        owners.born(instance);
+        let runtime = Runtime::start(Parts {
+            store: Arc::clone(&store),
+            models,
+            tools,
+            programs: Arc::new(polity_testkit::programs::ActingPrograms::default()),
+            remotes: Arc::new(polity_testkit::remotes::ActingRemotes::new([])),
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+            owners: Arc::new(owners),
+            instance,
+            limits: Limits {
+                concurrent_tasks: NonZeroU32::new(concurrent_tasks).unwrap(),
+                ..HomeSettings::default().limits
+            },
+        });
+        Self { runtime: runtime.unwrap(), store }
+    }
+
+    /// With the drivers that the program has.
+    pub(crate) fn with_drivers(folder: &Path, concurrent_tasks: u32) -> (Self, Arc<McpTools>) {
+        let launcher = if cfg!(target_os = "linux") {
+            ProcessLauncher::Shim(std::env::current_exe().unwrap())
+        } else {
+            ProcessLauncher::Direct
+        };
+        let environment = Environment::new(environment);
+        let options = McpOptions::new(folder.to_owned(), environment.clone(), launcher);
+        let tools = Arc::new(McpTools::new([tool_server()], options));
+        let models = Arc::new(LanguageModels::new(environment));
+        let shared_tools = Arc::clone(&tools) as Arc<dyn Tools>;
+        (Self::new(folder, models, shared_tools, concurrent_tasks), tools)
+    }
+
+    pub(crate) async fn create(&self, agent: &PinnedAgent, description: &str) -> TaskHandle {
+        self.runtime.create(CreateTask::new(agent.clone(), description)).await.unwrap()
+    }
+
+    /// Runs one task to its end.
+    pub(crate) async fn run(&self, agent: &PinnedAgent, description: &str) {
+        let mut task = self.create(agent, description).await;
+        assert_eq!(task.wait().await.unwrap(), TaskStatus::Completed);
+    }
+}
+
+/// An agent whose model at `url` asks for its tool so often before it answers.
+pub(crate) fn agent(url: &str, rounds: u32) -> PinnedAgent {
+    pausing_agent(url, rounds, Duration::ZERO)
+}
+
+/// The same, with a model that thinks for so long when it is half done.
+pub(crate) fn pausing_agent(url: &str, rounds: u32, pause: Duration) -> PinnedAgent {
+    let config = json!({"provider": "openai_compatible", "model": model_name(rounds, pause),
+        "endpoint": format!("{url}/v1")});
+    let agent = json!({"kind": "llm", "name": "noter", "role": "notes numbers",
+        "system_prompt": "Note every number.", "tools": ["notes/note"],
+        "max_iterations": 10_000, "llm_config": config});
+    let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
+    PinnedAgent::alone(Arc::new(agent), None)
+}

@@ -1,0 +1,286 @@
+//! Records and replays the runs of CLI agents.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::sync::Arc;
+
+use polity_definition::AgentDefinition;
+use polity_engine::driver::{
+    BoxFuture, LostRun, NotReady, PlaceTaken, Programs, RunEnd, RunOutcome, RunOverrides,
+    RunRequest,
+};
+use polity_model::ids::ExecutionId;
+use polity_model::run::{ProcessExit, RunReport};
+use polity_model::usage::Usage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::diff::diff;
+use super::document::FailedCall;
+use super::multiline::MultilineText;
+use super::player::{AnswerKey, CassettePlayer, REMEDY, mismatch, permanent_failure, pretty};
+use super::recorder::CassetteRecorder;
+use crate::secrets::SecretSet;
+
+/// The lock file of a slot in which nothing runs.
+const NULL_DEVICE: &str = "/dev/null";
+
+/// The recorded run of a CLI agent. Only the last attempt is recorded; a replay needs no failed ones.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct RecordedRun {
+    #[serde(flatten)]
+    input: RunInput,
+    #[serde(flatten)]
+    end: RecordedRunEnd,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exit: Option<ProcessExit>,
+    usage: Usage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+}
+
+/// The input of a run, with secrets redacted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct RunInput {
+    input: MultilineText,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    parameters: Map<String, Value>,
+}
+
+/// The end of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RecordedRunEnd {
+    Answer(MultilineText),
+    Failure(FailedCall),
+    TimedOut(MultilineText),
+}
+
+impl RunInput {
+    fn redacted(driver: &dyn Programs, secrets: &SecretSet, run: &LostRun<'_>) -> Self {
+        let known = json!([secrets.redact(run.input), run.parameters]);
+        let masked = driver.masked(run.agent, run.overrides, secrets.redact_json(known));
+        match masked {
+            Value::Array(parts) => match <[Value; 2]>::try_from(parts) {
+                Ok([Value::String(input), Value::Object(parameters)]) => {
+                    Self { input: input.into(), parameters }
+                }
+                Ok(_) | Err(_) => Self::empty(),
+            },
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Object(_) => Self::empty(),
+        }
+    }
+
+    /// Input that cannot be masked is omitted.
+    fn empty() -> Self {
+        Self { input: MultilineText::default(), parameters: Map::new() }
+    }
+
+    fn to_text(&self) -> String {
+        format!("input: {}\nparameters: {}", self.input.as_str(), pretty(&self.parameters))
+    }
+}
+
+/// The identity of the run that a request starts.
+fn to_lost_run<'a>(request: &RunRequest<'a>) -> LostRun<'a> {
+    let RunRequest { agent, session, execution_id, attempt, input, parameters, overrides, .. } =
+        *request;
+    LostRun { agent, session, execution_id, attempt, input, parameters, overrides }
+}
+
+/// Runs CLI agents and records the outcomes.
+pub struct RecordingProgramDriver {
+    recorder: Arc<CassetteRecorder>,
+    driver: Arc<dyn Programs>,
+}
+
+impl RecordingProgramDriver {
+    /// Wraps a driver.
+    pub fn new(recorder: Arc<CassetteRecorder>, driver: Arc<dyn Programs>) -> Self {
+        Self { recorder, driver }
+    }
+
+    fn record(&self, run: &LostRun<'_>, outcome: &RunOutcome) {
+        let secrets = &self.recorder.secrets;
+        let redact = |text: &str| MultilineText::from(secrets.redact(text));
+        let end = match &outcome.end {
+            RunEnd::Answered(answer) => RecordedRunEnd::Answer(redact(answer)),
+            RunEnd::Failed(failure) => {
+                RecordedRunEnd::Failure(self.recorder.to_failed_call(failure))
+            }
+            RunEnd::TimedOut(message) => RecordedRunEnd::TimedOut(redact(message)),
+            // A stopped run is not recorded.
+            RunEnd::Stopped => return,
+        };
+        let session_id = outcome.report.session_id.as_ref();
+        let recorded = RecordedRun {
+            input: RunInput::redacted(&*self.driver, secrets, run),
+            end,
+            exit: outcome.report.exit,
+            usage: outcome.usage,
+            session_id: session_id.map(|id| secrets.redact(id)),
+        };
+        self.recorder.update_session(run.session, |session| {
+            session.agent = Some(run.agent.name.to_string());
+            session.run = Some(recorded);
+        });
+    }
+}
+
+impl Programs for RecordingProgramDriver {
+    fn ready(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> Result<(), NotReady> {
+        self.driver.ready(agent, overrides)
+    }
+
+    fn pool(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
+        self.driver.pool(agent, overrides)
+    }
+
+    fn take_place(&self, pool: &str, places: u32) -> Result<Option<PlaceTaken>, NotReady> {
+        self.driver.take_place(pool, places)
+    }
+
+    fn folder(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
+        self.driver.folder(agent, overrides)
+    }
+
+    fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value {
+        self.driver.masked(agent, overrides, values)
+    }
+
+    fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
+        Box::pin(async move {
+            let outcome = self.driver.run(request).await;
+            self.record(&to_lost_run(&request), &outcome);
+            outcome
+        })
+    }
+
+    fn found<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
+        Box::pin(async move {
+            let outcome = self.driver.found(run).await?;
+            self.record(&run, &outcome);
+            Some(outcome)
+        })
+    }
+
+    fn forget(&self, execution_id: ExecutionId, attempts: u32) {
+        self.driver.forget(execution_id, attempts);
+    }
+
+    fn left_behind(&self) -> BTreeSet<ExecutionId> {
+        self.driver.left_behind()
+    }
+
+    fn end(&self, execution_id: ExecutionId, attempts: u32) {
+        self.driver.end(execution_id, attempts);
+    }
+
+    fn sweep(&self, execution_id: ExecutionId, keeps_workspace: bool) {
+        self.driver.sweep(execution_id, keeps_workspace);
+    }
+
+    fn discard(&self, execution_id: ExecutionId) -> Result<(), NotReady> {
+        self.driver.discard(execution_id)
+    }
+}
+
+/// Replays the runs of CLI agents. Starts no process.
+pub struct PlaybackProgramDriver {
+    player: Arc<CassettePlayer>,
+    /// Masks the input for comparison.
+    driver: Arc<dyn Programs>,
+}
+
+impl PlaybackProgramDriver {
+    /// Replaces a driver.
+    pub fn new(player: Arc<CassettePlayer>, driver: Arc<dyn Programs>) -> Self {
+        Self { player, driver }
+    }
+
+    fn outcome(&self, run: &LostRun<'_>) -> RunOutcome {
+        self.answer(run).unwrap_or_else(|message| {
+            let end = RunEnd::Failed(self.player.fail(message));
+            RunOutcome { end, report: RunReport::default(), usage: Usage::default() }
+        })
+    }
+
+    fn answer(&self, run: &LostRun<'_>) -> Result<RunOutcome, String> {
+        self.player.check_no_mismatch()?;
+        let session = self.player.session(run.session)?;
+        let Some(recorded) = &session.run else {
+            return Err(format!(
+                "the cassette has no run of a program in session \"{}\"; {REMEDY}",
+                run.session
+            ));
+        };
+        let now = RunInput::redacted(&*self.driver, &self.player.secrets, run);
+        // Input from the cassette is already masked.
+        let is_already_masked = recorded.input.input.as_str() == run.input
+            && recorded.input.parameters == *run.parameters;
+        if recorded.input != now && !is_already_masked {
+            let what =
+                format!("the program is given something else in session \"{}\"", run.session);
+            return Err(mismatch(&what, &diff(&recorded.input.to_text(), &now.to_text())));
+        }
+        self.player.mark_used(run.session, AnswerKey::Run);
+        let end = match &recorded.end {
+            RecordedRunEnd::Answer(answer) => RunEnd::Answered(answer.as_str().to_owned()),
+            RecordedRunEnd::Failure(failed) => RunEnd::Failed(permanent_failure(failed)),
+            RecordedRunEnd::TimedOut(message) => RunEnd::TimedOut(message.as_str().to_owned()),
+        };
+        let was_started = match &recorded.end {
+            RecordedRunEnd::Answer(_) | RecordedRunEnd::TimedOut(_) => true,
+            RecordedRunEnd::Failure(_) => recorded.exit.is_some(),
+        };
+        let report = RunReport {
+            // The replaying process stands for the agent's.
+            process_id: was_started.then(std::process::id),
+            exit: recorded.exit,
+            session_id: recorded.session_id.clone(),
+            ..RunReport::default()
+        };
+        Ok(RunOutcome { end, report, usage: recorded.usage })
+    }
+}
+
+impl Programs for PlaybackProgramDriver {
+    fn ready(&self, _: &AgentDefinition, _: &RunOverrides) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    /// A pool of its own, so that replays never block real runs.
+    fn pool(&self, agent: &AgentDefinition, _: &RunOverrides) -> String {
+        format!("replay of {}", agent.name)
+    }
+
+    fn take_place(&self, _: &str, _: u32) -> Result<Option<PlaceTaken>, NotReady> {
+        let lock = File::open(NULL_DEVICE).map_err(|error| NotReady {
+            message: format!("{NULL_DEVICE} cannot be opened: {error}"),
+            hint: "see what has become of it".to_owned(),
+        })?;
+        Ok(Some(PlaceTaken { lock: Arc::new(lock) }))
+    }
+
+    fn folder(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> String {
+        self.driver.folder(agent, overrides)
+    }
+
+    fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value {
+        self.driver.masked(agent, overrides, values)
+    }
+
+    fn run<'a>(&'a self, request: RunRequest<'a>) -> BoxFuture<'a, RunOutcome> {
+        let outcome = self.outcome(&to_lost_run(&request));
+        Box::pin(async { outcome })
+    }
+
+    fn found<'a>(&'a self, run: LostRun<'a>) -> BoxFuture<'a, Option<RunOutcome>> {
+        let outcome = self.outcome(&run);
+        Box::pin(async { Some(outcome) })
+    }
+}

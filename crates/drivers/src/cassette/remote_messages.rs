@@ -1,0 +1,247 @@
+//! Records and replays messages to remote agents.
+
+use std::sync::Arc;
+
+use polity_definition::AgentDefinition;
+use polity_engine::driver::{
+    BoxFuture, NotReady, Place, Progress, RemoteEnd, RemoteMessage, RemoteOutcome, RemoteWork,
+    Remotes, Sent,
+};
+use polity_model::remote::{RemoteReport, RemoteTask};
+use polity_model::usage::Usage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::diff::diff;
+use super::document::FailedCall;
+use super::multiline::MultilineText;
+use super::player::{
+    AnswerKey, CassettePlayer, REMEDY, describe_site, mismatch, permanent_failure, pretty,
+};
+use super::recorder::CassetteRecorder;
+use crate::secrets::SecretSet;
+
+/// The recorded message to a remote agent, with its final outcome.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct RecordedMessage {
+    /// The number of the message in the conversation, from 1.
+    #[serde(rename = "message")]
+    pub(super) number: u32,
+    #[serde(flatten)]
+    input: MessageInput,
+    /// `None` if the server accepted it and no outcome is known.
+    #[serde(rename = "came_of_it", default, skip_serializing_if = "Option::is_none")]
+    outcome: Option<RecordedMessageOutcome>,
+}
+
+/// The content of a message, with secrets redacted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct MessageInput {
+    text: MultilineText,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    parameters: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct RecordedMessageOutcome {
+    #[serde(flatten)]
+    end: RecordedMessageEnd,
+    /// The final task state as the server names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<String>,
+    usage: Usage,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RecordedMessageEnd {
+    Answer(MultilineText),
+    Question(MultilineText),
+    Failure(FailedCall),
+}
+
+impl MessageInput {
+    fn redacted(message: &RemoteMessage<'_>, secrets: &SecretSet) -> Self {
+        Self {
+            text: secrets.redact(message.text).into(),
+            parameters: secrets.redact_fields(message.parameters.clone()),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        format!("text: {}\nparameters: {}", self.text.as_str(), pretty(&self.parameters))
+    }
+}
+
+/// Forwards messages to remote agents and records the outcomes.
+pub struct RecordingRemoteDriver {
+    recorder: Arc<CassetteRecorder>,
+    driver: Arc<dyn Remotes>,
+}
+
+impl RecordingRemoteDriver {
+    /// Wraps a driver.
+    pub fn new(recorder: Arc<CassetteRecorder>, driver: Arc<dyn Remotes>) -> Self {
+        Self { recorder, driver }
+    }
+
+    /// Records a message, replacing an earlier attempt.
+    fn record_message(&self, message: &RemoteMessage<'_>) {
+        let number = message.place.turn;
+        let input = MessageInput::redacted(message, &self.recorder.secrets);
+        self.recorder.update_session(message.place.session, |session| {
+            session.agent = Some(message.agent.name.to_string());
+            // Later messages belonged to the earlier attempt.
+            session.messages.retain(|known| known.number < number);
+            session.messages.push(RecordedMessage { number, input, outcome: None });
+        });
+    }
+
+    fn record_outcome(&self, place: Place<'_>, outcome: &RemoteOutcome) {
+        let secrets = &self.recorder.secrets;
+        let redact = |text: &str| MultilineText::from(secrets.redact(text));
+        let end = match &outcome.end {
+            RemoteEnd::Answered(answer) => RecordedMessageEnd::Answer(redact(answer)),
+            RemoteEnd::Asks(question) => RecordedMessageEnd::Question(redact(question)),
+            RemoteEnd::Failed { failure, .. } => {
+                RecordedMessageEnd::Failure(self.recorder.to_failed_call(failure))
+            }
+            // An unknown outcome cannot be replayed; a person decides about it.
+            RemoteEnd::InDoubt(_) => return,
+        };
+        let (state, usage) = (outcome.report.state.clone(), outcome.usage);
+        self.recorder.update_session(place.session, |session| {
+            let known = session.messages.iter_mut().find(|known| known.number == place.turn);
+            if let Some(known) = known {
+                known.outcome = Some(RecordedMessageOutcome { end, state, usage });
+            }
+        });
+    }
+}
+
+impl Remotes for RecordingRemoteDriver {
+    fn ready(&self, agent: &AgentDefinition) -> Result<(), NotReady> {
+        self.driver.ready(agent)
+    }
+
+    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent> {
+        Box::pin(async move {
+            let sent = self.driver.send(message).await;
+            self.record_message(&message);
+            match &sent {
+                Sent::Accepted(_) => {}
+                Sent::Over(outcome) => self.record_outcome(message.place, outcome),
+            }
+            sent
+        })
+    }
+
+    fn follow<'a>(
+        &'a self,
+        work: RemoteWork<'a>,
+        progress: &'a dyn Progress,
+    ) -> BoxFuture<'a, RemoteOutcome> {
+        Box::pin(async move {
+            let outcome = self.driver.follow(work, progress).await;
+            self.record_outcome(work.place, &outcome);
+            outcome
+        })
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        agent: &'a AgentDefinition,
+        task: &'a RemoteTask,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        self.driver.cancel(agent, task)
+    }
+}
+
+/// Replays the answers of remote agents. Sends nothing.
+pub struct PlaybackRemoteDriver {
+    player: Arc<CassettePlayer>,
+}
+
+impl PlaybackRemoteDriver {
+    /// Creates a driver that answers from this player.
+    pub fn new(player: Arc<CassettePlayer>) -> Self {
+        Self { player }
+    }
+
+    fn outcome(&self, place: Place<'_>, input: Option<&MessageInput>) -> RemoteOutcome {
+        self.answer(place, input).unwrap_or_else(|message| {
+            let failure = self.player.fail(message);
+            let end = RemoteEnd::Failed { failure, retry_after: None };
+            RemoteOutcome { end, report: RemoteReport::default(), usage: Usage::default() }
+        })
+    }
+
+    fn answer(
+        &self,
+        place: Place<'_>,
+        input: Option<&MessageInput>,
+    ) -> Result<RemoteOutcome, String> {
+        self.player.check_no_mismatch()?;
+        let session = self.player.session(place.session)?;
+        let recorded = session.messages.iter().find(|recorded| recorded.number == place.turn);
+        let Some((recorded, outcome)) =
+            recorded.and_then(|recorded| Some((recorded, recorded.outcome.as_ref()?)))
+        else {
+            return Err(format!(
+                "the cassette has no answer of an agent on another server for {}; {REMEDY}",
+                describe_site(place)
+            ));
+        };
+        if let Some(now) = input.filter(|now| **now != recorded.input) {
+            let what = format!(
+                "the agent on another server is told something else in {}",
+                describe_site(place)
+            );
+            return Err(mismatch(&what, &diff(&recorded.input.to_text(), &now.to_text())));
+        }
+        self.player.mark_used(place.session, AnswerKey::Message { number: place.turn });
+        let RecordedMessageOutcome { end, state, usage } = outcome;
+        let (end, is_over) = match end {
+            RecordedMessageEnd::Answer(answer) => {
+                (RemoteEnd::Answered(answer.as_str().to_owned()), true)
+            }
+            RecordedMessageEnd::Question(question) => {
+                (RemoteEnd::Asks(question.as_str().to_owned()), false)
+            }
+            RecordedMessageEnd::Failure(failed) => {
+                (RemoteEnd::Failed { failure: permanent_failure(failed), retry_after: None }, true)
+            }
+        };
+        let report = RemoteReport { state: state.clone(), is_over, ..RemoteReport::default() };
+        Ok(RemoteOutcome { end, report, usage: *usage })
+    }
+}
+
+impl Remotes for PlaybackRemoteDriver {
+    fn ready(&self, _: &AgentDefinition) -> Result<(), NotReady> {
+        Ok(())
+    }
+
+    fn send<'a>(&'a self, message: RemoteMessage<'a>) -> BoxFuture<'a, Sent> {
+        let input = MessageInput::redacted(&message, &self.player.secrets);
+        let outcome = self.outcome(message.place, Some(&input));
+        Box::pin(async { Sent::Over(outcome) })
+    }
+
+    fn follow<'a>(
+        &'a self,
+        work: RemoteWork<'a>,
+        _: &'a dyn Progress,
+    ) -> BoxFuture<'a, RemoteOutcome> {
+        let outcome = self.outcome(work.place, None);
+        Box::pin(async { outcome })
+    }
+
+    fn cancel<'a>(
+        &'a self,
+        _: &'a AgentDefinition,
+        _: &'a RemoteTask,
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+}

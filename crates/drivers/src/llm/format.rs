@@ -1,0 +1,172 @@
+//! The request and stream formats of the providers, and what they share.
+
+pub(super) mod anthropic;
+pub(super) mod gemini;
+pub(super) mod openai;
+pub(super) mod tool_names;
+pub(super) mod turns;
+
+use std::borrow::Cow;
+
+use polity_engine::driver::{AskedArguments, Progress};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use self::tool_names::WireToolNames;
+use self::turns::PromptTurn;
+use super::error::ModelCallError;
+
+/// The content of one call, independent of the provider.
+pub(in crate::llm) struct ModelPrompt<'a> {
+    pub(super) model: &'a str,
+    pub(in crate::llm) system: &'a str,
+    /// `None` for models that reject a temperature.
+    pub(in crate::llm) temperature: Option<f64>,
+    pub(in crate::llm) turns: &'a [PromptTurn<'a>],
+    pub(in crate::llm) tools: &'a WireToolNames<'a>,
+}
+
+/// Assembles an answer from the events of a stream.
+pub(in crate::llm) trait StreamDecoder: Send {
+    /// Decodes the data of one event.
+    fn push_event(&mut self, data: &[u8], progress: &dyn Progress) -> Result<(), ModelCallError>;
+
+    /// The completeness of the answer so far.
+    fn state(&self) -> StreamState;
+
+    /// Returns the assembled answer.
+    fn finish(self: Box<Self>) -> Result<ModelAnswer, ModelCallError>;
+}
+
+/// The completeness of a streamed answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::llm) enum StreamState {
+    /// The answer is incomplete.
+    Incomplete,
+    /// The answer is complete; metadata may follow.
+    Complete,
+    /// The provider has ended the stream.
+    Ended,
+}
+
+/// A complete answer.
+#[derive(Debug, Default, PartialEq)]
+pub(in crate::llm) struct ModelAnswer {
+    pub(in crate::llm) content: String,
+    pub(in crate::llm) calls: Vec<AnswerToolCall>,
+    pub(in crate::llm) input_tokens: u64,
+    pub(in crate::llm) output_tokens: u64,
+    /// True if the model stopped at its token limit.
+    pub(in crate::llm) is_cut: bool,
+}
+
+/// A tool call in an answer, with the tool's wire name.
+#[derive(Debug, PartialEq)]
+pub(in crate::llm) struct AnswerToolCall {
+    pub(in crate::llm) name: String,
+    pub(in crate::llm) arguments: AskedArguments,
+    pub(in crate::llm) signature: Option<String>,
+}
+
+/// Text borrowed from the event unless it contains escapes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(in crate::llm) struct BorrowedText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+/// Parses the JSON of one event.
+pub(in crate::llm) fn parse_event<'a, T: Deserialize<'a>>(
+    data: &'a [u8],
+) -> Result<T, ModelCallError> {
+    serde_json::from_slice(data).map_err(|error| ModelCallError::invalid_json(&error, data))
+}
+
+/// Appends a text delta to the answer and reports it as progress.
+pub(in crate::llm) fn append_text(content: &mut String, piece: &str, progress: &dyn Progress) {
+    if !piece.is_empty() {
+        content.push_str(piece);
+        progress.text(piece);
+    }
+}
+
+/// Parses arguments sent as text. Models omit them for tools without parameters.
+pub(in crate::llm) fn parse_arguments(text: String) -> AskedArguments {
+    if text.trim().is_empty() {
+        return AskedArguments::Object(Map::new());
+    }
+    match serde_json::from_str(&text) {
+        Ok(value) => check_arguments(value, || text),
+        Err(error) => AskedArguments::Unreadable { text, reason: error.to_string() },
+    }
+}
+
+/// Accepts an object or null as arguments; anything else is unreadable.
+pub(in crate::llm) fn check_arguments(
+    value: Value,
+    text: impl FnOnce() -> String,
+) -> AskedArguments {
+    let kind = match value {
+        Value::Object(object) => return AskedArguments::Object(object),
+        Value::Null => return AskedArguments::Object(Map::new()),
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+    };
+    AskedArguments::Unreadable { text: text(), reason: format!("expected an object, found {kind}") }
+}
+
+/// The schema of a tool's arguments, with the `type` and `properties` that providers require.
+pub(in crate::llm) struct ArgumentsSchema<'a>(pub(super) &'a Map<String, Value>);
+
+impl Serialize for ArgumentsSchema<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if !self.0.contains_key("type") {
+            map.serialize_entry("type", "object")?;
+        }
+        if !self.0.contains_key("properties") {
+            map.serialize_entry("properties", &Map::new())?;
+        }
+        for (key, value) in self.0 {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_an_object_or_unreadable() {
+        let object = |value: Value| AskedArguments::Object(value.as_object().unwrap().clone());
+        let unreadable = |text: &str, reason: &str| AskedArguments::Unreadable {
+            text: text.to_owned(),
+            reason: reason.to_owned(),
+        };
+        for (text, expected) in [
+            ("", object(json!({}))),
+            (" null ", object(json!({}))),
+            (r#"{"a": [1]}"#, object(json!({"a": [1]}))),
+            ("[1]", unreadable("[1]", "expected an object, found an array")),
+            (r#"{"a":"#, unreadable(r#"{"a":"#, "EOF while parsing a value at line 1 column 5")),
+        ] {
+            assert_eq!(parse_arguments(text.to_owned()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn schema_always_has_type_and_properties() {
+        let schema = json!({"required": ["a"], "properties": {"a": {"type": "string"}}});
+        let sent = serde_json::to_value(ArgumentsSchema(schema.as_object().unwrap())).unwrap();
+        let properties = json!({"a": {"type": "string"}});
+        let expected = json!({"type": "object", "required": ["a"], "properties": properties});
+        assert_eq!(sent, expected);
+        let sent = serde_json::to_value(ArgumentsSchema(&Map::new())).unwrap();
+        assert_eq!(sent, json!({"type": "object", "properties": {}}));
+    }
+}

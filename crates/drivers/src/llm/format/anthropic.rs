@@ -1,0 +1,398 @@
+//! The format of Anthropic's Messages API.
+
+use std::collections::BTreeMap;
+
+use polity_engine::driver::Progress;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::super::error::ModelCallError;
+use super::tool_names::wire_name;
+use super::turns::PromptTurn;
+use super::{
+    AnswerToolCall, ArgumentsSchema, BorrowedText, ModelAnswer, ModelPrompt, StreamDecoder,
+    StreamState, append_text, parse_arguments, parse_event,
+};
+
+/// The `anthropic-version` that this module implements.
+pub(in crate::llm) const API_VERSION: &str = "2023-06-01";
+
+/// The token limit of one answer. The API requires a limit, and every current model supports this
+/// one.
+const ANSWER_TOKENS_MAX: u32 = 32_000;
+
+/// The highest temperature that the API accepts; definitions allow up to 2.
+const TEMPERATURE_MAX: f64 = 1.0;
+
+#[derive(Serialize)]
+struct AnthropicBody<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    system: &'a str,
+    messages: Vec<AnthropicMessage<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<AnthropicTool<'a>>,
+}
+
+#[derive(Serialize)]
+struct AnthropicMessage<'a> {
+    role: &'static str,
+    content: Vec<AnthropicBlock<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum AnthropicBlock<'a> {
+    Text {
+        text: String,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+        input: &'a Map<String, Value>,
+    },
+    ToolResult {
+        tool_use_id: String,
+        content: &'a str,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+    #[serde(untagged)]
+    Thought(AnthropicThought),
+}
+
+/// A block of reasoning. The API wants it back unchanged together with the calls that follow it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum AnthropicThought {
+    Thinking { thinking: String, signature: String },
+    RedactedThinking { data: String },
+}
+
+#[derive(Serialize)]
+struct AnthropicTool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: ArgumentsSchema<'a>,
+}
+
+/// Encodes the body of a request.
+pub(in crate::llm) fn encode_body(prompt: &ModelPrompt<'_>) -> serde_json::Result<Vec<u8>> {
+    let tools = prompt.tools.iter().map(|(name, tool)| AnthropicTool {
+        name,
+        description: &tool.description,
+        input_schema: ArgumentsSchema(&tool.input_schema),
+    });
+    serde_json::to_vec(&AnthropicBody {
+        model: prompt.model,
+        max_tokens: ANSWER_TOKENS_MAX,
+        stream: true,
+        temperature: prompt.temperature.map(|temperature| temperature.min(TEMPERATURE_MAX)),
+        system: prompt.system,
+        messages: prompt.turns.iter().map(message).collect(),
+        tools: tools.collect(),
+    })
+}
+
+fn message<'a>(turn: &'a PromptTurn<'a>) -> AnthropicMessage<'a> {
+    match turn {
+        PromptTurn::User { answers, texts } => {
+            let results = answers.iter().map(|answer| AnthropicBlock::ToolResult {
+                tool_use_id: answer.call.id.to_string(),
+                content: answer.content,
+                is_error: answer.is_error,
+            });
+            let texts = texts.iter().map(|text| AnthropicBlock::Text { text: text.for_user() });
+            AnthropicMessage { role: "user", content: results.chain(texts).collect() }
+        }
+        PromptTurn::Assistant { texts, calls } => {
+            let mut content = Vec::with_capacity(texts.len() + calls.len() + 1);
+            // Thinking blocks precede the text, in the order in which they were streamed.
+            let mut thoughts = calls.iter().map(|call| decode_thoughts(call.signature.as_deref()));
+            content.extend(thoughts.next().into_iter().flatten());
+            content
+                .extend(texts.iter().map(|text| AnthropicBlock::Text { text: (*text).to_owned() }));
+            for (index, call) in calls.iter().enumerate() {
+                if index > 0 {
+                    content.extend(thoughts.next().into_iter().flatten());
+                }
+                content.push(AnthropicBlock::ToolUse {
+                    id: call.id.to_string(),
+                    name: wire_name(&call.server, &call.tool),
+                    input: &call.arguments,
+                });
+            }
+            AnthropicMessage { role: "assistant", content }
+        }
+    }
+}
+
+fn decode_thoughts<'a>(
+    signature: Option<&str>,
+) -> impl Iterator<Item = AnthropicBlock<'a>> + use<'a> {
+    let thoughts: Vec<AnthropicThought> =
+        signature.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    thoughts.into_iter().map(AnthropicBlock::Thought)
+}
+
+#[derive(Deserialize)]
+struct AnthropicEvent<'a> {
+    #[serde(borrow)]
+    r#type: BorrowedText<'a>,
+    index: Option<u32>,
+    message: Option<AnthropicMessageStart>,
+    #[serde(borrow)]
+    content_block: Option<AnthropicBlockStart<'a>>,
+    #[serde(borrow)]
+    delta: Option<AnthropicDelta<'a>>,
+    usage: Option<AnthropicUsage>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct AnthropicMessageStart {
+    usage: Option<AnthropicUsage>,
+}
+
+#[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the names are the provider's")]
+struct AnthropicUsage {
+    input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct AnthropicBlockStart<'a> {
+    #[serde(borrow)]
+    r#type: BorrowedText<'a>,
+    #[serde(borrow)]
+    text: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    name: Option<BorrowedText<'a>>,
+    input: Option<Value>,
+    #[serde(borrow)]
+    thinking: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    signature: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    data: Option<BorrowedText<'a>>,
+}
+
+#[derive(Deserialize)]
+struct AnthropicDelta<'a> {
+    #[serde(borrow)]
+    text: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    partial_json: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    thinking: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    signature: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    stop_reason: Option<BorrowedText<'a>>,
+}
+
+/// Assembles an answer.
+#[derive(Default)]
+pub(in crate::llm) struct AnthropicDecoder {
+    answer: ModelAnswer,
+    blocks: BTreeMap<u32, PartialBlock>,
+    stop_reason: Option<String>,
+    stopped: bool,
+}
+
+enum PartialBlock {
+    Call { name: String, input: Option<Value>, arguments: String },
+    Thought(AnthropicThought),
+}
+
+impl StreamDecoder for AnthropicDecoder {
+    fn push_event(&mut self, data: &[u8], progress: &dyn Progress) -> Result<(), ModelCallError> {
+        let event: AnthropicEvent<'_> = parse_event(data)?;
+        if let Some(error) = &event.error {
+            return Err(ModelCallError::from_stream_event(error));
+        }
+        let index = event.index.unwrap_or_default();
+        if let Some(usage) = event.message.and_then(|message| message.usage).or(event.usage) {
+            self.update_usage(&usage);
+        }
+        if let Some(block) = event.content_block {
+            if let Some(text) = &block.text {
+                append_text(&mut self.answer.content, &text.0, progress);
+            }
+            if let Some(block) = start_block(block) {
+                self.blocks.insert(index, block);
+            }
+        }
+        if let Some(delta) = event.delta {
+            if let Some(text) = &delta.text {
+                append_text(&mut self.answer.content, &text.0, progress);
+            }
+            if let Some(block) = self.blocks.get_mut(&index) {
+                extend_block(block, &delta);
+            }
+            if let Some(reason) = delta.stop_reason {
+                self.stop_reason = Some(reason.0.into_owned());
+            }
+        }
+        self.stopped |= event.r#type.0 == "message_stop";
+        Ok(())
+    }
+
+    fn state(&self) -> StreamState {
+        if self.stopped { StreamState::Ended } else { StreamState::Incomplete }
+    }
+
+    fn finish(self: Box<Self>) -> Result<ModelAnswer, ModelCallError> {
+        let mut answer = self.answer;
+        let mut thoughts = Vec::new();
+        for block in self.blocks.into_values() {
+            match block {
+                PartialBlock::Thought(thought) => thoughts.push(thought),
+                PartialBlock::Call { name, input, arguments } => {
+                    // Without deltas, the block start held the whole input.
+                    let arguments = match input {
+                        Some(input) if arguments.is_empty() => input.to_string(),
+                        Some(_) | None => arguments,
+                    };
+                    answer.calls.push(AnswerToolCall {
+                        name,
+                        arguments: parse_arguments(arguments),
+                        signature: encode_thoughts(&std::mem::take(&mut thoughts)),
+                    });
+                }
+            }
+        }
+        answer.is_cut = self.stop_reason.as_deref() == Some("max_tokens");
+        let is_empty = answer.content.is_empty() && answer.calls.is_empty();
+        match self.stop_reason.as_deref() {
+            Some("refusal") if is_empty => Err(ModelCallError::withheld("refusal")),
+            Some("model_context_window_exceeded") => Err(ModelCallError::context_full(
+                "the answer does not fit into the model's context window any more",
+            )),
+            Some(_) | None => Ok(answer),
+        }
+    }
+}
+
+impl AnthropicDecoder {
+    /// Takes the newest counts, which are totals. Cache reads and writes are reported separately
+    /// from other input.
+    fn update_usage(&mut self, usage: &AnthropicUsage) {
+        if let Some(input) = usage.input_tokens {
+            let cached = [usage.cache_creation_input_tokens, usage.cache_read_input_tokens];
+            let cached = cached.into_iter().flatten().fold(0, u64::saturating_add);
+            self.answer.input_tokens = input.saturating_add(cached);
+        }
+        if let Some(output) = usage.output_tokens {
+            self.answer.output_tokens = output;
+        }
+    }
+}
+
+fn start_block(block: AnthropicBlockStart<'_>) -> Option<PartialBlock> {
+    let text = |piece: Option<BorrowedText<'_>>| {
+        piece.map(|piece| piece.0.into_owned()).unwrap_or_default()
+    };
+    match &*block.r#type.0 {
+        "tool_use" => Some(PartialBlock::Call {
+            name: text(block.name),
+            input: block.input,
+            arguments: String::new(),
+        }),
+        "thinking" => Some(PartialBlock::Thought(AnthropicThought::Thinking {
+            thinking: text(block.thinking),
+            signature: text(block.signature),
+        })),
+        "redacted_thinking" => Some(PartialBlock::Thought(AnthropicThought::RedactedThinking {
+            data: text(block.data),
+        })),
+        _ => None,
+    }
+}
+
+fn extend_block(block: &mut PartialBlock, delta: &AnthropicDelta<'_>) {
+    let add = |text: &mut String, piece: &Option<BorrowedText<'_>>| {
+        if let Some(piece) = piece {
+            text.push_str(&piece.0);
+        }
+    };
+    match block {
+        PartialBlock::Call { arguments, .. } => add(arguments, &delta.partial_json),
+        PartialBlock::Thought(AnthropicThought::Thinking { thinking, signature }) => {
+            add(thinking, &delta.thinking);
+            add(signature, &delta.signature);
+        }
+        PartialBlock::Thought(AnthropicThought::RedactedThinking { .. }) => {}
+    }
+}
+
+/// The thinking blocks before a call as JSON, to be stored with the call.
+fn encode_thoughts(thoughts: &[AnthropicThought]) -> Option<String> {
+    if thoughts.is_empty() { None } else { serde_json::to_string(thoughts).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use polity_engine::driver::{AskedArguments, Unheard};
+    use serde_json::json;
+
+    use super::*;
+
+    fn decode(events: &[Value]) -> Result<ModelAnswer, ModelCallError> {
+        let mut decoder = Box::<AnthropicDecoder>::default();
+        for event in events {
+            decoder.push_event(event.to_string().as_bytes(), &Unheard)?;
+        }
+        decoder.finish()
+    }
+
+    fn stop(reason: &str) -> Value {
+        json!({"type": "message_delta", "delta": {"stop_reason": reason}})
+    }
+
+    #[test]
+    fn ignores_unknown_events_and_blocks() {
+        let events = [
+            json!({"type": "ping"}),
+            json!({"type": "new_event", "delta": {"type": "new_delta", "new": 1}}),
+            json!({"type": "content_block_start", "index": 0,
+                "content_block": {"type": "server_tool_use", "id": "x", "name": "search"}}),
+            json!({"type": "content_block_delta", "index": 0,
+                "delta": {"type": "input_json_delta", "partial_json": "{"}}),
+            stop("end_turn"),
+        ];
+        assert_eq!(decode(&events), Ok(ModelAnswer::default()));
+    }
+
+    #[test]
+    fn reads_arguments_from_block_start() {
+        let block = json!({"type": "tool_use", "id": "t", "name": "a", "input": {"x": 1}});
+        let start = json!({"type": "content_block_start", "index": 0, "content_block": block});
+        let answer = decode(&[start, stop("tool_use")]).unwrap();
+        let expected = json!({"x": 1}).as_object().unwrap().clone();
+        assert_eq!(answer.calls[0].arguments, AskedArguments::Object(expected));
+    }
+
+    #[test]
+    fn withheld_and_oversized_answers_are_errors() {
+        let refused = decode(&[stop("refusal")]).unwrap_err();
+        assert_eq!(refused.message, "the provider withheld the answer: refusal");
+        assert!(decode(&[stop("model_context_window_exceeded")]).unwrap_err().context_full);
+        assert!(decode(&[stop("max_tokens")]).is_ok());
+    }
+
+    #[test]
+    fn later_usage_replaces_earlier() {
+        let start = json!({"type": "message_start", "message": {"usage": {"input_tokens": 5,
+            "cache_creation_input_tokens": 3, "cache_read_input_tokens": 2, "output_tokens": 1}}});
+        let delta = json!({"type": "message_delta", "delta": {}, "usage": {"output_tokens": 9}});
+        let answer = decode(&[start, delta]).unwrap();
+        assert_eq!((answer.input_tokens, answer.output_tokens), (10, 9));
+    }
+}

@@ -1,0 +1,238 @@
+//! The errors of a call to another server, and their meaning for the work.
+
+use std::time::Duration;
+
+use polity_model::failure::{AttemptFailure, ErrorCategory};
+use serde_json::Value;
+
+/// JSON-RPC and A2A error codes with a special meaning.
+mod code {
+    pub(super) const INTERNAL: i64 = -32603;
+    pub(super) const TASK_NOT_FOUND: i64 = -32001;
+    pub(super) const INVALID_AGENT_RESPONSE: i64 = -32006;
+    pub(super) const VERSION_NOT_SUPPORTED: i64 = -32009;
+}
+
+/// The longest server message that an error repeats.
+const MESSAGE_CHARACTERS_MAX: usize = 300;
+
+/// An error of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum RemoteError {
+    /// The server is unreachable and has received nothing.
+    Unreachable(String),
+    /// The connection was lost after data had been sent.
+    Lost(String),
+    /// The server answered with an error status.
+    Status { status: u16, message: String, retry_after: Option<Duration> },
+    /// The server answered with a protocol error.
+    Rpc { code: i64, message: String },
+    /// The answer is not valid.
+    Unreadable(String),
+    /// The answer exceeds a limit, which the text names.
+    TooLarge(String),
+}
+
+/// The state of a message after a failed send.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum SendFailure {
+    /// The server did not accept it, or it failed.
+    Failed(AttemptFailure, Option<Duration>),
+    /// The server may have accepted it.
+    InDoubt(String),
+}
+
+impl RemoteError {
+    /// An error from a response with an error status.
+    pub(super) fn from_status(status: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
+        let json: Value = serde_json::from_slice(body).unwrap_or_default();
+        let fields = [&json["error"]["message"], &json["detail"], &json["message"], &json["title"]];
+        let said = fields.into_iter().chain([&json["error"]]).find_map(Value::as_str);
+        let message = match said {
+            Some(said) => said.to_owned(),
+            None => String::from_utf8_lossy(body).trim().to_owned(),
+        };
+        // JSON-RPC servers may send a protocol error with an error status.
+        match (json["jsonrpc"].as_str(), json["error"]["code"].as_i64()) {
+            (Some(_), Some(code)) => Self::Rpc { code, message },
+            (Some(_) | None, _) => Self::Status { status, message, retry_after },
+        }
+    }
+
+    /// Maps the error of a send. Only an error which proves that the message was not accepted is
+    /// transient.
+    pub(super) fn to_send_failure(&self, token: Option<&str>) -> SendFailure {
+        let failed =
+            |category| SendFailure::Failed(self.to_failure(category, token), self.retry_after());
+        match self {
+            Self::Unreachable(_) => failed(ErrorCategory::Transient),
+            Self::Status { status, .. } => match status {
+                408 | 429 | 503 => failed(ErrorCategory::Transient),
+                500 => failed(ErrorCategory::AgentError),
+                // A gateway does not know whether the server accepted the message.
+                501.. => SendFailure::InDoubt(self.to_string()),
+                ..500 => failed(ErrorCategory::Permanent),
+            },
+            Self::Rpc { code, .. } => match *code {
+                code::INTERNAL | code::INVALID_AGENT_RESPONSE => failed(ErrorCategory::AgentError),
+                _ => failed(ErrorCategory::Permanent),
+            },
+            // The server accepted it, and its answer cannot be read.
+            Self::TooLarge(_) => failed(ErrorCategory::Permanent),
+            Self::Lost(_) | Self::Unreadable(_) => SendFailure::InDoubt(self.to_string()),
+        }
+    }
+
+    /// True if a repeated read may succeed.
+    pub(super) fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::Lost(_) => true,
+            Self::Status { status, .. } => matches!(status, 408 | 429 | 500..),
+            Self::Rpc { code, .. } => *code == code::INTERNAL,
+            Self::Unreadable(_) | Self::TooLarge(_) => false,
+        }
+    }
+
+    /// True if the server does not know the task.
+    pub(super) fn is_unknown_task(&self) -> bool {
+        match self {
+            Self::Status { status, .. } => *status == 404,
+            Self::Rpc { code, .. } => *code == code::TASK_NOT_FOUND,
+            Self::Unreachable(_) | Self::Lost(_) | Self::Unreadable(_) | Self::TooLarge(_) => false,
+        }
+    }
+
+    /// The delay that the server requests.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } => *retry_after,
+            Self::Unreachable(_)
+            | Self::Lost(_)
+            | Self::Rpc { .. }
+            | Self::Unreadable(_)
+            | Self::TooLarge(_) => None,
+        }
+    }
+
+    /// Converts to a failure with a hint at the fix.
+    pub(super) fn to_failure(
+        &self,
+        category: ErrorCategory,
+        token: Option<&str>,
+    ) -> AttemptFailure {
+        let what = self.to_string();
+        let message = match self.remedy(token) {
+            Some(remedy) => format!("{what}; {remedy}"),
+            None => what,
+        };
+        AttemptFailure { category, message }
+    }
+
+    fn remedy(&self, token: Option<&str>) -> Option<String> {
+        match self {
+            Self::Unreachable(_) => Some("check card_url, and whether the server runs".to_owned()),
+            Self::Status { status: 401 | 403, .. } => Some(match token {
+                Some(variable) => format!("set {variable} to a token that it takes"),
+                None => "give the agent's file an auth with the token that it wants".to_owned(),
+            }),
+            Self::Status { status: 300..=399, .. } => {
+                Some("give the address that it leads to as card_url".to_owned())
+            }
+            Self::Rpc { code: code::VERSION_NOT_SUPPORTED, .. } => {
+                Some("the card offers a version that the server does not speak".to_owned())
+            }
+            Self::Status { .. }
+            | Self::Lost(_)
+            | Self::Rpc { .. }
+            | Self::Unreadable(_)
+            | Self::TooLarge(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for RemoteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unreachable(why) => write!(f, "it cannot be reached: {why}"),
+            Self::Lost(why) => write!(f, "the call was broken off: {why}"),
+            Self::Status { status, message, .. } if message.is_empty() => {
+                write!(f, "it answered with status {status}")
+            }
+            Self::Status { status, message, .. } => {
+                write!(f, "it answered with status {status}: {}", truncate_message(message))
+            }
+            Self::Rpc { code, message } => {
+                write!(f, "it answered with error {code}: {}", truncate_message(message))
+            }
+            Self::Unreadable(why) => write!(f, "what it answered cannot be read: {why}"),
+            Self::TooLarge(limit) => write!(f, "its answer is larger than {limit}"),
+        }
+    }
+}
+
+/// The message, cut to the length limit.
+fn truncate_message(message: &str) -> String {
+    message.chars().take(MESSAGE_CHARACTERS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn send_is_retried_only_if_certainly_not_accepted() {
+        let status = |status| RemoteError::from_status(status, b"no", None);
+        let rpc = |code| RemoteError::Rpc { code, message: "no".into() };
+        let lost = RemoteError::Lost("reset".into());
+        let cases = [
+            (RemoteError::Unreachable("refused".into()), Some(ErrorCategory::Transient)),
+            (status(429), Some(ErrorCategory::Transient)),
+            (status(503), Some(ErrorCategory::Transient)),
+            (status(400), Some(ErrorCategory::Permanent)),
+            (status(401), Some(ErrorCategory::Permanent)),
+            (status(302), Some(ErrorCategory::Permanent)),
+            (rpc(-32602), Some(ErrorCategory::Permanent)),
+            (rpc(-32603), Some(ErrorCategory::AgentError)),
+            (status(500), Some(ErrorCategory::AgentError)),
+            (status(502), None),
+            (status(504), None),
+            (lost, None),
+            (RemoteError::Unreadable("no JSON".into()), None),
+            (RemoteError::TooLarge("a limit".into()), Some(ErrorCategory::Permanent)),
+        ];
+        for (error, expected) in cases {
+            let found = match error.to_send_failure(None) {
+                SendFailure::Failed(failure, _) => Some(failure.category),
+                SendFailure::InDoubt(_) => None,
+            };
+            assert_eq!(found, expected, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn extracts_error_message_of_a_server() {
+        for (body, expected) in [
+            (r#"{"error": {"code": 404, "message": "no task"}}"#, "no task"),
+            (r#"{"detail": "no task"}"#, "no task"),
+            (r#"{"error": "no task"}"#, "no task"),
+            ("no task\n", "no task"),
+        ] {
+            let error = RemoteError::from_status(404, body.as_bytes(), None);
+            assert_eq!(error.to_string(), format!("it answered with status 404: {expected}"));
+            assert!(error.is_unknown_task());
+        }
+        let body = br#"{"jsonrpc": "2.0", "id": 1, "error": {"code": -32001, "message": "gone"}}"#;
+        assert!(RemoteError::from_status(400, body, None).is_unknown_task());
+    }
+
+    #[test]
+    fn status_401_names_the_token_variable() {
+        let refused = RemoteError::from_status(401, b"", None);
+        let with = |token| refused.to_failure(ErrorCategory::Permanent, token).message;
+        assert_eq!(
+            with(Some("TOKEN")),
+            "it answered with status 401; set TOKEN to a token that it takes"
+        );
+        assert!(with(None).contains("auth"));
+    }
+}

@@ -1,0 +1,122 @@
+//! Servers to call, and patience.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use polity_definition::McpServerDefinition;
+use polity_drivers::Environment;
+use polity_drivers::mcp::{McpOptions, McpTools};
+use polity_drivers::process::ProcessLauncher;
+use polity_engine::driver::{
+    Place, ToolFailure, ToolReply, ToolRequest, Toolbox, Tools, ToolsUnavailable,
+};
+use polity_testkit::mcp::{environment, fixture_server};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long a test waits for what must happen; far longer than it should take.
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Servers in a home of their own.
+pub(crate) struct McpHarness {
+    pub(crate) tools: McpTools,
+    home: TempDir,
+}
+
+impl McpHarness {
+    /// These servers.
+    pub(crate) fn new(servers: impl IntoIterator<Item = McpServerDefinition>) -> Self {
+        Self::with(servers, |_| {})
+    }
+
+    /// These servers, with other options.
+    pub(crate) fn with(
+        servers: impl IntoIterator<Item = McpServerDefinition>,
+        change: impl FnOnce(&mut McpOptions),
+    ) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let mut options = McpOptions::new(
+            home.path().into(),
+            Environment::new(environment),
+            ProcessLauncher::Direct,
+        );
+        change(&mut options);
+        Self { tools: McpTools::new(servers, options), home }
+    }
+
+    /// The fixture as the server `test`, which logs what happens to it.
+    pub(crate) fn fixture(args: &[&str]) -> Self {
+        Self::new([fixture_server("test", &[&["--log", "log"], args].concat())])
+    }
+
+    /// A file of the home, in which servers are started.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// How often the fixture logged something that begins so.
+    pub(crate) fn logged(&self, beginning: &str) -> usize {
+        let log = fs::read_to_string(self.file("log")).unwrap_or_default();
+        log.lines().filter(|line| line.starts_with(beginning)).count()
+    }
+
+    /// The process ids of all fixtures that were started.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let log = fs::read_to_string(self.file("log")).unwrap_or_default();
+        let pids = log.lines().filter_map(|line| line.strip_prefix("started "));
+        pids.map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    /// Calls a tool.
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<ToolReply, ToolFailure> {
+        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+        let (tool, arguments) = (&tool.parse().unwrap(), &arguments);
+        let (limit, place, index) = (TEST_TIMEOUT, Place::OUTSIDE, 0);
+        self.tools
+            .call(ToolRequest { tool, arguments, limit, limited_by: None, place, index })
+            .await
+    }
+
+    /// Calls a tool that succeeds, and gives its text.
+    pub(crate) async fn text(&self, tool: &str, arguments: Value) -> String {
+        let reply = self.call(tool, arguments).await.unwrap();
+        assert!(!reply.is_error, "{reply:?}");
+        reply.content
+    }
+
+    /// The tools of these patterns.
+    pub(crate) async fn toolbox(&self, patterns: &[&str]) -> Result<Toolbox, ToolsUnavailable> {
+        let patterns: Vec<_> = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
+        self.tools.toolbox(&patterns, Place::OUTSIDE).await.map(|toolbox| (*toolbox).clone())
+    }
+
+    /// Why the tools of a pattern cannot be listed.
+    pub(crate) async fn refusal(&self, pattern: &str) -> polity_model::failure::AttemptFailure {
+        self.toolbox(&[pattern]).await.unwrap_err().failure
+    }
+}
+
+/// The names of the tools that are offered.
+pub(crate) fn names(toolbox: &Toolbox) -> Vec<&str> {
+    toolbox.offered().iter().map(|tool| tool.name.as_str()).collect()
+}
+
+/// Whether a process is there and has not ended.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+/// Waits until something is so.
+pub(crate) async fn wait_until(what: &str, mut look: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !look() {
+        assert!(began.elapsed() < TEST_TIMEOUT, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
