@@ -39,7 +39,7 @@ use serde_json::{Map, Value};
 pub use self::workspace::artifacts::ArtifactLimits;
 
 use self::invocation::request_digest::RequestDigester;
-use self::invocation::{InvocationInputs, presets};
+use self::invocation::{RunInputs, presets};
 use self::outcome::verdict;
 use self::output::mask_cache::MaskCache;
 use self::run::files::RunFiles;
@@ -48,10 +48,10 @@ use self::slots::FileSlotPools;
 use crate::environment::Environment;
 use crate::process::ProcessLauncher;
 
-/// The files, limits and dependencies of [`CliDriver`].
+/// The paths, limits and dependencies of [`CliDriver`].
 #[derive(Debug, Clone)]
 pub struct CliOptions {
-    /// The home folder; relative files in definitions start here.
+    /// The home folder; relative paths in definitions start here.
     pub home: PathBuf,
     /// The data folder of the home.
     pub data: PathBuf,
@@ -92,7 +92,7 @@ impl CliDriver {
         let files = RunFiles::new(&self.options.data, execution_id, attempt);
         let agent = cli_agent(request.agent).map_err(|error| permanent_failure(&error))?;
         let resolved = presets::resolve(agent);
-        let inputs = InvocationInputs {
+        let inputs = RunInputs {
             input: request.input,
             private_folder: &files.private,
             ..self.base_inputs(request.agent, request.overrides, request.parameters)
@@ -119,8 +119,8 @@ impl CliDriver {
         agent: &'a AgentDefinition,
         overrides: &'a RunOverrides,
         parameters: &'a Map<String, Value>,
-    ) -> InvocationInputs<'a> {
-        InvocationInputs {
+    ) -> RunInputs<'a> {
+        RunInputs {
             agent: agent.name.as_str(),
             input: "",
             parameters,
@@ -160,7 +160,7 @@ pub(crate) fn agent_secrets(
 /// The command-line settings of an agent.
 fn cli_agent(agent: &AgentDefinition) -> Result<&CliAgent, NotReady> {
     agent.program().ok_or_else(|| NotReady {
-        message: format!("the agent \"{}\" is no command-line program", agent.name),
+        message: format!("the agent \"{}\" is not a command-line agent", agent.name),
         hint: "set its kind to cli".to_owned(),
     })
 }

@@ -19,7 +19,7 @@ mod sys;
 /// The stub's modules, compiled here only for unit tests.
 #[cfg(all(test, embedded))]
 #[path = "stub"]
-#[allow(dead_code, reason = "no one watches over anything here")]
+#[allow(dead_code, reason = "the tests supervise nothing")]
 mod parts {
     pub(crate) mod children;
     pub(crate) mod pids_limit;

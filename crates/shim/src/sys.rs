@@ -62,7 +62,7 @@ pub(crate) struct KernelRusage {
     unused: [i64; 5],
 }
 
-/// The kernel writes the full_shim struct, so its size must be right.
+/// The kernel writes the whole struct, so its size must be right.
 const _: () = assert!(
     size_of::<KernelRusage>() == 144 && core::mem::offset_of!(KernelRusage, blocks_read) == 88
 );
@@ -167,7 +167,6 @@ pub(crate) fn block(set: u64) -> u64 {
     set_mask(0, set)
 }
 
-/// Unblocks signals.
 pub(crate) fn unblock(set: u64) {
     set_mask(1, set);
 }
@@ -204,7 +203,6 @@ pub(crate) fn adopt_orphans() {
 /// spares the shims that clean up after it.
 pub(crate) const NAME: &core::ffi::CStr = c"agent-shim";
 
-/// Sets the name of this process.
 pub(crate) fn set_name(name: &'static core::ffi::CStr) {
     prctl(15, name.as_ptr() as usize);
 }

@@ -27,7 +27,6 @@ pub(crate) struct RunFixture {
     home: TempDir,
 }
 
-/// Discards all progress.
 struct IgnoredProgress;
 
 impl RunProgress for IgnoredProgress {
@@ -47,7 +46,6 @@ impl RunFixture {
         })
     }
 
-    /// On the project's disk.
     pub(crate) fn on_disk() -> Self {
         Self::within(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
     }

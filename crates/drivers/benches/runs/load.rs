@@ -12,7 +12,6 @@ const OVERHEAD_MAX: Duration = Duration::from_secs(2);
 const OWN_BYTES_MAX: u64 = 60_000_000;
 const SHIM_BYTES_MAX: u64 = 1_000_000;
 
-/// The sleep of each agent.
 const SLEEP: Duration = Duration::from_secs(1);
 
 pub(crate) async fn measure(quick: bool) {

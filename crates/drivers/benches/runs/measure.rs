@@ -35,7 +35,6 @@ pub(crate) fn memory(path: &str, names: &[&str]) -> Option<u64> {
     Some(kilobytes.sum::<u64>() * 1024)
 }
 
-/// The memory of this process.
 pub(crate) fn own_memory() -> u64 {
     memory("/proc/self/status", &["VmRSS"]).unwrap()
 }

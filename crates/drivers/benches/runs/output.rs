@@ -8,7 +8,6 @@ use crate::measure::{figure, megabytes, own_memory};
 const RATE_LEAST: f64 = 300.0;
 const GROWTH_MAX: u64 = 64_000_000;
 
-/// The repeated line.
 const LINE: &str = "2026-01-01T00:00:00Z INFO compiled crates/drivers/src/lib.rs in 0.52 s, 3 left";
 
 pub(crate) async fn measure(quick: bool) {

@@ -15,7 +15,7 @@ use super::invocation::{self, presets};
 use super::run::files::RunFiles;
 use super::workspace::{self, BranchPolicy};
 use super::{CliDriver, agent_secrets, cli_agent};
-use crate::process::run_record::RunRecord;
+use crate::process::run_record::ShimRecord;
 
 impl Programs for CliDriver {
     fn ready(&self, agent: &AgentDefinition, overrides: &RunOverrides) -> Result<(), NotReady> {
@@ -43,8 +43,8 @@ impl Programs for CliDriver {
 
     fn take_place(&self, pool: &str, places: u32) -> Result<Option<PlaceTaken>, NotReady> {
         self.slots.acquire(pool, places).map_err(|error| NotReady {
-            message: format!("no place can be taken for a run: {error}"),
-            hint: format!("look at the folder {}", self.options.data.display()),
+            message: format!("no slot can be acquired for a run: {error}"),
+            hint: format!("check the folder {}", self.options.data.display()),
         })
     }
 
@@ -59,7 +59,9 @@ impl Programs for CliDriver {
     fn request(&self, identity: &RunIdentity<'_>) -> Option<Digest> {
         let request = self.request_digester.digest(identity);
         // Without a digest, duplicate tasks are not merged; each one runs.
-        request.inspect_err(|error| tracing::warn!(%error, "requests cannot be compared")).ok()
+        request
+            .inspect_err(|error| tracing::warn!(%error, "cannot compute the digest of a request"))
+            .ok()
     }
 
     fn masked(&self, agent: &AgentDefinition, overrides: &RunOverrides, values: Value) -> Value {
@@ -69,7 +71,7 @@ impl Programs for CliDriver {
         match self.masks.get_or_build(&secrets) {
             Ok(mask) => mask.mask_json(values),
             // Values that cannot be masked are withheld.
-            Err(error) => withhold_values(values, &format!("[polity: not shown, because {error}]")),
+            Err(error) => withhold_values(values, &format!("[polity: withheld: {error}]")),
         }
     }
 
@@ -86,7 +88,7 @@ impl Programs for CliDriver {
 
     fn left_behind(&self) -> BTreeSet<ExecutionId> {
         self.executions_with_files().unwrap_or_else(|error| {
-            tracing::warn!(%error, "what runs left behind cannot be listed");
+            tracing::warn!(%error, "cannot list the remaining files of runs");
             BTreeSet::new()
         })
     }
@@ -95,17 +97,17 @@ impl Programs for CliDriver {
         for attempt in 0..attempts {
             let RunFiles { record: path, .. } =
                 RunFiles::new(&self.options.data, execution_id, attempt);
-            let record = RunRecord::open(&path);
+            let record = ShimRecord::open(&path);
             let ended = record.and_then(|record| record.map_or(Ok(()), |it| it.end_remaining()));
             if let Err(error) = ended {
-                tracing::warn!(path = %path.display(), %error, "what is left of a run is not ended");
+                tracing::warn!(path = %path.display(), %error, "cannot end the remaining processes of a run");
             }
         }
     }
 
     fn sweep(&self, execution_id: ExecutionId, keeps_workspace: bool) {
         if let Err(error) = self.remove_files(execution_id, keeps_workspace) {
-            tracing::warn!(%execution_id, %error, "what a run left behind is not removed");
+            tracing::warn!(%execution_id, %error, "cannot remove the remaining files of a run");
         }
     }
 
@@ -116,8 +118,10 @@ impl Programs for CliDriver {
         let removed =
             workspace::remove_workspace(data, execution_id, environment, BranchPolicy::Keep);
         removed.map_err(|error| NotReady {
-            message: format!("the workspace of execution {execution_id} is not removed: {error}"),
-            hint: format!("look at the folder {}", data.display()),
+            message: format!(
+                "the workspace of execution {execution_id} cannot be removed: {error}"
+            ),
+            hint: format!("check the folder {}", data.display()),
         })
     }
 
@@ -125,7 +129,7 @@ impl Programs for CliDriver {
         for attempt in 0..attempts {
             let files = RunFiles::new(&self.options.data, execution_id, attempt);
             if let Err(error) = files.remove() {
-                tracing::warn!(path = %files.record.display(), %error, "files of a run are left");
+                tracing::warn!(path = %files.record.display(), %error, "cannot remove the files of a run");
             }
         }
     }

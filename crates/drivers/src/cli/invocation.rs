@@ -19,7 +19,7 @@ use polity_definition::CliPlaceholder;
 use polity_engine::driver::{NotReady, RunOverrides};
 use serde_json::{Map, Value, json};
 
-use self::arguments::PlaceholderValues;
+use self::arguments::TemplateValues;
 use crate::cli::invocation::presets::{InputMode, OutputMode, ResolvedAgent};
 use crate::environment::Environment;
 use crate::process::{ProcessCommand, find_executable};
@@ -33,18 +33,15 @@ pub(crate) const RPC_ID: u64 = 1;
 
 /// The inputs of an invocation: the task's values and the paths of this process.
 #[derive(Clone, Copy)]
-pub(crate) struct InvocationInputs<'a> {
+pub(crate) struct RunInputs<'a> {
     /// The agent's name, for messages.
     pub(crate) agent: &'a str,
-    /// The task's input.
     pub(crate) input: &'a str,
-    /// The task's named parameters.
     pub(crate) parameters: &'a Map<String, Value>,
     /// The task's overrides of the agent's definition.
     pub(crate) overrides: &'a RunOverrides,
     /// The agent's own id of the session to resume.
     pub(crate) session_id: Option<&'a str>,
-    /// The environment of this process.
     pub(crate) environment: &'a Environment,
     /// The home folder; relative paths in definitions start here.
     pub(crate) home: &'a Path,
@@ -59,7 +56,6 @@ pub(crate) struct InvocationInputs<'a> {
 pub(crate) struct CliInvocation {
     /// Executable, arguments, environment and working directory.
     pub(crate) program: ProcessCommand,
-    /// The content of its stdin.
     pub(crate) stdin: StdinContent,
     /// Files to write before the start, readable only by the owner.
     pub(crate) files: Vec<(PathBuf, String)>,
@@ -90,12 +86,12 @@ impl fmt::Debug for CliInvocation {
 /// Builds the invocation, or reports what is missing.
 pub(crate) fn build(
     resolved: &ResolvedAgent,
-    inputs: InvocationInputs<'_>,
+    inputs: RunInputs<'_>,
 ) -> Result<CliInvocation, NotReady> {
     let folder = working_directory(resolved, inputs)?;
     let variables = variables::collect_variables(resolved, inputs)?;
     let path = executable(resolved, inputs, variables.path())?;
-    let mut values = PlaceholderValues::new(resolved, inputs, &folder);
+    let mut values = TemplateValues::new(resolved, inputs, &folder);
     let output_file = match &resolved.output {
         OutputMode::File(Some(template)) => Some(folder.join(values.path(template)?)),
         OutputMode::File(None) => Some(inputs.private_folder.join(OUTPUT_FILE)),
@@ -128,10 +124,7 @@ pub(crate) fn build(
 }
 
 /// Checks that folder, variables and executable exist. The task's values are not known yet.
-pub(crate) fn check(
-    resolved: &ResolvedAgent,
-    inputs: InvocationInputs<'_>,
-) -> Result<(), NotReady> {
+pub(crate) fn check(resolved: &ResolvedAgent, inputs: RunInputs<'_>) -> Result<(), NotReady> {
     working_directory(resolved, inputs)?;
     let variables = variables::collect_variables(resolved, inputs)?;
     executable(resolved, inputs, variables.path()).map(|_| ())
@@ -147,7 +140,7 @@ pub(crate) fn secrets(
     variables::secrets(resolved, overrides, environment)
 }
 
-fn request(inputs: InvocationInputs<'_>) -> String {
+fn request(inputs: RunInputs<'_>) -> String {
     let params = json!({ "input": inputs.input, "parameters": inputs.parameters });
     let request = json!({ "jsonrpc": "2.0", "id": RPC_ID, "method": "execute", "params": params });
     format!("{request}\n")
@@ -156,7 +149,7 @@ fn request(inputs: InvocationInputs<'_>) -> String {
 /// The working directory. A relative path starts at the home folder.
 pub(crate) fn working_directory(
     resolved: &ResolvedAgent,
-    inputs: InvocationInputs<'_>,
+    inputs: RunInputs<'_>,
 ) -> Result<PathBuf, NotReady> {
     let from_task = inputs.overrides.working_directory.as_ref();
     let Some(given) = from_task.or(resolved.working_directory.as_ref()) else {
@@ -178,7 +171,7 @@ pub(crate) fn working_directory(
 
 fn executable(
     resolved: &ResolvedAgent,
-    inputs: InvocationInputs<'_>,
+    inputs: RunInputs<'_>,
     folders: &str,
 ) -> Result<PathBuf, NotReady> {
     let command = resolved.executable.as_str();
@@ -194,7 +187,7 @@ fn executable(
             Err(error) => format!("{shown}: {error}"),
         }
     } else {
-        "no folder of the PATH has such an executable".to_owned()
+        "not found in the PATH".to_owned()
     };
     let hint = match resolved.install {
         Some(install) => format!("install it ({install}), or set executable_path"),

@@ -19,14 +19,13 @@ use crate::cli::output::output_reader::{ParsedStream, StreamSummary};
 use crate::cli::output::parser::{ANSWER_BYTES_MAX, AnswerParser, ParsedOutput};
 use crate::cli::run::deadlines::MissedDeadline;
 use crate::cli::run::{AgentInfo, PreparedRun, exit_without_record, system_error};
-use crate::process::run_record::{EndEntry, ResourceLimit, RunExit, RunRecord};
+use crate::process::run_record::{EndEntry, ResourceLimit, RunExit, ShimRecord};
 
 /// The reason that a run is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndCause {
     /// The process exited.
     Ended,
-    /// A stop was requested.
     Stopped,
     /// A deadline passed.
     TimedOut(MissedDeadline),
@@ -44,13 +43,11 @@ pub(crate) struct FinishedRun {
     pub(crate) output: Option<OutputStreams>,
 }
 
-/// The last lines of both streams.
 pub(crate) struct OutputTails {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// The summaries of both streams.
 pub(crate) struct OutputStreams {
     pub(crate) stdout: StreamSummary,
     pub(crate) stderr: StreamSummary,
@@ -73,15 +70,15 @@ impl OutputStreams {
 pub(crate) fn assemble(prepared: &PreparedRun<'_>, finished: FinishedRun) -> RunOutcome {
     let FinishedRun { cause, process_id, status, duration, output } = finished;
     let stored = output.as_ref().map(|output| output.stored(&prepared.files.output));
-    let record = RunRecord::open(&prepared.files.record).ok().flatten();
+    let record = ShimRecord::open(&prepared.files.record).ok().flatten();
     if let (Some(record), Some(stored)) = (&record, &stored)
         && let Err(error) = record.write_output(stored)
     {
-        tracing::warn!(path = %prepared.files.record.display(), %error, "the record is not whole");
+        tracing::warn!(path = %prepared.files.record.display(), %error, "cannot write the output entry of a run record");
     }
     let ended = record
         .as_ref()
-        .and_then(RunRecord::ended)
+        .and_then(ShimRecord::ended)
         .or_else(|| end_without_shim(prepared, cause, status, duration));
     let mut report = RunReport {
         process_id: Some(process_id),
@@ -101,7 +98,7 @@ pub(crate) fn assemble(prepared: &PreparedRun<'_>, finished: FinishedRun) -> Run
     };
     report.resource_usage = ended.usage;
     let Some(OutputStreams { stdout, stderr }) = output else {
-        let message = "the output of the program could not be read to its end";
+        let message = "the output of the program could not be read completely";
         let end = RunEnd::Failed(system_error(message));
         return RunOutcome { end, report, usage: Usage::default() };
     };
@@ -119,10 +116,12 @@ pub(crate) fn assemble(prepared: &PreparedRun<'_>, finished: FinishedRun) -> Run
 fn missing_record_message(status: Option<ExitStatus>, stderr: &str) -> String {
     match status.and_then(|status| status.code()) {
         Some(_) => format!("the program could not be supervised: {stderr}"),
-        None => "the process that supervises the program was killed, so it is not known how the \
-                 program ended or whether something of it is left; look for what killed it, such \
-                 as a lack of memory"
-            .to_owned(),
+        None => {
+            "the process that supervises the program was killed, so the exit of the program is \
+                 unknown and processes of it may still run; find out what killed it, for example \
+                 a lack of memory"
+                .to_owned()
+        }
     }
 }
 
@@ -177,7 +176,7 @@ pub(crate) fn judge_run(
             run_end(info, ProcessExit::Code(0), parsed, &tails)
         }
         (EndCause::Ended, RunExit::Stopped(_)) => {
-            let message = "the run was ended by a signal from someone else than Polity";
+            let message = "another process sent a signal that ended the run";
             RunEnd::Failed(system_error(message))
         }
         (EndCause::Ended | EndCause::TimedOut(_) | EndCause::Responded, RunExit::Exited(exit)) => {
@@ -218,7 +217,7 @@ pub(crate) fn stdout_result(stdout: ParsedStream) -> Result<ParsedOutput, String
             Ok(ParsedOutput { error: Some(error), ..ParsedOutput::default() })
         }
         ParsedStream::Response(Some(RpcResponse::Invalid(line))) => {
-            Err(format!("the program wrote a line that is no JSON-RPC 2.0; {line}"))
+            Err(format!("the program wrote a line that is not JSON-RPC 2.0; {line}"))
         }
         ParsedStream::Response(None) => {
             Err("the program ended without a response to its request; it must \
@@ -247,7 +246,7 @@ fn agent_error(message: String, stderr: &str) -> AttemptFailure {
     let message = if stderr.is_empty() {
         message
     } else {
-        format!("{message}; its last words were:\n{stderr}")
+        format!("{message}; the last lines of its stderr:\n{stderr}")
     };
     verdict::failure(ErrorCategory::AgentError, &message)
 }

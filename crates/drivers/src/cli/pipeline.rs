@@ -21,11 +21,11 @@ impl CliDriver {
     /// Runs an agent in its workspace and collects its artifacts.
     pub(crate) async fn run_pipeline(&self, request: RunRequest<'_>) -> RunOutcome {
         if *request.stop.borrow() {
-            return outcome_without_run(RunEnd::Stopped);
+            return not_run(RunEnd::Stopped);
         }
         let cli = match cli_agent(request.agent) {
             Ok(cli) => cli,
-            Err(error) => return outcome_without_run(RunEnd::Failed(permanent_failure(&error))),
+            Err(error) => return not_run(RunEnd::Failed(permanent_failure(&error))),
         };
         let workspace =
             self.workspace_for(request.agent, cli, request.overrides, request.execution_id);
@@ -34,14 +34,10 @@ impl CliDriver {
         let folder = match run_blocking(move || Ok(new_workspace.create(&stop))).await {
             Ok(Ok(folder)) => folder,
             Ok(Err(WorkspaceError::Stopped)) => {
-                return self
-                    .settle_workspace(workspace, outcome_without_run(RunEnd::Stopped))
-                    .await;
+                return self.settle_workspace(workspace, not_run(RunEnd::Stopped)).await;
             }
             Ok(Err(WorkspaceError::Failed(failure))) | Err(failure) => {
-                return self
-                    .settle_workspace(workspace, outcome_without_run(RunEnd::Failed(failure)))
-                    .await;
+                return self.settle_workspace(workspace, not_run(RunEnd::Failed(failure))).await;
             }
         };
         let working_directory = Some(folder.to_string_lossy().into_owned());
@@ -68,7 +64,7 @@ impl CliDriver {
         let outcome = match self.masks.get_or_build(&secrets) {
             Ok(mask) => self.collect_artifacts(cli, folder, mask, run.execution_id, outcome).await,
             Err(error) => {
-                tracing::warn!(%error, "the artifacts of a run are not collected");
+                tracing::warn!(%error, "cannot collect the artifacts of a run");
                 outcome
             }
         };
@@ -92,14 +88,14 @@ impl CliDriver {
     async fn run_in_folder(&self, request: RunRequest<'_>, cli: &CliAgent) -> RunOutcome {
         let prepared = match self.prepare(&request) {
             Ok(prepared) => prepared,
-            Err(failure) => return outcome_without_run(RunEnd::Failed(failure)),
+            Err(failure) => return not_run(RunEnd::Failed(failure)),
         };
         let (folder, mask) = (prepared.invocation.program.folder.clone(), prepared.mask.clone());
         match self.supervise(prepared, &request).await {
             Ok(outcome) => {
                 self.collect_artifacts(cli, folder, mask, request.execution_id, outcome).await
             }
-            Err(failure) => outcome_without_run(RunEnd::Failed(failure)),
+            Err(failure) => not_run(RunEnd::Failed(failure)),
         }
     }
 
@@ -148,7 +144,7 @@ impl CliDriver {
                 });
                 if let Err(failure) = removed.await {
                     // Cleanup removes it at the next start.
-                    tracing::warn!(%failure, "the workspace of a run is left");
+                    tracing::warn!(%failure, "cannot remove the workspace of a run");
                 }
             }
         }
@@ -156,7 +152,7 @@ impl CliDriver {
     }
 }
 
-fn outcome_without_run(end: RunEnd) -> RunOutcome {
+fn not_run(end: RunEnd) -> RunOutcome {
     RunOutcome { end, report: RunReport::default(), usage: Usage::default() }
 }
 

@@ -16,7 +16,7 @@ use crate::cli::output::output_file;
 use crate::cli::run::files::RunFiles;
 use crate::cli::run::{AgentInfo, stdout_parser};
 use crate::process::OutputTail;
-use crate::process::run_record::{RunExit, RunRecord};
+use crate::process::run_record::{RunExit, ShimRecord};
 
 impl CliDriver {
     /// Ends the remaining processes of a run and returns its outcome, if it is certain.
@@ -29,9 +29,9 @@ impl CliDriver {
         let files = RunFiles::new(&self.options.data, execution_id, attempt);
         let path = files.record.clone();
         // Waiting for the shim blocks.
-        let ended = tokio::task::spawn_blocking(move || -> io::Result<Option<RunRecord>> {
-            let record = RunRecord::open(&path)?;
-            record.as_ref().map_or(Ok(()), RunRecord::end_remaining)?;
+        let ended = tokio::task::spawn_blocking(move || -> io::Result<Option<ShimRecord>> {
+            let record = ShimRecord::open(&path)?;
+            record.as_ref().map_or(Ok(()), ShimRecord::end_remaining)?;
             Ok(record)
         });
         let record = ended.await.map_err(io::Error::other).flatten();
@@ -41,7 +41,7 @@ impl CliDriver {
         });
         let outcome = outcome.and_then(|outcome| files.remove_private().map(|()| outcome));
         outcome.unwrap_or_else(|error| {
-            tracing::warn!(path = %files.record.display(), %error, "a run cannot be looked for");
+            tracing::warn!(path = %files.record.display(), %error, "cannot recover a run");
             None
         })
     }
@@ -52,7 +52,7 @@ impl CliDriver {
 fn recorded_outcome(
     agent: &AgentDefinition,
     files: &RunFiles,
-    record: &RunRecord,
+    record: &ShimRecord,
 ) -> io::Result<Option<RunOutcome>> {
     let (Some(ended), Some(output)) = (record.ended(), record.output()) else { return Ok(None) };
     let Ok(program) = cli_agent(agent) else { return Ok(None) };

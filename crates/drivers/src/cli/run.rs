@@ -50,7 +50,6 @@ const PIPE_BYTES: usize = 1 << 20;
 
 const BYTES_PER_MB: u64 = 1 << 20;
 
-/// The agent of a run.
 pub(crate) struct AgentInfo<'a> {
     pub(crate) name: &'a str,
     pub(crate) agent: &'a CliAgent,
@@ -78,11 +77,9 @@ struct SupervisedRun<'a> {
     live: LiveOutput,
     stdout: JoinHandle<StreamSummary>,
     stderr: JoinHandle<StreamSummary>,
-    /// Tells the readers to stop.
     stop_readers: watch::Sender<bool>,
     /// Becomes true when the JSON-RPC response has arrived.
     responded: watch::Receiver<bool>,
-    /// Closes the stdin of the process.
     close_stdin: watch::Sender<bool>,
 }
 
@@ -113,7 +110,7 @@ impl CliDriver {
         )?;
         let launcher = &self.options.launcher;
         let supervision = supervision_options(&prepared, launcher, request).map_err(|error| {
-            system_error(&format!("the place of the run is not known: {error}"))
+            system_error(&format!("the slot of the run cannot be found: {error}"))
         })?;
         let stdin = std::mem::replace(&mut prepared.invocation.stdin, StdinContent::Nothing);
         let pipe = match stdin {
@@ -239,7 +236,7 @@ fn kill_orphans_of_killed_shim(request: &RunRequest<'_>) {
     if let Some(group) = run_cgroup(request)
         && let Err(error) = cgroup::clear(&group)
     {
-        tracing::warn!(path = %group.display(), %error, "what is left of a run cannot be ended");
+        tracing::warn!(path = %group.display(), %error, "cannot end the remaining processes of a run");
     }
 }
 

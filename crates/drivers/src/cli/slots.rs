@@ -33,7 +33,7 @@ impl FileSlotPools {
         Self { folder, next: AtomicU32::new(0) }
     }
 
-    /// Acquires one of the `slots` slots of a pool, if one is free.
+    /// Acquires a slot of a pool with `slots` slots, if one is free.
     pub(crate) fn acquire(&self, pool: &str, slots: u32) -> io::Result<Option<PlaceTaken>> {
         let folder = self.folder.join(pool_folder_name(pool));
         fs::create_dir_all(&folder)?;

@@ -26,10 +26,8 @@ use crate::environment::Environment;
 /// The folder of workspaces, in the data folder.
 pub(crate) const WORKSPACES: &str = "workspaces";
 
-/// The prefix of worktree branches.
 const BRANCHES: &str = "polity/";
 
-/// The workspace of an execution.
 #[derive(Debug, Clone)]
 pub(crate) struct RunWorkspace {
     kind: WorkspaceMode,
@@ -43,9 +41,7 @@ pub(crate) struct RunWorkspace {
 
 /// The reason that a workspace could not be made.
 pub(crate) enum WorkspaceError {
-    /// The run was stopped.
     Stopped,
-    /// An error occurred.
     Failed(AttemptFailure),
 }
 
@@ -101,7 +97,6 @@ impl RunWorkspace {
         }
     }
 
-    /// The working directory in the workspace.
     pub(crate) fn working_directory(&self) -> PathBuf {
         match self.kind {
             WorkspaceMode::Worktree => {
@@ -129,7 +124,7 @@ impl RunWorkspace {
         };
         let (changed_files, problem) = match changed {
             Ok(changed_files) => (changed_files, None),
-            Err(error) => (0, Some(format!("the changes could not be put in order: {error}"))),
+            Err(error) => (0, Some(format!("the changes could not be counted: {error}"))),
         };
         SavedWorkspace {
             folder: format!("{WORKSPACES}/{}", self.name),
@@ -139,7 +134,6 @@ impl RunWorkspace {
         }
     }
 
-    /// Removes the workspace and its branch.
     pub(crate) fn remove(&self) -> io::Result<()> {
         remove(&self.root, &self.git, BranchPolicy::Delete)
     }
@@ -148,7 +142,6 @@ impl RunWorkspace {
 /// The handling of a worktree's branch on removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BranchPolicy {
-    /// Delete it.
     Delete,
     /// Keep it: it may hold results.
     Keep,
@@ -175,7 +168,7 @@ fn remove(root: &Path, git: &GitCommand, branch: BranchPolicy) -> io::Result<()>
         let name =
             name.filter(|_| branch == BranchPolicy::Delete).map(|name| format!("{BRANCHES}{name}"));
         if let Err(error) = git.remove_worktree(root, name.as_deref()) {
-            tracing::warn!(path = %root.display(), %error, "a worktree is not removed by Git");
+            tracing::warn!(path = %root.display(), %error, "Git cannot remove a worktree");
         }
     }
     file_tree::remove_folder(root)
@@ -192,7 +185,7 @@ pub(crate) fn check(agent: &CliAgent, name: &str, source: &Path) -> Result<(), N
         }
         WorkspaceMode::Worktree => Err(NotReady {
             message: format!(
-                "the agent \"{name}\" runs in a worktree, but {} is in no Git repository",
+                "the agent \"{name}\" runs in a worktree, but {} is not in a Git repository",
                 source.display()
             ),
             hint: "run `git init` there and commit, or set workspace to copy".to_owned(),

@@ -8,7 +8,6 @@ use super::MaskError;
 /// An email address, roughly; it matches rather too much than too little.
 const EMAIL: &str = r"(?-u)[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}";
 
-/// The configured patterns, compiled.
 pub(super) struct ConfiguredPatterns {
     email: Option<Regex>,
     patterns: Vec<Regex>,

@@ -59,7 +59,6 @@ pub(super) enum TriggerVerdict {
     Key { start: usize, end: usize, open: bool },
 }
 
-/// Finds the literals.
 pub(super) struct TriggerFinder {
     finder: LiteralFinder,
     kinds: Vec<TriggerKind>,

@@ -19,7 +19,6 @@ pub const SPELLING_BYTES_MAX: usize = 4096;
 /// The length of the prefix that is searched for first.
 const PREFIX_BYTES: usize = 8;
 
-/// The values to search for.
 pub(super) struct KnownValues {
     spellings: Vec<Vec<u8>>,
     search: Option<ValueSearch>,

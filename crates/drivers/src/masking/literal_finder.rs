@@ -3,7 +3,6 @@
 use aho_corasick::packed;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, Input, Match, MatchKind, Span};
 
-/// Finds the first of several literals.
 pub(super) enum LiteralFinder {
     /// SIMD search, if the machine supports it and the literals are few.
     Packed(packed::Searcher),

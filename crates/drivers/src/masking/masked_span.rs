@@ -14,12 +14,10 @@ const TAIL_BYTES: usize = 4;
 
 /// The replacement of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SpanReplacement {
+pub(super) enum SpanMask {
     /// Nothing: it continues an earlier span, which has the mask.
     Nothing,
-    /// The mask.
     Mask,
-    /// The mask and the last bytes.
     MaskAndTail,
 }
 
@@ -28,7 +26,7 @@ pub(super) enum SpanReplacement {
 pub(super) struct MaskedSpan {
     pub(super) start: usize,
     pub(super) end: usize,
-    pub(super) replacement: SpanReplacement,
+    pub(super) replacement: SpanMask,
 }
 
 impl MaskedSpan {
@@ -38,11 +36,10 @@ impl MaskedSpan {
         Self {
             start,
             end,
-            replacement: if is_long { SpanReplacement::MaskAndTail } else { SpanReplacement::Mask },
+            replacement: if is_long { SpanMask::MaskAndTail } else { SpanMask::Mask },
         }
     }
 
-    /// Shifts the span.
     pub(super) fn shifted(self, by: usize) -> Self {
         Self { start: self.start + by, end: self.end + by, ..self }
     }
@@ -50,8 +47,7 @@ impl MaskedSpan {
     /// True if this later span is merged with the earlier one. Adjacent spans are merged, except
     /// those without a mask, which end with their line.
     fn merges_with(self, earlier: Self) -> bool {
-        let is_nothing =
-            [self.replacement, earlier.replacement].contains(&SpanReplacement::Nothing);
+        let is_nothing = [self.replacement, earlier.replacement].contains(&SpanMask::Nothing);
         if is_nothing { self.start < earlier.end } else { self.start <= earlier.end }
     }
 
@@ -60,29 +56,22 @@ impl MaskedSpan {
         if later.end <= self.end {
             let is_apart = later.end + TAIL_BYTES <= self.end;
             let replacement = match (self.replacement, later.replacement) {
-                (SpanReplacement::Nothing, _) => SpanReplacement::Nothing,
-                (
-                    SpanReplacement::MaskAndTail,
-                    SpanReplacement::Nothing | SpanReplacement::Mask,
-                ) if !is_apart => SpanReplacement::Mask,
-                (SpanReplacement::Mask | SpanReplacement::MaskAndTail, _) => self.replacement,
+                (SpanMask::Nothing, _) => SpanMask::Nothing,
+                (SpanMask::MaskAndTail, SpanMask::Nothing | SpanMask::Mask) if !is_apart => {
+                    SpanMask::Mask
+                }
+                (SpanMask::Mask | SpanMask::MaskAndTail, _) => self.replacement,
             };
             return Self { replacement, ..self };
         }
         let is_apart = self.end + TAIL_BYTES <= later.end;
         let replacement = match (self.replacement, later.replacement) {
-            (_, SpanReplacement::Nothing | SpanReplacement::Mask) => SpanReplacement::Mask,
-            (SpanReplacement::MaskAndTail, SpanReplacement::MaskAndTail) => {
-                SpanReplacement::MaskAndTail
+            (_, SpanMask::Nothing | SpanMask::Mask) => SpanMask::Mask,
+            (SpanMask::MaskAndTail, SpanMask::MaskAndTail) => SpanMask::MaskAndTail,
+            (SpanMask::Nothing | SpanMask::Mask, SpanMask::MaskAndTail) if is_apart => {
+                SpanMask::MaskAndTail
             }
-            (SpanReplacement::Nothing | SpanReplacement::Mask, SpanReplacement::MaskAndTail)
-                if is_apart =>
-            {
-                SpanReplacement::MaskAndTail
-            }
-            (SpanReplacement::Nothing | SpanReplacement::Mask, SpanReplacement::MaskAndTail) => {
-                SpanReplacement::Mask
-            }
+            (SpanMask::Nothing | SpanMask::Mask, SpanMask::MaskAndTail) => SpanMask::Mask,
         };
         Self { start: self.start, end: later.end, replacement }
     }
@@ -116,11 +105,11 @@ pub(super) fn write_masked(text: &[u8], spans: &[MaskedSpan], out: &mut Vec<u8>)
     out.extend_from_slice(&text[from..]);
 }
 
-fn write_mask(secret: &[u8], replacement: SpanReplacement, out: &mut Vec<u8>) {
+fn write_mask(secret: &[u8], replacement: SpanMask, out: &mut Vec<u8>) {
     match replacement {
-        SpanReplacement::Nothing => {}
-        SpanReplacement::Mask => out.extend_from_slice(MASK.as_bytes()),
-        SpanReplacement::MaskAndTail => {
+        SpanMask::Nothing => {}
+        SpanMask::Mask => out.extend_from_slice(MASK.as_bytes()),
+        SpanMask::MaskAndTail => {
             out.extend_from_slice(MASK.as_bytes());
             let tail = &secret[secret.len() - TAIL_BYTES..];
             // A tail with half an escape or half a character would break the text.

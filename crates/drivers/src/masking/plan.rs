@@ -3,7 +3,7 @@
 use super::MaskMatchers;
 use super::detectors::assignment;
 use super::detectors::key_block;
-use super::masked_span::{self, MaskedSpan, SpanReplacement};
+use super::masked_span::{self, MaskedSpan, SpanMask};
 use super::scan::{KeyBlock, SecretMatch, scan};
 
 /// The maximum length of a line that is scanned as a whole, including its line end. A stream holds
@@ -21,7 +21,6 @@ pub(super) const PIECE_BYTES: usize = LINE_BYTES_MAX - LOOKAHEAD_BYTES;
 /// The state at the start of the next bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum StreamState {
-    /// Ordinary text.
     #[default]
     Text,
     /// Within a private key of several lines.
@@ -105,7 +104,7 @@ fn plan_piece(
     let mut next = StreamState::Text;
     for (found, span) in &all[..kept] {
         // A span at the end of the piece may continue, so its tail is not final.
-        let replacement = if span.end == end { SpanReplacement::Mask } else { span.replacement };
+        let replacement = if span.end == end { SpanMask::Mask } else { span.replacement };
         hide(MaskedSpan { replacement, ..*span });
         if found.is_open && span.end == window.len() {
             next = if found.is_key { StreamState::Key } else { StreamState::Secret };
@@ -127,7 +126,7 @@ fn rest_of_secret(
         (end, end < window.len())
     };
     if end > 0 {
-        hide(MaskedSpan { start: 0, end, replacement: SpanReplacement::Nothing });
+        hide(MaskedSpan { start: 0, end, replacement: SpanMask::Nothing });
     }
     (end, if is_over || end == 0 { StreamState::Text } else { state })
 }

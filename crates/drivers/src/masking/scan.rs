@@ -6,9 +6,8 @@ use super::MaskMatchers;
 use super::detectors::TriggerVerdict;
 use super::detectors::heuristics::name_start;
 use super::detectors::key_block::{self, KeyBlockLine};
-use super::masked_span::{MaskedSpan, SpanReplacement};
+use super::masked_span::{MaskedSpan, SpanMask};
 
-/// A match in a text.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SecretMatch {
     /// The start of the match; a name precedes its value.
@@ -84,7 +83,7 @@ pub(super) fn scan(
             line = line_around(text, trigger.start);
         }
         let offset = line.start;
-        let mut report = |start, end, replacement: Option<SpanReplacement>, is_open, is_key| {
+        let mut report = |start, end, replacement: Option<SpanMask>, is_open, is_key| {
             let secret = MaskedSpan::secret(start, end).shifted(offset);
             let span =
                 MaskedSpan { replacement: replacement.unwrap_or(secret.replacement), ..secret };
@@ -105,7 +104,7 @@ pub(super) fn scan(
                     block = Some(KeyBlock { column: start });
                     limit = after_line(text, line.end);
                 }
-                report(start, end, Some(SpanReplacement::Mask), open, true)
+                report(start, end, Some(SpanMask::Mask), open, true)
             }
         };
     }
@@ -128,7 +127,7 @@ fn rest_of_block(
             KeyBlockLine::Last { end } if start + end == line.end => (next, true),
             KeyBlockLine::Last { end } => (start + end, true),
         };
-        let span = Some(MaskedSpan { start, end, replacement: SpanReplacement::Nothing });
+        let span = Some(MaskedSpan { start, end, replacement: SpanMask::Nothing });
         found(SecretMatch { from: start, span, is_open: false, is_key: true });
         if is_over {
             return (end, true);

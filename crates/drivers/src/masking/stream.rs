@@ -11,7 +11,6 @@ use super::plan::{self, LINE_BYTES_MAX, StreamState};
 pub struct MaskStream {
     mask: SecretMask,
     state: StreamState,
-    /// The incomplete line.
     pub(super) held: Vec<u8>,
     /// The number of bytes already written for the incomplete line.
     written: usize,

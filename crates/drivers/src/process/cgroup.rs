@@ -52,7 +52,6 @@ fn parents() -> Option<&'static CgroupParents> {
     PARENTS.get_or_init(CgroupParents::find).as_ref()
 }
 
-/// Kills all processes of a group.
 pub(crate) fn kill(group: &Path) -> io::Result<()> {
     fs::write(group.join(KILL), "1")
 }

@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 /// The size of an entry, in bytes.
 const ENTRY_BYTES: usize = 512;
 
-/// The number of entries.
 const ENTRIES: usize = 4;
 
 /// The entries, in file order.
@@ -47,7 +46,6 @@ impl RecordEntry {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct StartEntry {
     shim: i32,
-    /// The control group of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cgroup: Option<PathBuf>,
 }
@@ -68,7 +66,6 @@ pub(crate) struct EndEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunExit {
-    /// The command could not be started.
     NotStarted {
         /// The errno.
         os_error: i32,
@@ -84,26 +81,22 @@ pub(crate) enum RunExit {
     LimitExceeded(ResourceLimit, ProcessExit),
 }
 
-/// A resource limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ResourceLimit {
-    /// Memory.
     Memory,
-    /// Processor time.
     Cpu,
-    /// Processes.
     Processes,
 }
 
 /// Writes a record, in the shim.
 #[cfg(target_os = "linux")]
-pub(super) struct RunRecordWriter {
+pub(super) struct ShimRecordWriter {
     file: File,
 }
 
 #[cfg(target_os = "linux")]
-impl RunRecordWriter {
+impl ShimRecordWriter {
     /// Creates and locks a record.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
@@ -122,12 +115,10 @@ impl RunRecordWriter {
         Ok(Self { file: File::options().write(true).open(path)? })
     }
 
-    /// Writes the current usage.
     pub(super) fn write_usage(&self, usage: &ResourceUsage) -> io::Result<()> {
         self.write(RecordEntry::Usage, usage)
     }
 
-    /// Writes the end entry.
     pub(super) fn write_end(&self, ended: &EndEntry) -> io::Result<()> {
         self.write(RecordEntry::End, ended)
     }
@@ -149,11 +140,11 @@ fn write<T: Serialize>(file: &File, entry: RecordEntry, value: &T) -> io::Result
 
 /// Reads a record.
 #[derive(Debug)]
-pub(crate) struct RunRecord {
+pub(crate) struct ShimRecord {
     file: File,
 }
 
-impl RunRecord {
+impl ShimRecord {
     /// The record at this path, if there is one.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
         match File::options().read(true).write(true).open(path) {
@@ -169,7 +160,6 @@ impl RunRecord {
         u32::try_from(start.shim).ok()
     }
 
-    /// The last measured usage.
     pub(crate) fn usage(&self) -> Option<ResourceUsage> {
         self.read(RecordEntry::Usage)
     }
@@ -184,7 +174,6 @@ impl RunRecord {
         self.read(RecordEntry::Output)
     }
 
-    /// Writes the output entry.
     pub(crate) fn write_output(&self, output: &OutputFiles) -> io::Result<()> {
         write(&self.file, RecordEntry::Output, output)
     }

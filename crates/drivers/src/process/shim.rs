@@ -25,7 +25,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, WaitOpti
 use self::signal_pipe::SignalPipe;
 use self::usage_meter::UsageMeter;
 use super::cgroup;
-use super::run_record::{EndEntry, ResourceLimit, RunExit, RunRecordWriter};
+use super::run_record::{EndEntry, ResourceLimit, RunExit, ShimRecordWriter};
 use super::shim_options::SupervisionOptions;
 
 /// The grace period of processes that a command leaves behind. It is short, so that the result is
@@ -45,7 +45,7 @@ const EXIT_NOT_STARTED: u8 = 127;
 /// The offset that shells add to a signal number in exit codes.
 const EXIT_SIGNAL_BASE: i32 = 128;
 
-const USAGE: &str = "the arguments are: STATE PARENT [OPTION VALUE]... -- COMMAND ARGS...";
+const USAGE: &str = "usage: STATE PARENT [OPTION VALUE]... -- COMMAND ARGS...";
 
 /// The shim's main function. `args` follow the hidden subcommand: handover state, parent pid,
 /// options, `--`, command and arguments. Returns when the process tree has ended.
@@ -116,7 +116,7 @@ fn start_command(
     // The kernel sends this signal when the parent thread exits, which need not be the end of the
     // parent process. So the signal is only a reason to check.
     rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
-    let record = options.record.as_deref().map(RunRecordWriter::create).transpose()?;
+    let record = options.record.as_deref().map(ShimRecordWriter::create).transpose()?;
     let slot = options.slot.as_deref().map(hold_slot).transpose()?;
     // Only after the record is locked: whoever can lock it knows that nothing will be started.
     if !is_child_of(parent) {
@@ -143,7 +143,7 @@ fn take_over(
     elapsed: Duration,
     (options, signals): (SupervisionOptions, SignalPipe),
 ) -> io::Result<SupervisedTree> {
-    let record = options.record.as_deref().map(RunRecordWriter::resume).transpose()?;
+    let record = options.record.as_deref().map(ShimRecordWriter::resume).transpose()?;
     let mut meter = UsageMeter::new(options.limits, elapsed);
     if options.limits.is_any() {
         // Checks the limits at once.
@@ -163,7 +163,7 @@ fn hold_slot(path: &std::path::Path) -> io::Result<File> {
 }
 
 fn write_end(
-    record: Option<&RunRecordWriter>,
+    record: Option<&ShimRecordWriter>,
     exit: RunExit,
     meter: &UsageMeter,
 ) -> io::Result<()> {
@@ -192,7 +192,7 @@ fn spawn(program: &OsString, args: &[OsString]) -> io::Result<Pid> {
 enum StopReason {
     /// The command exited; the rest of the tree has to end, too.
     Exited,
-    /// The shim was options to end it, or Polity died.
+    /// The shim was told to end it, or Polity died.
     Stopped,
     /// The tree exceeds a limit.
     LimitExceeded(ResourceLimit),
@@ -203,7 +203,7 @@ struct SupervisedTree {
     status: Option<WaitIdStatus>,
     options: SupervisionOptions,
     signals: SignalPipe,
-    record: Option<RunRecordWriter>,
+    record: Option<ShimRecordWriter>,
     _slot: Option<File>,
     meter: UsageMeter,
 }
@@ -317,7 +317,7 @@ impl SupervisedTree {
                     .map(|pid| pid.as_raw_nonzero().to_string())
                     .collect();
                 return Err(io::Error::other(format!(
-                    "the system does not let go of processes that were killed: {}",
+                    "killed processes do not exit: {}",
                     left.join(", ")
                 )));
             }

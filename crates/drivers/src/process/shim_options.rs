@@ -9,7 +9,6 @@ use rustix::process::Signal;
 
 use super::pids_limit::PidsLimit;
 
-/// The default grace period.
 const GRACE_DEFAULT: Duration = Duration::from_secs(2);
 
 const STOP_SIGNAL: &str = "--stop-signal";
@@ -71,7 +70,6 @@ pub struct ProcessTreeLimits {
 }
 
 impl ProcessTreeLimits {
-    /// True if any limit is set.
     pub(super) fn is_any(&self) -> bool {
         self.memory_bytes.is_some() || self.cpu_seconds.is_some() || self.processes.is_some()
     }

@@ -32,7 +32,7 @@ pub(super) fn stub_path() -> Option<&'static Path> {
 /// The stub, if it can be started here.
 fn usable_stub() -> Option<StubFile> {
     let stub = write_memory_file(polity_shim::STUB?)
-        .inspect_err(|error| tracing::debug!(%error, "the small shim is not used"))
+        .inspect_err(|error| tracing::debug!(%error, "the stub of the shim cannot be used"))
         .ok()?;
     can_start(&stub.path).then_some(stub)
 }

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 /// The maximum stored tail, in bytes.
 const TAIL_BYTES_MAX: usize = 4096;
 
-/// The maximum number of lines shown.
 const SHOWN_LINES_MAX: usize = 10;
 
 /// The time to wait for the rest after the exit.
@@ -31,7 +30,6 @@ pub(crate) struct OutputTail {
 }
 
 impl OutputTail {
-    /// Appends bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let last = &bytes[bytes.len().saturating_sub(TAIL_BYTES_MAX)..];
         self.bytes.extend(last);

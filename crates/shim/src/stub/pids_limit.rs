@@ -8,7 +8,6 @@ use crate::text_buffer::TextBuffer;
 /// The maximum path length of a file in a group.
 const PATH_BYTES_MAX: usize = 512;
 
-/// A limit on processes and threads.
 #[derive(Clone, Copy)]
 pub(crate) struct StubPidsLimit {
     /// The maximum number of processes and threads.
@@ -35,7 +34,6 @@ impl StubPidsLimit {
         }
     }
 
-    /// Removes the group.
     pub(crate) fn remove(&self) {
         if let Some(group) = self.group {
             // SAFETY: an argument ends with a zero byte.

@@ -13,16 +13,12 @@ const ENTRY_ENDED: usize = 2;
 const KILOBYTES_PER_MB: u64 = 1024;
 const BLOCKS_PER_MB: u64 = 2048;
 
-/// The exit of the command.
 #[derive(Clone, Copy)]
 pub(crate) enum ChildExit {
-    /// By itself, with this code.
     Code(i32),
-    /// By a signal.
     Signal(i32),
 }
 
-/// The locked files of a run.
 pub(crate) struct LockedFiles {
     pub(crate) record: Option<isize>,
     pub(crate) slot: Option<isize>,

@@ -30,7 +30,6 @@ const STATE: usize = 3;
 const PARENT: usize = 4;
 const FIRST_OPTION: usize = 5;
 
-/// The parsed arguments.
 struct StubArgs {
     args: *mut *const c_char,
     variables: *const *const c_char,
@@ -187,7 +186,6 @@ impl StubArgs {
     }
 }
 
-/// A started command.
 struct StartedChild {
     pid: isize,
     started_at: KernelTimespec,

@@ -6,7 +6,7 @@ use polity_definition::{CliPlaceholder, CliTemplate};
 use polity_engine::driver::NotReady;
 use serde_json::Value;
 
-use super::InvocationInputs;
+use super::RunInputs;
 use crate::cli::invocation::presets::ResolvedAgent;
 
 /// Linux's limit for one argument, in bytes, excluding the terminating zero.
@@ -15,21 +15,16 @@ const ARGUMENT_BYTES_MAX: usize = 128 * 1024 - 1;
 /// The task parameter that selects the model.
 const MODEL_PARAMETER: &str = "model";
 
-/// The values of placeholders.
-pub(crate) struct PlaceholderValues<'a> {
-    inputs: InvocationInputs<'a>,
+pub(crate) struct TemplateValues<'a> {
+    inputs: RunInputs<'a>,
     model: Option<String>,
     folder: &'a Path,
     pub(crate) input_file: Option<PathBuf>,
     pub(crate) output_file: Option<PathBuf>,
 }
 
-impl<'a> PlaceholderValues<'a> {
-    pub(crate) fn new(
-        resolved: &ResolvedAgent,
-        inputs: InvocationInputs<'a>,
-        folder: &'a Path,
-    ) -> Self {
+impl<'a> TemplateValues<'a> {
+    pub(crate) fn new(resolved: &ResolvedAgent, inputs: RunInputs<'a>, folder: &'a Path) -> Self {
         let from_task = inputs.parameters.get(MODEL_PARAMETER).map(as_text);
         let model = from_task.or_else(|| resolved.model.clone());
         Self { inputs, model, folder, input_file: None, output_file: None }
@@ -99,7 +94,7 @@ impl<'a> PlaceholderValues<'a> {
     fn path_text(&self, path: &Path) -> Result<String, NotReady> {
         path.to_str().map(str::to_owned).ok_or_else(|| NotReady {
             message: format!(
-                "agent \"{}\" cannot be told of the path {}: it is no UTF-8",
+                "agent \"{}\" cannot use the path {}: it is not valid UTF-8",
                 self.inputs.agent,
                 path.display()
             ),
@@ -114,14 +109,14 @@ impl<'a> PlaceholderValues<'a> {
             CliPlaceholder::Model => {
                 "set model in the agent's file, or give the task a parameter \"model\"".to_owned()
             }
-            CliPlaceholder::SessionId => "it is there only where a conversation goes on".to_owned(),
+            CliPlaceholder::SessionId => "it has a value only in a resumed session".to_owned(),
             CliPlaceholder::Input
             | CliPlaceholder::Workdir
             | CliPlaceholder::InputFile
             | CliPlaceholder::OutputFile => "change the patterns in the agent's file".to_owned(),
         };
         NotReady {
-            message: format!("agent \"{agent}\" needs {placeholder}, which is not there"),
+            message: format!("agent \"{agent}\" needs {placeholder}, which has no value"),
             hint,
         }
     }
@@ -136,7 +131,7 @@ fn as_text(value: &Value) -> String {
 pub(crate) fn render_arguments(
     templates: &[CliTemplate],
     last: Option<&CliPlaceholder>,
-    values: &PlaceholderValues<'_>,
+    values: &TemplateValues<'_>,
 ) -> Result<Vec<String>, NotReady> {
     let mut args: Vec<String> = Vec::new();
     for template in templates {
@@ -162,7 +157,7 @@ pub(crate) fn render_arguments(
 /// True if a template names a model or session that is missing.
 fn names_missing_value(
     template: &CliTemplate,
-    values: &PlaceholderValues<'_>,
+    values: &TemplateValues<'_>,
 ) -> Result<bool, NotReady> {
     for placeholder in [CliPlaceholder::Model, CliPlaceholder::SessionId] {
         if template.names(&placeholder) && values.value(&placeholder)?.is_none() {
@@ -174,9 +169,9 @@ fn names_missing_value(
 
 fn check(arg: &str, agent: &str) -> Result<(), NotReady> {
     let wrong = if arg.contains('\0') {
-        "has a zero character in it".to_owned()
+        "contains a zero character".to_owned()
     } else if arg.len() > ARGUMENT_BYTES_MAX {
-        format!("has {} bytes, {ARGUMENT_BYTES_MAX} are the most", arg.len())
+        format!("has {} bytes; the maximum is {ARGUMENT_BYTES_MAX}", arg.len())
     } else {
         return Ok(());
     };

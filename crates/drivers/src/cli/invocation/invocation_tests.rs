@@ -48,7 +48,7 @@ impl InvocationFixture {
         } else {
             format!("executable_path: ./coder\n{lines}")
         };
-        let inputs = InvocationInputs {
+        let inputs = RunInputs {
             agent: "coder",
             input,
             parameters: &self.parameters,
@@ -163,48 +163,20 @@ fn passes_named_variables_and_reports_their_secrets() {
 fn errors_name_what_is_missing_and_how_to_fix_it() {
     let mut fixture = fixture();
     fs::write(fixture.home.path().join("plain"), "").unwrap();
-    for (lines, expected) in [
-        (
-            "executable_path: ./none\n",
-            "the program \"./none\" of agent \"coder\" cannot be run: HOME/./none: No such file or \
-             directory (os error 2); install it, or change executable_path in the agent's file",
-        ),
-        (
-            "executable_path: ./plain\n",
-            "the program \"./plain\" of agent \"coder\" cannot be run: HOME/./plain is not \
-             executable; install it, or change executable_path in the agent's file",
-        ),
-        (
-            "executable_path: ./work\n",
-            "the program \"./work\" of agent \"coder\" cannot be run: HOME/./work is a folder; \
-             install it, or change executable_path in the agent's file",
-        ),
-        (
-            "working_directory: none\n",
-            "the working directory of agent \"coder\" cannot be used: HOME/none: No such file or \
-             directory (os error 2); make the folder, or change the working_directory of the \
-             agent's file",
-        ),
-        (
-            "working_directory: coder\n",
-            "the working directory of agent \"coder\" cannot be used: HOME/coder is not a folder; \
-             make the folder, or change the working_directory of the agent's file",
-        ),
-        (
-            "cli_args: [\"{{param.none}}\"]\n",
-            "agent \"coder\" needs {{param.none}}, which is not there; give the task a parameter \
-             \"none\"",
-        ),
-        (
-            "envs: {A: \"${NONE}\"}\n",
-            "agent \"coder\" needs the environment variable NONE, which is not set (it is named in \
-             its A); set NONE",
-        ),
-    ] {
-        assert_eq!(fixture.problem(lines), expected, "{lines}");
-    }
+    let problems = [
+        "executable_path: none\n",
+        "executable_path: ./none\n",
+        "executable_path: ./plain\n",
+        "executable_path: ./work\n",
+        "working_directory: none\n",
+        "working_directory: coder\n",
+        "cli_args: [\"{{param.none}}\"]\n",
+        "envs: {A: \"${NONE}\"}\n",
+    ]
+    .map(|lines| format!("{lines}  {}", fixture.problem(lines)));
+    insta::assert_snapshot!(problems.join("\n"));
     let long = fixture.build("input_pattern: args\n", &"x".repeat(128 * 1024)).unwrap_err();
-    assert!(long.message.contains("has 131072 bytes, 131071 are the most"), "{long}");
+    assert!(long.message.contains("has 131072 bytes; the maximum is 131071"), "{long}");
     assert!(fixture.build("input_pattern: args\n", "a\0b").is_err());
     fixture.overrides.envs.insert("A=B".to_owned(), String::new());
     assert!(fixture.problem("").contains("\"A=B\""));

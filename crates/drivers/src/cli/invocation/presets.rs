@@ -23,19 +23,14 @@ use self::table::preset_spec;
 pub(crate) struct ResolvedAgent {
     /// The executable: a path, or a name to look up in the PATH.
     pub(crate) executable: String,
-    /// An install command for the executable, if preset.
+    /// An install command for the executable, if known.
     pub(crate) install: Option<&'static str>,
-    /// Argument templates.
     pub(crate) args: Vec<CliTemplate>,
     /// Argument templates for resuming a session, if they differ.
     pub(crate) resumed_args: Option<Vec<CliTemplate>>,
-    /// The model to use.
     pub(crate) model: Option<String>,
-    /// The input mode.
     pub(crate) input: InputMode,
-    /// The output mode.
     pub(crate) output: OutputMode,
-    /// Rules for parsing the output.
     pub(crate) parser: OutputParser,
     /// Variables to set; a value may refer to another variable as `${NAME}`.
     pub(crate) envs: BTreeMap<String, String>,
@@ -43,39 +38,31 @@ pub(crate) struct ResolvedAgent {
     pub(crate) env_allow: BTreeSet<String>,
     /// Variables to remove.
     pub(crate) env_unset: BTreeSet<String>,
-    /// The working directory from the definition.
     pub(crate) working_directory: Option<String>,
     /// The exit codes of a successful run.
     pub(crate) success_exit_codes: Vec<i32>,
-    /// Error categories of preset exit codes.
+    /// Error categories of known exit codes.
     pub(crate) exit_categories: &'static [(i32, ErrorCategory)],
-    /// The error rules of the definition.
     pub(crate) error_rules: Vec<ErrorRule>,
-    /// The error rules of the preset.
     pub(crate) preset_rules: &'static [PresetErrorRule],
 }
 
 /// The way a CLI agent receives its input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum InputMode {
-    /// On stdin.
     Stdin,
-    /// As an argument.
     Args,
     /// In a file with this content.
     File(CliTemplate),
-    /// As JSON-RPC on stdin.
     JsonRpc,
 }
 
 /// The way a CLI agent returns its output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OutputMode {
-    /// On stdout.
     Stdout,
     /// In a file at this path; `None` means a private file.
     File(Option<CliTemplate>),
-    /// As JSON-RPC on stdout.
     JsonRpc,
 }
 

@@ -16,7 +16,6 @@ use serde_json::json;
 
 const KEY_FILE: &str = "request.key";
 
-/// Computes the digests of requests.
 #[derive(Debug)]
 pub(crate) struct RequestDigester {
     data: PathBuf,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use polity_engine::driver::{NotReady, RunOverrides};
 
-use super::InvocationInputs;
+use super::RunInputs;
 use crate::cli::invocation::presets::ResolvedAgent;
 use crate::environment::Environment;
 use crate::masking::is_secret_name;
@@ -26,7 +26,7 @@ impl EnvVariables {
 /// The environment of a run, or an error that names the missing variable.
 pub(crate) fn collect_variables(
     resolved: &ResolvedAgent,
-    inputs: InvocationInputs<'_>,
+    inputs: RunInputs<'_>,
 ) -> Result<EnvVariables, NotReady> {
     let agent = inputs.agent;
     let (variables, problem) = collect(resolved, inputs.overrides, inputs.environment);
@@ -49,7 +49,6 @@ pub(crate) fn collect_variables(
     }
 }
 
-/// The values to mask.
 pub(crate) fn secrets(
     resolved: &ResolvedAgent,
     overrides: &RunOverrides,

@@ -44,7 +44,7 @@ pub(crate) fn judge(
     };
     let failures = FailureBuilder { resolved, stderr_tail };
     if let Some(RuleMatch { category, rule, line }) = find_rule_match(resolved, &sources)? {
-        let what = format!("its output has what {rule} looks for ({exit})");
+        let what = format!("its output matches {rule} ({exit})");
         let error = if sources.error.is_empty() { line } else { sources.error };
         return Err(failures.build(category, &what, error));
     }
@@ -114,10 +114,8 @@ impl<'a> MessageSources<'a> {
     }
 }
 
-/// A match of an error rule.
 struct RuleMatch<'a> {
     category: ErrorCategory,
-    /// The rule's name.
     rule: String,
     /// The line in which the match starts.
     line: &'a str,
@@ -179,11 +177,11 @@ fn check_answer(
     if parser.terminal.is_some() && !parsed.terminal_event_seen {
         return failed(&if parsed.lines_dropped > 0 {
             format!(
-                "it printed a line of more than {ANSWER_BYTES_MAX} bytes, and the event that ends \
-                 a run did not come"
+                "it printed a line of more than {ANSWER_BYTES_MAX} bytes, and its \
+                 final event is missing"
             )
         } else {
-            "the event that ends a run did not come, so its output is not whole".to_owned()
+            "its final event is missing, so its output is incomplete".to_owned()
         });
     }
     match (&parsed.answer, parser.format) {
@@ -196,13 +194,12 @@ fn check_answer(
                 "it gave no answer: there is no JSON in its output".to_owned()
             } else {
                 let at = parser.answer.as_ref().map_or("", |pick| pick.at.as_str());
-                format!("it gave no answer: nothing stands at \"{at}\" of the JSON in its output")
+                format!("it gave no answer: the JSON in its output has no \"{at}\"")
             })
         }
     }
 }
 
-/// Builds failure messages.
 struct FailureBuilder<'a> {
     resolved: &'a ResolvedAgent,
     stderr_tail: &'a str,
@@ -227,7 +224,7 @@ impl FailureBuilder<'_> {
         } else if let Some(number) = signal {
             (signals::category(number), signals::describe(number))
         } else if EXIT_NOT_RUN.map(ProcessExit::Code).contains(&exit) {
-            let what = format!("it ended with {exit}: something that it runs is not there");
+            let what = format!("it ended with {exit}: a command that it runs was not found");
             (ErrorCategory::SystemError, what)
         } else {
             (ErrorCategory::AgentError, format!("it ended with {exit}"))

@@ -11,18 +11,14 @@ const LINE_BYTES_MAX: usize = 16 << 20;
 /// The maximum length of a quoted line, in characters.
 const QUOTED_CHARS_MAX: usize = 500;
 
-/// The agent's response to the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RpcResponse {
-    /// A result.
     Answer(String),
-    /// An error, with its message.
     Error(String),
     /// A line that is not valid JSON-RPC, with the reason.
     Invalid(String),
 }
 
-/// Scans stdout for the response.
 #[derive(Debug, Default)]
 pub(crate) struct RpcResponseScanner {
     line: Vec<u8>,
@@ -30,7 +26,6 @@ pub(crate) struct RpcResponseScanner {
 }
 
 impl RpcResponseScanner {
-    /// Scans the next bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.response.is_some() {

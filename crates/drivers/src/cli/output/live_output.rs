@@ -7,10 +7,9 @@ use tokio::sync::Notify;
 /// The maximum pending text, in bytes. Text beyond it is dropped.
 const PENDING_BYTES_MAX: usize = 1 << 20;
 
-/// The note that replaces dropped text.
 const DROPPED_NOTE: &str = "\n[polity: some of the output is not shown here]\n";
 
-/// A inner buffer of text that is not yet shown.
+/// A shared buffer of text that is not yet shown.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LiveOutput {
     inner: Arc<LiveOutputInner>,
@@ -50,7 +49,6 @@ impl LiveOutput {
         self.inner.changed.notified().await;
     }
 
-    /// Takes the pending text.
     pub(crate) fn take(&self) -> String {
         let mut pending = self.inner.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.is_dropping = false;

@@ -8,7 +8,6 @@ use polity_definition::RedactionSettings;
 
 use crate::masking::{MaskError, SecretMask};
 
-/// The maximum number of cached masks.
 const MASKS_MAX: usize = 64;
 
 /// Builds masks and caches them by their secrets.
@@ -23,7 +22,6 @@ impl MaskCache {
         Self { redaction, masks: Mutex::default() }
     }
 
-    /// The mask for these secrets.
     pub(crate) fn get_or_build(&self, values: &[String]) -> Result<SecretMask, MaskError> {
         let masks = || self.masks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mask) = masks().get(values) {

@@ -36,7 +36,6 @@ pub(crate) struct OutputFile {
     path: PathBuf,
     budget: OutputBudget,
     file: Option<File>,
-    /// True if the output was truncated.
     pub(crate) is_truncated: bool,
 }
 
@@ -54,7 +53,7 @@ impl OutputFile {
         let length = char_boundary_before(bytes, self.budget.take(bytes.len()));
         let written = self.open().and_then(|mut file| file.write_all(&bytes[..length]));
         if let Err(error) = &written {
-            tracing::warn!(path = %self.path.display(), %error, "output is not kept");
+            tracing::warn!(path = %self.path.display(), %error, "cannot write an output file");
         }
         self.is_truncated = written.is_err() || length < bytes.len();
     }

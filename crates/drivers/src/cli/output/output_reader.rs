@@ -34,7 +34,6 @@ pub(crate) enum StreamParser {
     Show(Utf8Decoder),
 }
 
-/// The result of a stream parser.
 #[derive(Debug)]
 pub(crate) enum ParsedStream {
     Answer(ParsedOutput),
@@ -81,9 +80,7 @@ impl StreamParser {
 pub(crate) struct StreamSummary {
     /// The number of bytes that the process wrote.
     pub(crate) bytes: u64,
-    /// The parsed content.
     pub(crate) parsed: ParsedStream,
-    /// The last lines.
     pub(crate) last_lines: String,
     /// True if an output file exists.
     pub(crate) is_stored: bool,

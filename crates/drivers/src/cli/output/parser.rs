@@ -33,7 +33,6 @@ const DOCUMENT_TRIES_MAX: usize = 100;
 /// The fields fields in an agent's output.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ParsedOutput {
-    /// The answer.
     pub(crate) answer: Option<String>,
     /// The error message. A run with one has failed.
     pub(crate) error: Option<String>,
@@ -41,15 +40,11 @@ pub(crate) struct ParsedOutput {
     pub(crate) status: Option<String>,
     /// The agent's own session id.
     pub(crate) session_id: Option<String>,
-    /// Tokens sent to the model.
     pub(crate) input_tokens: Option<u64>,
-    /// Tokens returned by the model.
     pub(crate) output_tokens: Option<u64>,
-    /// The cost of the run.
     pub(crate) cost_usd: Option<f64>,
     /// True if the final event was seen.
     pub(crate) terminal_event_seen: bool,
-    /// The number of JSON documents.
     pub(crate) documents: u64,
     /// The number of lines dropped because of their length.
     pub(crate) lines_dropped: u64,
@@ -96,7 +91,6 @@ enum FormatState {
 }
 
 impl AnswerParser {
-    /// Creates a parser with these rules.
     pub(crate) fn new(rules: &OutputParser) -> Self {
         let format = match rules.format {
             OutputFormat::Text => FormatState::Text(Utf8Decoder::default()),

@@ -10,13 +10,12 @@ use polity_model::ids::ExecutionId;
 use crate::cli::CliDriver;
 use crate::cli::run::files::{RUNS, ignore_missing, is_record};
 use crate::cli::workspace::{self, BranchPolicy, WORKSPACES};
-use crate::process::run_record::RunRecord;
+use crate::process::run_record::ShimRecord;
 
 /// The length of an execution id, with which file names start.
 const ID_CHARACTERS: usize = 36;
 
 impl CliDriver {
-    /// The executions with remaining files.
     pub(crate) fn executions_with_files(&self) -> io::Result<BTreeSet<ExecutionId>> {
         let mut all = BTreeSet::new();
         for folder in [RUNS, WORKSPACES] {
@@ -39,7 +38,7 @@ impl CliDriver {
         let mut files: Vec<_> = file_names(&runs)?;
         files.retain(|name| name.starts_with(&prefix));
         for record in files.iter().filter(|name| is_record(name)) {
-            if let Some(record) = RunRecord::open(&runs.join(record))?
+            if let Some(record) = ShimRecord::open(&runs.join(record))?
                 && !record.is_free()?
             {
                 return Ok(());

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use crate::cli::invocation::presets::OutputMode;
 
-/// The time of the last output.
 #[derive(Debug)]
 pub(crate) struct LastOutput {
     started_at: Instant,
@@ -21,7 +20,6 @@ impl LastOutput {
         Self { started_at, last: AtomicU64::new(0) }
     }
 
-    /// Records output now.
     pub(crate) fn record(&self) {
         let elapsed = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX - 1);
         self.last.store(elapsed + 1, Ordering::Relaxed);
@@ -37,7 +35,6 @@ impl LastOutput {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunDeadlines {
     started_at: Instant,
-    /// From start to end.
     total: Duration,
     /// From start to the first byte on either stream. Unset for agents that answer in a file: they
     /// need not write anything.
@@ -46,7 +43,6 @@ pub(crate) struct RunDeadlines {
     idle: Option<Duration>,
 }
 
-/// The timeout that a run exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MissedDeadline {
     Total(Duration),
@@ -58,9 +54,9 @@ impl MissedDeadline {
     /// The message with the field to raise.
     pub(crate) fn message(self, agent: &str) -> String {
         let (what, field, limit) = match self {
-            Self::Total(limit) => ("did not come to its end", "timeout", limit),
-            Self::Start(limit) => ("did not write anything at all", "start_timeout", limit),
-            Self::Idle(limit) => ("did not write anything more", "idle_timeout", limit),
+            Self::Total(limit) => ("did not finish", "timeout", limit),
+            Self::Start(limit) => ("did not write anything", "start_timeout", limit),
+            Self::Idle(limit) => ("did not write anything new", "idle_timeout", limit),
         };
         let seconds = limit.as_secs();
         format!(

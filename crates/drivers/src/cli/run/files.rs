@@ -9,10 +9,8 @@ use polity_model::ids::ExecutionId;
 /// The folder of records and private files, in the data folder.
 pub(crate) const RUNS: &str = "runs";
 
-/// The suffix of record files.
 const RECORD_SUFFIX: &str = ".json";
 
-/// The suffix of private folders.
 const PRIVATE_SUFFIX: &str = ".files";
 
 /// The paths of one run's files.
@@ -52,7 +50,6 @@ impl RunFiles {
         self.record.parent().map_or(Ok(()), fs::create_dir_all)
     }
 
-    /// Removes the private folder.
     pub(crate) fn remove_private(&self) -> io::Result<()> {
         ignore_missing(fs::remove_dir_all(&self.private))
     }

@@ -12,10 +12,9 @@ use super::{SupervisedRun, kill_orphans_of_killed_shim};
 use crate::cli::outcome::{self, EndCause, FinishedRun, OutputStreams};
 use crate::cli::output::output_reader::StreamSummary;
 use crate::process::ProcessLauncher;
-use crate::process::run_record::RunRecord;
+use crate::process::run_record::ShimRecord;
 use crate::process::shim_options::signal_of;
 
-/// The usage reporting interval.
 const USAGE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The maximum time that pipes stay open after the process tree has ended. Only an outside process
@@ -59,7 +58,7 @@ impl SupervisedRun<'_> {
         };
         let outcome = outcome::assemble(&prepared, finished);
         if let Err(error) = prepared.files.remove_private() {
-            tracing::warn!(path = %prepared.files.private.display(), %error, "files are left");
+            tracing::warn!(path = %prepared.files.private.display(), %error, "cannot remove private files");
         }
         outcome
     }
@@ -88,9 +87,9 @@ impl SupervisedRun<'_> {
                 () = self.live.changed() => progress.output(&self.live.take()),
                 _ = usage_ticks.tick() => {
                     if record.is_none() {
-                        record = RunRecord::open(&self.prepared.files.record).ok().flatten();
+                        record = ShimRecord::open(&self.prepared.files.record).ok().flatten();
                     }
-                    if let Some(usage) = record.as_ref().and_then(RunRecord::usage) {
+                    if let Some(usage) = record.as_ref().and_then(ShimRecord::usage) {
                         progress.usage(usage);
                     }
                 }

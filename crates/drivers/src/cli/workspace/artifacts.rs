@@ -28,7 +28,6 @@ pub struct ArtifactLimits {
     pub bytes: NonZeroU64,
 }
 
-/// Collects the artifacts of one run.
 pub(crate) struct ArtifactCollector<'a> {
     pub(crate) patterns: &'a [PathGlob],
     /// The working directory of the run.
@@ -55,7 +54,6 @@ impl From<io::Error> for CopyRefusal {
     }
 }
 
-/// A copied file.
 struct CopiedFile {
     bytes: u64,
     sha256: Digest,
@@ -140,12 +138,12 @@ impl ArtifactCollector<'_> {
             return Err(CopyRefusal::File("it leads out of the folder".to_owned()));
         }
         if path.to_str().is_none() {
-            return Err(CopyRefusal::File("its name is no text".to_owned()));
+            return Err(CopyRefusal::File("its name is not valid UTF-8".to_owned()));
         }
         let file = File::open(&real)?;
         let about = file.metadata()?;
         if !about.is_file() {
-            return Err(CopyRefusal::File("it is no file".to_owned()));
+            return Err(CopyRefusal::File("it is not a regular file".to_owned()));
         }
         let too_large = || {
             let most = self.limits.bytes;
@@ -250,7 +248,7 @@ impl MaskedCopy {
         let mut new = 0;
         loop {
             if mask.contains_known_value(&buffer) {
-                let reason = "it is no text, and a secret is in it";
+                let reason = "it is a binary file that contains a secret";
                 return Err(CopyRefusal::File(reason.to_owned()));
             }
             self.before.update(&buffer[new..]);

@@ -12,31 +12,19 @@ use crate::environment::Environment;
 /// The file with the base commit, in the Git directory of a worktree.
 const BASE_FILE: &str = "polity_base";
 
-/// A failed Git command.
 #[derive(Debug, Error)]
 pub(crate) enum GitError {
-    /// Git cannot be started.
     #[error("git cannot be started: {0}; install it, or set workspace to copy")]
     NotStarted(#[source] std::io::Error),
-    /// Git returned an error.
     #[error("git refused to {action} in {}: {message}", folder.display())]
-    Refused {
-        /// The requested action.
-        action: &'static str,
-        /// The folder.
-        folder: PathBuf,
-        /// Git's error message.
-        message: String,
-    },
-    /// The repository has no commits.
+    Refused { action: &'static str, folder: PathBuf, message: String },
     #[error("{} is a Git repository without a commit; make one first, or set workspace to copy", .0.display())]
     NoCommit(PathBuf),
     /// The Git directory of the worktree cannot be used.
-    #[error("what Git keeps for the worktree cannot be used: {0}")]
+    #[error("the Git directory of the worktree cannot be used: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// Runs Git commands.
 #[derive(Debug, Clone)]
 pub(crate) struct GitCommand {
     variables: BTreeMap<String, String>,
@@ -94,7 +82,6 @@ impl GitCommand {
         Ok(changed.lines().count() as u64)
     }
 
-    /// Removes a worktree and its branch.
     pub(crate) fn remove_worktree(
         &self,
         root: &Path,
@@ -111,14 +98,13 @@ impl GitCommand {
         Ok(())
     }
 
-    /// The Git directory of a worktree.
     fn git_dir(&self, root: &Path) -> Result<PathBuf, GitError> {
         let own = ["rev-parse", "--path-format=absolute", "--git-dir"];
         Ok(self.run(root, "find the worktree", &own)?.into())
     }
 
     fn run(&self, folder: &Path, action: &'static str, args: &[&str]) -> Result<String, GitError> {
-        #[expect(clippy::disallowed_methods, reason = "Git is a part of this, and ends by itself")]
+        #[expect(clippy::disallowed_methods, reason = "Git ends by itself")]
         let output = Command::new("git")
             .args(["-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false"])
             .args(["-c", "user.name=Polity", "-c", "user.email=polity@localhost"])

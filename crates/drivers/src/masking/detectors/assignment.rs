@@ -9,7 +9,6 @@ use super::heuristics::{
 };
 use super::{TriggerSpan, TriggerVerdict};
 
-/// The maximum length of a name.
 const NAME_BYTES_MAX: usize = 64;
 
 /// The maximum distance to a closing quote.
@@ -26,7 +25,7 @@ const NUMBER_BYTES_MIN: usize = 16;
 
 /// The kind of secret that a name announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SecretNameKind {
+enum NameKind {
     /// Chosen by people: may be words or numbers.
     Password,
     /// Any secret.
@@ -40,35 +39,34 @@ enum SecretNameKind {
 }
 
 /// The ends of names, without separators.
-const KINDS: [(&[u8], SecretNameKind); 12] = [
-    (b"password", SecretNameKind::Password),
-    (b"passwd", SecretNameKind::Password),
-    (b"passphrase", SecretNameKind::Password),
-    (b"pwd", SecretNameKind::PasswordOrDirectory),
-    (b"secret", SecretNameKind::Secret),
-    (b"secretkey", SecretNameKind::Secret),
-    (b"secretaccesskey", SecretNameKind::Secret),
-    (b"secretkeybase", SecretNameKind::Secret),
-    (b"apikey", SecretNameKind::Secret),
-    (b"apikeys", SecretNameKind::Secret),
-    (b"token", SecretNameKind::Token),
-    (b"authorization", SecretNameKind::Authorization),
+const KINDS: [(&[u8], NameKind); 12] = [
+    (b"password", NameKind::Password),
+    (b"passwd", NameKind::Password),
+    (b"passphrase", NameKind::Password),
+    (b"pwd", NameKind::PasswordOrDirectory),
+    (b"secret", NameKind::Secret),
+    (b"secretkey", NameKind::Secret),
+    (b"secretaccesskey", NameKind::Secret),
+    (b"secretkeybase", NameKind::Secret),
+    (b"apikey", NameKind::Secret),
+    (b"apikeys", NameKind::Secret),
+    (b"token", NameKind::Token),
+    (b"authorization", NameKind::Authorization),
 ];
 
 /// A name and the position of its value.
 #[derive(Debug, Clone, Copy)]
 struct NamedValue {
-    kind: SecretNameKind,
+    kind: NameKind,
     name_start: usize,
     /// True if the name is quoted, as in JSON.
     is_quoted: bool,
-    mark: ValueSeparator,
-    /// The start of the value.
+    mark: ValueMark,
     value: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ValueSeparator {
+enum ValueMark {
     /// `=` without blanks.
     Tight,
     /// `=`, `:=` or `=>` with blanks.
@@ -78,7 +76,6 @@ enum ValueSeparator {
     Option,
 }
 
-/// A quoted text.
 #[derive(Debug, Clone, Copy)]
 struct QuotedText {
     start: usize,
@@ -89,7 +86,7 @@ struct QuotedText {
 
 pub(crate) fn detect(line: &[u8], trigger: TriggerSpan) -> TriggerVerdict {
     match parse_name(line, trigger) {
-        Ok(named_value) => check_value(line, named_value),
+        Ok(named) => check_value(line, named),
         Err(verdict) => verdict,
     }
 }
@@ -98,11 +95,11 @@ pub(crate) fn detect(line: &[u8], trigger: TriggerSpan) -> TriggerVerdict {
 pub(crate) fn secret_in(name: &str, value: &str) -> Option<Range<usize>> {
     let value = value.as_bytes();
     match kind_of(name.as_bytes())? {
-        SecretNameKind::Authorization => authorization::secret_in(value),
-        kind @ (SecretNameKind::Password
-        | SecretNameKind::PasswordOrDirectory
-        | SecretNameKind::Secret
-        | SecretNameKind::Token) => is_quoted_secret(value, kind).then_some(0..value.len()),
+        NameKind::Authorization => authorization::secret_in(value),
+        kind @ (NameKind::Password
+        | NameKind::PasswordOrDirectory
+        | NameKind::Secret
+        | NameKind::Token) => is_quoted_secret(value, kind).then_some(0..value.len()),
     }
 }
 
@@ -113,7 +110,7 @@ pub fn is_secret_name(variable: &str) -> bool {
     is_key || (!is_folder && kind_of(variable.as_bytes()).is_some())
 }
 
-fn kind_of(name: &[u8]) -> Option<SecretNameKind> {
+fn kind_of(name: &[u8]) -> Option<NameKind> {
     let mut letters = [0; NAME_BYTES_MAX];
     let mut length = 0;
     for byte in name.iter().filter(|byte| !b"_-".contains(byte)) {
@@ -146,41 +143,38 @@ fn parse_name(line: &[u8], trigger: TriggerSpan) -> Result<NamedValue, TriggerVe
     let closed = if line.get(closed) == Some(&b']') { closed + 1 } else { closed };
     let at = skip_blanks(line, closed);
     let is_option = line[name_start..].starts_with(b"--");
-    let named_value = |mark, value| Ok(NamedValue { kind, name_start, is_quoted, mark, value });
+    let named = |mark, value| Ok(NamedValue { kind, name_start, is_quoted, mark, value });
     let (length, mark) = match line.get(at..).unwrap_or_default() {
         [] | [b':' | b'='] => return open,
         [b'=', b'=' | b'~', ..] | [b':', b':', ..] => return Err(TriggerVerdict::NotSecret),
-        [b':', b'=', ..] | [b'=', b'>', ..] => (2, ValueSeparator::Loose),
-        [b'=', b' ' | b'\t', ..] => (1, ValueSeparator::Loose),
-        [b'=', ..] if at > closed => (1, ValueSeparator::Loose),
-        [b'=', ..] => (1, ValueSeparator::Tight),
-        [b':', ..] => (1, ValueSeparator::Colon),
+        [b':', b'=', ..] | [b'=', b'>', ..] => (2, ValueMark::Loose),
+        [b'=', b' ' | b'\t', ..] => (1, ValueMark::Loose),
+        [b'=', ..] if at > closed => (1, ValueMark::Loose),
+        [b'=', ..] => (1, ValueMark::Tight),
+        [b':', ..] => (1, ValueMark::Colon),
         _ if is_option && at > closed && !is_quoted => {
-            return named_value(ValueSeparator::Option, at);
+            return named(ValueMark::Option, at);
         }
         _ => return Err(TriggerVerdict::NotSecret),
     };
-    named_value(mark, skip_blanks(line, at + length))
+    named(mark, skip_blanks(line, at + length))
 }
 
 fn is_backslash(byte: u8) -> bool {
     byte == b'\\'
 }
 
-fn check_value(line: &[u8], named_value: NamedValue) -> TriggerVerdict {
-    if run_end(line, named_value.value, is_backslash) == line.len() {
-        return TriggerVerdict::Undecided { from: named_value.value };
+fn check_value(line: &[u8], named: NamedValue) -> TriggerVerdict {
+    if run_end(line, named.value, is_backslash) == line.len() {
+        return TriggerVerdict::Undecided { from: named.value };
     }
-    let quoted = opening_quote(line, named_value.value);
-    if named_value.kind == SecretNameKind::Authorization {
-        return authorization::detect(
-            line,
-            quoted.map_or(named_value.value, |quoted| quoted.start),
-        );
+    let quoted = opening_quote(line, named.value);
+    if named.kind == NameKind::Authorization {
+        return authorization::detect(line, quoted.map_or(named.value, |quoted| quoted.start));
     }
     match quoted {
-        Some(quoted) => check_quoted(line, named_value, quoted),
-        None => check_bare(line, named_value),
+        Some(quoted) => check_quoted(line, named, quoted),
+        None => check_bare(line, named),
     }
 }
 
@@ -206,9 +200,9 @@ fn opening_quote(line: &[u8], at: usize) -> Option<QuotedText> {
     Some(QuotedText { start, end: bare_end, open: latest == line.len() })
 }
 
-fn check_quoted(line: &[u8], named_value: NamedValue, quoted: QuotedText) -> TriggerVerdict {
+fn check_quoted(line: &[u8], named: NamedValue, quoted: QuotedText) -> TriggerVerdict {
     let QuotedText { start, end, open } = quoted;
-    if is_quoted_secret(&line[start..end], named_value.kind) {
+    if is_quoted_secret(&line[start..end], named.kind) {
         TriggerVerdict::Secret { start, end, open }
     } else if open {
         TriggerVerdict::Undecided { from: start }
@@ -217,19 +211,19 @@ fn check_quoted(line: &[u8], named_value: NamedValue, quoted: QuotedText) -> Tri
     }
 }
 
-fn is_quoted_secret(value: &[u8], kind: SecretNameKind) -> bool {
+fn is_quoted_secret(value: &[u8], kind: NameKind) -> bool {
     if is_placeholder(value) || is_plain_word(value) {
         return false;
     }
     let has_blanks = value.iter().any(u8::is_ascii_whitespace);
     match kind {
-        SecretNameKind::Password => true,
-        SecretNameKind::PasswordOrDirectory => {
+        NameKind::Password => true,
+        NameKind::PasswordOrDirectory => {
             ValueShape::of(value) != ValueShape::Path && !value.starts_with(b"/")
         }
-        SecretNameKind::Secret => value.len() >= VALUE_BYTES_MIN,
-        SecretNameKind::Token | SecretNameKind::Authorization if has_blanks => false,
-        SecretNameKind::Token | SecretNameKind::Authorization => match ValueShape::of(value) {
+        NameKind::Secret => value.len() >= VALUE_BYTES_MIN,
+        NameKind::Token | NameKind::Authorization if has_blanks => false,
+        NameKind::Token | NameKind::Authorization => match ValueShape::of(value) {
             ValueShape::Words => value.len() >= TOKEN_BYTES_MIN,
             ValueShape::Number | ValueShape::Path => value.len() >= NUMBER_BYTES_MIN,
             ValueShape::Mixed => value.len() >= VALUE_BYTES_MIN,
@@ -237,16 +231,16 @@ fn is_quoted_secret(value: &[u8], kind: SecretNameKind) -> bool {
     }
 }
 
-fn check_bare(line: &[u8], named_value: NamedValue) -> TriggerVerdict {
-    let start = named_value.value;
+fn check_bare(line: &[u8], named: NamedValue) -> TriggerVerdict {
+    let start = named.value;
     // In JSON an unquoted value is not a text, and in code it is a name.
-    if named_value.is_quoted {
+    if named.is_quoted {
         return TriggerVerdict::NotSecret;
     }
     let end = run_end(line, start, is_bare);
     let value = &line[start..end];
     let open = skip_blanks(line, end) == line.len();
-    if is_bare_secret(line, named_value, end) {
+    if is_bare_secret(line, named, end) {
         return TriggerVerdict::Secret { start, end, open };
     }
     if open {
@@ -254,12 +248,9 @@ fn check_bare(line: &[u8], named_value: NamedValue) -> TriggerVerdict {
     }
     // `password: str = "…"`
     let next = skip_blanks(line, end);
-    if named_value.mark == ValueSeparator::Colon
-        && is_plain_word(value)
-        && line.get(next) == Some(&b'=')
-    {
+    if named.mark == ValueMark::Colon && is_plain_word(value) && line.get(next) == Some(&b'=') {
         let value = skip_blanks(line, next + 1);
-        return check_value(line, NamedValue { mark: ValueSeparator::Loose, value, ..named_value });
+        return check_value(line, NamedValue { mark: ValueMark::Loose, value, ..named });
     }
     TriggerVerdict::NotSecret
 }
@@ -269,8 +260,8 @@ pub(crate) fn is_bare(byte: u8) -> bool {
     byte > b' ' && !b"\"'`\\,;&()<>{}[]|".contains(&byte)
 }
 
-fn is_bare_secret(line: &[u8], named_value: NamedValue, end: usize) -> bool {
-    let value = &line[named_value.value..end];
+fn is_bare_secret(line: &[u8], named: NamedValue, end: usize) -> bool {
+    let value = &line[named.value..end];
     if is_too_long_for_words(value) {
         return true;
     }
@@ -283,28 +274,24 @@ fn is_bare_secret(line: &[u8], named_value: NamedValue, end: usize) -> bool {
         return false;
     }
     let is_code = is_name && b",;)".contains(&next);
-    let is_password =
-        matches!(named_value.kind, SecretNameKind::Password | SecretNameKind::PasswordOrDirectory);
-    let is_alone = begins_line(line, named_value.name_start) && ends_line(line, end);
-    match (ValueShape::of(value), named_value.mark) {
-        (ValueShape::Path, _)
-        | (ValueShape::Number | ValueShape::Words, ValueSeparator::Option) => false,
-        (
-            ValueShape::Number,
-            ValueSeparator::Tight | ValueSeparator::Loose | ValueSeparator::Colon,
-        ) => is_password || value.len() >= NUMBER_BYTES_MIN,
-        (ValueShape::Mixed, ValueSeparator::Tight | ValueSeparator::Option) => true,
-        (ValueShape::Mixed, ValueSeparator::Loose | ValueSeparator::Colon) => {
+    let is_password = matches!(named.kind, NameKind::Password | NameKind::PasswordOrDirectory);
+    let is_alone = begins_line(line, named.name_start) && ends_line(line, end);
+    match (ValueShape::of(value), named.mark) {
+        (ValueShape::Path, _) | (ValueShape::Number | ValueShape::Words, ValueMark::Option) => {
+            false
+        }
+        (ValueShape::Number, ValueMark::Tight | ValueMark::Loose | ValueMark::Colon) => {
+            is_password || value.len() >= NUMBER_BYTES_MIN
+        }
+        (ValueShape::Mixed, ValueMark::Tight | ValueMark::Option) => true,
+        (ValueShape::Mixed, ValueMark::Loose | ValueMark::Colon) => {
             let has_digit = value.iter().any(u8::is_ascii_digit);
             (has_digit || is_alone) && (!is_code || value.len() >= NUMBER_BYTES_MIN)
         }
-        (ValueShape::Words, ValueSeparator::Tight) => !is_code && !names_a_secret(value),
-        (ValueShape::Words, ValueSeparator::Loose | ValueSeparator::Colon) => {
+        (ValueShape::Words, ValueMark::Tight) => !is_code && !names_a_secret(value),
+        (ValueShape::Words, ValueMark::Loose | ValueMark::Colon) => {
             let is_word = value.iter().all(|byte| is_name_byte(*byte));
-            is_alone
-                && is_word
-                && named_value.kind != SecretNameKind::Token
-                && !names_a_secret(value)
+            is_alone && is_word && named.kind != NameKind::Token && !names_a_secret(value)
         }
     }
 }

@@ -10,7 +10,6 @@ use super::{TriggerSpan, TriggerVerdict};
 /// by itself.
 const SCHEMES: [&[u8]; 6] = [b"basic", b"bearer", b"token", b"apikey", b"key", b"negotiate"];
 
-/// The minimum length of credentials.
 const CREDENTIALS_BYTES_MIN: usize = 8;
 
 /// Checks the header's value, without quotes.

@@ -11,7 +11,6 @@ const END: &[u8] = b"-----END";
 const DASHES: &[u8] = b"-----";
 const PRIVATE: &[u8] = b"PRIVATE KEY";
 
-/// The maximum length of a label.
 const LABEL_BYTES_MAX: usize = 64;
 
 /// The minimum length of base64 that counts as key data anywhere on a line.
@@ -23,10 +22,11 @@ const HEADERS: [&[u8]; 4] = [b"Proc-Type:", b"DEK-Info:", b"Version:", b"Comment
 /// The role of a line in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyBlockLine {
-    /// Key data.
     Key,
     /// The last line; the block ends within it.
-    Last { end: usize },
+    Last {
+        end: usize,
+    },
     /// Not part of the block, which is truncated.
     Foreign,
 }

@@ -9,7 +9,6 @@ pub(crate) const WEB_TOKEN: &str = "eyJ";
 /// The minimum length of a part of a web token.
 const WEB_TOKEN_PART_BYTES_MIN: usize = 10;
 
-/// The alphabet of a token.
 #[derive(Debug, Clone, Copy)]
 enum TokenAlphabet {
     Capitals,
@@ -34,7 +33,6 @@ impl TokenAlphabet {
 /// The format of a provider's tokens.
 #[derive(Debug)]
 pub(crate) struct TokenShape {
-    /// The literal to search for.
     pub(crate) literal: &'static str,
     /// The allowed texts before it.
     before: &'static [&'static str],

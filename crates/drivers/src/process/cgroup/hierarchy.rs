@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 /// Delegates controllers to child groups.
 const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
 
-/// The limit of the pids controller.
 const PIDS_MAX: &str = "pids.max";
 
 /// The parent groups for runs.

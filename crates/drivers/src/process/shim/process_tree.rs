@@ -58,7 +58,6 @@ pub(super) fn children() -> io::Result<Vec<Pid>> {
     }
 }
 
-/// All descendants of the shim.
 pub(super) fn descendants() -> io::Result<Vec<Pid>> {
     descendants_until(usize::MAX)
 }

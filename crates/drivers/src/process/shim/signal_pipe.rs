@@ -18,7 +18,6 @@ const END_SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 /// Signals that are a reason to check: a child exited, or the parent may have.
 const CHECK_SIGNALS: [i32; 2] = [SIGCHLD, SIGUSR1];
 
-/// Receives signals.
 pub(super) struct SignalPipe {
     pipe: UnixStream,
     end: Arc<AtomicBool>,

@@ -15,7 +15,6 @@ use crate::process::shim_options::ProcessTreeLimits;
 /// sampled and long ones cost little.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The maximum pause.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The maximum pause if there are limits.
@@ -23,7 +22,6 @@ const PAUSE_MAX_LIMITED: Duration = Duration::from_millis(50);
 
 const BYTES_PER_MB: u64 = 1 << 20;
 
-/// Samples resource usage.
 pub(super) struct UsageMeter {
     started_at: Instant,
     limits: ProcessTreeLimits,
@@ -32,7 +30,6 @@ pub(super) struct UsageMeter {
     peak_bytes: u64,
 }
 
-/// The usage at one moment.
 struct UsageSample {
     processes: Vec<Pid>,
     cpu: Duration,

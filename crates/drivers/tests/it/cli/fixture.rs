@@ -53,7 +53,6 @@ impl CliFixture {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// The stored output of a stream.
     pub(crate) fn stored_output(&self, outcome: &RunOutcome, stream: &str) -> Vec<u8> {
         fs::read(self.path("data").join(&outcome.report.output.folder).join(stream)).unwrap()
     }
@@ -74,12 +73,10 @@ impl CliFixture {
         self.driver.take_place("fixture", 100).unwrap().unwrap()
     }
 
-    /// Runs a shell script.
     pub(crate) async fn sh(&self, script: &str) -> RunOutcome {
         self.run(&sh(script, &json!({})), "").await
     }
 
-    /// Runs an agent.
     pub(crate) async fn run(&self, agent: &AgentDefinition, input: &str) -> RunOutcome {
         self.run_with_progress(agent, input, &ProgressRecorder::default()).await
     }
@@ -191,7 +188,6 @@ pub(crate) async fn recover(
     driver.found(run).await
 }
 
-/// Records the progress of a run.
 #[derive(Default)]
 pub(crate) struct ProgressRecorder {
     pub(crate) started: Mutex<Option<u32>>,
@@ -219,7 +215,6 @@ impl RunProgress for ProgressRecorder {
     }
 }
 
-/// Waits until `check` returns a value.
 pub(crate) async fn eventually<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {

@@ -112,7 +112,7 @@ async fn worktree_requires_a_repository_with_a_commit() {
     fs::create_dir(fixture.path("project")).unwrap();
     let agent = agent("echo x", "worktree");
     let refusal = fixture.driver.ready(&agent, &RunOverrides::default()).unwrap_err();
-    assert!(refusal.message.contains("in no Git repository"), "{refusal:?}");
+    assert!(refusal.message.contains("not in a Git repository"), "{refusal:?}");
     git(&fixture.path("project"), &["init", "--quiet"]);
     fixture.driver.ready(&agent, &RunOverrides::default()).unwrap();
     let outcome = fixture.run(&agent, "").await;

@@ -9,48 +9,37 @@ use polity_model::failure::ErrorCategory;
 /// The settings of a preset.
 #[derive(Debug)]
 pub(crate) struct PresetSpec {
-    /// The executable's name.
     pub(crate) executable: &'static str,
-    /// The install command.
     pub(crate) install: &'static str,
-    /// Argument templates.
     pub(crate) args: &'static [PresetArg],
     /// Argument templates for resuming a session, if they differ.
     pub(crate) resumed: Option<&'static [PresetArg]>,
     /// Arguments that grant all permissions.
     pub(crate) allow_args: &'static [PresetArg],
-    /// The input mode.
     pub(crate) input: InputPattern,
     /// Trailing arguments that name the input.
     pub(crate) trailing_args: &'static [PresetArg],
-    /// Rules for parsing the output.
     pub(crate) parser: PresetParser,
-    /// Variables to set.
     pub(crate) envs: &'static [(&'static str, &'static str)],
     /// Variables to pass on if set.
     pub(crate) env_allow: &'static [&'static str],
-    /// Error categories of known exit codes.
     pub(crate) exit_categories: &'static [(i32, ErrorCategory)],
-    /// Error rules for messages.
     pub(crate) error_rules: &'static [PresetErrorRule],
 }
 
 /// An argument template.
 #[derive(Debug)]
 pub(crate) enum PresetArg {
-    /// A fixed text.
-    Literal(&'static str),
+    Text(&'static str),
     /// A text that ends with a placeholder.
-    WithPlaceholder(&'static str, CliPlaceholder),
+    TextWith(&'static str, CliPlaceholder),
 }
 
 impl PresetArg {
     pub(crate) fn to_template(&self) -> CliTemplate {
         match self {
-            Self::Literal(text) => CliTemplate::literal(text),
-            Self::WithPlaceholder(text, placeholder) => {
-                CliTemplate::ending_in(text, placeholder.clone())
-            }
+            Self::Text(text) => CliTemplate::literal(text),
+            Self::TextWith(text, placeholder) => CliTemplate::ending_in(text, placeholder.clone()),
         }
     }
 }
@@ -58,11 +47,9 @@ impl PresetArg {
 /// A message pattern that marks a run as failed.
 #[derive(Debug)]
 pub(crate) struct PresetErrorRule {
-    /// A regular expression.
     pub(crate) pattern: &'static str,
     /// The streams to search.
     pub(crate) stream: ErrorStream,
-    /// The error category of a match.
     pub(crate) category: ErrorCategory,
 }
 

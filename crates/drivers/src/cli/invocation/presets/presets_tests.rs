@@ -18,7 +18,7 @@ fn args(resolved: &ResolvedAgent) -> String {
 }
 
 /// The recorded output of one run and its expected outcome.
-struct RecordedRun {
+struct PresetRun {
     preset: &'static str,
     exit: i32,
     stdout: &'static str,
@@ -30,8 +30,8 @@ const OK: Result<&str, ErrorCategory> = Ok("Hello from the model.");
 const REFUSED: Result<&str, ErrorCategory> = Err(ErrorCategory::Permanent);
 const TRANSIENT: Result<&str, ErrorCategory> = Err(ErrorCategory::Transient);
 
-const RECORDED_RUNS: &[RecordedRun] = &[
-    RecordedRun {
+const RECORDED_RUNS: &[PresetRun] = &[
+    PresetRun {
         preset: "claude",
         exit: 0,
         stdout: r#"{"type":"system","subtype":"init","session_id":"s1","model":"m"}
@@ -42,7 +42,7 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         expected: OK,
     },
     // `subtype` reports success for a refused key.
-    RecordedRun {
+    PresetRun {
         preset: "claude",
         exit: 1,
         stdout: r#"{"type":"result","subtype":"success","is_error":true,"result":"Invalid API key","session_id":"s1"}"#,
@@ -50,14 +50,14 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         expected: REFUSED,
     },
     // Output beyond 64 KiB is lost if the reader is slow.
-    RecordedRun {
+    PresetRun {
         preset: "claude",
         exit: 0,
         stdout: r#"{"type":"assistant","message":{"content":[{"type":"text","text":"Hel"}]},"session_id":"s1"}"#,
         stderr: "",
         expected: Err(ErrorCategory::AgentError),
     },
-    RecordedRun {
+    PresetRun {
         preset: "codex",
         exit: 0,
         stdout: r#"{"type":"thread.started","thread_id":"s1"}
@@ -69,7 +69,7 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         stderr: "Reading additional input from stdin...\n",
         expected: OK,
     },
-    RecordedRun {
+    PresetRun {
         preset: "codex",
         exit: 1,
         stdout: r#"{"type":"thread.started","thread_id":"s1"}
@@ -79,7 +79,7 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         stderr: "",
         expected: REFUSED,
     },
-    RecordedRun {
+    PresetRun {
         preset: "codex",
         exit: 1,
         stdout: r#"{"type":"turn.failed","error":{"message":"exceeded retry limit, last status: 429 Too Many RequestDigester"}}"#,
@@ -87,21 +87,21 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         expected: TRANSIENT,
     },
     // Server errors, and a stream that was cut off.
-    RecordedRun {
+    PresetRun {
         preset: "codex",
         exit: 1,
         stdout: r#"{"type":"turn.failed","error":{"message":"We’re currently experiencing high demand, which may cause temporary errors."}}"#,
         stderr: "",
         expected: TRANSIENT,
     },
-    RecordedRun {
+    PresetRun {
         preset: "codex",
         exit: 1,
         stdout: r#"{"type":"turn.failed","error":{"message":"stream disconnected before completion: stream closed before response.completed"}}"#,
         stderr: "",
         expected: TRANSIENT,
     },
-    RecordedRun {
+    PresetRun {
         preset: "gemini",
         exit: 0,
         stdout: r#"{"type":"init","session_id":"s1","model":"m"}
@@ -113,7 +113,7 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         stderr: "Ripgrep is not available. Falling back to GrepTool.\n",
         expected: OK,
     },
-    RecordedRun {
+    PresetRun {
         preset: "gemini",
         exit: 145,
         stdout: r#"{"type":"result","status":"error","error":{"type":"unknown","message":"[API Error: {\"error\":{\"message\":\"invalid x-api-key\",\"code\":401,\"status\":\"UNAUTHENTICATED\"}}]"}}"#,
@@ -121,7 +121,7 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         expected: REFUSED,
     },
     // Gemini stops a looping model silently and reports success.
-    RecordedRun {
+    PresetRun {
         preset: "gemini",
         exit: 0,
         stdout: r#"{"type":"init","timestamp":"2026-11-16T15:00:13.053Z","session_id":"s1","model":"m"}
@@ -132,15 +132,15 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         stderr: "",
         expected: Err(ErrorCategory::AgentError),
     },
-    RecordedRun { preset: "gemini", exit: 173, stdout: "", stderr: "", expected: TRANSIENT },
-    RecordedRun {
+    PresetRun { preset: "gemini", exit: 173, stdout: "", stderr: "", expected: TRANSIENT },
+    PresetRun {
         preset: "gemini",
         exit: 41,
         stdout: "",
         stderr: "Invalid auth method selected.\n",
         expected: REFUSED,
     },
-    RecordedRun {
+    PresetRun {
         preset: "qwen",
         exit: 0,
         stdout: r#"{"type":"assistant","session_id":"s1","message":{"role":"assistant","content":[{"type":"text","text":"Hello from the model."}]}}
@@ -150,21 +150,21 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         expected: OK,
     },
     // Only the answer's text reports the refused key.
-    RecordedRun {
+    PresetRun {
         preset: "qwen",
         exit: 0,
         stdout: r#"{"type":"result","subtype":"success","session_id":"s1","is_error":false,"result":"[API Error: 401 invalid x-api-key]","usage":{"input_tokens":0,"output_tokens":0}}"#,
         stderr: "",
         expected: REFUSED,
     },
-    RecordedRun {
+    PresetRun {
         preset: "qwen",
         exit: 0,
         stdout: r#"{"type":"result","subtype":"success","session_id":"s1","is_error":false,"result":"[API Error: 429 slow down]"}"#,
         stderr: "",
         expected: TRANSIENT,
     },
-    RecordedRun {
+    PresetRun {
         preset: "opencode",
         exit: 0,
         stdout: r#"{"type":"step_start","sessionID":"s1","part":{"type":"step-start"}}
@@ -174,14 +174,14 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         stderr: "",
         expected: OK,
     },
-    RecordedRun {
+    PresetRun {
         preset: "opencode",
         exit: 1,
         stdout: r#"{"type":"error","sessionID":"s1","error":{"name":"APIError","data":{"message":"Unauthorized","statusCode":401}}}"#,
         stderr: "",
         expected: REFUSED,
     },
-    RecordedRun {
+    PresetRun {
         preset: "copilot",
         exit: 0,
         stdout: r#"{"type":"user.message","data":{"content":"say hello"}}
@@ -192,7 +192,7 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         stderr: "",
         expected: OK,
     },
-    RecordedRun {
+    PresetRun {
         preset: "copilot",
         exit: 1,
         stdout: r#"{"type":"session.info","data":{"infoType":"model_retry","message":"Request failed due to a transient API error. Retrying..."}}
@@ -202,7 +202,7 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         stderr: "",
         expected: REFUSED,
     },
-    RecordedRun {
+    PresetRun {
         preset: "copilot",
         exit: 1,
         stdout: r#"{"type":"session.error","data":{"errorType":"query","message":"Could not connect to local model provider at http://127.0.0.1:39351/v1. Check that the service is running and the port is correct."}}
@@ -211,28 +211,28 @@ const RECORDED_RUNS: &[RecordedRun] = &[
         stderr: "",
         expected: TRANSIENT,
     },
-    RecordedRun {
+    PresetRun {
         preset: "aider",
         exit: 0,
         stdout: "Hello from the model.\n",
         stderr: "",
         expected: OK,
     },
-    RecordedRun {
+    PresetRun {
         preset: "aider",
         exit: 0,
         stdout: "Aider v0.86\nlitellm.AuthenticationError: AuthenticationError: OpenAIException - invalid key\nThe API provider is not able to authenticate you. Check your API key.\n",
         stderr: "",
         expected: REFUSED,
     },
-    RecordedRun {
+    PresetRun {
         preset: "aider",
         exit: 0,
         stdout: "litellm.RateLimitError: slow down\nRetrying in 0.2 seconds...\nThe API provider has rate limited you.\n",
         stderr: "",
         expected: TRANSIENT,
     },
-    RecordedRun {
+    PresetRun {
         preset: "aider",
         exit: 0,
         stdout: "litellm.RateLimitError: slow down\nRetrying in 0.2 seconds...\nDone.\nTokens: 12 sent, 7 received.\n",
@@ -241,28 +241,28 @@ const RECORDED_RUNS: &[RecordedRun] = &[
             "litellm.RateLimitError: slow down\nRetrying in 0.2 seconds...\nDone.\nTokens: 12 sent, 7 received.",
         ),
     },
-    RecordedRun {
+    PresetRun {
         preset: "aichat",
         exit: 0,
         stdout: "Hello from the model.\n",
         stderr: "",
         expected: OK,
     },
-    RecordedRun {
+    PresetRun {
         preset: "aichat",
         exit: 1,
         stdout: "",
         stderr: "Error: Failed to call chat-completions api\nCaused by: invalid x-api-key (status: 401)\n",
         expected: REFUSED,
     },
-    RecordedRun {
+    PresetRun {
         preset: "llm",
         exit: 0,
         stdout: "Hello from the model.\n",
         stderr: "",
         expected: OK,
     },
-    RecordedRun {
+    PresetRun {
         preset: "llm",
         exit: 1,
         stdout: "",

@@ -10,15 +10,14 @@ use polity_definition::{CliPlaceholder, CliPreset, ErrorStream, InputPattern};
 use polity_model::failure::ErrorCategory::{AgentError, Permanent, Transient};
 
 use super::preset_spec::{
-    EVENTS, PresetArg, PresetErrorRule, PresetParser, PresetPick, PresetSpec, TEXT,
+    EVENTS, PresetArg, PresetCondition, PresetErrorRule, PresetParser, PresetPick, PresetSpec, TEXT,
 };
 
-use PresetArg::{Literal, WithPlaceholder};
+use PresetArg::{Text, TextWith};
 
-const MODEL: PresetArg = WithPlaceholder("", CliPlaceholder::Model);
-const SESSION: PresetArg = WithPlaceholder("", CliPlaceholder::SessionId);
+const MODEL: PresetArg = TextWith("", CliPlaceholder::Model);
+const SESSION: PresetArg = TextWith("", CliPlaceholder::SessionId);
 
-/// The settings of a preset.
 pub(crate) fn preset_spec(preset: CliPreset) -> &'static PresetSpec {
     match preset {
         CliPreset::Claude => &CLAUDE,
@@ -34,7 +33,7 @@ pub(crate) fn preset_spec(preset: CliPreset) -> &'static PresetSpec {
 }
 
 /// The final event of Claude Code and compatible programs.
-const RESULT: &[super::preset_spec::PresetCondition] = &[(&["type"], "result")];
+const RESULT: &[PresetCondition] = &[(&["type"], "result")];
 
 /// The events of Claude Code and Qwen Code. Only `is_error` reports a refused key: `subtype` says
 /// `success`.
@@ -55,17 +54,17 @@ static CLAUDE: PresetSpec = PresetSpec {
     executable: "claude",
     install: "npm install -g @anthropic-ai/claude-code",
     args: &[
-        Literal("-p"),
-        Literal("--output-format"),
-        Literal("stream-json"),
-        Literal("--verbose"),
-        Literal("--model"),
+        Text("-p"),
+        Text("--output-format"),
+        Text("stream-json"),
+        Text("--verbose"),
+        Text("--model"),
         MODEL,
-        Literal("--resume"),
+        Text("--resume"),
         SESSION,
     ],
     resumed: None,
-    allow_args: &[Literal("--dangerously-skip-permissions")],
+    allow_args: &[Text("--dangerously-skip-permissions")],
     input: InputPattern::Stdin,
     trailing_args: &[],
     parser: CLAUDE_EVENTS,
@@ -85,30 +84,24 @@ static CLAUDE: PresetSpec = PresetSpec {
 };
 
 /// The final event of a successful Codex turn.
-const TURN: &[super::preset_spec::PresetCondition] = &[(&["type"], "turn.completed")];
+const TURN: &[PresetCondition] = &[(&["type"], "turn.completed")];
 
 static CODEX: PresetSpec = PresetSpec {
     executable: "codex",
     install: "npm install -g @openai/codex",
-    args: &[
-        Literal("exec"),
-        Literal("--json"),
-        Literal("--skip-git-repo-check"),
-        Literal("--model"),
-        MODEL,
-    ],
+    args: &[Text("exec"), Text("--json"), Text("--skip-git-repo-check"), Text("--model"), MODEL],
     resumed: Some(&[
-        Literal("exec"),
-        Literal("resume"),
+        Text("exec"),
+        Text("resume"),
         SESSION,
-        Literal("--json"),
-        Literal("--skip-git-repo-check"),
-        Literal("--model"),
+        Text("--json"),
+        Text("--skip-git-repo-check"),
+        Text("--model"),
         MODEL,
     ]),
-    allow_args: &[Literal("--dangerously-bypass-approvals-and-sandbox")],
+    allow_args: &[Text("--dangerously-bypass-approvals-and-sandbox")],
     input: InputPattern::Stdin,
-    trailing_args: &[Literal("-")],
+    trailing_args: &[Text("-")],
     // Events and items of type `error` also report problems that Codex recovered from.
     parser: PresetParser {
         answer: Some(PresetPick(
@@ -131,9 +124,9 @@ static CODEX: PresetSpec = PresetSpec {
 static GEMINI: PresetSpec = PresetSpec {
     executable: "gemini",
     install: "npm install -g @google/gemini-cli",
-    args: &[Literal("--skip-trust"), Literal("-o"), Literal("stream-json"), Literal("-m"), MODEL],
+    args: &[Text("--skip-trust"), Text("-o"), Text("stream-json"), Text("-m"), MODEL],
     resumed: None,
-    allow_args: &[Literal("-y")],
+    allow_args: &[Text("-y")],
     input: InputPattern::Stdin,
     trailing_args: &[],
     parser: PresetParser {
@@ -183,17 +176,17 @@ static QWEN: PresetSpec = PresetSpec {
     executable: "qwen",
     install: "npm install -g @qwen-code/qwen-code",
     args: &[
-        Literal("--auth-type"),
-        Literal("openai"),
-        Literal("-o"),
-        Literal("stream-json"),
-        Literal("-m"),
+        Text("--auth-type"),
+        Text("openai"),
+        Text("-o"),
+        Text("stream-json"),
+        Text("-m"),
         MODEL,
-        Literal("--resume"),
+        Text("--resume"),
         SESSION,
     ],
     resumed: None,
-    allow_args: &[Literal("-y")],
+    allow_args: &[Text("-y")],
     input: InputPattern::Stdin,
     trailing_args: &[],
     parser: CLAUDE_EVENTS,
@@ -219,12 +212,12 @@ static OPENCODE: PresetSpec = PresetSpec {
     executable: "opencode",
     install: "npm install -g opencode-ai",
     args: &[
-        Literal("run"),
-        Literal("--format"),
-        Literal("json"),
-        Literal("--model"),
+        Text("run"),
+        Text("--format"),
+        Text("json"),
+        Text("--model"),
         MODEL,
-        Literal("--session"),
+        Text("--session"),
         SESSION,
     ],
     resumed: None,
@@ -248,16 +241,16 @@ static COPILOT: PresetSpec = PresetSpec {
     executable: "copilot",
     install: "npm install -g @github/copilot",
     args: &[
-        Literal("--output-format"),
-        Literal("json"),
-        Literal("--no-auto-update"),
-        Literal("--no-ask-user"),
-        Literal("--model"),
+        Text("--output-format"),
+        Text("json"),
+        Text("--no-auto-update"),
+        Text("--no-ask-user"),
+        Text("--model"),
         MODEL,
-        WithPlaceholder("--resume=", CliPlaceholder::SessionId),
+        TextWith("--resume=", CliPlaceholder::SessionId),
     ],
     resumed: None,
-    allow_args: &[Literal("--allow-all-tools")],
+    allow_args: &[Text("--allow-all-tools")],
     input: InputPattern::Stdin,
     trailing_args: &[],
     parser: PresetParser {
@@ -286,17 +279,17 @@ static AIDER: PresetSpec = PresetSpec {
     executable: "aider",
     install: "python -m pip install aider-chat",
     args: &[
-        Literal("--yes-always"),
-        Literal("--no-stream"),
-        Literal("--no-pretty"),
-        Literal("--no-check-update"),
-        Literal("--model"),
+        Text("--yes-always"),
+        Text("--no-stream"),
+        Text("--no-pretty"),
+        Text("--no-check-update"),
+        Text("--model"),
         MODEL,
     ],
     resumed: None,
     allow_args: &[],
     input: InputPattern::File,
-    trailing_args: &[Literal("--message-file"), WithPlaceholder("", CliPlaceholder::InputFile)],
+    trailing_args: &[Text("--message-file"), TextWith("", CliPlaceholder::InputFile)],
     parser: TEXT,
     // `--yes` also accepts the question about sending analytics.
     envs: &[("AIDER_ANALYTICS", "false")],
@@ -326,7 +319,7 @@ static AIDER: PresetSpec = PresetSpec {
 static AICHAT: PresetSpec = PresetSpec {
     executable: "aichat",
     install: "cargo install aichat",
-    args: &[Literal("--model"), MODEL],
+    args: &[Text("--model"), MODEL],
     resumed: None,
     allow_args: &[],
     input: InputPattern::Stdin,
@@ -341,7 +334,7 @@ static AICHAT: PresetSpec = PresetSpec {
 static LLM: PresetSpec = PresetSpec {
     executable: "llm",
     install: "python -m pip install llm",
-    args: &[Literal("-m"), MODEL],
+    args: &[Text("-m"), MODEL],
     resumed: None,
     allow_args: &[],
     input: InputPattern::Stdin,

@@ -9,7 +9,6 @@ use regex::Regex;
 pub(crate) struct FailurePattern {
     pub(crate) pattern: Regex,
     pub(crate) category: ErrorCategory,
-    /// Advice for the user.
     pub(crate) hint: &'static str,
 }
 
@@ -18,7 +17,7 @@ const PATTERN_TABLE: [(&str, ErrorCategory, &str); 4] = [
     (
         r"(?i)insufficient.?quota|credit balance is too low|exceeded your current quota",
         ErrorCategory::Permanent,
-        "its account has nothing left to spend: raise the limit there, or use another key",
+        "its account has no credit left: raise the limit there, or use another key",
     ),
     (
         r"(?i)\b401\b|\b403\b|unauthori[sz]ed|unauthenticated|(?:invalid|incorrect|missing|no) (?:x-)?api.?key|authentication.?(?:failed|error)|not logged in|please (?:log ?in|sign ?in|run /login)|invalid auth method",
@@ -29,13 +28,13 @@ const PATTERN_TABLE: [(&str, ErrorCategory, &str); 4] = [
     (
         r"(?i)(?:unknown|invalid|unsupported) model|model\b[^\n]{0,80}\b(?:not found|does not exist|not supported)|model_not_found",
         ErrorCategory::Permanent,
-        "check the model that it is told to use",
+        "check the model setting",
     ),
     (
         r"(?i)\b429\b|\b(?:http|status|code|error)\b[^\n]{0,20}\b5\d\d\b|rate.?limit|too many requests|overloaded|high demand|stream disconnected|(?:could not|cannot|failed to) connect|connection (?:reset|refused|closed|error|aborted)|time(?:d[ -]?out|out\b)|econnreset|econnrefused|etimedout|eai_again|enotfound|temporarily unavailable|service unavailable|bad gateway|internal server error",
         ErrorCategory::Transient,
-        "it may go well when it is tried again, which happens by itself up to max_retries if the \
-         agent is idempotent or only reads",
+        "a retry may succeed; Polity retries up to max_retries times if the agent is idempotent or \
+         read-only",
     ),
 ];
 
@@ -52,18 +51,18 @@ pub(crate) static FAILURE_PATTERNS: LazyLock<Vec<FailurePattern>> = LazyLock::ne
 pub(crate) fn hint(category: ErrorCategory) -> &'static str {
     match category {
         ErrorCategory::Transient => {
-            "it may go well when it is tried again, which happens by itself up to max_retries if \
-             the agent is idempotent or only reads"
+            "a retry may succeed; Polity retries up to max_retries times if the agent is \
+             idempotent or read-only"
         }
         ErrorCategory::Permanent => {
-            "trying again will not help: change the agent's file or what the program needs"
+            "a retry will not help: change the agent's file or the program's setup"
         }
         ErrorCategory::AgentError => {
-            "read what the program says, and run it by hand with the same arguments if that is not \
-             enough; error_rules say which of its failures pass"
+            "read the program's output, or run it by hand with the same arguments; set error_rules \
+             to mark failures that may pass as transient"
         }
         ErrorCategory::SystemError => {
-            "look at the machine: what is installed, how much memory is free, who ends processes"
+            "check the machine: installed programs, free memory, processes that kill others"
         }
     }
 }

@@ -36,10 +36,9 @@ pub(crate) fn category(number: i32) -> ErrorCategory {
     }
 }
 
-/// The description of the signal.
 pub(crate) fn describe(number: i32) -> String {
     let why = match Signal::from_named_raw(number) {
-        Some(Signal::HUP | Signal::INT | Signal::TERM) => "someone else asked it to end",
+        Some(Signal::HUP | Signal::INT | Signal::TERM) => "another process asked it to end",
         Some(Signal::KILL) => {
             "it was killed, most often by the system when memory runs out; resource_limits.memory_mb \
              ends it before that"
@@ -47,8 +46,8 @@ pub(crate) fn describe(number: i32) -> String {
         Some(Signal::SEGV | Signal::ABORT | Signal::BUS | Signal::ILL | Signal::FPE) => {
             "it crashed"
         }
-        Some(Signal::XCPU) => "it used more processor time than it may",
-        Some(_) | None => "nothing of Polity sent it",
+        Some(Signal::XCPU) => "it exceeded its processor time limit",
+        Some(_) | None => "Polity did not send it",
     };
     format!("it was ended by signal {number}: {why}")
 }

@@ -21,14 +21,12 @@ enum EscapeState {
     StringEscape,
 }
 
-/// Strips escape sequences.
 #[derive(Debug, Default)]
 pub(crate) struct AnsiStripper {
     state: EscapeState,
 }
 
 impl AnsiStripper {
-    /// Strips the next bytes.
     pub(crate) fn strip(&mut self, bytes: &[u8]) -> Vec<u8> {
         bytes.iter().copied().filter(|byte| self.is_text(*byte)).collect()
     }

@@ -57,7 +57,6 @@ impl FieldCollector {
         }
     }
 
-    /// The collected fields.
     pub(crate) fn finish(mut self) -> ParsedOutput {
         if let Some(answer) = &mut self.parsed.answer
             && answer.len() < self.answer_bytes
@@ -66,7 +65,7 @@ impl FieldCollector {
             // Writing to a String cannot fail.
             let _ = write!(
                 answer,
-                "\n[the answer has {whole} bytes; {ANSWER_BYTES_MAX} are the most that are kept]"
+                "\n[the answer has {whole} bytes; the maximum is {ANSWER_BYTES_MAX}]"
             );
         }
         self.parsed

@@ -1,13 +1,11 @@
 //! Splits a stream into lines of limited length.
 
-/// Splits a stream into lines.
 #[derive(Debug)]
 pub(crate) struct LineSplitter {
     partial: Vec<u8>,
     bytes_max: usize,
     /// True if the current line exceeds the limit.
     is_too_long: bool,
-    /// The number of dropped lines.
     pub(crate) dropped: u64,
 }
 

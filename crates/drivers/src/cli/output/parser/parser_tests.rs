@@ -58,7 +58,7 @@ fn long_answer_is_truncated_with_a_note() {
         assert_eq!(parser.push(piece.as_bytes()).len(), piece.len());
     }
     let answer = parser.finish().answer.unwrap();
-    let end = "\n[the answer has 18874368 bytes; 16777216 are the most that are kept]";
+    let end = "\n[the answer has 18874368 bytes; the maximum is 16777216]";
     assert!(answer.ends_with(end), "{}", &answer[answer.len() - 100..]);
     assert_eq!(answer.len(), ANSWER_BYTES_MAX + end.len());
 }
