@@ -291,7 +291,7 @@ impl From<CommandRejection> for CliError {
             )),
             CommandRejection::OwnerAlive { .. } => Self::conflict(&rejection)
                 .hint("follow it with `polity task watch`, or end it with `polity task cancel`"),
-            CommandRejection::OutOfPlace { .. }
+            CommandRejection::UnexpectedCommand { .. }
             | CommandRejection::NoAgent { .. }
             | CommandRejection::TooEarly { .. } => Self::new("engine", Exit::Failed, &rejection),
         }

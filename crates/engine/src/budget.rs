@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use polity_definition::LlmAgent;
 use polity_model::budget::Budget;
 use polity_model::ids::TaskId;
 use polity_model::name::Name;
@@ -226,6 +227,17 @@ impl Drop for CallPermit<'_> {
             }
         }
         allowance.ledger.changed.notify_waiters();
+    }
+}
+
+/// Prices usage with the agent's own price if the driver reports no cost.
+pub(crate) fn priced_usage(usage: Usage, llm: &LlmAgent) -> Usage {
+    match &llm.llm_config.price {
+        Some(price) if usage.cost == Cost::ZERO => {
+            let cost = price.of(usage.input_tokens, usage.output_tokens);
+            Usage { cost, ..usage }
+        }
+        Some(_) | None => usage,
     }
 }
 

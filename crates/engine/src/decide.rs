@@ -3,6 +3,25 @@
 //! [`decide`] is deterministic. Time and randomness come in through [`DecisionContext`], so equal
 //! inputs always lead to the same [`Decision`].
 
+pub(crate) mod answer_node;
+pub(crate) mod answer_question;
+pub(crate) mod answer_run;
+pub(crate) mod backoff;
+pub(crate) mod call_batch;
+pub(crate) mod cli_run;
+pub(crate) mod continuation;
+pub(crate) mod duplicate_tasks;
+#[cfg(test)]
+#[path = "decide/fixtures_tests.rs"]
+pub(crate) mod fixtures;
+pub(crate) mod outcomes;
+pub(crate) mod preconditions;
+mod rejection;
+pub(crate) mod remote_task;
+
+pub use rejection::CommandRejection;
+pub use remote_task::REMOTE_RETRIES_MAX;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +29,7 @@ use jiff::Timestamp;
 use polity_definition::{AgentKind, Limits, LlmAgent};
 use polity_model::digest::Digest;
 use polity_model::event::Event;
-use polity_model::ids::{CheckpointId, InstanceId, TaskId, ToolCallId};
-use polity_model::machine::agent_loop::LoopState;
-use polity_model::machine::task::TaskStatus;
-use polity_model::name::Name;
-use polity_model::state::InvalidUpdate;
+use polity_model::ids::{TaskId, ToolCallId};
 
 use crate::agent_toggles::AgentToggles;
 use crate::budget::BudgetStatus;
@@ -197,179 +212,6 @@ impl Effect {
             | Self::AdvanceWorkflow => None,
         }
     }
-}
-
-/// The reason for refusing a command. The task is unchanged.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CommandRejection {
-    /// The input is empty.
-    #[error("the input is empty")]
-    EmptyInput,
-    /// The input exceeds the configured limit.
-    #[error("the input has {found} bytes; limits.input_bytes allows {limit}")]
-    InputTooLarge {
-        /// The size of the input in bytes.
-        found: u64,
-        /// The limit in bytes.
-        limit: u64,
-    },
-    /// The chain of sub-agents is longer than the configured limit.
-    #[error(
-        "work could be handed on over {} steps ({}); limits.sub_agent_depth allows {limit}",
-        chain.len().saturating_sub(1),
-        spelled(chain)
-    )]
-    TooDeep {
-        /// The longest chain of agents.
-        chain: Vec<Name>,
-        /// The maximum number of handovers.
-        limit: u32,
-    },
-    /// The agent is disabled.
-    #[error("agent \"{agent}\" is disabled{}", because(reason.as_deref()))]
-    Disabled {
-        /// The agent.
-        agent: Name,
-        /// The reason given when it was disabled.
-        reason: Option<String>,
-    },
-    /// This version cannot run the agent's kind.
-    #[error("agent \"{agent}\" is of kind {kind}, which this version cannot run yet")]
-    KindNotRunnable {
-        /// The agent.
-        agent: Name,
-        /// Its kind.
-        kind: &'static str,
-    },
-    /// The task runs a workflow and has no agent.
-    #[error("task {task} is done by a workflow, and has no agent of its own")]
-    NoAgent {
-        /// The task.
-        task: TaskId,
-    },
-    /// The State does not allow the update.
-    #[error(transparent)]
-    InvalidUpdate(#[from] InvalidUpdate),
-    /// A State update came with an answer to something other than a workflow's question.
-    #[error("task {task} {asks}; the State of its agent cannot be changed with the answer")]
-    NoStateThere {
-        /// The task.
-        task: TaskId,
-        /// The open question, as a phrase.
-        asks: &'static str,
-    },
-    /// The answer came after the deadline.
-    #[error("task {task} waited for an answer until {deadline}: it is too late")]
-    TooLate {
-        /// The task.
-        task: TaskId,
-        /// The deadline.
-        deadline: Timestamp,
-    },
-    /// The review has not expired yet.
-    #[error("task {task} waits for an answer until {deadline}")]
-    TooEarly {
-        /// The task.
-        task: TaskId,
-        /// The deadline.
-        deadline: Timestamp,
-    },
-    /// The task has ended.
-    #[error("task {task} is already {status}")]
-    Finished {
-        /// The task.
-        task: TaskId,
-        /// Its final status.
-        status: TaskStatus,
-    },
-    /// The task waits for a person.
-    #[error("task {task} is waiting for a person's decision")]
-    AwaitingHuman {
-        /// The task.
-        task: TaskId,
-    },
-    /// Another live process owns the task.
-    #[error("task {task} belongs to another process that is alive")]
-    OwnerAlive {
-        /// The task.
-        task: TaskId,
-        /// The owner.
-        owner: InstanceId,
-    },
-    /// No review is open.
-    #[error("task {task} waits for no decision: it is {status}")]
-    NothingToDecide {
-        /// The task.
-        task: TaskId,
-        /// Its status.
-        status: TaskStatus,
-    },
-    /// The answer refers to an earlier review than the open one.
-    #[error("task {task} has been answered, and asks something else by now: {question}")]
-    AnotherQuestion {
-        /// The task.
-        task: TaskId,
-        /// The open question.
-        question: String,
-    },
-    /// The task has no such checkpoint.
-    #[error("task {task} has no checkpoint {checkpoint}")]
-    NoSuchCheckpoint {
-        /// The task.
-        task: TaskId,
-        /// The checkpoint that the answer refers to.
-        checkpoint: CheckpointId,
-    },
-    /// A call in doubt needs an explicit choice: retry or skip.
-    #[error("a call of task {task} is in doubt: say whether it is to be made again")]
-    DoubtNeedsChoice {
-        /// The task.
-        task: TaskId,
-    },
-    /// A remote agent's question needs an answer in words.
-    #[error("task {task} asks something for its agent on another server: say what it is told")]
-    AnswerNeedsText {
-        /// The task.
-        task: TaskId,
-    },
-    /// The verdict does not fit the review.
-    #[error("task {task} {asks}; that cannot be answered with {verdict}")]
-    WrongVerdict {
-        /// The task.
-        task: TaskId,
-        /// The open question, as a phrase.
-        asks: &'static str,
-        /// The verdict, as a phrase.
-        verdict: &'static str,
-    },
-    /// The tool rejects the arguments.
-    #[error("{tool} does not take these arguments: {problem}")]
-    Misfit {
-        /// The tool.
-        tool: String,
-        /// The first problem.
-        problem: String,
-    },
-    /// The command does not fit the task's current state.
-    #[error("task {task} is {status} ({doing}): {command} has no place there")]
-    OutOfPlace {
-        /// The task.
-        task: TaskId,
-        /// Its status.
-        status: TaskStatus,
-        /// The state of its loop.
-        doing: LoopState,
-        /// The command.
-        command: &'static str,
-    },
-}
-
-fn because(reason: Option<&str>) -> String {
-    reason.map(|reason| format!(": {reason}")).unwrap_or_default()
-}
-
-fn spelled(chain: &[Name]) -> String {
-    chain.iter().map(Name::as_str).collect::<Vec<_>>().join(" -> ")
 }
 
 /// Decides the events and effects that follow from a command.

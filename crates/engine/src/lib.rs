@@ -6,20 +6,26 @@
 
 pub mod agent_toggles;
 pub mod budget;
-pub mod checkpoints;
 pub mod clock;
-
 pub mod commands;
-pub mod comparison;
 pub mod decide;
 pub mod driver;
 pub mod entropy;
+pub mod history {
+    //! Read-only queries over recorded tasks.
 
+    pub mod checkpoints;
+    pub mod comparison;
+    pub mod retention;
+}
 pub mod pinned;
-pub mod retention;
-mod retry;
 pub mod runtime;
 mod sealed_input;
 pub mod state;
+mod tool_turn;
+mod workflow;
 
-pub use retry::RETRY_WAIT_SECONDS_MAX;
+pub use decide::backoff::RETRY_WAIT_SECONDS_MAX;
+pub use history::{checkpoints, comparison, retention};
+pub use tool_turn::output_schema::OUTPUT_CORRECTIONS_MAX;
+pub use workflow::preview_answers;

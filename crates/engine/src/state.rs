@@ -1,11 +1,11 @@
 //! A task as the engine sees it: its journal, folded.
 
-mod broken;
 mod calls;
 mod context;
+mod corrupt_journal;
 mod fork;
 mod view;
-mod walk;
+mod workflow;
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ use polity_model::state::StateUpdates;
 use polity_model::task::{TaskEnd, TaskExecution, TaskOrder};
 use polity_model::usage::Usage;
 
-pub use broken::CorruptJournal;
 pub use calls::{TurnCall, TurnCalls};
 pub use context::AgentContext;
+pub use corrupt_journal::CorruptJournal;
 pub use fork::CannotFork;
-pub(crate) use walk::After;
-pub use walk::{Progress, WorkflowRun};
+pub(crate) use workflow::NodeOutcome;
+pub use workflow::{WorkflowProgress, WorkflowRun};
 
 use crate::pinned::Assignee;
 
@@ -57,7 +57,7 @@ pub struct OpenReview {
 pub struct TaskState {
     sequence: StreamSequence,
     task: TaskExecution,
-    work: Work,
+    work: TaskWork,
     pins: Vec<DefinitionPin>,
     owner: Option<InstanceId>,
     epoch: OwnerEpoch,
@@ -86,7 +86,7 @@ pub struct TaskState {
 
 /// What a task is at work on.
 #[derive(Debug, Clone)]
-enum Work {
+enum TaskWork {
     /// An agent with its conversation.
     Agent(AgentContext),
     /// A workflow.
@@ -140,12 +140,12 @@ impl TaskState {
                 context.current_task = Some(id);
                 context.working_memory.clone_from(&created.parameters);
                 context.say(input);
-                Work::Agent(context)
+                TaskWork::Agent(context)
             }
             Assignee::Workflow(flow) => {
                 let (plan, name) = (Arc::clone(&flow.plan), flow.workflow.name.clone());
                 let metadata = created.parameters.clone();
-                Work::Workflow(Box::new(WorkflowRun::new(plan, name, input, metadata)))
+                TaskWork::Workflow(Box::new(WorkflowRun::new(plan, name, input, metadata)))
             }
         };
         let pins = std::mem::take(&mut created.pins);
@@ -235,8 +235,8 @@ impl TaskState {
                 self.tool_changed(call_id, change, at)?;
             }
             Event::NodeChanged { node, change } => {
-                let walk = self.walk_mut()?;
-                if let Some(call) = walk.apply(&node, change, at)? {
+                let run = self.workflow_run_mut()?;
+                if let Some(call) = run.apply(&node, change, at)? {
                     self.calls.add(call);
                 }
             }
@@ -245,7 +245,7 @@ impl TaskState {
                 self.task.advance(TaskTransition::Ask, at)?;
                 self.owner = None;
                 if let Some(node) = subject.node() {
-                    self.walk_mut()?.ask(node, at)?;
+                    self.workflow_run_mut()?.ask(node, at)?;
                 }
                 self.review = Some(OpenReview {
                     checkpoint_id,
@@ -279,7 +279,7 @@ impl TaskState {
         self.task.advance(TaskTransition::Start, at)?;
         // A workflow acts from its first moment on, and so does an agent that goes on in the middle
         // of a turn.
-        if self.walk().is_some() || self.calls.open().next().is_some() {
+        if self.workflow_run().is_some() || self.calls.open().next().is_some() {
             self.loop_on(LoopEvent::Act)?;
         }
         Ok(())
@@ -316,7 +316,7 @@ impl TaskState {
         match change {
             ExecutionChange::Start { .. } | ExecutionChange::Retry => {
                 self.retry_at = None;
-                // After a person has decided, it acts already.
+                // NodeOutcome a person has decided, it acts already.
                 if self.doing != LoopState::Acting {
                     self.loop_on(LoopEvent::Act)?;
                 }
@@ -330,7 +330,7 @@ impl TaskState {
             ExecutionChange::Report { usage, report } => {
                 self.remote_is_open &= report.remote.as_ref().is_none_or(|seen| !seen.is_over);
                 self.task.add_usage(*usage)?;
-                if let Work::Agent(context) = &mut self.work {
+                if let TaskWork::Agent(context) = &mut self.work {
                     context.charge(*usage);
                 }
             }
@@ -354,15 +354,15 @@ impl TaskState {
         at: Timestamp,
     ) -> Result<(), CorruptJournal> {
         match &mut self.work {
-            Work::Agent(context) => {
+            TaskWork::Agent(context) => {
                 for answer in self.calls.apply(call_id, change, at)? {
                     context.say(answer);
                 }
             }
             // Each call of a workflow is a node's own, and is over by itself.
-            Work::Workflow(walk) => {
+            TaskWork::Workflow(run) => {
                 if let Some(content) = self.calls.apply_alone(call_id, change, at)? {
-                    walk.answered(call_id, content);
+                    run.answered(call_id, content);
                 }
             }
         }
@@ -387,12 +387,12 @@ impl TaskState {
         {
             return Ok(());
         }
-        let walk = self.walk_mut()?;
-        walk.tell(verdict.action(), message, updates, at)?;
+        let run = self.workflow_run_mut()?;
+        run.tell(verdict.action(), message, updates, at)?;
         if let ReviewSubject::Checkpoint { node } = review.subject
             && verdict != ReviewVerdict::Reject
         {
-            walk.allow(&node)?;
+            run.allow(&node)?;
         }
         Ok(())
     }
@@ -400,26 +400,26 @@ impl TaskState {
     /// Someone changed the State.
     fn update(&mut self, updates: &StateUpdates, at: Timestamp) -> Result<(), CorruptJournal> {
         match &mut self.work {
-            Work::Agent(context) => {
+            TaskWork::Agent(context) => {
                 updates.set_metadata(&mut context.working_memory)?;
                 updates.messages(at).into_iter().for_each(|message| context.say(message));
                 Ok(())
             }
-            Work::Workflow(walk) => Ok(walk.update(updates, at)?),
+            TaskWork::Workflow(run) => Ok(run.update(updates, at)?),
         }
     }
 
     fn say(&mut self, message: Message) {
         match &mut self.work {
-            Work::Agent(context) => context.say(message),
-            Work::Workflow(walk) => walk.add(message),
+            TaskWork::Agent(context) => context.say(message),
+            TaskWork::Workflow(run) => run.add(message),
         }
     }
 
-    fn walk_mut(&mut self) -> Result<&mut WorkflowRun, CorruptJournal> {
+    fn workflow_run_mut(&mut self) -> Result<&mut WorkflowRun, CorruptJournal> {
         match &mut self.work {
-            Work::Agent(_) => Err(CorruptJournal::NoWorkflow),
-            Work::Workflow(walk) => Ok(walk),
+            TaskWork::Agent(_) => Err(CorruptJournal::NoWorkflow),
+            TaskWork::Workflow(run) => Ok(run),
         }
     }
 
@@ -431,7 +431,7 @@ impl TaskState {
         mark: Option<u32>,
     ) -> Result<(), CorruptJournal> {
         self.task.add_usage(usage)?;
-        if let Work::Agent(context) = &mut self.work {
+        if let TaskWork::Agent(context) = &mut self.work {
             context.charge(usage);
         }
         let acts = !message.tool_calls().is_empty();

@@ -190,7 +190,7 @@ impl Worker {
         if self.state.status() == TaskStatus::Pending {
             // A workflow must know its tools before the first node, and a turn that is taken up from
             // another task, those of its calls.
-            let acts = self.state.walk().is_some() || !self.state.calls().all().is_empty();
+            let acts = self.state.workflow_run().is_some() || !self.state.calls().all().is_empty();
             if acts && let Some(interrupted) = self.look_for_tools().await {
                 return self.interrupted(interrupted).await;
             }
@@ -327,7 +327,7 @@ impl Worker {
 
     /// Whether a node is ready that calls a tool whose server could not be reached.
     fn is_lost_tool_next(&self) -> bool {
-        self.state.walk().is_some_and(|walk| {
+        self.state.workflow_run().is_some_and(|walk| {
             let ready = walk.progress().ready(walk.plan());
             let mut kinds = ready.iter().map(|node| &walk.plan().nodes()[*node].node.kind);
             kinds.any(|kind| match kind {

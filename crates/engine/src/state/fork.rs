@@ -7,7 +7,7 @@ use polity_model::machine::Machine;
 use polity_model::machine::agent_loop::LoopState;
 use polity_model::task::{TaskExecution, TaskOrder};
 
-use super::{CorruptJournal, TaskState, TurnCall, Work};
+use super::{CorruptJournal, TaskState, TaskWork, TurnCall};
 
 /// Why a task cannot go on from a checkpoint of another.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,10 +25,10 @@ impl TaskState {
         let mut open = self.calls.open();
         match &self.work {
             // The calls of a model's turn stand in the conversation.
-            Work::Agent(_) if open.any(is_sub_agent) => Err(CannotFork::SubAgentAtWork),
-            Work::Agent(_) => Ok(()),
+            TaskWork::Agent(_) if open.any(is_sub_agent) => Err(CannotFork::SubAgentAtWork),
+            TaskWork::Agent(_) => Ok(()),
             // A workflow begins anew what had not ended, as it does all that comes after.
-            Work::Workflow(_) => Ok(()),
+            TaskWork::Workflow(_) => Ok(()),
         }
     }
 
@@ -40,11 +40,11 @@ impl TaskState {
         };
         let mut work = self.work.clone();
         match &mut work {
-            Work::Agent(context) => context.current_task = Some(id),
-            Work::Workflow(walk) => **walk = walk.forked()?,
+            TaskWork::Agent(context) => context.current_task = Some(id),
+            TaskWork::Workflow(run) => **run = run.forked()?,
         }
         let mut calls = self.calls.clone();
-        if let Work::Workflow(_) = work {
+        if let TaskWork::Workflow(_) = work {
             calls.clear();
         }
         let pins = std::mem::take(&mut created.pins);

@@ -11,7 +11,7 @@ use polity_model::remote::RemoteTask;
 use polity_model::state::State;
 use polity_model::task::{Task, TaskExecution};
 
-use super::{AgentContext, OpenReview, TaskState, TurnCalls, Work, WorkflowRun};
+use super::{AgentContext, OpenReview, TaskState, TaskWork, TurnCalls, WorkflowRun};
 use crate::driver::History;
 
 impl TaskState {
@@ -48,16 +48,16 @@ impl TaskState {
     /// The newest thing that the model said; of a workflow, the newest output of a node.
     pub fn last_answer(&self) -> Option<&str> {
         match &self.work {
-            Work::Agent(context) => context.conversation.last_answer_since(self.shared),
-            Work::Workflow(walk) => walk.newest_output(),
+            TaskWork::Agent(context) => context.conversation.last_answer_since(self.shared),
+            TaskWork::Workflow(run) => run.newest_output(),
         }
     }
 
     /// The agent with its conversation, if an agent does the task.
     pub fn context(&self) -> Option<&AgentContext> {
         match &self.work {
-            Work::Agent(context) => Some(context),
-            Work::Workflow(_) => None,
+            TaskWork::Agent(context) => Some(context),
+            TaskWork::Workflow(_) => None,
         }
     }
 
@@ -82,18 +82,18 @@ impl TaskState {
     }
 
     /// Where the workflow stands, if a workflow does the task.
-    pub fn walk(&self) -> Option<&WorkflowRun> {
+    pub fn workflow_run(&self) -> Option<&WorkflowRun> {
         match &self.work {
-            Work::Agent(_) => None,
-            Work::Workflow(walk) => Some(walk),
+            TaskWork::Agent(_) => None,
+            TaskWork::Workflow(run) => Some(run),
         }
     }
 
     /// The State at this moment, copied out to be stored or shown.
     pub fn state(&self) -> State {
         match &self.work {
-            Work::Agent(context) => context.state(),
-            Work::Workflow(walk) => walk.state(),
+            TaskWork::Agent(context) => context.state(),
+            TaskWork::Workflow(run) => run.state(),
         }
     }
 
@@ -105,8 +105,8 @@ impl TaskState {
     /// How many messages there are.
     pub fn message_count(&self) -> usize {
         match &self.work {
-            Work::Agent(context) => context.conversation.len(),
-            Work::Workflow(walk) => walk.message_count(),
+            TaskWork::Agent(context) => context.conversation.len(),
+            TaskWork::Workflow(run) => run.message_count(),
         }
     }
 

@@ -31,7 +31,7 @@ impl ReviewPath {
         {
             let state = load(store, parent).await?.state;
             let call = ToolCallId::from_bytes(*row.id.as_bytes());
-            let node = state.walk().and_then(|walk| walk.node_name(call)).cloned();
+            let node = state.workflow_run().and_then(|walk| walk.node_name(call)).cloned();
             names.push(node.unwrap_or(row.assigned_agent));
             row = above;
         }

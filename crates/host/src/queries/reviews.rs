@@ -1,7 +1,7 @@
 //! Open reviews.
 
 use polity_engine::clock::{Clock, SystemClock};
-use polity_engine::commands::outlook;
+use polity_engine::preview_answers;
 use polity_engine::runtime::{EngineError, load};
 use polity_engine::state::TurnCall;
 use polity_model::ids::TaskId;
@@ -59,14 +59,14 @@ impl HomeQueries {
         let state = load(store, id).await?.state;
         let Some(review) = state.review() else { return Ok(None) };
         let call = review.subject.call_id().and_then(|call| state.calls().get(call));
-        let of_call = call.and_then(|call| state.walk()?.node_name(call.id()));
+        let of_call = call.and_then(|call| state.workflow_run()?.node_name(call.id()));
         let node = review.subject.node().or(of_call);
         let row = store.task_row(id)?.ok_or(EngineError::NotFound(id))?;
         let ReviewPath { top, path } = ReviewPath::load(store, row, node).await?;
         let position = node.unwrap_or(&state.task().order().assigned_agent);
         let now = SystemClock.now();
         let expired = review.deadline.is_some_and(|deadline| deadline <= now);
-        let answers = if expired { Vec::new() } else { outlook(&state, now) };
+        let answers = if expired { Vec::new() } else { preview_answers(&state, now) };
         Ok(Some(Review {
             task_id: id,
             checkpoint_id: review.checkpoint_id,

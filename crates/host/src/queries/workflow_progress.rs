@@ -30,7 +30,7 @@ impl HomeQueries {
 
     async fn node_marks(&self, state: &TaskState) -> Result<NodeMarks, HostError> {
         let mut marks = NodeMarks::new();
-        let Some(walk) = state.walk() else { return Ok(marks) };
+        let Some(walk) = state.workflow_run() else { return Ok(marks) };
         let under_review = state.review().and_then(|review| review.subject.call_id());
         for (number, node) in walk.plan().nodes().iter().enumerate() {
             let Some(mark) = NodeMark::of(walk.progress().node(number)) else { continue };

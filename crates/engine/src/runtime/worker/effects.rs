@@ -13,18 +13,19 @@ use polity_model::tool::ToolPattern;
 use tokio::time::error::Elapsed;
 
 use super::{Interrupted, Worker, interruption};
+use crate::budget::priced_usage;
 use crate::commands::{
     FailureCause, RecordModelFailure, RecordModelReply, RecordToolFailure, RecordToolReply,
-    RetryExecution, RetryTool, charged,
+    RetryExecution, RetryTool,
 };
 use crate::decide::Command;
+use crate::decide::backoff;
 use crate::driver::{
     ModelFailure, ModelReply, ModelRequest, Place, Progress, Tool, ToolFailure, ToolReply,
     ToolRequest, Toolbox, ToolsUnavailable,
 };
 use crate::entropy::Entropy;
 use crate::pinned::{Assignee, PinnedAgent};
-use crate::retry;
 use crate::runtime::load;
 use crate::runtime::session::{self, SessionOrder};
 use crate::runtime::steer::living_sub_agents;
@@ -77,7 +78,7 @@ impl Worker {
             let call = shared.parts.models.call(request);
             let answer = tokio::time::timeout(limit, call).await;
             if let (Ok(Ok(reply)), Some(llm), Some(permit)) = (&answer, pinned.llm(), permit) {
-                permit.settle(charged(reply.usage, llm));
+                permit.settle(priced_usage(reply.usage, llm));
             }
             Ok(answer)
         };
@@ -144,7 +145,7 @@ impl Worker {
 
     /// The node whose `timeout_seconds` limits a call, if one does.
     fn limited_by(&self, call_id: ToolCallId) -> Option<Name> {
-        let walk = self.state.walk()?;
+        let walk = self.state.workflow_run()?;
         let (_, node) = walk.plan().time_limit(walk.node_of(call_id)?)?;
         Some(node.clone())
     }
@@ -152,11 +153,11 @@ impl Worker {
     /// Where a call is made: the conversation, the turn and the place within it. A node's calls are
     /// told apart by the node and how often it has run.
     fn place_of(&self, call_id: ToolCallId, index: usize) -> (Arc<str>, u32, usize) {
-        let node = self.state.walk().and_then(|walk| Some((walk, walk.node_of(call_id)?)));
+        let node = self.state.workflow_run().and_then(|walk| Some((walk, walk.node_of(call_id)?)));
         match node {
             Some((walk, node)) => {
                 let name = walk.plan().nodes()[node].name();
-                (format!("{}/{name}", self.session).into(), walk.run(node).count, 0)
+                (format!("{}/{name}", self.session).into(), walk.node_run(node).count, 0)
             }
             None => (Arc::clone(&self.session), self.state.turn(), index),
         }
@@ -209,10 +210,10 @@ impl Worker {
                 (Assignee::Agent(pinned.sub_agent(&agent)?), place)
             }
             Assignee::Workflow(flow) => {
-                let walk = self.state.walk()?;
+                let walk = self.state.workflow_run()?;
                 let node = walk.node_of(call_id)?;
                 let planned = &walk.plan().nodes()[node].node;
-                let place = format!("{}.{}", planned.name, walk.run(node).count);
+                let place = format!("{}.{}", planned.name, walk.node_run(node).count);
                 (flow.assignee_of(planned)?, place)
             }
         };
@@ -306,7 +307,7 @@ async fn tools_in_time(
                 if error.failure.category == ErrorCategory::Transient
                     && retries < LISTING_RETRIES_MAX =>
             {
-                tokio::time::sleep(retry::wait(retries, None, &mut entropy)).await;
+                tokio::time::sleep(backoff::delay(retries, None, &mut entropy)).await;
                 retries += 1;
             }
             listed => return listed,

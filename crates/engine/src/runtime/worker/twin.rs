@@ -9,8 +9,9 @@ use polity_store::{Store, StoreError, TaskFilter};
 use tokio::time::Instant;
 
 use super::{Interrupted, Worker, interruption};
-use crate::commands::{DuplicateTasks, RecordDuplicate};
+use crate::commands::RecordDuplicate;
 use crate::decide::Command;
+use crate::decide::duplicate_tasks::DuplicateTasks;
 use crate::runtime::{EngineError, load};
 
 /// How often to look what became of the other task.
@@ -51,7 +52,7 @@ impl Worker {
         let rows = load::blocking(store, move |store| store.task_rows(&filter)).await?;
         let twins = DuplicateTasks { rows: &rows, with_pending: !self.place.ignores_pending };
         let owners = &self.shared.parts.owners;
-        self.place.twin = twins.of(self.state.id(), cli, |owner| owners.is_alive(owner));
+        self.place.twin = twins.original_of(self.state.id(), cli, |owner| owners.is_alive(owner));
         Ok(())
     }
 

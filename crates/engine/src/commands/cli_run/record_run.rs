@@ -1,0 +1,102 @@
+//! A program was started, or is over. The runtime drives it with what the driver reported, also for
+//! a run whose former owner is gone. A transient failure with retries left waits for the next try,
+//! if the program may be run again; any other fails the task.
+
+use polity_model::event::{Event, ExecutionChange, ResultRef};
+use polity_model::failure::ErrorCode;
+use polity_model::machine::execution::ExecutionState;
+use polity_model::machine::task::TaskStatus;
+use polity_model::message::Message;
+
+use crate::decide::cli_run::{cli_agent, failure_code, is_repeatable, retry_later};
+use crate::decide::outcomes::{cancel_task, execution_event};
+use crate::decide::preconditions::unexpected_command;
+use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::driver::{RunEnd, RunOutcome};
+use crate::state::TaskState;
+
+/// The program is over.
+#[derive(Debug, Clone)]
+pub struct RecordRun {
+    /// What came of it.
+    pub outcome: RunOutcome,
+}
+
+impl RecordRun {
+    pub(crate) fn decide(
+        &self,
+        state: &TaskState,
+        ctx: &mut DecisionContext,
+    ) -> Result<Decision, CommandRejection> {
+        let (Some(cli), Some(execution), TaskStatus::Running) =
+            (cli_agent(state), state.execution().filter(|e| e.is_active()), state.status())
+        else {
+            return Err(unexpected_command(state, "RecordRun"));
+        };
+        let RunOutcome { end, report, usage } = &self.outcome;
+        let id = execution.id;
+        let mut events = Vec::new();
+        // One that was over at once tells of its process together with its end.
+        let was_started = execution.state == ExecutionState::Running || report.process_id.is_some();
+        if execution.state == ExecutionState::Starting && was_started {
+            let process_id = report.process_id;
+            events.push(execution_event(id, ExecutionChange::Run { process_id, remote: None }));
+        }
+        events.push(execution_event(
+            id,
+            ExecutionChange::Report { report: report.clone().into(), usage: *usage },
+        ));
+        let put_in_order = [
+            execution_event(id, ExecutionChange::CleanUp),
+            execution_event(id, ExecutionChange::Finish),
+        ];
+        let failed = |code, error: &String| {
+            let (error, partial_result) = (error.clone(), Some(ResultRef::LastAnswer));
+            Event::TaskFailed { code, error, partial_result }
+        };
+        match end {
+            RunEnd::Answered(answer) => {
+                let (content, timestamp) = (answer.clone(), ctx.now);
+                let tool_calls = Vec::new();
+                let message = Message::Assistant { content, tool_calls, timestamp };
+                events.push(Event::MessageAdded { message });
+                events.push(execution_event(id, ExecutionChange::Complete));
+                events.extend(put_in_order);
+                events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
+            }
+            RunEnd::Failed(failure) => {
+                let may_run_again = !was_started || is_repeatable(cli);
+                if may_run_again
+                    && execution.may_retry(failure.category)
+                    && !state.cancel_requested()
+                {
+                    return Ok(retry_later(execution, failure, None, ctx, events));
+                }
+                let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
+                events.push(execution_event(id, change));
+                events.extend(put_in_order);
+                // One that was not even begun because nothing may be spent any more.
+                let is_over_budget = !was_started && ctx.budget.reached().is_some();
+                let code =
+                    if is_over_budget { ErrorCode::Budget } else { failure_code(failure.category) };
+                events.push(failed(code, &failure.message));
+            }
+            RunEnd::TimedOut(message) => {
+                events.push(execution_event(id, ExecutionChange::TimeOut));
+                events.extend(put_in_order);
+                events.push(failed(ErrorCode::Timeout, message));
+            }
+            RunEnd::Stopped if was_started => {
+                events.push(execution_event(id, ExecutionChange::Cancel));
+                events.extend(put_in_order);
+                events.push(Event::TaskCancelled);
+            }
+            RunEnd::Stopped => return Ok(cancel_task(state, events)),
+        }
+        Ok(Decision { events, effects: Vec::new() })
+    }
+}
+
+#[cfg(test)]
+#[path = "record_run_tests.rs"]
+mod tests;

@@ -1,0 +1,132 @@
+//! Tests of runs that end.
+
+use polity_model::failure::{AttemptFailure, ErrorCategory};
+use polity_model::run::{ProcessExit, RunReport};
+use polity_model::usage::Usage;
+use serde_json::json;
+
+use super::*;
+use crate::commands::{BeginRun, RecordProcess, RecordRecoveredRun, ResumeTask, SlotWait};
+use crate::decide::Effect;
+use crate::decide::fixtures::{
+    begun, labels, program_queued, program_running, program_with, retried, test_context, with,
+};
+
+fn over(end: RunEnd) -> RecordRun {
+    let (process_id, exit) = (Some(7), Some(ProcessExit::Code(0)));
+    let report = RunReport { process_id, exit, duration_ms: 3, ..RunReport::default() };
+    RecordRun { outcome: RunOutcome { end, report, usage: Usage::default() } }
+}
+
+fn failed(category: ErrorCategory) -> RunEnd {
+    RunEnd::Failed(AttemptFailure { category, message: "no".into() })
+}
+
+fn path(state: &TaskState) -> Vec<String> {
+    let execution = state.execution().unwrap();
+    execution.state_transitions.iter().map(|moved| moved.to.to_string()).collect()
+}
+
+#[test]
+fn an_answer_is_the_result() {
+    let decision = over(RunEnd::Answered("42".into()))
+        .decide(&program_running(), &mut test_context())
+        .unwrap();
+    let state = with(program_running(), decision.events);
+    assert_eq!(state.snapshot().result.as_deref(), Some("42"));
+    assert_eq!(path(&state), ["starting", "running", "completed", "cleanup", "idle"]);
+    assert_eq!(state.execution().unwrap().runs[0].report.process_id, Some(7));
+}
+
+#[test]
+fn one_that_is_over_at_once_has_run_all_the_same() {
+    let state = program_queued();
+    let events = BeginRun { wait: SlotWait::Place }.decide(&state, &test_context()).unwrap().events;
+    let starting = with(state, events);
+    let decision =
+        over(RunEnd::Answered("42".into())).decide(&starting, &mut test_context()).unwrap();
+    let state = with(starting, decision.events);
+    assert_eq!(path(&state), ["starting", "running", "completed", "cleanup", "idle"]);
+    assert_eq!(state.execution().unwrap().process_id, Some(7));
+}
+
+#[test]
+fn a_passing_failure_is_tried_again_only_if_the_program_may_be_run_again() {
+    let harmful = over(failed(ErrorCategory::Transient));
+    let decision = harmful.decide(&program_running(), &mut test_context()).unwrap();
+    let state = with(program_running(), decision.events);
+    assert_eq!(state.snapshot().error_code, Some(ErrorCode::AgentFailed));
+
+    for harmless in [json!({"idempotent": true}), json!({"access_type": "read-only"})] {
+        let mut state = begun(program_with(&harmless));
+        for tried in 0..=3 {
+            let decision =
+                over(failed(ErrorCategory::Transient)).decide(&state, &mut test_context()).unwrap();
+            let waits = matches!(decision.effects.as_slice(), [Effect::WaitUntil(_)]);
+            assert_eq!(waits, tried < 3, "{tried}");
+            state = with(state, decision.events);
+            if waits {
+                state = retried(state);
+                let started = RecordProcess { process_id: 8 }.decide(&state).unwrap();
+                state = with(state, started.events);
+            }
+        }
+        assert_eq!(state.snapshot().error_code, Some(ErrorCode::AgentFailed));
+        let execution = state.execution().unwrap();
+        assert_eq!((execution.retry_count, execution.runs.len()), (3, 4));
+        assert!(execution.runs.iter().all(|run| run.failure.is_some()));
+    }
+}
+
+#[test]
+fn one_that_could_not_be_started_may_always_be_tried_again() {
+    let state = program_queued();
+    let events = BeginRun { wait: SlotWait::Place }.decide(&state, &test_context()).unwrap().events;
+    let starting = with(state, events);
+    let mut over = over(failed(ErrorCategory::Transient));
+    over.outcome.report = RunReport::default();
+    let decision = over.decide(&starting, &mut test_context()).unwrap();
+    assert!(matches!(decision.effects.as_slice(), [Effect::WaitUntil(_)]));
+}
+
+#[test]
+fn time_and_people_end_it_in_states_of_their_own() {
+    for (end, last, status) in [
+        (RunEnd::TimedOut("too long".into()), "timeout", "failed"),
+        (RunEnd::Stopped, "cancelled", "cancelled"),
+        (failed(ErrorCategory::AgentError), "failed", "failed"),
+    ] {
+        let decision = over(end).decide(&program_running(), &mut test_context()).unwrap();
+        assert_eq!(decision.effects, []);
+        let state = with(program_running(), decision.events);
+        assert_eq!(path(&state), ["starting", "running", last, "cleanup", "idle"]);
+        assert_eq!(state.status().to_string(), status);
+    }
+}
+
+#[test]
+fn a_run_whose_owner_is_gone_is_looked_for_first() {
+    let decision = ResumeTask.decide(&program_running(), &mut test_context()).unwrap();
+    assert_eq!(labels(&decision), ["task_resumed"]);
+    assert_eq!(decision.effects, [Effect::RecoverRun]);
+    let state = with(program_running(), decision.events);
+
+    let outcome = Some(over(RunEnd::Answered("42".into())).outcome);
+    let found = RecordRecoveredRun { outcome }.decide(&state, &mut test_context()).unwrap();
+    assert_eq!(with(state.clone(), found.events).snapshot().result.as_deref(), Some("42"));
+
+    let lost = RecordRecoveredRun { outcome: None };
+    let asked = with(state.clone(), lost.decide(&state, &mut test_context()).unwrap().events);
+    assert_eq!(asked.status(), TaskStatus::AwaitingHuman);
+    assert!(asked.execution().unwrap().is_over());
+
+    let harmless = begun(program_with(&json!({"idempotent": true})));
+    let decision = lost.decide(&harmless, &mut test_context()).unwrap();
+    assert!(matches!(decision.effects.as_slice(), [Effect::WaitUntil(_)]));
+}
+
+#[test]
+fn one_that_waits_for_its_place_waits_on() {
+    let decision = ResumeTask.decide(&program_queued(), &mut test_context()).unwrap();
+    assert_eq!(decision.effects, [Effect::WaitForSlot]);
+}

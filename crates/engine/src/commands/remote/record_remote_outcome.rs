@@ -1,0 +1,168 @@
+//! An agent on another server has taken up the work, or is done with it, or was not reached. The
+//! runtime drives it with what the driver reported. Only a message that was not taken is sent again.
+
+use std::time::Duration;
+
+use polity_model::event::{Event, ExecutionChange, ResultRef};
+use polity_model::failure::ErrorCode;
+use polity_model::ids::CheckpointId;
+use polity_model::machine::execution::ExecutionState;
+use polity_model::machine::task::TaskStatus;
+use polity_model::message::Message;
+use polity_model::remote::RemoteReport;
+use polity_model::review::ReviewSubject;
+use polity_model::run::RunReport;
+use polity_model::usage::Usage;
+
+use crate::decide::cli_run::{failure_code, open_doubt_review, retry_later};
+use crate::decide::outcomes::{cancel_task, execution_event};
+use crate::decide::preconditions::unexpected_command;
+use crate::decide::remote_task::{message_doubt, remote_agent};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::driver::{RemoteEnd, RemoteOutcome};
+use crate::state::TaskState;
+
+/// Nothing more is to come of the message.
+#[derive(Debug, Clone)]
+pub struct RecordRemoteOutcome {
+    /// What came of it; nothing in time if none.
+    pub outcome: Option<RemoteOutcome>,
+    /// How long it took.
+    pub duration_ms: u64,
+}
+
+impl RecordRemoteOutcome {
+    pub(crate) fn decide(
+        &self,
+        state: &TaskState,
+        ctx: &mut DecisionContext,
+    ) -> Result<Decision, CommandRejection> {
+        let (Some(_), Some(execution), TaskStatus::Running) =
+            (remote_agent(state), state.execution().filter(|e| e.is_active()), state.status())
+        else {
+            return Err(unexpected_command(state, "RecordRemoteOutcome"));
+        };
+        let (end, seen, usage) = if let Some(outcome) = &self.outcome {
+            (Some(&outcome.end), outcome.report.clone(), outcome.usage)
+        } else {
+            let task = execution.remote.clone();
+            (None, RemoteReport { task, ..RemoteReport::default() }, Usage::default())
+        };
+        let id = execution.id;
+        let mut events = Vec::new();
+        // A message that was answered at once was taken, whatever the answer says.
+        let was_taken = match end {
+            Some(RemoteEnd::Answered(_) | RemoteEnd::Asks(_)) | None => true,
+            Some(RemoteEnd::Failed { .. } | RemoteEnd::InDoubt(_)) => {
+                seen.task.is_some() || execution.state == ExecutionState::Running
+            }
+        };
+        if execution.state == ExecutionState::Starting && was_taken {
+            let remote = seen.task.clone();
+            events.push(execution_event(id, ExecutionChange::Run { process_id: None, remote }));
+        }
+        let duration_ms = self.duration_ms;
+        let report = RunReport { duration_ms, remote: Some(seen), ..RunReport::default() };
+        events.push(execution_event(id, ExecutionChange::Report { report: report.into(), usage }));
+        if state.cancel_requested() && !matches!(end, Some(RemoteEnd::Answered(_))) {
+            return Ok(cancelled(state, was_taken, events));
+        }
+        let put_in_order = [
+            execution_event(id, ExecutionChange::CleanUp),
+            execution_event(id, ExecutionChange::Finish),
+        ];
+        let said = |content: &str| {
+            let (content, timestamp) = (content.to_owned(), ctx.now);
+            let message = Message::Assistant { content, tool_calls: Vec::new(), timestamp };
+            Event::MessageAdded { message }
+        };
+        let failed = |code, error: String| {
+            let partial_result = Some(ResultRef::LastAnswer);
+            Event::TaskFailed { code, error, partial_result }
+        };
+        match end {
+            Some(RemoteEnd::Answered(answer)) => {
+                events.push(said(answer));
+                events.push(execution_event(id, ExecutionChange::Complete));
+                events.extend(put_in_order);
+                events.push(Event::TaskCompleted { result: ResultRef::LastAnswer });
+            }
+            Some(RemoteEnd::Asks(question)) => {
+                events.push(said(question));
+                events.push(execution_event(id, ExecutionChange::Complete));
+                events.extend(put_in_order);
+                events.extend(ask(state, ctx, question));
+            }
+            Some(RemoteEnd::Failed { failure, retry_after }) => {
+                if !was_taken && execution.may_retry(failure.category) {
+                    return Ok(retry_later(execution, failure, *retry_after, ctx, events));
+                }
+                let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: None };
+                events.push(execution_event(id, change));
+                events.extend(put_in_order);
+                // One that was not even begun because nothing may be spent any more.
+                let is_over_budget = !was_taken && ctx.budget.reached().is_some();
+                let code =
+                    if is_over_budget { ErrorCode::Budget } else { failure_code(failure.category) };
+                events.push(failed(code, failure.message.clone()));
+            }
+            Some(RemoteEnd::InDoubt(why)) => {
+                return Ok(open_doubt_review(
+                    state,
+                    ctx,
+                    events,
+                    message_doubt(&execution.agent, why),
+                ));
+            }
+            None => {
+                events.push(execution_event(id, ExecutionChange::TimeOut));
+                events.extend(put_in_order);
+                let limit = Duration::from_secs(ctx.limits.remote_seconds.get()).as_secs();
+                let error = format!(
+                    "{} was not done within {limit} seconds, which is limits.remote_seconds: raise \
+                     it in polity.yaml, or ask for less at once",
+                    execution.agent
+                );
+                events.push(failed(ErrorCode::Timeout, error));
+            }
+        }
+        Ok(Decision { events, effects: Vec::new() })
+    }
+}
+
+/// Someone has asked for the end meanwhile.
+fn cancelled(state: &TaskState, was_taken: bool, mut events: Vec<Event>) -> Decision {
+    let (Some(execution), true) = (state.execution(), was_taken) else {
+        return cancel_task(state, events);
+    };
+    let changes = [ExecutionChange::Cancel, ExecutionChange::CleanUp, ExecutionChange::Finish];
+    events.extend(changes.map(|change| execution_event(execution.id, change)));
+    events.push(Event::TaskCancelled);
+    Decision { events, effects: Vec::new() }
+}
+
+/// What the agent asks is put before a person.
+fn ask(state: &TaskState, ctx: &mut DecisionContext, question: &str) -> Vec<Event> {
+    let Some(execution) = state.execution() else { return Vec::new() };
+    let checkpoint_id = CheckpointId::from_random_bytes(ctx.entropy.id_bytes());
+    vec![
+        Event::CheckpointTaken {
+            checkpoint_id,
+            sequence: state.checkpoints(),
+            node: execution.agent.to_string(),
+            awaiting_human: true,
+            message_count: None,
+        },
+        Event::ReviewOpened {
+            checkpoint_id,
+            subject: ReviewSubject::RemoteQuestion { execution_id: execution.id },
+            question: question.to_owned(),
+            deadline: None,
+            default_action: None,
+        },
+    ]
+}
+
+#[cfg(test)]
+#[path = "record_remote_outcome_tests.rs"]
+mod tests;

@@ -1,0 +1,206 @@
+use polity_model::failure::{AttemptFailure, ErrorCategory};
+use polity_model::remote::RemoteTask;
+use polity_model::review::ReviewVerdict;
+use polity_model::state::StateUpdates;
+use serde_json::json;
+
+use super::*;
+use crate::commands::{
+    AnswerReview, CancelOrigin, CancelTask, RecordRemoteAcceptance, RecordRemoteCancel, ResumeTask,
+};
+use crate::decide::Effect;
+use crate::decide::fixtures::{labels, retried, running_with, test_context, with};
+use crate::pinned::PinnedAgent;
+
+fn sending() -> TaskState {
+    let agent = json!({"kind": "remote", "name": "painter", "card_url": "https://h/card.json"});
+    let agent = polity_definition::AgentDefinition::from_canonical(&agent.to_string());
+    running_with(&PinnedAgent::alone(std::sync::Arc::new(agent.unwrap()), None))
+}
+
+fn task() -> RemoteTask {
+    RemoteTask { task_id: "t-1".into(), context_id: Some("c-1".into()) }
+}
+
+fn following() -> TaskState {
+    let decision = RecordRemoteAcceptance { task: task() }.decide(&sending()).unwrap();
+    assert_eq!(decision.effects, [Effect::FollowRemote]);
+    with(sending(), decision.events)
+}
+
+fn record(state: &TaskState, end: RemoteEnd) -> Decision {
+    let is_running = state.execution().unwrap().state == ExecutionState::Running;
+    let is_over = !matches!(end, RemoteEnd::Asks(_));
+    let report = RemoteReport { task: is_running.then(task), is_over, ..RemoteReport::default() };
+    let outcome = RemoteOutcome { end, report, usage: Usage::default() };
+    RecordRemoteOutcome { outcome: Some(outcome), duration_ms: 7 }
+        .decide(state, &mut test_context())
+        .unwrap()
+}
+
+fn failed(category: ErrorCategory) -> RemoteEnd {
+    let failure = AttemptFailure { category, message: "no".into() };
+    RemoteEnd::Failed { failure, retry_after: None }
+}
+
+fn asked() -> TaskState {
+    let events = record(&following(), RemoteEnd::Asks("Which colour?".into())).events;
+    with(following(), events)
+}
+
+fn answer(
+    state: &TaskState,
+    verdict: ReviewVerdict,
+    message: Option<&str>,
+) -> Result<Decision, CommandRejection> {
+    let checkpoint_id = state.review().unwrap().checkpoint_id;
+    let (message, state_updates) = (message.map(str::to_owned), StateUpdates::default());
+    AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
+        .decide(state, &mut test_context())
+}
+
+#[test]
+fn an_answer_ends_the_task_whether_the_server_made_one_of_it_or_not() {
+    for state in [sending(), following()] {
+        let task = with(state.clone(), record(&state, RemoteEnd::Answered("blue".into())).events);
+        assert_eq!(task.snapshot().result.as_deref(), Some("blue"));
+        assert!(task.execution().unwrap().has_succeeded());
+        assert_eq!(task.execution().unwrap().runs[0].report.duration_ms, 7);
+    }
+}
+
+#[test]
+fn a_message_that_was_not_taken_is_sent_again_and_one_that_was_is_not() {
+    let decision = record(&sending(), failed(ErrorCategory::Transient));
+    assert!(matches!(decision.effects.as_slice(), [Effect::WaitUntil(_)]));
+    let waiting = with(sending(), decision.events);
+    let resumed = ResumeTask.decide(&waiting, &mut test_context()).unwrap();
+    assert!(matches!(resumed.effects.as_slice(), [Effect::WaitUntil(_)]));
+    let again = retried(waiting);
+    assert_eq!(again.execution().unwrap().state, ExecutionState::Starting);
+    for category in [ErrorCategory::Transient, ErrorCategory::AgentError] {
+        let task = with(following(), record(&following(), failed(category)).events).snapshot();
+        assert_eq!(task.error_code, Some(ErrorCode::AgentFailed));
+    }
+    let task = with(sending(), record(&sending(), failed(ErrorCategory::Permanent)).events);
+    assert_eq!(task.snapshot().error.as_deref(), Some("no"));
+}
+
+#[test]
+fn after_a_crash_a_task_that_is_known_is_followed_and_a_message_in_doubt_is_not_sent_again() {
+    let decision = ResumeTask.decide(&following(), &mut test_context()).unwrap();
+    assert_eq!(
+        (labels(&decision), decision.effects),
+        (vec!["task_resumed"], vec![Effect::FollowRemote])
+    );
+    let decision = ResumeTask.decide(&sending(), &mut test_context()).unwrap();
+    assert_eq!(decision.effects, []);
+    let state = with(sending(), decision.events);
+    assert!(state.review().unwrap().question.contains("no one knows whether it was taken"));
+    assert_eq!(
+        state.execution().unwrap().failure.as_ref().unwrap().category,
+        ErrorCategory::SystemError
+    );
+    let retry = answer(&state, ReviewVerdict::Retry, None).unwrap();
+    let decision =
+        ResumeTask.decide(&with(state.clone(), retry.events), &mut test_context()).unwrap();
+    assert_eq!(decision.effects, [Effect::SendMessage]);
+    let skip = answer(&state, ReviewVerdict::SkipWith { result: "red".into() }, None).unwrap();
+    assert_eq!(with(state, skip.events).snapshot().result.as_deref(), Some("red"));
+}
+
+#[test]
+fn a_connection_that_was_lost_while_a_message_was_sent_is_put_before_a_person() {
+    let decision = record(&sending(), RemoteEnd::InDoubt("the call was broken off".into()));
+    let state = with(sending(), decision.events);
+    assert!(state.review().unwrap().question.contains("the call was broken off"));
+}
+
+#[test]
+fn a_question_waits_for_a_person_whose_answer_goes_to_the_same_task() {
+    let state = asked();
+    assert_eq!(state.review().unwrap().question, "Which colour?");
+    assert!(state.execution().unwrap().is_over());
+    for verdict in
+        [ReviewVerdict::Approve, ReviewVerdict::Modify { arguments: serde_json::Map::new() }]
+    {
+        let events = answer(&state, verdict, Some("blue")).unwrap().events;
+        let state = with(state.clone(), events);
+        let decision = ResumeTask.decide(&state, &mut test_context()).unwrap();
+        assert_eq!(decision.effects, [Effect::SendMessage]);
+        let state = with(state, decision.events);
+        assert_eq!(state.messages().last().unwrap().content(), "blue");
+        assert_eq!(state.remote(), Some(&task()));
+    }
+    let said_nothing = answer(&state, ReviewVerdict::Approve, Some(" "));
+    assert!(matches!(said_nothing, Err(CommandRejection::AnswerNeedsText { .. })));
+    for verdict in [ReviewVerdict::Retry, ReviewVerdict::SkipWith { result: "red".into() }] {
+        let refused = answer(&state, verdict, Some("blue"));
+        assert!(matches!(refused, Err(CommandRejection::WrongVerdict { .. })), "{refused:?}");
+    }
+}
+
+#[test]
+fn an_answer_in_doubt_is_sent_again_to_the_same_task() {
+    let answered = answer(&asked(), ReviewVerdict::Approve, Some("blue")).unwrap().events;
+    let state = with(asked(), answered);
+    let sending = ResumeTask.decide(&state, &mut test_context()).unwrap().events;
+    let mut later = test_context();
+    later.entropy = crate::entropy::Entropy::from_seed([6; 16]);
+    let doubt = ResumeTask.decide(&with(state.clone(), sending.clone()), &mut later).unwrap();
+    let state = with(with(state, sending), doubt.events);
+    let retry = answer(&state, ReviewVerdict::Retry, None).unwrap().events;
+    let state = with(state, retry);
+    assert_eq!(ResumeTask.decide(&state, &mut later).unwrap().effects, [Effect::SendMessage]);
+    assert_eq!((state.remote(), state.messages().len()), (Some(&task()), 3));
+}
+
+#[test]
+fn whoever_ends_a_question_leaves_work_to_be_ended_there() {
+    let rejected = answer(&asked(), ReviewVerdict::Reject, Some("enough")).unwrap().events;
+    let cancelled = CancelTask { by: CancelOrigin::Owner }.decide(&asked()).unwrap().events;
+    for events in [rejected, cancelled] {
+        let ended = with(asked(), events);
+        assert_eq!(ended.open_remote(), Some(&task()));
+        let refusal = Some("it is over".to_owned());
+        let told = RecordRemoteCancel { refusal }.decide(&ended).unwrap();
+        let told = with(ended, told.events);
+        assert_eq!(told.open_remote(), None);
+        assert!(RecordRemoteCancel { refusal: None }.decide(&told).is_err());
+    }
+    // One that is still at work, and one that has ended by itself, leave nothing to end.
+    assert!(RecordRemoteCancel { refusal: None }.decide(&following()).is_err());
+    let done = with(following(), record(&following(), RemoteEnd::Answered("blue".into())).events);
+    assert_eq!(done.open_remote(), None);
+}
+
+#[test]
+fn time_that_runs_out_names_its_limit() {
+    for state in [sending(), following()] {
+        let late = RecordRemoteOutcome { outcome: None, duration_ms: 1 }
+            .decide(&state, &mut test_context());
+        let task = with(state, late.unwrap().events).snapshot();
+        assert_eq!(task.error_code, Some(ErrorCode::Timeout));
+        assert!(task.error.unwrap().contains("300 seconds, which is limits.remote_seconds"));
+    }
+}
+
+#[test]
+fn who_asked_for_the_end_gets_it() {
+    for (state, how) in [(sending(), "failed"), (following(), "cancelled")] {
+        let state = with(state, vec![Event::CancelRequested]);
+        let ended = with(state.clone(), record(&state, failed(ErrorCategory::Transient)).events);
+        assert_eq!(ended.status(), TaskStatus::Cancelled);
+        let moves = &ended.execution().unwrap().state_transitions;
+        assert!(moves.iter().any(|moved| moved.to.to_string() == how), "{moves:?}");
+    }
+}
+
+#[test]
+fn only_what_is_asked_of_a_server_can_be_told() {
+    let refused = RecordRemoteAcceptance { task: task() }.decide(&following());
+    assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })), "{refused:?}");
+    let refused =
+        RecordRemoteOutcome { outcome: None, duration_ms: 1 }.decide(&asked(), &mut test_context());
+    assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })), "{refused:?}");
+}

@@ -1,0 +1,309 @@
+//! A person decides what a task waits for. Anyone drives it, from any process, once: a second
+//! answer finds nothing to answer. What follows from it is left to whoever goes on with the task.
+
+use polity_model::event::ExecutionChange;
+use polity_model::event::{Event, ResultRef};
+use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
+use polity_model::ids::CheckpointId;
+use polity_model::review::{ReviewSubject, ReviewVerdict};
+use polity_model::state::StateUpdates;
+
+use crate::decide::answer_node::answer_node;
+use crate::decide::answer_question::{ASKS_QUESTION, answer_question};
+use crate::decide::answer_run::{ASKS_ABOUT_RUN, answer_run};
+use crate::decide::call_batch::CallBatch;
+use crate::decide::continuation::continue_task;
+use crate::decide::outcomes::{answer_open_calls, end_execution};
+use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::state::TaskState;
+use crate::workflow::WorkflowDecision;
+
+/// What a person decides.
+#[derive(Debug, Clone)]
+pub struct AnswerReview {
+    /// The checkpoint at which the task waited when the person looked. Should it wait at another by
+    /// now, the person has not seen what is asked there.
+    pub checkpoint_id: CheckpointId,
+    /// The decision.
+    pub verdict: ReviewVerdict,
+    /// What the person says about it.
+    pub message: Option<String>,
+    /// Who decides.
+    pub by: String,
+    /// What the person changes in the State, where a workflow asks.
+    pub state_updates: StateUpdates,
+}
+
+impl AnswerReview {
+    pub(crate) fn decide(
+        &self,
+        state: &TaskState,
+        ctx: &mut DecisionContext,
+    ) -> Result<Decision, CommandRejection> {
+        let task = state.id();
+        let Some(review) = state.review() else {
+            return Err(CommandRejection::NothingToDecide { task, status: state.status() });
+        };
+        match review.deadline {
+            Some(deadline) if ctx.now >= deadline => {
+                Err(CommandRejection::TooLate { task, deadline })
+            }
+            Some(_) | None => self.decide_at_any_time(state, ctx),
+        }
+    }
+
+    /// Whatever the deadline says.
+    pub(crate) fn decide_at_any_time(
+        &self,
+        state: &TaskState,
+        ctx: &mut DecisionContext,
+    ) -> Result<Decision, CommandRejection> {
+        let task = state.id();
+        let nothing = || CommandRejection::NothingToDecide { task, status: state.status() };
+        let review = state.review().ok_or_else(nothing)?;
+        if review.checkpoint_id != self.checkpoint_id {
+            return Err(CommandRejection::AnotherQuestion {
+                task,
+                question: review.question.clone(),
+            });
+        }
+        if let ReviewSubject::RunDoubt { .. } = review.subject {
+            return answer_run(self, state, ctx);
+        }
+        if let ReviewSubject::RemoteQuestion { .. } = review.subject {
+            return answer_question(self, state, ctx);
+        }
+        let Some(call_id) = review.subject.call_id() else {
+            let run = state.workflow_run().ok_or_else(nothing)?;
+            return answer_node(self, state, run, &review.subject, ctx);
+        };
+        if !self.state_updates.is_empty() {
+            let asks = asks(&review.subject);
+            return Err(CommandRejection::NoStateThere { task, asks });
+        }
+        let Some((index, call)) = state.calls().index(call_id).zip(state.calls().get(call_id))
+        else {
+            return Err(CommandRejection::NothingToDecide { task, status: state.status() });
+        };
+        let tool = call
+            .tool
+            .as_ref()
+            .and_then(|tool| ctx.toolbox.find(tool.server(), tool.tool()))
+            .cloned();
+        let mut batch = CallBatch::of_state(state, ctx)?;
+        let Self { verdict, message, by, state_updates, .. } = self;
+        batch.push(Event::ReviewAnswered {
+            verdict: verdict.clone(),
+            message: message.clone(),
+            by: by.clone(),
+            state_updates: state_updates.clone(),
+        });
+        match (&review.subject, verdict) {
+            (ReviewSubject::Approval { .. }, ReviewVerdict::Approve)
+            | (ReviewSubject::Doubt { .. }, ReviewVerdict::Retry) => {}
+            (ReviewSubject::Approval { .. }, ReviewVerdict::Modify { arguments }) => {
+                if let Some(Err(problem)) = tool.map(|tool| tool.check_arguments(arguments)) {
+                    return Err(CommandRejection::Misfit { tool: call.name(), problem });
+                }
+            }
+            (ReviewSubject::Approval { .. }, ReviewVerdict::Reject) => {
+                let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
+                let content = format!("a person decided against calling {}{said}", call.name());
+                batch.answer_with_error(index, call_id, content, 0);
+            }
+            (ReviewSubject::Doubt { .. }, ReviewVerdict::SkipWith { result }) => {
+                batch.answer(index, call_id, result.clone(), None, 0);
+            }
+            (ReviewSubject::Doubt { .. }, ReviewVerdict::Reject) => {
+                let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
+                let error = format!("{} is in doubt, and {by} ended the task{said}", call.name());
+                if let Some((run, node)) =
+                    state.workflow_run().and_then(|run| Some((run, run.node_of(call_id)?)))
+                {
+                    batch.answer_with_error(index, call_id, error.clone(), 0);
+                    let mut workflow = WorkflowDecision::new(batch, run);
+                    workflow.fail_node(node, ErrorCode::Rejected, &error);
+                    return Ok(workflow.conclude());
+                }
+                return Ok(rejected(state, batch.into_events(), error));
+            }
+            (ReviewSubject::Doubt { .. }, ReviewVerdict::Approve) => {
+                return Err(CommandRejection::DoubtNeedsChoice { task });
+            }
+            (subject @ ReviewSubject::Doubt { .. }, ReviewVerdict::Modify { .. }) => {
+                let (asks, verdict) = (asks(subject), "other arguments");
+                return Err(CommandRejection::WrongVerdict { task, asks, verdict });
+            }
+            (
+                subject @ ReviewSubject::Approval { .. },
+                ReviewVerdict::Retry | ReviewVerdict::SkipWith { .. },
+            ) => {
+                let (asks, verdict) = (asks(subject), "--retry or --skip-with");
+                return Err(CommandRejection::WrongVerdict { task, asks, verdict });
+            }
+            (
+                ReviewSubject::RunDoubt { .. }
+                | ReviewSubject::RemoteQuestion { .. }
+                | ReviewSubject::Node { .. }
+                | ReviewSubject::Checkpoint { .. },
+                _,
+            ) => return Err(nothing()),
+        }
+        // With the answer to its call, a node is done.
+        if let (Some(_), ReviewVerdict::SkipWith { .. }) = (state.workflow_run(), verdict) {
+            return Ok(continue_task(batch));
+        }
+        Ok(Decision { events: batch.into_events(), effects: Vec::new() })
+    }
+}
+
+fn asks(subject: &ReviewSubject) -> &'static str {
+    match subject {
+        ReviewSubject::Approval { .. } => "asks whether a tool may be called",
+        ReviewSubject::Doubt { .. } => "asks what became of a call in doubt",
+        ReviewSubject::RunDoubt { .. } => ASKS_ABOUT_RUN,
+        ReviewSubject::RemoteQuestion { .. } => ASKS_QUESTION,
+        ReviewSubject::Node { .. } | ReviewSubject::Checkpoint { .. } => {
+            "waits for a decision about a node of its workflow"
+        }
+    }
+}
+
+/// The task ends with what the person said.
+fn rejected(state: &TaskState, mut events: Vec<Event>, error: String) -> Decision {
+    answer_open_calls(state, "the task ended", &mut events);
+    let failure = AttemptFailure { category: ErrorCategory::Permanent, message: error.clone() };
+    events.extend(end_execution(state, ExecutionChange::Fail { failure, retry_at: None }));
+    let (code, partial_result) = (ErrorCode::Rejected, Some(ResultRef::LastAnswer));
+    events.push(Event::TaskFailed { code, error, partial_result });
+    Decision { events, effects: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::commands::ResumeTask;
+    use crate::decide::Effect;
+    use crate::decide::fixtures::{
+        answer_to, call_id, labels, running, test_context, turn_with_calls, with,
+    };
+
+    fn answer(state: &TaskState, verdict: ReviewVerdict) -> Result<Decision, CommandRejection> {
+        let message = Some("not today".to_owned());
+        let checkpoint_id =
+            state.review().map_or(CheckpointId::from_random_bytes([0; 16]), |r| r.checkpoint_id);
+        let state_updates = StateUpdates::default();
+        AnswerReview { checkpoint_id, verdict, message, by: "ada".into(), state_updates }
+            .decide(state, &mut test_context())
+    }
+
+    fn asked() -> TaskState {
+        turn_with_calls(&["files/delete"])
+    }
+
+    fn in_doubt() -> TaskState {
+        let state = turn_with_calls(&["files/write"]);
+        let events = ResumeTask.decide(&state, &mut test_context()).unwrap().events;
+        with(state, events)
+    }
+
+    fn resumed(state: TaskState) -> (TaskState, Vec<Effect>) {
+        let decision = ResumeTask.decide(&state, &mut test_context()).unwrap();
+        (with(state, decision.events), decision.effects)
+    }
+
+    #[test]
+    fn an_approved_call_is_made_when_the_task_goes_on() {
+        let state = with(asked(), answer(&asked(), ReviewVerdict::Approve).unwrap().events);
+        assert_eq!((state.status().to_string().as_str(), state.owner()), ("running", None));
+        let (state, effects) = resumed(state);
+        assert!(matches!(effects.as_slice(), [Effect::CallTool { .. }]), "{effects:?}");
+        assert_eq!(state.calls().all()[0].name(), "files/delete");
+    }
+
+    #[test]
+    fn modified_arguments_are_those_that_the_tool_is_called_with() {
+        let arguments = |value: serde_json::Value| ReviewVerdict::Modify {
+            arguments: value.as_object().unwrap().clone(),
+        };
+        let misfit = answer(&asked(), arguments(json!({"path": 7})));
+        assert!(matches!(misfit, Err(CommandRejection::Misfit { .. })), "{misfit:?}");
+        let events = answer(&asked(), arguments(json!({"path": "other"}))).unwrap().events;
+        let (state, _) = resumed(with(asked(), events));
+        assert_eq!(state.calls().all()[0].arguments()["path"], "other");
+    }
+
+    #[test]
+    fn a_rejection_goes_back_to_the_model() {
+        let state = asked();
+        let decision = answer(&state, ReviewVerdict::Reject).unwrap();
+        let said = answer_to(&decision, call_id(&state, 0)).unwrap();
+        assert_eq!(said, "a person decided against calling files/delete: not today");
+        let (state, effects) = resumed(with(state, decision.events));
+        assert_eq!(effects, [Effect::CallModel]);
+        assert_eq!(state.messages().len(), 3);
+    }
+
+    #[test]
+    fn a_doubt_is_settled_by_making_the_call_again_or_by_giving_its_result() {
+        let state = in_doubt();
+        assert!(state.review().unwrap().question.contains("no one knows"));
+        let events = answer(&state, ReviewVerdict::Retry).unwrap().events;
+        let (_, effects) = resumed(with(state.clone(), events));
+        assert!(matches!(effects.as_slice(), [Effect::CallTool { .. }]), "{effects:?}");
+
+        let events =
+            answer(&state, ReviewVerdict::SkipWith { result: "done".into() }).unwrap().events;
+        let (skipped, effects) = resumed(with(state.clone(), events));
+        assert_eq!(effects, [Effect::CallModel]);
+        assert_eq!(skipped.messages().last().unwrap().content(), "done");
+
+        let rejected = answer(&state, ReviewVerdict::Reject).unwrap();
+        assert_eq!(rejected.events.last().unwrap().label(), "task_failed");
+        let task = with(state.clone(), rejected.events).snapshot();
+        assert_eq!(task.error_code, Some(ErrorCode::Rejected));
+        assert!(task.error.unwrap().ends_with("ada ended the task: not today"));
+        assert_eq!(
+            answer(&state, ReviewVerdict::Approve),
+            Err(CommandRejection::DoubtNeedsChoice { task: state.id() })
+        );
+    }
+
+    #[test]
+    fn an_answer_to_one_question_is_none_to_the_next() {
+        let state = turn_with_calls(&["files/delete", "files/delete"]);
+        let checkpoint_id = state.review().unwrap().checkpoint_id;
+        let events = answer(&state, ReviewVerdict::Reject).unwrap().events;
+        let (next, _) = resumed(with(state, events));
+        assert_ne!(next.review().unwrap().checkpoint_id, checkpoint_id);
+        let (verdict, message, by) = (ReviewVerdict::Approve, None, "bob".into());
+        let late = AnswerReview {
+            checkpoint_id,
+            verdict,
+            message,
+            by,
+            state_updates: StateUpdates::default(),
+        };
+        let refused = late.decide(&next, &mut test_context());
+        assert!(matches!(refused, Err(CommandRejection::AnotherQuestion { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn an_answer_is_given_once_and_must_fit_the_question() {
+        let answered = with(asked(), answer(&asked(), ReviewVerdict::Approve).unwrap().events);
+        for state in [answered, running()] {
+            let refused = answer(&state, ReviewVerdict::Approve);
+            assert!(
+                matches!(refused, Err(CommandRejection::NothingToDecide { .. })),
+                "{refused:?}"
+            );
+        }
+        for verdict in [ReviewVerdict::Retry, ReviewVerdict::SkipWith { result: String::new() }] {
+            let refused = answer(&asked(), verdict);
+            assert!(matches!(refused, Err(CommandRejection::WrongVerdict { .. })), "{refused:?}");
+        }
+        assert_eq!(labels(&answer(&asked(), ReviewVerdict::Approve).unwrap()), ["review_answered"]);
+    }
+}

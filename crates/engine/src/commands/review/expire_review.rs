@@ -1,0 +1,84 @@
+//! No person has decided in time. Whoever looks after the task drives it, once the deadline has
+//! passed: the default action is taken, and without one the task fails.
+
+use polity_model::event::{Event, ResultRef};
+use polity_model::failure::ErrorCode;
+use polity_model::review::{ReviewAction, ReviewVerdict};
+use polity_model::state::StateUpdates;
+use serde_json::Map;
+
+use crate::commands::AnswerReview;
+use crate::decide::call_batch::CallBatch;
+use crate::decide::outcomes::answer_open_calls;
+use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::state::TaskState;
+use crate::workflow::WorkflowDecision;
+
+/// Who answered, where no one did.
+const BY_DEADLINE: &str = "deadline";
+
+/// The deadline has passed.
+#[derive(Debug, Clone, Copy)]
+pub struct ExpireReview;
+
+impl ExpireReview {
+    pub(crate) fn decide(
+        self,
+        state: &TaskState,
+        ctx: &mut DecisionContext,
+    ) -> Result<Decision, CommandRejection> {
+        let task = state.id();
+        let open = state.review().and_then(|review| Some((review, review.deadline?)));
+        let Some((review, deadline)) = open else {
+            return Err(CommandRejection::NothingToDecide { task, status: state.status() });
+        };
+        if ctx.now < deadline {
+            return Err(CommandRejection::TooEarly { task, deadline });
+        }
+        let message = format!("no one answered until {deadline}");
+        let verdict = match review.default_action {
+            Some(ReviewAction::Approve) => ReviewVerdict::Approve,
+            Some(ReviewAction::Reject) => ReviewVerdict::Reject,
+            Some(ReviewAction::Modify) => ReviewVerdict::Modify { arguments: Map::new() },
+            None => return fail(state, message, ctx),
+        };
+        let answer = AnswerReview {
+            checkpoint_id: review.checkpoint_id,
+            verdict,
+            message: Some(message),
+            by: BY_DEADLINE.to_owned(),
+            state_updates: StateUpdates::default(),
+        };
+        answer.decide_at_any_time(state, ctx)
+    }
+}
+
+/// No one decided, and nothing says what counts then: what was asked fails.
+fn fail(
+    state: &TaskState,
+    message: String,
+    ctx: &mut DecisionContext,
+) -> Result<Decision, CommandRejection> {
+    let code = ErrorCode::Timeout;
+    let answered = Event::ReviewAnswered {
+        verdict: ReviewVerdict::Reject,
+        message: Some(message.clone()),
+        by: BY_DEADLINE.to_owned(),
+        state_updates: StateUpdates::default(),
+    };
+    let node = state.review().and_then(|review| review.subject.node());
+    if let Some((run, node)) =
+        state.workflow_run().and_then(|run| Some((run, run.plan().number(node?)?)))
+    {
+        let mut batch = CallBatch::of_state(state, ctx)?;
+        batch.push(answered);
+        let mut workflow = WorkflowDecision::new(batch, run);
+        workflow.fail_node(node, code, &message);
+        return Ok(workflow.conclude());
+    }
+    let mut events = vec![answered];
+    answer_open_calls(state, "the task failed", &mut events);
+    let partial_result = state.last_answer().map(|_| ResultRef::LastAnswer);
+    events.push(Event::TaskFailed { code, error: message, partial_result });
+    Ok(Decision { events, effects: Vec::new() })
+}

@@ -1,0 +1,208 @@
+//! Gives work to an agent or a workflow. A person drives it, or a program on a person's behalf, or another agent
+//! that hands on a part of its work. It is the one command that has no state to start from. The task
+//! belongs to the process that creates it from its first moment on, so there is no instant at which
+//! a crash would leave it unowned.
+
+use polity_definition::{AgentKind, AgentMode, CliAgent, Limits};
+use polity_model::budget::Budget;
+use polity_model::event::{Event, ForkPoint, OwnerEpoch, TaskCreated};
+use polity_model::ids::{InstanceId, TaskId, ToolCallId};
+use polity_model::session::task_of_call;
+use polity_model::state::StateUpdates;
+use polity_store::PinnedDefinition;
+use serde_json::{Map, Value};
+
+use crate::agent_toggles::AgentToggles;
+use crate::decide::cli_run::{cli_agent_of, queue_execution};
+use crate::decide::{CommandRejection, DecisionContext};
+use crate::driver::RunOverrides;
+use crate::pinned::{Assignee, PinnedAgent};
+
+/// What to do, and who does it.
+#[derive(Debug, Clone)]
+pub struct CreateTask {
+    /// The agent or workflow with everything it needs.
+    pub assignee: Assignee,
+    /// Who gives it.
+    pub origin: TaskOrigin,
+    /// The input.
+    pub description: String,
+    /// Named values that come with it.
+    pub parameters: Map<String, Value>,
+    /// A class of the retention policy.
+    pub class: Option<String>,
+    /// How long to keep the task after its end.
+    pub retention_days: Option<u32>,
+    /// What it may spend, besides the agent's own budget.
+    pub budget: Option<Budget>,
+    /// What it says otherwise than the file of its agent, which is a program.
+    pub overrides: RunOverrides,
+}
+
+/// Who gives a task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskOrigin {
+    /// A person, or a program on a person's behalf.
+    Outside,
+    /// The agent of another task.
+    SubAgentCall {
+        /// The other task.
+        parent: TaskId,
+        /// The call by which it handed on the work.
+        call: ToolCallId,
+    },
+    /// A person, who lets it go on from a checkpoint of another task.
+    Fork {
+        /// The checkpoint.
+        from: ForkPoint,
+        /// What is changed in the State.
+        updates: StateUpdates,
+    },
+}
+
+/// A task that is about to be.
+#[derive(Debug, Clone)]
+pub struct NewTask {
+    /// Its id.
+    pub id: TaskId,
+    /// Its first events.
+    pub events: Vec<Event>,
+    /// The definitions that it pins.
+    pub definitions: Vec<PinnedDefinition>,
+}
+
+impl CreateTask {
+    /// An input from outside, with nothing else to say.
+    pub fn new(assignee: impl Into<Assignee>, description: impl Into<String>) -> Self {
+        Self {
+            assignee: assignee.into(),
+            origin: TaskOrigin::Outside,
+            description: description.into(),
+            parameters: Map::new(),
+            class: None,
+            retention_days: None,
+            budget: None,
+            overrides: RunOverrides::default(),
+        }
+    }
+
+    /// Checks the input and makes the task's first events.
+    pub fn decide(
+        self,
+        owner: InstanceId,
+        limits: &Limits,
+        ctx: &mut DecisionContext,
+        has_private: bool,
+    ) -> Result<NewTask, CommandRejection> {
+        for pinned in self.assignee.everyone() {
+            check_runnable(&pinned, &ctx.agent_toggles)?;
+        }
+        let chain = self.assignee.longest_chain();
+        let limit = limits.sub_agent_depth.get();
+        if chain.len() > limit as usize + 1 {
+            return Err(CommandRejection::TooDeep { chain, limit });
+        }
+        if self.description.trim().is_empty() {
+            return Err(CommandRejection::EmptyInput);
+        }
+        let (found, limit) = (self.description.len() as u64, limits.input_bytes.get());
+        if found > limit {
+            return Err(CommandRejection::InputTooLarge { found, limit });
+        }
+        let mut new_id = || TaskId::from_random_bytes(ctx.entropy.id_bytes());
+        let (id, parent_task_id, forked_from, updates) = match self.origin {
+            TaskOrigin::Outside => (new_id(), None, None, None),
+            TaskOrigin::SubAgentCall { parent, call } => {
+                (task_of_call(call), Some(parent), None, None)
+            }
+            TaskOrigin::Fork { from, updates } => (new_id(), None, Some(from), Some(updates)),
+        };
+        let request = ctx.slot.dedup_key.filter(|_| forked_from.is_none());
+        let pin_set = self.assignee.pin_set();
+        let (pins, definitions) = (pin_set.pins.clone(), pin_set.definitions.clone());
+        let created = Event::TaskCreated(TaskCreated {
+            description: self.description,
+            assigned_agent: self.assignee.name().clone(),
+            pins,
+            parameters: self.parameters,
+            class: self.class,
+            retention_days: self.retention_days,
+            parent_task_id,
+            budget: self.budget,
+            forked_from,
+            working_directory: self.overrides.working_directory,
+            has_private,
+            request,
+        });
+        let claimed = Event::TaskClaimed { instance: owner, epoch: OwnerEpoch::default().next() };
+        let updates = updates.filter(|updates| !updates.is_empty());
+        let set = updates.map(|updates| Event::StateSet { updates });
+        // A program is in line from its first moment on, so that who came first is served first. One
+        // that may share the run of another looks for that first.
+        let queued = cli_agent_of(&self.assignee)
+            .filter(|_| forked_from.is_none() && request.is_none())
+            .map(|(name, cli)| queue_execution(name, cli, ctx).1);
+        let events = [created, claimed].into_iter().chain(set).chain(queued).collect();
+        Ok(NewTask { id, events, definitions })
+    }
+}
+
+/// Whether the agent takes work, and this version knows how to run it.
+fn check_runnable(pinned: &PinnedAgent, toggles: &AgentToggles) -> Result<(), CommandRejection> {
+    let agent = pinned.agent.name.clone();
+    if !toggles.is_enabled(&pinned.agent) {
+        let reason = toggles.of(&agent).and_then(|toggle| toggle.reason.clone());
+        return Err(CommandRejection::Disabled { agent, reason });
+    }
+    match &pinned.agent.kind {
+        AgentKind::Llm(_) | AgentKind::Remote(_) => Ok(()),
+        AgentKind::Cli(cli) => match not_built(cli) {
+            None => Ok(()),
+            Some(kind) => Err(CommandRejection::KindNotRunnable { agent, kind }),
+        },
+    }
+}
+
+/// What the file asks for that this version does not do. To run the program without it would be
+/// something else than was asked for.
+fn not_built(cli: &CliAgent) -> Option<&'static str> {
+    match cli.mode {
+        AgentMode::Interactive => Some("cli in mode interactive"),
+        AgentMode::Task => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use polity_definition::HomeSettings;
+
+    use super::*;
+    use crate::decide::fixtures::{instance, pinned, test_context};
+
+    fn create(description: &str) -> Result<NewTask, CommandRejection> {
+        let create = CreateTask::new(pinned(), description);
+        let input_bytes = NonZeroU64::new(10).unwrap();
+        let limits = Limits { input_bytes, ..HomeSettings::default().limits };
+        create.decide(instance(1), &limits, &mut test_context(), false)
+    }
+
+    #[test]
+    fn a_task_is_owned_from_its_first_moment() {
+        let new = create("Ada").unwrap();
+        let labels: Vec<_> = new.events.iter().map(Event::label).collect();
+        assert_eq!(labels, ["task_created", "task_claimed"]);
+        assert_eq!(new.definitions.len(), 2);
+    }
+
+    #[test]
+    fn inputs_are_neither_empty_nor_too_large() {
+        assert_eq!(create(" \n ").unwrap_err(), CommandRejection::EmptyInput);
+        assert!(create("0123456789").is_ok());
+        assert_eq!(
+            create("0123456789a").unwrap_err(),
+            CommandRejection::InputTooLarge { found: 11, limit: 10 }
+        );
+    }
+}

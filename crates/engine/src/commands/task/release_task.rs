@@ -1,0 +1,49 @@
+//! Lets go of a task that its owner cannot go on with, after an error of the program or of the
+//! store. The runtime drives it, so that the task can be resumed or cancelled from anywhere while
+//! the process that failed it lives on.
+
+use polity_model::event::Event;
+use polity_model::ids::InstanceId;
+
+use crate::decide::{CommandRejection, Decision};
+use crate::state::TaskState;
+
+/// The owner cannot go on.
+#[derive(Debug, Clone, Copy)]
+pub struct ReleaseTask {
+    /// The process that lets go.
+    pub instance: InstanceId,
+}
+
+impl ReleaseTask {
+    pub(crate) fn decide(self, state: &TaskState) -> Result<Decision, CommandRejection> {
+        if state.status().is_final() {
+            return Err(CommandRejection::Finished { task: state.id(), status: state.status() });
+        }
+        let is_mine = state.owner() == Some(self.instance);
+        let events = if is_mine { vec![Event::TaskReleased] } else { Vec::new() };
+        Ok(Decision { events, effects: Vec::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::fixtures::{cancelled, instance, pending, running, with};
+
+    #[test]
+    fn what_is_mine_is_let_go_and_nothing_else() {
+        for state in [pending(), running()] {
+            let decision = ReleaseTask { instance: instance(1) }.decide(&state).unwrap();
+            let released = with(state.clone(), decision.events);
+            assert_eq!((released.owner(), released.epoch()), (None, state.epoch()));
+            assert_eq!(released.status(), state.status());
+            let again = ReleaseTask { instance: instance(1) }.decide(&released);
+            assert_eq!(again, Ok(Decision::default()));
+            let others = ReleaseTask { instance: instance(2) }.decide(&state);
+            assert_eq!(others, Ok(Decision::default()));
+        }
+        let over = ReleaseTask { instance: instance(1) }.decide(&cancelled());
+        assert!(matches!(over, Err(CommandRejection::Finished { .. })));
+    }
+}

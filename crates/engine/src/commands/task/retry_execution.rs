@@ -1,0 +1,76 @@
+//! The time of the next try has come. A timer drives it. One that wakes too early is sent back to
+//! wait, so that a clock that was set does not shorten what a server asked for.
+
+use polity_model::event::ExecutionChange;
+use polity_model::machine::agent_loop::LoopState;
+
+use crate::decide::cli_run::cli_agent;
+use crate::decide::outcomes::{call_model, cancel_task, execution_event};
+use crate::decide::preconditions::unexpected_command;
+use crate::decide::remote_task::remote_agent;
+use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
+use crate::state::TaskState;
+
+/// The wait is over.
+#[derive(Debug, Clone, Copy)]
+pub struct RetryExecution;
+
+impl RetryExecution {
+    pub(crate) fn decide(
+        self,
+        state: &TaskState,
+        ctx: &mut DecisionContext,
+    ) -> Result<Decision, CommandRejection> {
+        let (LoopState::BackingOff, Some(until), Some(execution)) =
+            (state.doing(), state.retry_at(), state.execution())
+        else {
+            return Err(unexpected_command(state, "RetryExecution"));
+        };
+        if state.cancel_requested() {
+            return Ok(cancel_task(state, Vec::new()));
+        }
+        if ctx.now < until {
+            return Ok(Decision { events: Vec::new(), effects: vec![Effect::WaitUntil(until)] });
+        }
+        let of_run = cli_agent(state).map(|_| Effect::RunCliAgent);
+        if let Some(effect) = of_run.or(remote_agent(state).map(|_| Effect::SendMessage)) {
+            return Ok(Decision {
+                events: vec![execution_event(execution.id, ExecutionChange::Retry)],
+                effects: vec![effect],
+            });
+        }
+        let again = [
+            execution_event(execution.id, ExecutionChange::Retry),
+            execution_event(execution.id, ExecutionChange::RUN),
+        ];
+        Ok(call_model(state, ctx, Vec::new(), again))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+    use crate::decide::fixtures::{backing_off, running, test_context};
+
+    #[test]
+    fn the_next_try_waits_for_its_time() {
+        let state = backing_off();
+        let until = state.retry_at().unwrap();
+        let early = RetryExecution.decide(&state, &mut test_context()).unwrap();
+        assert_eq!(early, Decision { events: vec![], effects: vec![Effect::WaitUntil(until)] });
+
+        let mut later = test_context();
+        later.now = until + SignedDuration::from_millis(1);
+        let decision = RetryExecution.decide(&state, &mut later).unwrap();
+        assert_eq!(decision.effects, [Effect::CallModel]);
+        assert_eq!(decision.events.len(), 3);
+    }
+
+    #[test]
+    fn only_what_failed_is_tried_again() {
+        let refused = RetryExecution.decide(&running(), &mut test_context());
+        assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })));
+    }
+}

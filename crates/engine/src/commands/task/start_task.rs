@@ -1,0 +1,95 @@
+//! Begins the work. The queue drives it when the task's turn has come, in the process that owns
+//! the task. Resuming a task that had not begun comes here too.
+
+use polity_model::event::{Event, ExecutionChange};
+use polity_model::ids::ExecutionId;
+use polity_model::machine::task::TaskStatus;
+
+use crate::decide::call_batch::CallBatch;
+use crate::decide::cli_run::{cli_agent, start_or_queue};
+use crate::decide::continuation::resume_calls;
+use crate::decide::outcomes::{call_model, execution_event};
+use crate::decide::preconditions::unexpected_command;
+use crate::decide::remote_task::{remote_agent, send_message};
+use crate::decide::{CommandRejection, Decision, DecisionContext, llm};
+use crate::state::TaskState;
+use crate::workflow::WorkflowDecision;
+
+/// The task's turn has come.
+#[derive(Debug, Clone, Copy)]
+pub struct StartTask;
+
+impl StartTask {
+    pub(crate) fn decide(
+        self,
+        state: &TaskState,
+        ctx: &mut DecisionContext,
+    ) -> Result<Decision, CommandRejection> {
+        match state.status() {
+            TaskStatus::Pending => {}
+            TaskStatus::Running => return Err(unexpected_command(state, "StartTask")),
+            TaskStatus::AwaitingHuman => {
+                return Err(CommandRejection::AwaitingHuman { task: state.id() });
+            }
+            status @ (TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled) => {
+                return Err(CommandRejection::Finished { task: state.id(), status });
+            }
+        }
+        // A workflow begins with its first node; a task that goes on from a checkpoint in the middle
+        // of a turn, with the calls of that.
+        if let Some(run) = state.workflow_run() {
+            let mut batch = CallBatch::of_state(state, ctx)?;
+            batch.push(Event::TaskStarted);
+            return Ok(WorkflowDecision::start(batch, run));
+        }
+        if let Some(cli) = cli_agent(state) {
+            return Ok(start_or_queue(state, cli, ctx, vec![Event::TaskStarted]));
+        }
+        if remote_agent(state).is_some() {
+            return Ok(send_message(state, ctx, vec![Event::TaskStarted]));
+        }
+        // Each call of the model has its own retries, and the execution has those of them all.
+        let llm = llm(state)?;
+        let max_retries = llm.max_retries.saturating_mul(llm.max_iterations.get());
+        let agent = llm.identity.name.clone();
+        let id = ExecutionId::from_random_bytes(ctx.entropy.id_bytes());
+        let execution = [
+            execution_event(id, ExecutionChange::Start { agent, max_retries }),
+            execution_event(id, ExecutionChange::RUN),
+        ];
+        if state.calls().open().next().is_some() {
+            let first = std::iter::once(Event::TaskStarted).chain(execution);
+            return resume_calls(state, ctx, first);
+        }
+        Ok(call_model(state, ctx, vec![Event::TaskStarted], execution))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::Effect;
+    use crate::decide::fixtures::{cancelled, pending, running, test_context, turn_with_calls};
+
+    #[test]
+    fn a_pending_task_calls_its_model() {
+        let decision = StartTask.decide(&pending(), &mut test_context()).unwrap();
+        let labels: Vec<_> = decision.events.iter().map(Event::label).collect();
+        assert_eq!(
+            labels,
+            ["task_started", "execution_changed", "execution_changed", "model_called"]
+        );
+        assert_eq!(decision.effects, [Effect::CallModel]);
+    }
+
+    #[test]
+    fn no_task_starts_twice() {
+        let refused = StartTask.decide(&running(), &mut test_context());
+        assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })));
+        let refused = StartTask.decide(&cancelled(), &mut test_context());
+        assert!(matches!(refused, Err(CommandRejection::Finished { .. })));
+        // Another worker of the process has put it before a person.
+        let refused = StartTask.decide(&turn_with_calls(&["files/delete"]), &mut test_context());
+        assert!(matches!(refused, Err(CommandRejection::AwaitingHuman { .. })), "{refused:?}");
+    }
+}

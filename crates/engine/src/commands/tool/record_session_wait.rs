@@ -1,0 +1,146 @@
+//! A sub-agent waits for a person, and later goes on. The runtime drives both, by what becomes of the
+//! sub-agent's task. While anything else of the turn is under way the parent works on; when nothing
+//! is, it is paused, and belongs to no process until someone resumes it.
+
+use polity_model::ids::ToolCallId;
+
+use crate::decide::call_batch::CallBatch;
+use crate::decide::continuation::continue_task;
+use crate::decide::outcomes::cancel_task;
+use crate::decide::preconditions::expect_running_call;
+use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::state::TaskState;
+
+/// A sub-agent waits for a person.
+#[derive(Debug, Clone, Copy)]
+pub struct RecordSessionWait {
+    /// The call that it works for.
+    pub call_id: ToolCallId,
+}
+
+impl RecordSessionWait {
+    pub(crate) fn decide(
+        self,
+        state: &TaskState,
+        ctx: &mut DecisionContext,
+    ) -> Result<Decision, CommandRejection> {
+        let (index, call) = expect_running_call(state, self.call_id, "RecordSessionWait")?;
+        let mut batch = CallBatch::of_state(state, ctx)?;
+        batch.wait_for_session(index, call.id());
+        if state.cancel_requested() {
+            return Ok(cancel_task(state, batch.into_events()));
+        }
+        Ok(continue_task(batch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use polity_model::event::Event;
+    use polity_model::machine::task::TaskStatus;
+    use serde_json::json;
+
+    use super::*;
+    use crate::commands::{
+        CancelOrigin, CancelTask, ClaimTask, RecordModelReply, RecordToolReply, ReopenSession,
+        ResumeTask,
+    };
+    use crate::decide::Effect;
+    use crate::decide::fixtures::{call_id, labels, reply, running, test_context, with};
+    use crate::driver::{AskedArguments, AskedTool, Tool, ToolReply};
+
+    /// What a decision is given where the agent has a sub-agent besides its tools.
+    fn given_with_helper() -> DecisionContext {
+        let mut ctx = test_context();
+        let schema = json!({"type": "object"}).as_object().unwrap().clone();
+        let (name, text) = ("agent/helper".parse().unwrap(), String::new());
+        let tool = Tool::new(name, text, schema, None, true, Duration::MAX, Vec::new());
+        ctx.toolbox = Arc::new(ctx.toolbox.joined(&[Arc::new(tool)]));
+        ctx
+    }
+
+    /// A task whose model has asked for these, each `server/tool`.
+    fn turn_with_calls(tools: &[&str]) -> TaskState {
+        let ask = |tool: &&str| {
+            let (server, tool) = tool.split_once('/').unwrap();
+            AskedTool {
+                server: server.to_owned(),
+                tool: tool.to_owned(),
+                arguments: AskedArguments::Object(serde_json::Map::new()),
+                signature: None,
+            }
+        };
+        let mut asked = reply("");
+        asked.tool_calls = tools.iter().map(ask).collect();
+        let answer = RecordModelReply { reply: asked, duration_ms: 1 };
+        let decision = answer.decide(&running(), &mut given_with_helper()).unwrap();
+        with(running(), decision.events)
+    }
+
+    fn waits(state: &TaskState, index: usize) -> Decision {
+        let wait = RecordSessionWait { call_id: call_id(state, index) };
+        wait.decide(state, &mut given_with_helper()).unwrap()
+    }
+
+    #[test]
+    fn with_nothing_else_under_way_the_task_is_paused_and_owned_by_no_one() {
+        let state = turn_with_calls(&["agent/helper"]);
+        let decision = waits(&state, 0);
+        assert_eq!(labels(&decision), ["tool_waits", "task_paused"]);
+        assert_eq!(decision.effects, []);
+        let state = with(state, decision.events);
+        assert_eq!((state.status(), state.owner()), (TaskStatus::AwaitingHuman, None));
+        assert!(state.is_paused());
+        let claim =
+            ClaimTask { instance: crate::decide::fixtures::instance(2), owner_alive: false };
+        let state = with(state.clone(), claim.decide(&state).unwrap().events);
+        let resumed = ResumeTask.decide(&state, &mut given_with_helper()).unwrap();
+        assert_eq!(labels(&resumed), ["task_resumed", "tool_called"]);
+        let call_id = call_id(&state, 0);
+        assert_eq!(resumed.effects, [Effect::OpenSession { call_id, deadline: None }]);
+        assert_eq!(with(state, resumed.events).status(), TaskStatus::Running);
+    }
+
+    #[test]
+    fn while_something_else_is_under_way_the_session_is_only_watched() {
+        let state = turn_with_calls(&["agent/helper", "time/now"]);
+        let decision = waits(&state, 0);
+        let helper = call_id(&state, 0);
+        assert_eq!(labels(&decision), ["tool_waits"]);
+        assert_eq!(decision.effects, [Effect::WatchSession { call_id: helper }]);
+        let state = with(state, decision.events);
+        let reopen = ReopenSession { call_id: helper };
+        let reopened = reopen.decide(&state, &mut given_with_helper()).unwrap();
+        assert_eq!(labels(&reopened), ["tool_called"]);
+        assert_eq!(reopened.effects, [Effect::OpenSession { call_id: helper, deadline: None }]);
+        // The other ends first: then the task waits with the sub-agent.
+        let (call_id, reply) = (call_id(&state, 1), ToolReply::default());
+        let reply = RecordToolReply { call_id, reply, duration_ms: 1 };
+        let decision = reply.decide(&state, &mut given_with_helper()).unwrap();
+        assert_eq!(labels(&decision), ["tool_answered", "task_paused"]);
+    }
+
+    #[test]
+    fn a_paused_task_can_be_cancelled_and_its_call_is_answered() {
+        let state = turn_with_calls(&["agent/helper"]);
+        let decision = waits(&state, 0);
+        let state = with(state, decision.events);
+        let by = CancelOrigin::Other { owner_alive: false };
+        let decision = CancelTask { by }.decide(&state).unwrap();
+        assert_eq!(labels(&decision)[0], "tool_answered");
+        assert!(decision.events.contains(&Event::TaskCancelled));
+    }
+
+    #[test]
+    fn only_a_session_that_is_open_can_wait_and_only_one_that_waits_is_opened_again() {
+        let state = turn_with_calls(&["agent/helper"]);
+        let call_id = call_id(&state, 0);
+        let reopen = ReopenSession { call_id }.decide(&state, &mut test_context());
+        assert_eq!(reopen, Ok(Decision::default()));
+        let wait = RecordSessionWait { call_id }.decide(&running(), &mut test_context());
+        assert!(matches!(wait, Err(CommandRejection::UnexpectedCommand { .. })), "{wait:?}");
+    }
+}

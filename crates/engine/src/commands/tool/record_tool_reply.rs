@@ -1,0 +1,188 @@
+//! A tool has answered. The runtime drives it with what the driver brought, one call at a time in
+//! whatever order the answers come. The last answer of a turn leads back to the model. An answer is
+//! recorded even when the task is to be cancelled, because the tool has had its effect.
+
+use std::sync::Arc;
+
+use polity_model::failure::{AttemptFailure, ErrorCategory};
+use polity_model::ids::ToolCallId;
+use serde_json::Value;
+
+use crate::decide::call_batch::CallBatch;
+use crate::decide::continuation::continue_task;
+use crate::decide::outcomes::cancel_task;
+use crate::decide::preconditions::expect_running_call;
+use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::driver::{Tool, ToolReply};
+use crate::state::TaskState;
+use crate::tool_turn::fallback::call_fallback;
+
+/// What a tool said.
+#[derive(Debug, Clone)]
+pub struct RecordToolReply {
+    /// The call that it answers.
+    pub call_id: ToolCallId,
+    /// The answer.
+    pub reply: ToolReply,
+    /// How long it took.
+    pub duration_ms: u64,
+}
+
+impl RecordToolReply {
+    pub(crate) fn decide(
+        &self,
+        state: &TaskState,
+        ctx: &mut DecisionContext,
+    ) -> Result<Decision, CommandRejection> {
+        let (index, call) = expect_running_call(state, self.call_id, "RecordToolReply")?;
+        let toolbox = Arc::clone(&ctx.toolbox);
+        let tool = call.tool.as_ref().and_then(|tool| toolbox.find(tool.server(), tool.tool()));
+        let mut batch = CallBatch::of_state(state, ctx)?;
+        batch.set_error_code(self.reply.code);
+        let ToolReply { content, structured, is_error, .. } = &self.reply;
+        let problem = tool.and_then(|tool| misfit(tool, &self.reply));
+        if *is_error {
+            let category = ErrorCategory::AgentError;
+            let failure = AttemptFailure { category, message: content.clone() };
+            let may_go_on = !state.cancel_requested();
+            if !(may_go_on && call_fallback(&mut batch, index, call, failure, self.duration_ms)) {
+                batch.answer_with_error(index, self.call_id, content.clone(), self.duration_ms);
+            }
+        } else if let Some(problem) = problem {
+            // The tool has done its work, so no other is called in its place.
+            batch.answer_with_error(index, self.call_id, problem, self.duration_ms);
+        } else {
+            let structured = structured.clone().filter(|json| !is_same(content, json));
+            batch.answer(index, self.call_id, content.clone(), structured, self.duration_ms);
+        }
+        if state.cancel_requested() {
+            return Ok(cancel_task(state, batch.into_events()));
+        }
+        Ok(continue_task(batch))
+    }
+}
+
+/// What is wrong with a result, if its tool says what results look like.
+fn misfit(tool: &Tool, reply: &ToolReply) -> Option<String> {
+    tool.output_schema.as_ref()?;
+    let ToolReply { content, structured, is_cut, .. } = reply;
+    let problem = match structured {
+        // A part of a result cannot be held against the schema of the whole.
+        None if *is_cut => return None,
+        None => "there is no structured result".to_owned(),
+        Some(result) => tool.check_result(result).err()?,
+    };
+    Some(format!(
+        "error: {} was called, and its result does not fit its own output schema: {problem}; the \
+         result was: {content}",
+        tool.name
+    ))
+}
+
+/// Whether the text is the JSON, written out. Then it need not be kept twice.
+fn is_same(text: &str, json: &Value) -> bool {
+    text.starts_with(['{', '[', '"'])
+        && serde_json::from_str::<Value>(text).is_ok_and(|v| v == *json)
+}
+
+#[cfg(test)]
+mod tests {
+    use polity_model::event::{Event, ToolChange};
+    use polity_model::message::Message;
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::Effect;
+    use crate::decide::fixtures::{
+        answer_to, call_id, labels, running, test_context, turn_with_calls, with,
+    };
+
+    fn said(content: &str) -> ToolReply {
+        ToolReply { content: content.to_owned(), ..ToolReply::default() }
+    }
+
+    fn record(state: &TaskState, index: usize, reply: ToolReply) -> Decision {
+        let answer = RecordToolReply { call_id: call_id(state, index), reply, duration_ms: 3 };
+        answer.decide(state, &mut test_context()).unwrap()
+    }
+
+    #[test]
+    fn answers_stand_in_the_order_of_the_calls_and_lead_back_to_the_model() {
+        let mut state = turn_with_calls(&["files/read", "files/write", "files/read"]);
+        for (index, last) in [(2, false), (0, false), (1, true)] {
+            let decision = record(&state, index, said(&format!("answer {index}")));
+            assert_eq!(decision.effects == [Effect::CallModel], last);
+            let before = state.messages().len();
+            state = with(state, decision.events);
+            let grown = state.messages().len() - before;
+            assert_eq!(grown, if last { 3 } else { 0 }, "no call is there without its answer");
+        }
+        let messages = state.messages();
+        let answers: Vec<_> = messages[2..].iter().map(Message::content).collect();
+        assert_eq!(answers, ["answer 0", "answer 1", "answer 2"]);
+    }
+
+    #[test]
+    fn a_result_that_breaks_its_own_schema_is_told() {
+        let state = turn_with_calls(&["time/now"]);
+        let id = call_id(&state, 0);
+        for (structured, expected) in
+            [(None, "there is no structured result"), (Some(json!({"minutes": 3})), "seconds")]
+        {
+            let decision = record(&state, 0, ToolReply { structured, ..said("3") });
+            let content = answer_to(&decision, id).unwrap();
+            assert!(
+                content.contains(expected) && content.ends_with("the result was: 3"),
+                "{content}"
+            );
+        }
+        let fits =
+            ToolReply { structured: Some(json!({"seconds": 3})), ..said("{\"seconds\": 3}") };
+        let decision = record(&state, 0, fits);
+        let kept_once = matches!(
+            decision.events[0],
+            Event::ToolChanged {
+                change: ToolChange::Answer { structured: None, is_error: false, .. },
+                ..
+            }
+        );
+        assert!(kept_once, "{decision:?}");
+    }
+
+    #[test]
+    fn a_tool_that_says_it_failed_is_stood_in_for_where_that_was_arranged() {
+        let failed = || ToolReply { is_error: true, ..said("no such file") };
+        let state = turn_with_calls(&["files/read", "files/write"]);
+        let decision = record(&state, 0, failed());
+        assert_eq!(labels(&decision), ["tool_failed", "tool_called"]);
+        let tool = with(state.clone(), decision.events).calls().all()[0].tool.clone();
+        assert_eq!(tool.unwrap().as_str(), "web/fetch");
+        let decision = record(&state, 1, failed());
+        assert_eq!(answer_to(&decision, call_id(&state, 1)).as_deref(), Some("no such file"));
+    }
+
+    #[test]
+    fn an_answer_is_kept_even_when_the_task_is_to_be_cancelled() {
+        let state = turn_with_calls(&["files/write", "files/write"]);
+        let state = with(state, vec![Event::CancelRequested]);
+        let decision = record(&state, 0, said("written"));
+        assert_eq!(answer_to(&decision, call_id(&state, 0)).as_deref(), Some("written"));
+        let other = answer_to(&decision, call_id(&state, 1)).unwrap();
+        assert!(other.contains("it may have had its effect"), "{other}");
+        let state = with(state, decision.events);
+        assert_eq!(state.status().to_string(), "cancelled");
+        assert_eq!(state.messages().len(), 4);
+    }
+
+    #[test]
+    fn only_a_call_that_is_being_made_is_answered() {
+        let state = turn_with_calls(&["files/read", "files/write"]);
+        let id = call_id(&state, 0);
+        let state = with(state.clone(), record(&state, 0, said("a")).events);
+        let again = RecordToolReply { call_id: id, reply: said("b"), duration_ms: 1 };
+        for state in [state, running()] {
+            let refused = again.decide(&state, &mut test_context());
+            assert!(matches!(refused, Err(CommandRejection::UnexpectedCommand { .. })));
+        }
+    }
+}

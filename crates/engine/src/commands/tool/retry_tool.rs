@@ -1,0 +1,46 @@
+//! The time of a tool's next attempt has come. The runtime drives it after the wait that the failed
+//! attempt asked for; coming early waits for the rest of the time.
+
+use polity_model::ids::ToolCallId;
+use polity_model::machine::tool_call::CallState;
+
+use crate::decide::call_batch::CallBatch;
+use crate::decide::continuation::continue_task;
+use crate::decide::outcomes::cancel_task;
+use crate::decide::preconditions::unexpected_command;
+use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::state::TaskState;
+
+/// The time has come.
+#[derive(Debug, Clone, Copy)]
+pub struct RetryTool {
+    /// The call.
+    pub call_id: ToolCallId,
+}
+
+impl RetryTool {
+    pub(crate) fn decide(
+        self,
+        state: &TaskState,
+        ctx: &mut DecisionContext,
+    ) -> Result<Decision, CommandRejection> {
+        let place = state.calls().index(self.call_id).zip(state.calls().get(self.call_id));
+        let waiting = place.filter(|(_, call)| call.state == CallState::Failed);
+        let Some((index, call)) = waiting else {
+            return Err(unexpected_command(state, "RetryTool"));
+        };
+        if state.cancel_requested() {
+            return Ok(cancel_task(state, Vec::new()));
+        }
+        let now = ctx.now;
+        let mut batch = CallBatch::of_state(state, ctx)?;
+        match (call.retry_at, &call.tool) {
+            (Some(until), _) if now < until => batch.wait_for_retry(self.call_id, until),
+            (_, Some(tool)) => {
+                batch.call_again(index, self.call_id, tool, None, call.repeatable);
+            }
+            (_, None) => return Err(unexpected_command(state, "RetryTool")),
+        }
+        Ok(continue_task(batch))
+    }
+}

@@ -1,0 +1,74 @@
+//! A person decides what a workflow asks: what a human node asks, or whether a node may run.
+//!
+//! The answer's action becomes the routing key, and the way on follows from it at once. So whoever
+//! goes on with the task finds it decided.
+
+use polity_model::event::{Event, NodeOutput};
+use polity_model::failure::ErrorCode;
+use polity_model::review::{ReviewSubject, ReviewVerdict};
+
+use crate::commands::AnswerReview;
+use crate::decide::call_batch::CallBatch;
+use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::state::{TaskState, WorkflowRun};
+use crate::workflow::{FinishedNode, WorkflowDecision};
+
+/// What follows from an answer about a node.
+pub(crate) fn answer_node(
+    answer: &AnswerReview,
+    state: &TaskState,
+    run: &WorkflowRun,
+    subject: &ReviewSubject,
+    ctx: &mut DecisionContext,
+) -> Result<Decision, CommandRejection> {
+    let AnswerReview { verdict, message, by, state_updates, .. } = answer;
+    let task = state.id();
+    let Some(node) = subject.node().and_then(|node| run.plan().number(node)) else {
+        return Err(CommandRejection::NothingToDecide { task, status: state.status() });
+    };
+    let wrong = |verdict| {
+        let asks = "waits for a decision about a node of its workflow";
+        Err(CommandRejection::WrongVerdict { task, asks, verdict })
+    };
+    match verdict {
+        ReviewVerdict::Approve | ReviewVerdict::Reject => {}
+        ReviewVerdict::Modify { arguments } if arguments.is_empty() => {}
+        ReviewVerdict::Modify { .. } => return wrong("other arguments"),
+        ReviewVerdict::Retry => return wrong("--retry"),
+        ReviewVerdict::SkipWith { .. } => return wrong("--skip-with"),
+    }
+    let mut told = run.clone();
+    told.tell(verdict.action(), message.clone(), state_updates, ctx.now)?;
+    let told = told.state();
+    let mut batch = CallBatch::of_state(state, ctx)?;
+    batch.push(Event::ReviewAnswered {
+        verdict: verdict.clone(),
+        message: message.clone(),
+        by: by.clone(),
+        state_updates: state_updates.clone(),
+    });
+    let mut workflow = WorkflowDecision::new(batch, run);
+    match subject {
+        ReviewSubject::Checkpoint { .. } if *verdict == ReviewVerdict::Reject => {
+            let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
+            let why = format!("{by} decided against it{said}");
+            workflow.fail_node(node, ErrorCode::Rejected, &why);
+        }
+        ReviewSubject::Checkpoint { .. } => workflow.allow(node),
+        ReviewSubject::Node { .. }
+        | ReviewSubject::Approval { .. }
+        | ReviewSubject::Doubt { .. }
+        | ReviewSubject::RunDoubt { .. }
+        | ReviewSubject::RemoteQuestion { .. } => {
+            let output = message.as_deref().unwrap_or(verdict.action());
+            workflow.finish(FinishedNode {
+                node,
+                output,
+                stored: NodeOutput::Text(output.to_owned()),
+                routing_key: told.routing_key.clone(),
+                answer: Some((&told, message.as_deref())),
+            });
+        }
+    }
+    Ok(workflow.conclude())
+}

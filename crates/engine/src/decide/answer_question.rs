@@ -1,0 +1,54 @@
+//! A person answers what an agent on another server asks: the answer goes there as the next message
+//! of the same conversation, or the task ends.
+
+use polity_model::event::Event;
+use polity_model::failure::ErrorCode;
+use polity_model::message::Message;
+use polity_model::review::ReviewVerdict;
+
+use crate::commands::AnswerReview;
+use crate::decide::{CommandRejection, Decision, DecisionContext};
+use crate::state::TaskState;
+
+pub(crate) const ASKS_QUESTION: &str = "asks something for its agent on another server";
+
+pub(crate) fn answer_question(
+    answer: &AnswerReview,
+    state: &TaskState,
+    ctx: &DecisionContext,
+) -> Result<Decision, CommandRejection> {
+    let task = state.id();
+    let AnswerReview { verdict, message, by, state_updates, .. } = answer;
+    if !state_updates.is_empty() {
+        return Err(CommandRejection::NoStateThere { task, asks: ASKS_QUESTION });
+    }
+    let answered = Event::ReviewAnswered {
+        verdict: verdict.clone(),
+        message: message.clone(),
+        by: by.clone(),
+        state_updates: state_updates.clone(),
+    };
+    let wrong =
+        |verdict| Err(CommandRejection::WrongVerdict { task, asks: ASKS_QUESTION, verdict });
+    let follows = match verdict {
+        ReviewVerdict::Modify { arguments } if !arguments.is_empty() => {
+            return wrong("other arguments");
+        }
+        // Whoever resumes the task sends it.
+        ReviewVerdict::Approve | ReviewVerdict::Modify { .. } => {
+            let said = message.clone().filter(|said| !said.trim().is_empty());
+            let content = said.ok_or(CommandRejection::AnswerNeedsText { task })?;
+            Event::MessageAdded { message: Message::User { content, timestamp: ctx.now } }
+        }
+        ReviewVerdict::Reject => {
+            let said = message.as_ref().map(|said| format!(": {said}")).unwrap_or_default();
+            let agent = &state.task().order().assigned_agent;
+            let error = format!("{agent} asked something, and {by} ended the task{said}");
+            Event::TaskFailed { code: ErrorCode::Rejected, error, partial_result: None }
+        }
+        ReviewVerdict::Retry | ReviewVerdict::SkipWith { .. } => {
+            return wrong("--retry or --skip-with");
+        }
+    };
+    Ok(Decision { events: vec![answered, follows], effects: Vec::new() })
+}

@@ -1,0 +1,171 @@
+//! What the commands about programs share: a task whose agent is a command-line program waits for
+//! its place, runs the program, and ends with what came of it. Some of it goes for agents on other
+//! servers too.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use polity_definition::{AccessType, CliAgent, WorkspaceMode};
+use polity_model::event::{Event, ExecutionChange};
+use polity_model::execution::AgentExecution;
+use polity_model::failure::{AttemptFailure, ErrorCategory, ErrorCode};
+use polity_model::ids::{CheckpointId, ExecutionId};
+use polity_model::name::Name;
+use polity_model::review::ReviewSubject;
+
+use crate::decide::outcomes::{end_execution, execution_event};
+use crate::decide::{Decision, DecisionContext, Effect, backoff};
+use crate::pinned::Assignee;
+use crate::state::TaskState;
+
+/// The program that does the task, if one does.
+pub(crate) fn cli_agent(state: &TaskState) -> Option<&CliAgent> {
+    state.context()?.agent.program()
+}
+
+/// Whether the program may be run again without harm: it says so, or changes nothing, or does so in
+/// a folder of its own that is made anew for each run.
+pub(crate) fn is_repeatable(cli: &CliAgent) -> bool {
+    let has_own_folder = match cli.workspace {
+        WorkspaceMode::Shared => false,
+        WorkspaceMode::Worktree | WorkspaceMode::Copy => true,
+    };
+    cli.idempotent || cli.access_type == AccessType::ReadOnly || has_own_folder
+}
+
+/// The program that is to do a task, with its name.
+pub(crate) fn cli_agent_of(assignee: &Assignee) -> Option<(&Name, &CliAgent)> {
+    let agent = assignee.agent()?;
+    Some((&agent.name, agent.program()?))
+}
+
+/// An execution of the program gets in line.
+pub(crate) fn queue_execution(
+    agent: &Name,
+    cli: &CliAgent,
+    ctx: &mut DecisionContext,
+) -> (ExecutionId, Event) {
+    let id = ExecutionId::from_random_bytes(ctx.entropy.id_bytes());
+    let change = ExecutionChange::Queue {
+        agent: agent.clone(),
+        max_retries: cli.max_retries,
+        pool: ctx.slot.pool.to_string(),
+        timeout_seconds: cli.timeout_seconds.get(),
+    };
+    (id, execution_event(id, change))
+}
+
+/// An execution of the program begins where its place is held, and waits for one where not. It gets
+/// in line first if it is not yet. Where another task was given the same, there is none.
+pub(crate) fn start_or_queue(
+    state: &TaskState,
+    cli: &CliAgent,
+    ctx: &mut DecisionContext,
+    mut events: Vec<Event>,
+) -> Decision {
+    if let Some(over) = ctx.budget.reached() {
+        let (code, error) = (ErrorCode::Budget, over.to_owned());
+        events.push(Event::TaskFailed { code, error, partial_result: None });
+        return Decision { events, effects: Vec::new() };
+    }
+    if let Some(with) = ctx.slot.duplicate_of {
+        if state.task().shared_with() != Some(with) {
+            events.push(Event::RunShared { with });
+        }
+        return Decision { events, effects: vec![Effect::WaitForOriginal] };
+    }
+    let agent = &state.task().order().assigned_agent;
+    let in_line = state.execution().filter(|execution| !execution.is_over());
+    let id = if let Some(execution) = in_line {
+        execution.id
+    } else {
+        let (id, event) = queue_execution(agent, cli, ctx);
+        events.push(event);
+        id
+    };
+    if ctx.slot.is_held {
+        let (agent, max_retries) = (agent.clone(), cli.max_retries);
+        events.push(execution_event(id, ExecutionChange::Start { agent, max_retries }));
+        return Decision { events, effects: vec![Effect::RunCliAgent] };
+    }
+    Decision { events, effects: vec![Effect::WaitForSlot] }
+}
+
+/// It is tried again when its time has come.
+pub(crate) fn retry_later(
+    execution: &AgentExecution,
+    failure: &AttemptFailure,
+    asked_for: Option<Duration>,
+    ctx: &mut DecisionContext,
+    mut events: Vec<Event>,
+) -> Decision {
+    let wait = backoff::delay(execution.retry_count, asked_for, &mut ctx.entropy);
+    let until = ctx.now + SignedDuration::try_from(wait).unwrap_or_default();
+    let change = ExecutionChange::Fail { failure: failure.clone(), retry_at: Some(until) };
+    events.push(execution_event(execution.id, change));
+    Decision { events, effects: vec![Effect::WaitUntil(until)] }
+}
+
+/// What is in doubt.
+pub(crate) struct RunDoubt {
+    /// Why, as the execution's failure.
+    pub(crate) failure: String,
+    /// What a person is asked.
+    pub(crate) question: String,
+}
+
+impl RunDoubt {
+    /// About a program whose process is gone.
+    pub(crate) fn of_run(agent: &Name) -> Self {
+        Self {
+            failure:
+                "the process that ran it ended, and no one knows what the program had done by \
+                      then"
+                    .to_owned(),
+            question: format!(
+                "The process ended while {agent} was running, and no one knows what it had done by \
+                 then. Run it again, or go on with a result of your own?"
+            ),
+        }
+    }
+}
+
+/// No one knows what has been done, and it may not be repeated: a person decides.
+pub(crate) fn open_doubt_review(
+    state: &TaskState,
+    ctx: &mut DecisionContext,
+    mut events: Vec<Event>,
+    doubt: RunDoubt,
+) -> Decision {
+    let Some(execution) = state.execution() else { return Decision::default() };
+    let RunDoubt { failure: message, question } = doubt;
+    let failure = AttemptFailure { category: ErrorCategory::SystemError, message };
+    events.extend(end_execution(state, ExecutionChange::Fail { failure, retry_at: None }));
+    let checkpoint_id = CheckpointId::from_random_bytes(ctx.entropy.id_bytes());
+    let agent = &execution.agent;
+    events.push(Event::CheckpointTaken {
+        checkpoint_id,
+        sequence: state.checkpoints(),
+        node: agent.to_string(),
+        awaiting_human: true,
+        message_count: None,
+    });
+    events.push(Event::ReviewOpened {
+        checkpoint_id,
+        subject: ReviewSubject::RunDoubt { execution_id: execution.id },
+        question,
+        deadline: None,
+        default_action: None,
+    });
+    Decision { events, effects: Vec::new() }
+}
+
+/// Why a task fails whose program failed.
+pub(crate) fn failure_code(category: ErrorCategory) -> ErrorCode {
+    match category {
+        ErrorCategory::Transient | ErrorCategory::Permanent | ErrorCategory::AgentError => {
+            ErrorCode::AgentFailed
+        }
+        ErrorCategory::SystemError => ErrorCode::SystemError,
+    }
+}

@@ -1,0 +1,248 @@
+//! States and inputs that the commands' tests begin with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use polity_definition::{AgentDefinition, HomeSettings, ScriptDefinition};
+use polity_model::event::{Event, JournalPosition, RecordedEvent, StreamId, ToolChange};
+use polity_model::failure::{AttemptFailure, ErrorCategory};
+use polity_model::ids::{InstanceId, TaskId, ToolCallId};
+use polity_model::usage::Usage;
+use serde_json::{Value, json};
+
+use crate::budget::BudgetStatus;
+use crate::commands::{
+    BeginRun, CancelOrigin, CancelTask, CreateTask, FailureCause, RecordModelFailure,
+    RecordModelReply, RecordProcess, RecordRecoveredRun, RetryExecution, SlotWait, StartTask,
+};
+use crate::decide::{Decision, DecisionContext, SlotContext};
+use crate::driver::{AskedArguments, AskedTool, ModelFailure, ModelReply, Tool, Toolbox};
+use crate::entropy::Entropy;
+use crate::pinned::PinnedAgent;
+use crate::state::TaskState;
+
+pub(crate) fn instance(number: u8) -> InstanceId {
+    InstanceId::from_random_bytes([number; 16])
+}
+
+pub(crate) fn test_context() -> DecisionContext {
+    DecisionContext {
+        now: Timestamp::from_second(1000).unwrap(),
+        entropy: Entropy::from_seed([5; 16]),
+        toolbox: toolbox(),
+        limits: HomeSettings::default().limits,
+        budget: BudgetStatus::default(),
+        slot: SlotContext::default(),
+        agent_toggles: Arc::default(),
+    }
+}
+
+/// Tools of two servers, and one that may stand in for another. `files/write` and `files/delete`
+/// may not be called twice.
+pub(crate) fn toolbox() -> Arc<Toolbox> {
+    let tool = |name: &str, repeatable: bool, fallback_tools: &[&str]| {
+        let input_schema = json!({
+            "type": "object",
+            "properties": {"path": {"type": "string"}},
+            "required": if name == "time/now" { json!([]) } else { json!(["path"]) },
+        });
+        let output_schema = json!({"type": "object", "required": ["seconds"]});
+        Arc::new(Tool::new(
+            name.parse().unwrap(),
+            String::new(),
+            input_schema.as_object().unwrap().clone(),
+            (name == "time/now").then(|| output_schema.as_object().unwrap().clone()),
+            repeatable,
+            Duration::from_secs(7),
+            fallback_tools.iter().map(|name| name.parse().unwrap()).collect(),
+        ))
+    };
+    let offered = vec![
+        tool("files/read", true, &["web/fetch"]),
+        tool("files/write", false, &[]),
+        tool("files/delete", false, &[]),
+        tool("time/now", true, &[]),
+    ];
+    Arc::new(Toolbox::new(offered, vec![tool("web/fetch", true, &[])]))
+}
+
+pub(crate) fn pinned() -> PinnedAgent {
+    let agent = r#"{"kind": "llm", "name": "greeter", "role": "greets", "system_prompt": "Greet.",
+        "tools": ["files/*", "time/now"], "approval": ["files/delete"],
+        "llm_config": {"provider": "scripted", "script": "greeter"}}"#;
+    let script = r#"{"default": {"reply": "Hello."}}"#;
+    let name = "greeter".parse().unwrap();
+    PinnedAgent::alone(
+        Arc::new(AgentDefinition::from_canonical(agent).unwrap()),
+        Some(Arc::new(ScriptDefinition::from_canonical(&name, script).unwrap())),
+    )
+}
+
+/// A program that may not be run twice.
+pub(crate) fn program_queued() -> TaskState {
+    program_with(&json!({}))
+}
+
+/// A program whose file says this besides.
+pub(crate) fn program_with(more: &Value) -> TaskState {
+    let mut agent = json!({"kind": "cli", "name": "coder", "executable_path": "coder"});
+    agent.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
+    running_with(&PinnedAgent::alone(Arc::new(agent), None))
+}
+
+/// The program, in its place.
+pub(crate) fn begun(state: TaskState) -> TaskState {
+    let begin = BeginRun { wait: SlotWait::Place };
+    let events = begin.decide(&state, &test_context()).unwrap().events;
+    let state = with(state, events);
+    let events = RecordProcess { process_id: 7 }.decide(&state).unwrap().events;
+    with(state, events)
+}
+
+pub(crate) fn program_running() -> TaskState {
+    begun(program_queued())
+}
+
+pub(crate) fn program_in_doubt() -> TaskState {
+    let state = with(program_running(), vec![Event::TaskResumed]);
+    let found = RecordRecoveredRun { outcome: None };
+    let events = found.decide(&state, &mut test_context()).unwrap().events;
+    with(state, events)
+}
+
+/// The state after more events.
+pub(crate) fn with(mut state: TaskState, events: Vec<Event>) -> TaskState {
+    for event in events {
+        let sequence = state.sequence().plus(1);
+        let (stream, at) = (state.stream(), test_context().now);
+        let position = JournalPosition(sequence.0);
+        state.apply(RecordedEvent { position, stream, sequence, at, event }).unwrap();
+    }
+    state
+}
+
+pub(crate) fn pending() -> TaskState {
+    pending_with(&pinned())
+}
+
+fn pending_with(pinned: &PinnedAgent) -> TaskState {
+    let create = CreateTask::new(pinned.clone(), "Ada");
+    let limits = HomeSettings::default().limits;
+    let mut events =
+        create.decide(instance(1), &limits, &mut test_context(), false).unwrap().events;
+    let rest = events.split_off(1);
+    let first = RecordedEvent {
+        position: JournalPosition(1),
+        stream: StreamId::Task(TaskId::from_random_bytes([9; 16])),
+        sequence: polity_model::event::StreamSequence(1),
+        at: test_context().now,
+        event: events.remove(0),
+    };
+    with(TaskState::begin(&pinned.clone().into(), first).unwrap(), rest)
+}
+
+pub(crate) fn running() -> TaskState {
+    let events = StartTask.decide(&pending(), &mut test_context()).unwrap().events;
+    with(pending(), events)
+}
+
+/// A task of another agent than the usual one.
+pub(crate) fn running_with(pinned: &PinnedAgent) -> TaskState {
+    let pending = pending_with(pinned);
+    let events = StartTask.decide(&pending, &mut test_context()).unwrap().events;
+    with(pending, events)
+}
+
+pub(crate) fn backing_off() -> TaskState {
+    let failure =
+        AttemptFailure { category: ErrorCategory::Transient, message: "overloaded".into() };
+    let failure = ModelFailure::new(failure);
+    let failed = RecordModelFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
+    let events = failed.decide(&running(), &mut test_context()).unwrap().events;
+    with(running(), events)
+}
+
+/// The next try, once its time has come.
+pub(crate) fn retried(state: TaskState) -> TaskState {
+    let until = state.retry_at().unwrap();
+    let mut later = test_context();
+    later.now = until + SignedDuration::from_millis(1);
+    let events = RetryExecution.decide(&state, &mut later).unwrap().events;
+    with(state, events)
+}
+
+pub(crate) fn cancelled() -> TaskState {
+    let events = CancelTask { by: CancelOrigin::Owner }.decide(&running()).unwrap().events;
+    with(running(), events)
+}
+
+pub(crate) fn reply(content: &str) -> ModelReply {
+    ModelReply {
+        content: content.to_owned(),
+        tool_calls: Vec::new(),
+        usage: Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() },
+        is_cut: false,
+        mark: None,
+    }
+}
+
+/// An answer that asks for tools, each named `server/tool`, with a path that is its number.
+pub(crate) fn asks_for(tools: &[&str]) -> ModelReply {
+    let ask = |(number, tool): (usize, &&str)| {
+        let (server, tool) = tool.split_once('/').unwrap_or(("", tool));
+        let arguments = json!({"path": number.to_string()}).as_object().unwrap().clone();
+        AskedTool {
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            arguments: AskedArguments::Object(arguments),
+            signature: None,
+        }
+    };
+    ModelReply { tool_calls: tools.iter().enumerate().map(ask).collect(), ..reply("") }
+}
+
+/// A task whose model has asked for tools.
+pub(crate) fn turn_with_calls(tools: &[&str]) -> TaskState {
+    let answer = RecordModelReply { reply: asks_for(tools), duration_ms: 1 };
+    let events = answer.decide(&running(), &mut test_context()).unwrap().events;
+    with(running(), events)
+}
+
+/// The id of one of the calls of the turn.
+pub(crate) fn call_id(state: &TaskState, index: usize) -> ToolCallId {
+    state.calls().all()[index].id()
+}
+
+/// The names of a decision's events.
+pub(crate) fn labels(decision: &Decision) -> Vec<&'static str> {
+    decision.events.iter().map(label).collect()
+}
+
+/// The name of an event; of one about a tool call, what happened to the call.
+fn label(event: &Event) -> &'static str {
+    match event {
+        Event::ToolChanged { change, .. } => match change {
+            ToolChange::Hold { .. } => "tool_held",
+            ToolChange::Call { .. } => "tool_called",
+            ToolChange::Fail { .. } => "tool_failed",
+            ToolChange::Wait => "tool_waits",
+            ToolChange::Doubt => "tool_doubted",
+            ToolChange::Answer { .. } => "tool_answered",
+        },
+        other => other.label(),
+    }
+}
+
+/// The answer that a decision gives to a call, if it gives one.
+pub(crate) fn answer_to(decision: &Decision, id: ToolCallId) -> Option<String> {
+    decision.events.iter().find_map(|event| match event {
+        Event::ToolChanged { call_id, change: ToolChange::Answer { content, .. } }
+            if *call_id == id =>
+        {
+            Some(content.clone())
+        }
+        _ => None,
+    })
+}

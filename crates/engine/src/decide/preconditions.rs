@@ -1,0 +1,43 @@
+//! Checks that a command fits the current state of its task.
+
+use polity_model::ids::ToolCallId;
+use polity_model::machine::agent_loop::LoopState;
+use polity_model::machine::task::TaskStatus;
+use polity_model::machine::tool_call::CallState;
+
+use crate::decide::CommandRejection;
+use crate::state::{TaskState, TurnCall};
+
+/// Only a task that waits for its model can be told how the call went.
+pub(crate) fn expect_reasoning(
+    state: &TaskState,
+    command: &'static str,
+) -> Result<(), CommandRejection> {
+    if state.doing() == LoopState::Reasoning && state.status() == TaskStatus::Running {
+        Ok(())
+    } else {
+        Err(unexpected_command(state, command))
+    }
+}
+
+/// Only a call that is being made can be told how it went.
+pub(crate) fn expect_running_call<'a>(
+    state: &'a TaskState,
+    id: ToolCallId,
+    command: &'static str,
+) -> Result<(usize, &'a TurnCall), CommandRejection> {
+    state
+        .calls()
+        .index(id)
+        .zip(state.calls().get(id))
+        .filter(|(_, call)| call.state == CallState::Running)
+        .ok_or_else(|| unexpected_command(state, command))
+}
+
+pub(crate) fn unexpected_command(state: &TaskState, command: &'static str) -> CommandRejection {
+    let (task, status, doing) = (state.id(), state.status(), state.doing());
+    if status.is_final() {
+        return CommandRejection::Finished { task, status };
+    }
+    CommandRejection::UnexpectedCommand { task, status, doing, command }
+}

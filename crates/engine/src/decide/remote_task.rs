@@ -1,0 +1,84 @@
+//! What the commands about agents on other servers share. A message is in the journal as about to be
+//! sent before it is, and the task that the server makes of it as soon as its name is known. Each
+//! message is an execution: it starts while the message is sent, and runs while the server works.
+
+use polity_definition::RemoteAgent;
+use polity_model::event::{Event, ExecutionChange};
+use polity_model::failure::ErrorCode;
+use polity_model::ids::ExecutionId;
+use polity_model::machine::execution::ExecutionState;
+use polity_model::name::Name;
+
+use crate::decide::cli_run::{RunDoubt, open_doubt_review};
+use crate::decide::outcomes::execution_event;
+use crate::decide::preconditions::unexpected_command;
+use crate::decide::{CommandRejection, Decision, DecisionContext, Effect};
+use crate::state::TaskState;
+
+/// How often a message is sent again that did not arrive.
+pub const REMOTE_RETRIES_MAX: u32 = 3;
+
+/// The agent on another server that does the task, if one does.
+pub(crate) fn remote_agent(state: &TaskState) -> Option<&RemoteAgent> {
+    state.context()?.agent.remote()
+}
+
+/// The newest message for the agent is sent, unless what the task may spend is used up.
+pub(crate) fn send_message(
+    state: &TaskState,
+    ctx: &mut DecisionContext,
+    mut events: Vec<Event>,
+) -> Decision {
+    if let Some(over) = ctx.budget.reached() {
+        let (code, error) = (ErrorCode::Budget, over.to_owned());
+        events.push(Event::TaskFailed { code, error, partial_result: None });
+        return Decision { events, effects: Vec::new() };
+    }
+    let id = ExecutionId::from_random_bytes(ctx.entropy.id_bytes());
+    let agent = state.task().order().assigned_agent.clone();
+    let max_retries = REMOTE_RETRIES_MAX;
+    events.push(execution_event(id, ExecutionChange::Start { agent, max_retries }));
+    Decision { events, effects: vec![Effect::SendMessage] }
+}
+
+/// The former owner is gone. What the server works on is followed; a message of which no one knows
+/// whether it arrived is put before a person.
+pub(crate) fn resume_remote(
+    state: &TaskState,
+    ctx: &mut DecisionContext,
+) -> Result<Decision, CommandRejection> {
+    let resumed = vec![Event::TaskResumed];
+    let Some(execution) = state.execution() else { return Ok(send_message(state, ctx, resumed)) };
+    let effect = match (execution.state, state.retry_at()) {
+        // A person has answered, or has said that the message is to be sent again.
+        (ExecutionState::Idle, _) => return Ok(send_message(state, ctx, resumed)),
+        (ExecutionState::Running, _) if execution.remote.is_some() => Effect::FollowRemote,
+        (ExecutionState::Starting | ExecutionState::Running, _) => {
+            let why = "the process that sent the message ended before the server had answered";
+            let in_doubt = message_doubt(&execution.agent, why);
+            return Ok(open_doubt_review(state, ctx, resumed, in_doubt));
+        }
+        (ExecutionState::Failed, Some(until)) => Effect::WaitUntil(until),
+        // It ends, and is put in order, within one commit.
+        (
+            ExecutionState::Failed
+            | ExecutionState::Completed
+            | ExecutionState::Timeout
+            | ExecutionState::Cancelled
+            | ExecutionState::Cleanup,
+            _,
+        ) => return Err(unexpected_command(state, "ResumeTask")),
+    };
+    Ok(Decision { events: resumed, effects: vec![effect] })
+}
+
+/// About a message that was sent, and may have been taken or not.
+pub(crate) fn message_doubt(agent: &Name, why: &str) -> RunDoubt {
+    RunDoubt {
+        failure: format!("{why}: no one knows whether it has taken it"),
+        question: format!(
+            "A message was sent to {agent}, and no one knows whether it was taken: {why}. Send it \
+             again, or go on with a result of your own?"
+        ),
+    }
+}

@@ -1,0 +1,86 @@
+//! Answers of an agent with an `output_schema`: the JSON in them, and what happens where there is
+//! none that fits.
+
+use polity_definition::{LlmAgent, OutputSchema};
+use polity_model::event::Event;
+use polity_model::failure::ErrorCode;
+use polity_model::message::Message;
+
+use crate::decide::outcomes::{call_model, fail_task};
+use crate::decide::{Decision, DecisionContext};
+use crate::driver::ModelReply;
+use crate::state::TaskState;
+
+/// How often in one task the model is told that its answer does not fit the `output_schema`.
+pub const OUTPUT_CORRECTIONS_MAX: u32 = 3;
+
+/// What Markdown puts around code.
+const FENCE: &str = "```";
+
+/// The JSON text in an answer, or what is wrong with the answer, for a model that will try again.
+pub(crate) fn extract_json<'a>(
+    schema: &OutputSchema,
+    reply: &'a ModelReply,
+) -> Result<&'a str, String> {
+    let text = unfenced(reply.content.trim());
+    if text.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    match serde_json::from_str(text) {
+        Ok(value) => schema.check(&value).map(|()| text),
+        Err(error) if reply.is_cut => Err(format!(
+            "it is longer than an answer may be and was cut off, so it is not JSON ({error}); a \
+             shorter one is needed"
+        )),
+        Err(error) => Err(format!("it is not JSON ({error})")),
+    }
+}
+
+/// The text without the code fence around it, which many models cannot leave out.
+fn unfenced(text: &str) -> &str {
+    let inside = text.strip_prefix(FENCE).and_then(|rest| rest.strip_suffix(FENCE));
+    let Some(inside) = inside else { return text };
+    let without_language = match inside.get(..4) {
+        Some(language) if language.eq_ignore_ascii_case("json") => &inside[4..],
+        Some(_) | None => inside,
+    };
+    without_language.trim()
+}
+
+/// The model is told what is wrong with its answer, and asked again. When it may not be asked any
+/// more, the task ends with the answer as it is.
+pub(crate) fn request_correction(
+    state: &TaskState,
+    llm: &LlmAgent,
+    ctx: &DecisionContext,
+    mut events: Vec<Event>,
+    problem: &str,
+) -> Decision {
+    let turns_max = llm.max_iterations.get();
+    if state.corrections() >= OUTPUT_CORRECTIONS_MAX {
+        let error = format!(
+            "the answer does not fit the agent's output_schema, although the model was told so \
+             {OUTPUT_CORRECTIONS_MAX} times: {problem}"
+        );
+        fail_task(state, &mut events, ErrorCode::InvalidOutput, error);
+        return Decision { events, effects: Vec::new() };
+    }
+    if state.iterations() + 1 >= turns_max {
+        let error = format!(
+            "no answer that fits the output_schema after {turns_max} turns, the agent's \
+             max_iterations: {problem}"
+        );
+        fail_task(state, &mut events, ErrorCode::LimitIterations, error);
+        return Decision { events, effects: Vec::new() };
+    }
+    let content = format!(
+        "Your answer cannot be used: {problem}. Answer again with nothing but JSON that fits the \
+         JSON Schema."
+    );
+    let message = Message::User { content, timestamp: ctx.now };
+    call_model(state, ctx, events, [Event::MessageAdded { message }])
+}
+
+#[cfg(test)]
+#[path = "output_schema_tests.rs"]
+mod tests;

@@ -1,0 +1,212 @@
+use std::sync::Arc;
+
+use polity_definition::AgentDefinition;
+use polity_model::failure::{AttemptFailure, ErrorCategory};
+use polity_model::message::MessageRole;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::commands::{
+    FailureCause, RecordModelFailure, RecordModelReply, RecordToolReply, ResumeTask,
+};
+use crate::decide::Effect;
+use crate::decide::fixtures::{
+    asks_for, call_id, labels, pinned, reply, running, running_with, test_context, with,
+};
+use crate::driver::{ModelFailure, ToolReply};
+use crate::pinned::PinnedAgent;
+
+/// A task whose agent answers with a name and an age.
+fn asked(max_iterations: u32) -> TaskState {
+    let schema = json!({"type": "object", "required": ["name", "age"],
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}});
+    let mut agent: Value = serde_json::from_str(&pinned().agent.canonical_json()).unwrap();
+    agent["output_schema"] = schema;
+    agent["max_iterations"] = max_iterations.into();
+    let agent = AgentDefinition::from_canonical(&agent.to_string()).unwrap();
+    running_with(&PinnedAgent::alone(Arc::new(agent), pinned().script))
+}
+
+fn record(state: &TaskState, reply: ModelReply) -> Decision {
+    RecordModelReply { reply, duration_ms: 1 }.decide(state, &mut test_context()).unwrap()
+}
+
+fn after(state: TaskState, reply: ModelReply) -> TaskState {
+    let events = record(&state, reply).events;
+    with(state, events)
+}
+
+/// What the model is told about its answer.
+fn told(decision: &Decision) -> &str {
+    match &decision.events[1] {
+        Event::MessageAdded { message } => message.content(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_answer_that_fits_is_the_result_without_what_is_around_it() {
+    for answer in [
+        r#"{"name": "Ada", "age": 36}"#,
+        "\n {\"name\": \"Ada\", \"age\": 36} \n",
+        "```\n{\"name\": \"Ada\", \"age\": 36}\n```",
+        "```json\n{\"name\": \"Ada\", \"age\": 36}\n```\n",
+        "```JSON {\"name\": \"Ada\", \"age\": 36}```",
+    ] {
+        let task = after(asked(10), reply(answer)).snapshot();
+        assert_eq!(task.status.to_string(), "completed", "{answer}");
+        assert_eq!(task.result.as_deref(), Some(r#"{"name": "Ada", "age": 36}"#), "{answer}");
+    }
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_told_and_asked_for_again() {
+    for (answer, problem) in [
+        ("Ada is 36.", "it is not JSON (expected value at line 1 column 1)"),
+        ("", "it is empty"),
+        ("```json\n```", "it is empty"),
+        (r#"{"name": "Ada"}"#, "at the top level: the property \"age\" is missing"),
+        (r#"{"name": "Ada", "age": "36"}"#, "/age: \"36\" is a string, expected integer"),
+        ("Here it is: ```{}```", "it is not JSON (expected value at line 1 column 1)"),
+        ("```yaml\nname: Ada\n```", "it is not JSON (expected value at line 1 column 1)"),
+    ] {
+        let decision = record(&asked(10), reply(answer));
+        assert_eq!(labels(&decision), ["model_answered", "message_added", "model_called"]);
+        assert_eq!(decision.effects, [Effect::CallModel]);
+        let expected = format!(
+            "Your answer cannot be used: {problem}. Answer again with nothing but JSON that fits \
+             the JSON Schema."
+        );
+        assert_eq!(told(&decision), expected, "{answer}");
+        let state = with(asked(10), decision.events);
+        assert_eq!((state.corrections(), state.turn()), (1, 2));
+        let messages = state.messages();
+        assert_eq!(messages[1].content(), answer, "what the model said stays as it was");
+        let task = after(state, reply(r#"{"name":"Ada","age":36}"#)).snapshot();
+        assert_eq!(task.result.as_deref(), Some(r#"{"name":"Ada","age":36}"#));
+    }
+}
+
+#[test]
+fn an_answer_that_was_cut_off_says_so() {
+    let cut = ModelReply { is_cut: true, ..reply(r#"{"name": "Ada", "#) };
+    let decision = record(&asked(10), cut);
+    assert!(told(&decision).contains("longer than an answer may be"), "{}", told(&decision));
+}
+
+#[test]
+fn corrections_run_out() {
+    let mut state = asked(10);
+    for number in 1..=OUTPUT_CORRECTIONS_MAX {
+        state = after(state, reply("no"));
+        assert_eq!((state.status().to_string().as_str(), state.corrections()), ("running", number));
+    }
+    let task = after(state, reply("never")).snapshot();
+    assert_eq!(task.error_code, Some(ErrorCode::InvalidOutput));
+    assert_eq!(
+        task.error.as_deref(),
+        Some(
+            "the answer does not fit the agent's output_schema, although the model was told so 3 \
+             times: it is not JSON (expected ident at line 1 column 2)"
+        )
+    );
+    assert_eq!(task.result.as_deref(), Some("never"));
+}
+
+#[test]
+fn the_turns_of_an_agent_are_not_exceeded_by_corrections() {
+    let state = after(asked(2), reply("no"));
+    let task = after(state, reply("[]")).snapshot();
+    assert_eq!(task.error_code, Some(ErrorCode::LimitIterations));
+    let error = task.error.unwrap();
+    assert!(error.contains("after 2 turns") && error.contains("[] is an array"), "{error}");
+}
+
+#[test]
+fn a_cancel_wins_over_a_correction() {
+    let state = with(asked(10), vec![Event::CancelRequested]);
+    let decision = record(&state, reply("no"));
+    assert_eq!(decision.effects, []);
+    assert_eq!(with(state, decision.events).status().to_string(), "cancelled");
+}
+
+#[test]
+fn tools_come_before_the_answer_and_need_not_fit() {
+    let state =
+        after(asked(10), ModelReply { content: "Let me see.".into(), ..asks_for(&["files/read"]) });
+    let call_id = call_id(&state, 0);
+    let read = ToolReply { content: "Ada, 36".into(), ..ToolReply::default() };
+    let answer = RecordToolReply { call_id, reply: read, duration_ms: 1 };
+    let events = answer.decide(&state, &mut test_context()).unwrap().events;
+    let state = after(with(state, events), reply("Ada is 36."));
+    assert_eq!((state.corrections(), state.turn()), (1, 3));
+}
+
+#[test]
+fn a_process_that_ends_after_a_correction_leaves_a_task_that_calls_the_model_again() {
+    let state = after(asked(10), reply("no"));
+    let decision = ResumeTask.decide(&state, &mut test_context()).unwrap();
+    assert_eq!(labels(&decision), ["task_resumed", "model_called"]);
+    let state = with(state, decision.events);
+    assert_eq!(state.corrections(), 1);
+    assert_eq!(state.history().last().map(Message::role), Some(MessageRole::User));
+}
+
+#[test]
+fn a_conversation_with_corrections_can_be_shortened() {
+    let state = after(after(asked(10), reply("no")), reply("still no"));
+    let failure = AttemptFailure { category: ErrorCategory::Permanent, message: "too long".into() };
+    let failure = ModelFailure { context_full: true, ..ModelFailure::new(failure) };
+    let failed = RecordModelFailure { failure, cause: FailureCause::Model, duration_ms: 1 };
+    let events = failed.decide(&state, &mut test_context()).unwrap().events;
+    let state = with(state, events);
+    let sent: Vec<_> = state.history().iter().map(Message::content).collect();
+    assert_eq!((sent[0], sent[1]), ("Ada", "still no"));
+    let task = after(state, reply(r#"{"name":"Ada","age":36}"#)).snapshot();
+    assert_eq!(task.status.to_string(), "completed");
+}
+
+#[test]
+fn an_agent_without_a_schema_may_say_anything() {
+    let task = after(running(), reply("```json\n{}\n```")).snapshot();
+    assert_eq!(task.result.as_deref(), Some("```json\n{}\n```"));
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "\\PC{0,8}|.{0,8}|```".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("\\PC{0,6}", inner, 0..4)
+                .prop_map(|entries| Value::Object(entries.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    /// Whatever is accepted is the value that was meant, and whatever is refused does not fit.
+    #[test]
+    fn what_is_accepted_is_what_was_said(
+        value in any_json(),
+        pretty in any::<bool>(),
+        before in "[ \n]{0,2}(```(json|JSON)?[ \n]{1,2})?",
+    ) {
+        let text = if pretty { format!("{value:#}") } else { value.to_string() };
+        let after = if before.contains('`') { "\n``` " } else { "" };
+        let said = reply(&format!("{before}{text}{after}"));
+        let anything = OutputSchema::new(Map::new()).unwrap();
+        prop_assert_eq!(extract_json(&anything, &said), Ok(text.as_str()));
+        let kinds = json!({"type": ["object", "array"]}).as_object().unwrap().clone();
+        match extract_json(&OutputSchema::new(kinds).unwrap(), &said) {
+            Ok(json) => prop_assert_eq!(serde_json::from_str::<Value>(json).unwrap(), value),
+            Err(_) => prop_assert!(!value.is_object() && !value.is_array()),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What a model asks for, held against what there is: the tool, its arguments, a person's approval.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use polity_definition::LlmAgent;
+use polity_model::tool::ToolName;
+use polity_model::trace::shorten;
+
+use crate::driver::{AskedArguments, AskedTool, Tool, Toolbox};
+
+/// How many tools are named to a model that asked for one that is not there.
+const NAMED_TOOLS_MAX: usize = 40;
+
+/// How much of unreadable arguments is repeated to the model, in characters.
+const UNREADABLE_CHARACTERS_MAX: usize = 200;
+
+/// What becomes of a call that a model asked for.
+pub(crate) enum CallRuling {
+    /// It is made.
+    Call(Arc<Tool>),
+    /// It waits for a person's approval.
+    Hold(ToolName),
+    /// It cannot be made; the model reads why.
+    Refuse(String),
+}
+
+/// Decides about one call.
+pub(crate) fn check_call(asked: &AskedTool, toolbox: &Toolbox, llm: &LlmAgent) -> CallRuling {
+    let tool = match find(asked, toolbox) {
+        Ok(tool) => tool,
+        Err(message) => return CallRuling::Refuse(message),
+    };
+    let name = &tool.name;
+    let arguments = match &asked.arguments {
+        AskedArguments::Object(arguments) => arguments,
+        AskedArguments::Unreadable { text, reason } => {
+            let text = shorten(text, UNREADABLE_CHARACTERS_MAX);
+            return CallRuling::Refuse(format!(
+                "error: the arguments of {name} are not a JSON object ({reason}): {text}"
+            ));
+        }
+    };
+    if let Err(problem) = tool.check_arguments(arguments) {
+        return CallRuling::Refuse(format!(
+            "error: the arguments of {name} do not fit its input schema, and it was not called: \
+             {problem}"
+        ));
+    }
+    if llm.approval.iter().any(|pattern| pattern.covers(name)) {
+        return CallRuling::Hold(name.clone());
+    }
+    CallRuling::Call(Arc::clone(tool))
+}
+
+/// Counts the sub-agents that one answer hands work to.
+pub(crate) struct FanOutLimit {
+    max: NonZeroU32,
+    called: u32,
+}
+
+impl FanOutLimit {
+    pub(crate) fn new(max: NonZeroU32) -> Self {
+        Self { max, called: 0 }
+    }
+
+    /// The same ruling, unless it would be one sub-agent too many.
+    pub(crate) fn limit(&mut self, ruling: CallRuling) -> CallRuling {
+        let is_sub_agent = match &ruling {
+            CallRuling::Call(tool) => tool.name.sub_agent().is_some(),
+            CallRuling::Hold(tool) => tool.sub_agent().is_some(),
+            CallRuling::Refuse(_) => false,
+        };
+        if is_sub_agent && self.called >= self.max.get() {
+            return CallRuling::Refuse(format!(
+                "error: at most {} sub-agents are called at once (limits.sub_agent_fan_out); ask \
+                 for this one again",
+                self.max
+            ));
+        }
+        self.called += u32::from(is_sub_agent);
+        ruling
+    }
+}
+
+/// The tool that is meant. A model that names the wrong server, or none, means the one server that
+/// has a tool of that name.
+fn find<'t>(asked: &AskedTool, toolbox: &'t Toolbox) -> Result<&'t Arc<Tool>, String> {
+    let offered = toolbox.offered();
+    let exact = offered
+        .iter()
+        .find(|tool| tool.name.server() == asked.server && tool.name.tool() == asked.tool);
+    if let Some(tool) = exact {
+        return Ok(tool);
+    }
+    let mut same_name = offered.iter().filter(|tool| tool.name.tool() == asked.tool);
+    match (same_name.next(), same_name.next()) {
+        (Some(only), None) => Ok(only),
+        (Some(_), Some(_)) => {
+            let names = names(offered.iter().filter(|tool| tool.name.tool() == asked.tool));
+            Err(format!(
+                "error: {} is not one of your tools, and several servers have a tool of that \
+                 name: {names}",
+                spelled(asked)
+            ))
+        }
+        (None, _) if offered.is_empty() => {
+            Err(format!("error: there is no tool {}; you have no tools", spelled(asked)))
+        }
+        (None, _) => Err(format!(
+            "error: there is no tool {}; your tools are {}",
+            spelled(asked),
+            names(offered.iter())
+        )),
+    }
+}
+
+fn spelled(asked: &AskedTool) -> String {
+    match asked.server.as_str() {
+        "" => asked.tool.clone(),
+        server => format!("{server}/{}", asked.tool),
+    }
+}
+
+fn names<'t>(tools: impl Iterator<Item = &'t Arc<Tool>>) -> String {
+    let mut named: Vec<_> = tools.map(|tool| tool.name.to_string()).collect();
+    let more = named.len().saturating_sub(NAMED_TOOLS_MAX);
+    named.truncate(NAMED_TOOLS_MAX);
+    if more > 0 {
+        named.push(format!("and {more} more"));
+    }
+    named.join(", ")
+}

@@ -1,0 +1,70 @@
+//! What each answer to a question of a workflow would lead to, as far as that is known before it
+//! is given. Nothing changes by looking.
+
+use jiff::Timestamp;
+use polity_model::review::{ReviewAction, ReviewAnswer, ReviewPreview, ReviewSubject};
+use polity_model::state::StateUpdates;
+
+use super::route::{RouteError, route};
+use crate::state::{NodeOutcome, TaskState, WorkflowRun};
+
+/// What the person who answers may change, so that conditions over it cannot be told beforehand.
+const CHANGED_BY_ANSWERS: [&str; 3] = ["messages", "metadata", "nodes"];
+
+/// The answers to what a human node asks whose consequences are known, if the person changes
+/// nothing in the State with them.
+pub fn preview_answers(state: &TaskState, now: Timestamp) -> Vec<ReviewAnswer> {
+    let Some(ReviewSubject::Node { node }) = state.review().map(|review| &review.subject) else {
+        return Vec::new();
+    };
+    let Some((run, node)) =
+        state.workflow_run().and_then(|run| Some((run, run.plan().number(node)?)))
+    else {
+        return Vec::new();
+    };
+    let actions = [ReviewAction::Approve, ReviewAction::Modify, ReviewAction::Reject];
+    let known = actions.into_iter().filter_map(|action| {
+        Some(ReviewAnswer { action, preview: preview_answer(run, node, action, now)? })
+    });
+    known.collect()
+}
+
+fn preview_answer(
+    run: &WorkflowRun,
+    node: usize,
+    action: ReviewAction,
+    now: Timestamp,
+) -> Option<ReviewPreview> {
+    let plan = run.plan();
+    let planned = &plan.nodes()[node];
+    let mut conditions =
+        planned.edges.iter().filter_map(|edge| plan.edges()[*edge].condition.as_ref());
+    let depends = conditions
+        .any(|condition| CHANGED_BY_ANSWERS.iter().any(|field| condition.mentions(field)));
+    if depends {
+        return None;
+    }
+    let mut told = run.clone();
+    told.tell(action.label(), None, &StateUpdates::default(), now).ok()?;
+    let told = told.state();
+    let after = NodeOutcome {
+        node,
+        output: action.label(),
+        routing_key: told.routing_key.as_deref(),
+        state: Some(&told),
+        at: now,
+    };
+    Some(match route(run, run.progress(), &after) {
+        Ok(taken) => {
+            let to = taken.iter().map(|link| plan.nodes()[plan.links()[*link].to].name().clone());
+            ReviewPreview::LeadsTo(to.collect())
+        }
+        Err(error) => fails(&error, action, planned.branch_of.is_some()),
+    })
+}
+
+/// Whether the end of a branch is that of the task depends on the other branches.
+fn fails(error: &RouteError, action: ReviewAction, is_branch: bool) -> ReviewPreview {
+    let why = error.before_answering(action.label());
+    if is_branch { ReviewPreview::FailsBranch(why) } else { ReviewPreview::FailsTask(why) }
+}

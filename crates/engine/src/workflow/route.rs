@@ -1,0 +1,129 @@
+//! The way on from a node that has ended.
+
+use polity_definition::scope::EvaluationError;
+use polity_definition::{PlanEdge, PlanTarget};
+use polity_model::failure::ErrorCode;
+
+use crate::state::{NodeOutcome, WorkflowProgress, WorkflowRun};
+
+/// The routing key of a person who decided against it.
+const REJECT: &str = "reject";
+
+/// What is said of edges that cannot be taken again.
+const USED_UP: &str = "the edges that lead back were taken as often as max_loops allows";
+
+/// Why no way leads on from a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RouteError {
+    /// Whether an edge is taken cannot be told.
+    Condition { edge: usize, error: EvaluationError },
+    /// A person decided against it, and no edge that is meant for that can be taken.
+    Rejected { is_used_up: bool },
+    /// The edges that would be taken lead back, and were taken too often.
+    UsedUp,
+    /// No edge is meant for this routing key.
+    NoEdge { key: Option<String> },
+}
+
+impl RouteError {
+    /// As the failure of the node. `said` is what a person said who was asked.
+    pub(crate) fn into_failure(self, said: Option<&str>) -> (ErrorCode, String) {
+        match self {
+            Self::Condition { edge, error } => {
+                let why = format!("the condition of edges[{edge}] cannot be evaluated: {error}");
+                (ErrorCode::ConditionFailed, why)
+            }
+            Self::Rejected { .. } => {
+                let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+                (ErrorCode::Rejected, format!("a person decided against it{said}"))
+            }
+            Self::UsedUp => (ErrorCode::LimitLoops, format!("{USED_UP}, and no other leads on")),
+            Self::NoEdge { key } => {
+                let key = key.map_or("none".to_owned(), |key| format!("\"{key}\""));
+                let why = format!("none of its edges leads on; the routing key is {key}");
+                (ErrorCode::NoEdge, why)
+            }
+        }
+    }
+
+    /// For someone who might answer with `action`.
+    pub(crate) fn before_answering(&self, action: &str) -> String {
+        match self {
+            Self::Condition { edge, error } => {
+                format!("the condition of edges[{edge}] cannot be evaluated: {error}")
+            }
+            Self::Rejected { is_used_up: true } | Self::UsedUp => USED_UP.to_owned(),
+            Self::Rejected { is_used_up: false } | Self::NoEdge { .. } => {
+                format!("no edge for {action}")
+            }
+        }
+    }
+}
+
+/// The links that are taken when a node ends. Every edge whose condition holds is taken; a mapping
+/// takes one of its links. `run` is as it was just before, `progress` is how far it has come since.
+pub(crate) fn route(
+    run: &WorkflowRun,
+    progress: &WorkflowProgress,
+    after: &NodeOutcome<'_>,
+) -> Result<Vec<usize>, RouteError> {
+    let plan = run.plan();
+    let node = &plan.nodes()[after.node];
+    let newest = run.message_after(after);
+    let scope = run.scope_after(after, newest.as_ref());
+    // Someone who decides against it goes only where a way is meant for that.
+    let is_rejected = after.state.is_some() && scope.routing_key == Some(REJECT);
+    let mut taken = Vec::new();
+    let mut is_used_up = false;
+    for index in &node.edges {
+        let edge = &plan.edges()[*index];
+        if is_rejected && !is_meant_for_reject(edge) {
+            continue;
+        }
+        if let Some(condition) = &edge.condition {
+            let holds = condition.holds(&scope);
+            if !holds.map_err(|error| RouteError::Condition { edge: *index, error })? {
+                continue;
+            }
+        }
+        let is_open = |link: &usize| {
+            let limit = edge.max_loops.map_or(u32::MAX, std::num::NonZeroU32::get);
+            !plan.links()[*link].is_back || progress.loops(*index) < limit
+        };
+        let (link, other) = match &edge.target {
+            PlanTarget::Node(link) => (Some(*link), None),
+            PlanTarget::ByRoutingKey { links, default } => {
+                let named = scope.routing_key.and_then(|key| links.get(key)).copied();
+                (named.or(*default), *default)
+            }
+        };
+        is_used_up |= link.is_some_and(|link| !is_open(&link));
+        taken.extend(link.filter(is_open).or_else(|| other.filter(is_open)));
+    }
+    let leads_back = |link: &usize| plan.links()[*link].is_back;
+    if taken.iter().any(leads_back) {
+        // What lies ahead is decided when the way leads past here again.
+        taken.retain(leads_back);
+        taken.truncate(1);
+    }
+    if !taken.is_empty() || node.edges.is_empty() && !is_rejected {
+        return Ok(taken);
+    }
+    Err(if is_rejected {
+        RouteError::Rejected { is_used_up }
+    } else if is_used_up {
+        RouteError::UsedUp
+    } else {
+        RouteError::NoEdge { key: scope.routing_key.map(str::to_owned) }
+    })
+}
+
+/// Whether an edge says where a decision against it leads.
+fn is_meant_for_reject(edge: &PlanEdge) -> bool {
+    let is_keyed = match &edge.target {
+        PlanTarget::Node(_) => false,
+        PlanTarget::ByRoutingKey { links, .. } => links.contains_key(REJECT),
+    };
+    let asks = edge.condition.as_ref().is_some_and(|condition| condition.mentions("routing_key"));
+    is_keyed || asks
+}
