@@ -1,5 +1,4 @@
-//! Builds the embedded stub. It has no standard library, so Cargo cannot build it like other
-//! crates.
+//! Builds the embedded stub. It has no standard library, so Cargo cannot build it like the others.
 #![allow(clippy::expect_used, reason = "a build that cannot go on must say why")]
 #![allow(clippy::disallowed_methods, reason = "a build script starts the compiler")]
 

@@ -7,7 +7,7 @@
 //! 2. [`slots`] limits the number of concurrent runs across all processes of a home.
 //! 3. [`pipeline`] wraps the run: it makes the [`workspace`] first and collects the artifacts after.
 //! 4. [`run`] starts the process through the shim (see [`crate::process`]) and supervises it: stop
-//!    request_digester, deadlines, usage.
+//!    requests, deadlines, usage.
 //! 5. [`output`] reads both streams all the time: masks them, writes them to files, parses the
 //!    answer, and shows them live.
 //! 6. [`outcome`] combines exit, output and shim record into a verdict: an answer or a failure.
@@ -45,7 +45,7 @@ use self::output::mask_cache::MaskCache;
 use self::run::files::RunFiles;
 use self::run::{AgentInfo, PreparedRun, system_error};
 use self::slots::FileSlotPools;
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::process::ProcessLauncher;
 
 /// The paths, limits and dependencies of [`CliDriver`].
@@ -58,7 +58,7 @@ pub struct CliOptions {
     /// The default working directory of agents.
     pub folder: PathBuf,
     /// The source of environment variables.
-    pub environment: Environment,
+    pub environment: EnvSource,
     /// The launcher for agent processes.
     pub launcher: ProcessLauncher,
     /// Redaction patterns from the settings, in addition to known secrets.
@@ -152,7 +152,7 @@ impl CliDriver {
 pub(crate) fn agent_secrets(
     program: &CliAgent,
     overrides: &RunOverrides,
-    environment: &Environment,
+    environment: &EnvSource,
 ) -> Vec<String> {
     invocation::secrets(&presets::resolve(program), overrides, environment)
 }

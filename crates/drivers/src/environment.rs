@@ -11,14 +11,14 @@ const INHERITED: [&str; 10] =
 
 type VariableLookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// Looks up environment variables. It is injected, so that this crate does not read the environment
-/// of the process.
+/// Looks up environment variables. Injected, so that this crate never reads the process
+/// environment.
 #[derive(Clone)]
-pub struct Environment {
+pub struct EnvSource {
     lookup: Arc<VariableLookup>,
 }
 
-impl Environment {
+impl EnvSource {
     /// An environment with this lookup function.
     pub fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { lookup: Arc::new(lookup) }
@@ -71,9 +71,9 @@ impl Environment {
     }
 }
 
-impl fmt::Debug for Environment {
+impl fmt::Debug for EnvSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Environment")
+        f.write_str("EnvSource")
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn fills_in_variables() {
-        let environment = Environment::new(|name| match name {
+        let environment = EnvSource::new(|name| match name {
             "PATH" => Some("/nowhere:/bin".to_owned()),
             "TOKEN" => Some("s3cret".to_owned()),
             _ => None,

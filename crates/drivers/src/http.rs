@@ -10,7 +10,7 @@ use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 pub use reqwest::{Client, Url};
 use reqwest::{ClientBuilder, NoProxy, Proxy, redirect};
 
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 
 /// The longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ impl HttpClients {
     pub(crate) fn client_for(
         &self,
         url: &Url,
-        environment: &Environment,
+        environment: &EnvSource,
     ) -> reqwest::Result<&Client> {
         let is_secure = url.scheme() == "https";
         let slot = if is_secure { &self.secure } else { &self.plain };
@@ -44,7 +44,7 @@ impl HttpClients {
 
 /// Builds a client that uses the environment's proxies. Without TLS, a client needs no installed
 /// certificates.
-pub fn build_client(is_secure: bool, environment: &Environment) -> reqwest::Result<Client> {
+pub fn build_client(is_secure: bool, environment: &EnvSource) -> reqwest::Result<Client> {
     // Fails if a provider is already installed, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
@@ -101,7 +101,7 @@ pub(crate) fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// Applies the proxy variables of the environment.
 fn apply_proxies(
     builder: ClientBuilder,
-    environment: &Environment,
+    environment: &EnvSource,
 ) -> reqwest::Result<ClientBuilder> {
     let find =
         |name: &str| environment.get(name).or_else(|| environment.get(&name.to_ascii_uppercase()));

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 
 /// Loads the key in a variable, or in the file that `{variable}_FILE` names. Returns `None` if
 /// neither is set.
 pub(crate) fn load_key(
-    environment: &Environment,
+    environment: &EnvSource,
     variable: &str,
 ) -> Result<Option<ApiKey>, UnusableKey> {
     if let Some(key) = environment.get(variable) {
@@ -77,8 +77,8 @@ impl fmt::Debug for ApiKey {
 mod tests {
     use super::*;
 
-    fn environment(variables: &'static [(&str, &str)]) -> Environment {
-        Environment::new(move |wanted| {
+    fn environment(variables: &'static [(&str, &str)]) -> EnvSource {
+        EnvSource::new(move |wanted| {
             let found = variables.iter().find(|(name, _)| *name == wanted);
             found.map(|(_, value)| (*value).to_owned())
         })
@@ -94,7 +94,7 @@ mod tests {
         let missing = environment(&[("K", ""), ("K_FILE", "/nowhere/key")]);
         let message = load_key(&missing, "K").unwrap_err().message;
         assert!(message.starts_with("K_FILE names the file /nowhere/key, which cannot be read"));
-        let not_a_key = Environment::new(move |name| (name == "K_FILE").then(|| manifest.into()));
+        let not_a_key = EnvSource::new(move |name| (name == "K_FILE").then(|| manifest.into()));
         let message = load_key(&not_a_key, "K").unwrap_err().message;
         assert_eq!(message, "the key in K_FILE has spaces, line breaks or other odd characters");
     }
@@ -104,7 +104,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         let named = path.to_str().unwrap().to_owned();
-        let environment = Environment::new(move |name| (name == "K_FILE").then(|| named.clone()));
+        let environment = EnvSource::new(move |name| (name == "K_FILE").then(|| named.clone()));
         std::fs::write(&path, "sk-1\n").unwrap();
         assert_eq!(load_key(&environment, "K").unwrap().unwrap().expose(), "sk-1");
         std::fs::write(&path, "\n").unwrap();
@@ -116,6 +116,6 @@ mod tests {
         let key = load_key(&environment(&[("K", "sk-1")]), "K").unwrap().unwrap();
         assert_eq!(format!("{key:?}"), "***");
         assert_eq!(key.redact("wrong key sk-1, sk-1!"), "wrong key ***, ***!");
-        assert_eq!(format!("{:?}", environment(&[("K", "sk-1")])), "Environment");
+        assert_eq!(format!("{:?}", environment(&[("K", "sk-1")])), "EnvSource");
     }
 }

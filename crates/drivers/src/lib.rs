@@ -15,5 +15,5 @@ pub mod remote;
 mod secrets;
 mod sse;
 
-pub use environment::Environment;
+pub use environment::EnvSource;
 pub use secrets::SecretSet;

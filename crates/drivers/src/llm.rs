@@ -17,7 +17,7 @@ use polity_engine::driver::{BoxFuture, ModelFailure, ModelReply, ModelRequest, M
 use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::{AttemptFailure, ErrorCategory};
 
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::keys;
 
 use client::HttpModelClient;
@@ -27,14 +27,14 @@ use price::PriceTable;
 /// Calls the models of all supported providers.
 #[derive(Debug)]
 pub struct LanguageModels {
-    environment: Environment,
+    environment: EnvSource,
     client: HttpModelClient,
     prices: PriceTable,
 }
 
 impl LanguageModels {
     /// Creates a driver that takes API keys from this environment and connects on the first call.
-    pub fn new(environment: Environment) -> Self {
+    pub fn new(environment: EnvSource) -> Self {
         Self { environment, client: HttpModelClient::default(), prices: PriceTable::default() }
     }
 }
@@ -100,7 +100,7 @@ impl Models for LanguageModels {
 }
 
 /// The API keys that the environment holds for an agent's provider.
-pub(crate) fn api_keys(llm: &LlmAgent, environment: &Environment) -> Vec<String> {
+pub(crate) fn api_keys(llm: &LlmAgent, environment: &EnvSource) -> Vec<String> {
     endpoint::key_variables(&llm.llm_config)
         .into_iter()
         // An unusable key is never sent.

@@ -31,7 +31,7 @@ use self::configured_patterns::ConfiguredPatterns;
 use self::detectors::TriggerFinder;
 use self::known_values::KnownValues;
 use self::masked_span::MASK;
-use self::plan::StreamState;
+use self::plan::MaskState;
 
 pub use self::detectors::assignment::is_secret_name;
 pub use self::known_values::SPELLING_BYTES_MAX as KNOWN_BYTES_MAX;
@@ -63,8 +63,7 @@ struct MaskMatchers {
 }
 
 impl SecretMask {
-    /// Masks these values in all encodings, everything that looks like a secret, and the configured
-    /// patterns.
+    /// Masks these values in all encodings, other text that looks secret, and configured patterns.
     pub fn new<'v>(
         values: impl IntoIterator<Item = &'v str>,
         redaction: &RedactionSettings,
@@ -85,7 +84,7 @@ impl SecretMask {
     /// Masks secrets in bytes. Invalid UTF-8 is kept as it is.
     pub fn mask_bytes<'t>(&self, bytes: &'t [u8]) -> Cow<'t, [u8]> {
         let mut spans = Vec::new();
-        plan::plan(&self.matchers, bytes, true, &mut StreamState::default(), &mut spans);
+        plan::plan(&self.matchers, bytes, true, &mut MaskState::default(), &mut spans);
         if spans.is_empty() {
             return Cow::Borrowed(bytes);
         }
@@ -113,8 +112,7 @@ impl SecretMask {
         }
     }
 
-    /// Masks secrets in JSON: in texts, in field names, and in fields whose names announce a
-    /// secret.
+    /// Masks secrets in JSON: in texts, in field names, and in fields with secret names.
     pub fn mask_json(&self, json: Value) -> Value {
         match json {
             Value::String(text) => Value::String(self.masked(text)),

@@ -32,7 +32,7 @@ use polity_model::tool::ToolPattern;
 
 use server::McpServer;
 
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::process::ProcessLauncher;
 
 /// The default limit of one tool result, in bytes; longer ones are truncated.
@@ -54,7 +54,7 @@ pub struct McpOptions {
     /// The home folder, the working directory of servers.
     pub home: PathBuf,
     /// The source of environment variables.
-    pub environment: Environment,
+    pub environment: EnvSource,
     /// The largest tool result, in bytes.
     pub output_bytes_max: usize,
     /// The limit for a server's start and first answer.
@@ -68,7 +68,7 @@ pub struct McpOptions {
 
 impl McpOptions {
     /// Options with the default limits.
-    pub fn new(home: PathBuf, environment: Environment, launcher: ProcessLauncher) -> Self {
+    pub fn new(home: PathBuf, environment: EnvSource, launcher: ProcessLauncher) -> Self {
         Self {
             home,
             environment,
@@ -174,10 +174,7 @@ impl Tools for McpTools {
 }
 
 /// The values in a server's environment that may be secret.
-pub(crate) fn secret_values(
-    server: &McpServerDefinition,
-    environment: &Environment,
-) -> Vec<String> {
+pub(crate) fn secret_values(server: &McpServerDefinition, environment: &EnvSource) -> Vec<String> {
     match &server.transport {
         McpTransport::Stdio { env, .. } => server_program::secret_values(env, environment),
         McpTransport::Sse { .. } | McpTransport::StreamableHttp { .. } => Vec::new(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use polity_definition::OnReview;
 
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::process::ProcessLauncher;
 
 /// The default time limit of the command.
@@ -33,7 +33,7 @@ pub struct NotifyOptions {
     /// The home folder, the command's working directory.
     pub home: PathBuf,
     /// The source of environment variables.
-    pub environment: Environment,
+    pub environment: EnvSource,
     /// The launcher of the command.
     pub launcher: ProcessLauncher,
     /// The time limit of the command.
@@ -44,7 +44,7 @@ pub struct NotifyOptions {
 
 impl NotifyOptions {
     /// Options with the default limits.
-    pub fn new(home: PathBuf, environment: Environment, launcher: ProcessLauncher) -> Self {
+    pub fn new(home: PathBuf, environment: EnvSource, launcher: ProcessLauncher) -> Self {
         let (command_timeout, webhook_timeout) = (COMMAND_TIMEOUT, WEBHOOK_TIMEOUT);
         Self { home, environment, launcher, command_timeout, webhook_timeout }
     }

@@ -33,14 +33,14 @@ pub(crate) use self::credentials::secret_values;
 use self::encode::A2aOperation;
 use self::error::RemoteError;
 use self::http::RemoteHttp;
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::http::{HttpClients, redact_url};
 
 /// The options of [`A2aAgents`].
 #[derive(Debug, Clone)]
 pub struct RemoteOptions {
     /// The source of tokens and proxy settings.
-    pub environment: Environment,
+    pub environment: EnvSource,
     /// The largest accepted response: `limits.output_bytes`.
     pub output_bytes: NonZeroU64,
 }

@@ -8,7 +8,7 @@ use polity_engine::driver::{RunOverrides, ToolReply};
 use polity_model::failure::AttemptFailure;
 use serde_json::{Map, Value};
 
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::{cli, llm, mcp, remote};
 
 /// The shortest secret, in bytes. Shorter values occur in too many words.
@@ -31,7 +31,7 @@ impl SecretSet {
         agents: impl IntoIterator<Item = &'d AgentDefinition>,
         servers: impl IntoIterator<Item = &'d McpServerDefinition>,
         overrides: &RunOverrides,
-        environment: &Environment,
+        environment: &EnvSource,
     ) -> Self {
         let keys = agents.into_iter().flat_map(|agent| match &agent.kind {
             AgentKind::Llm(llm) => llm::api_keys(llm, environment),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use polity_definition::{DurabilitySetting, Home, is_servers, is_settings};
-use polity_drivers::Environment;
+use polity_drivers::EnvSource;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
@@ -27,7 +27,7 @@ type WarningHandler = dyn Fn(HostWarning) + Send + Sync;
 #[derive(Clone)]
 pub struct HostContext {
     folder: HomeFolder,
-    environment: Environment,
+    environment: EnvSource,
     on_warning: Arc<WarningHandler>,
 }
 
@@ -41,7 +41,7 @@ impl HostContext {
     /// A context of a home.
     pub fn new(
         folder: HomeFolder,
-        environment: Environment,
+        environment: EnvSource,
         on_warning: impl Fn(HostWarning) + Send + Sync + 'static,
     ) -> Self {
         Self { folder, environment, on_warning: Arc::new(on_warning) }
@@ -53,7 +53,7 @@ impl HostContext {
     }
 
     /// The environment variables that drivers and telemetry see.
-    pub fn environment(&self) -> &Environment {
+    pub fn environment(&self) -> &EnvSource {
         &self.environment
     }
 
@@ -170,6 +170,6 @@ impl HostContext {
 }
 
 /// The environment of this process. A variable that is not UTF-8 counts as unset.
-pub fn process_environment() -> Environment {
-    Environment::new(|name| std::env::var_os(name)?.into_string().ok())
+pub fn process_environment() -> EnvSource {
+    EnvSource::new(|name| std::env::var_os(name)?.into_string().ok())
 }

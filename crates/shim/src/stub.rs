@@ -24,8 +24,7 @@ mod supervise;
 
 use core::ffi::c_char;
 
-/// The entry point. The kernel leaves the argument count, the arguments and the variables on the
-/// stack.
+/// The entry point. The kernel leaves argument count, arguments and variables on the stack.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 extern "C" fn _start() -> ! {

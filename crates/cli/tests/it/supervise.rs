@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
-use polity_drivers::Environment;
+use polity_drivers::EnvSource;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::driver::{Place, ToolRequest, Tools};
@@ -130,7 +130,7 @@ fn what_a_tool_server_starts_ends_with_it() {
     let shim = ProcessLauncher::Shim(env!("CARGO_BIN_EXE_polity").into());
     let start = || {
         let options =
-            McpOptions::new(sandbox.path().into(), Environment::new(environment), shim.clone());
+            McpOptions::new(sandbox.path().into(), EnvSource::new(environment), shim.clone());
         McpTools::new([fixture_server("test", &[])], options)
     };
     let spawn = async |tools: &McpTools| {

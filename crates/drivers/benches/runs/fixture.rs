@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_definition::{AgentDefinition, HomeSettings, RedactionSettings};
-use polity_drivers::Environment;
+use polity_drivers::EnvSource;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::clock::SystemClock;
@@ -55,7 +55,7 @@ impl RunFixture {
             home: home.path().into(),
             data: home.path().join("data"),
             folder: home.path().into(),
-            environment: Environment::new(|name| std::env::var(name).ok()),
+            environment: EnvSource::new(|name| std::env::var(name).ok()),
             launcher: ProcessLauncher::Shim(std::env::current_exe().unwrap()),
             redaction: RedactionSettings::default(),
             output_bytes: (100 << 20).try_into().unwrap(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_definition::{AgentDefinition, HomeSettings, Limits};
-use polity_drivers::Environment;
+use polity_drivers::EnvSource;
 use polity_drivers::llm::LanguageModels;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
@@ -81,7 +81,7 @@ impl BenchRuntime {
         } else {
             ProcessLauncher::Direct
         };
-        let environment = Environment::new(environment);
+        let environment = EnvSource::new(environment);
         let options = McpOptions::new(folder.to_owned(), environment.clone(), launcher);
         let tools = Arc::new(McpTools::new([tool_server()], options));
         let models = Arc::new(LanguageModels::new(environment));

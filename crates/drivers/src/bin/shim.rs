@@ -1,5 +1,4 @@
-//! The shim as a binary of its own, for tests. In production, `polity` becomes the shim by its
-//! hidden subcommand.
+//! The shim as a test binary. In production, `polity` becomes the shim by its hidden subcommand.
 
 use std::process::ExitCode;
 

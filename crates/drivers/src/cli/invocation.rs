@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use self::arguments::TemplateValues;
 use crate::cli::invocation::presets::{InputMode, OutputMode, ResolvedAgent};
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::process::{ProcessCommand, find_executable};
 
 /// File names in the private folder of a run.
@@ -42,7 +42,7 @@ pub(crate) struct RunInputs<'a> {
     pub(crate) overrides: &'a RunOverrides,
     /// The agent's own id of the session to resume.
     pub(crate) session_id: Option<&'a str>,
-    pub(crate) environment: &'a Environment,
+    pub(crate) environment: &'a EnvSource,
     /// The home folder; relative paths in definitions start here.
     pub(crate) home: &'a Path,
     /// The default working directory.
@@ -130,12 +130,11 @@ pub(crate) fn check(resolved: &ResolvedAgent, inputs: RunInputs<'_>) -> Result<(
     executable(resolved, inputs, variables.path()).map(|_| ())
 }
 
-/// The secret values of an agent. Missing variables are skipped, so that this also works for agents
-/// that cannot start.
+/// The secret values of an agent, without missing variables, also for agents that cannot start.
 pub(crate) fn secrets(
     resolved: &ResolvedAgent,
     overrides: &RunOverrides,
-    environment: &Environment,
+    environment: &EnvSource,
 ) -> Vec<String> {
     variables::secrets(resolved, overrides, environment)
 }

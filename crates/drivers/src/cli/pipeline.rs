@@ -1,5 +1,4 @@
-//! The stages around a run: make the workspace, run, collect artifacts, keep or remove the
-//! workspace.
+//! The stages around a run: create the workspace, run, collect artifacts, settle the workspace.
 
 use std::path::PathBuf;
 

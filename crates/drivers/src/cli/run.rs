@@ -44,8 +44,7 @@ use crate::process::{
     PidsLimit, ProcessHandle, ProcessLauncher, ProcessPipes, ProcessTreeLimits, SupervisionOptions,
 };
 
-/// The capacity of a pipe. Some programs exit before their output is read, and lose what exceeds
-/// it.
+/// The pipe capacity. Output beyond it is lost if a program exits before it is read.
 const PIPE_BYTES: usize = 1 << 20;
 
 const BYTES_PER_MB: u64 = 1 << 20;

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use self::git::GitCommand;
 use crate::cli::outcome::verdict;
 use crate::cli::run::system_error;
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 
 /// The folder of workspaces, in the data folder.
 pub(crate) const WORKSPACES: &str = "workspaces";
@@ -52,7 +52,7 @@ impl RunWorkspace {
         source: PathBuf,
         data: &Path,
         execution_id: ExecutionId,
-        environment: &Environment,
+        environment: &EnvSource,
     ) -> Option<Self> {
         match agent.workspace {
             WorkspaceMode::Shared => None,
@@ -151,7 +151,7 @@ pub(crate) enum BranchPolicy {
 pub(crate) fn remove_workspace(
     data: &Path,
     execution_id: ExecutionId,
-    environment: &Environment,
+    environment: &EnvSource,
     branch: BranchPolicy,
 ) -> io::Result<()> {
     let root = data.join(WORKSPACES).join(execution_id.to_string());

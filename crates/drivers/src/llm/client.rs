@@ -16,7 +16,7 @@ use super::format::tool_names::WireToolNames;
 use super::format::turns::group_turns;
 use super::format::{ModelAnswer, ModelPrompt, StreamDecoder, StreamState};
 use super::http::{HttpTransport, ResponseStream, stream_interrupted};
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::sse::SseParser;
 
 /// State shared by all calls of the process.
@@ -34,7 +34,7 @@ impl HttpModelClient {
         endpoint: &ModelEndpoint<'_>,
         llm: &LlmAgent,
         request: ModelRequest<'_>,
-        environment: &Environment,
+        environment: &EnvSource,
     ) -> Result<ModelReply, ModelFailure> {
         let names = WireToolNames::new(request.toolbox);
         let answer = self
@@ -65,7 +65,7 @@ impl HttpModelClient {
         llm: &LlmAgent,
         names: &WireToolNames<'_>,
         request: ModelRequest<'_>,
-        environment: &Environment,
+        environment: &EnvSource,
     ) -> Result<ModelAnswer, ModelCallError> {
         let turns = group_turns(request.history);
         if turns.is_empty() {

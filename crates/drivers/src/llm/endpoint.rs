@@ -10,7 +10,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use super::error::{ErrorRemedy, ModelCallError};
 use super::format::anthropic;
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::http::redact_url;
 use crate::keys::{self, ApiKey, file_variable};
 use crate::secrets::SecretSet;
@@ -41,7 +41,7 @@ impl<'a> ModelEndpoint<'a> {
     /// Resolves the agent's endpoint. Returns `None` for a scripted model, which has none.
     pub(super) fn resolve(
         llm: &'a LlmAgent,
-        environment: &Environment,
+        environment: &EnvSource,
     ) -> Result<Option<Self>, NotReady> {
         let config = &llm.llm_config;
         let Some(protocol) = protocol_for(config.provider) else { return Ok(None) };
@@ -216,7 +216,7 @@ pub(super) fn key_variables(config: &LlmConfig) -> Vec<&str> {
 
 fn find_key<'a>(
     llm: &'a LlmAgent,
-    environment: &Environment,
+    environment: &EnvSource,
 ) -> Result<Option<EndpointKey<'a>>, NotReady> {
     let variables = key_variables(&llm.llm_config);
     let Some(first) = variables.first() else { return Ok(None) };

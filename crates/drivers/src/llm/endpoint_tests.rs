@@ -14,8 +14,8 @@ fn agent(provider: &str, more: &Value) -> LlmAgent {
     }
 }
 
-fn every_key() -> Environment {
-    Environment::new(|name| Some(format!("key-of-{name}")))
+fn every_key() -> EnvSource {
+    EnvSource::new(|name| Some(format!("key-of-{name}")))
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn sends_key_in_the_header_of_each_provider() {
 
 #[test]
 fn gemini_falls_back_to_google_api_key() {
-    let environment = Environment::new(|name| (name == "GOOGLE_API_KEY").then(|| "g-1".into()));
+    let environment = EnvSource::new(|name| (name == "GOOGLE_API_KEY").then(|| "g-1".into()));
     let llm = agent("gemini", &json!({}));
     let headers = ModelEndpoint::resolve(&llm, &environment).unwrap().unwrap().headers().unwrap();
     assert_eq!(headers["x-goog-api-key"], "g-1");
@@ -84,13 +84,13 @@ fn missing_key_error_names_variable_and_fix() {
         ("ollama", json!({"api_key_env": "MINE"}), "ollama: MINE is not set"),
     ] {
         let llm = agent(provider, &more);
-        let not_ready = ModelEndpoint::resolve(&llm, &Environment::empty()).unwrap_err();
+        let not_ready = ModelEndpoint::resolve(&llm, &EnvSource::empty()).unwrap_err();
         let expected = format!("agent \"greeter\" needs a key for the provider {message}");
         assert_eq!(not_ready.message, expected);
     }
     let llm = agent("openai", &json!({}));
     assert_eq!(
-        ModelEndpoint::resolve(&llm, &Environment::empty()).unwrap_err().hint,
+        ModelEndpoint::resolve(&llm, &EnvSource::empty()).unwrap_err().hint,
         "`export OPENAI_API_KEY=...`, or set OPENAI_API_KEY_FILE to the path of a file that holds \
          the key"
     );

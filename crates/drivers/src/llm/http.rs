@@ -7,7 +7,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Response, Url};
 
 use super::error::{ErrorRemedy, ModelCallError};
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::http::{HttpClients, parse_retry_after, root_cause};
 
 /// The largest accepted response; real answers are far smaller.
@@ -33,7 +33,7 @@ impl HttpTransport {
         url: &Url,
         mut headers: HeaderMap,
         body: Vec<u8>,
-        environment: &Environment,
+        environment: &EnvSource,
     ) -> Result<ResponseStream, ModelCallError> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let client = self.clients.client_for(url, environment).map_err(|error| {

@@ -4,7 +4,7 @@ use polity_engine::pinned::PinnedAgent;
 use polity_model::failure::ErrorCategory;
 use polity_model::ids::ToolCallId;
 
-use super::super::{Environment, LanguageModels};
+use super::super::{EnvSource, LanguageModels};
 use super::*;
 
 const SCRIPT: &str = r#"{
@@ -45,7 +45,7 @@ async fn ask(messages: &[Message], marks: &[u32]) -> Result<ModelReply, ModelFai
         place: Place::OUTSIDE,
         progress: &Unheard,
     };
-    LanguageModels::new(Environment::empty()).call(request).await
+    LanguageModels::new(EnvSource::empty()).call(request).await
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,8 +15,7 @@ use aho_corasick::BuildError;
 use self::token::{TOKEN_SHAPES, TokenShape};
 use super::literal_finder::LiteralFinder;
 
-/// Parts of names for secrets, as short as possible, in all usual spellings. The rest of the name
-/// is checked afterwards.
+/// Parts of names for secrets, as short as possible. The rest of the name is checked afterwards.
 const NAMES: [&str; 18] = [
     "assw", "ASSW", "assp", "ASSP", "pwd", "PWD", "oken", "OKEN", "ecret", "ECRET", "pi_key",
     "pi-key", "piKey", "pikey", "PI_KEY", "PIKEY", "uthoriz", "UTHORIZ",

@@ -5,8 +5,7 @@ use std::ops::Range;
 /// The replacement of a secret.
 pub(super) const MASK: &str = "***";
 
-/// The minimum length of secrets whose last four bytes are shown, to tell them apart. Shorter ones
-/// are masked completely.
+/// The minimum length of secrets whose last four bytes are shown, to tell them apart.
 pub const TAIL_SHOWN_FROM_BYTES: usize = 16;
 
 /// The number of bytes shown of a long secret.

@@ -6,21 +6,19 @@ use super::detectors::key_block;
 use super::masked_span::{self, MaskedSpan, SpanMask};
 use super::scan::{KeyBlock, SecretMatch, scan};
 
-/// The maximum length of a line that is scanned as a whole, including its line end. A stream holds
-/// back at most this much.
+/// The maximum length of a line that is scanned as a whole. A stream holds back at most this much.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// The number of bytes scanned beyond a piece, so that secrets in it are found completely. They are
 /// scanned again with the next piece.
 const LOOKAHEAD_BYTES: usize = 8 * 1024;
 
-/// The limit up to which an incomplete line may be shown: the first piece of a long line ends no
-/// earlier.
+/// The limit up to which an incomplete line is shown: the first piece of a long line ends later.
 pub(super) const PIECE_BYTES: usize = LINE_BYTES_MAX - LOOKAHEAD_BYTES;
 
 /// The state at the start of the next bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum StreamState {
+pub(super) enum MaskState {
     #[default]
     Text,
     /// Within a private key of several lines.
@@ -31,13 +29,12 @@ pub(super) enum StreamState {
     Key,
 }
 
-/// Plans the spans of a text and returns the number of bytes done. The rest is an incomplete line,
-/// unless the text `ends`.
+/// Plans the spans and returns the number of bytes done. An incomplete line remains, unless `ends`.
 pub(super) fn plan(
     matchers: &MaskMatchers,
     text: &[u8],
     ends: bool,
-    state: &mut StreamState,
+    state: &mut MaskState,
     spans: &mut Vec<MaskedSpan>,
 ) -> usize {
     let mut done = 0;
@@ -52,9 +49,9 @@ pub(super) fn plan(
         let first = spans.len();
         let mut hide = |one: MaskedSpan| spans.push(one.shifted(done));
         let (length, next) = match *state {
-            StreamState::Secret | StreamState::Key => rest_of_secret(window, *state, &mut hide),
-            StreamState::Text | StreamState::Block(_) => {
-                let block = if let StreamState::Block(block) = *state { Some(block) } else { None };
+            MaskState::Secret | MaskState::Key => rest_of_secret(window, *state, &mut hide),
+            MaskState::Text | MaskState::Block(_) => {
+                let block = if let MaskState::Block(block) = *state { Some(block) } else { None };
                 match whole {
                     Some(length) => {
                         (length, plan_lines(matchers, &window[..length], block, &mut hide))
@@ -77,13 +74,13 @@ fn plan_lines(
     lines: &[u8],
     block: Option<KeyBlock>,
     hide: &mut impl FnMut(MaskedSpan),
-) -> StreamState {
+) -> MaskState {
     let block = scan(matchers, lines, block, |found| {
         if let Some(span) = found.span {
             hide(span);
         }
     });
-    block.map_or(StreamState::Text, StreamState::Block)
+    block.map_or(MaskState::Text, MaskState::Block)
 }
 
 /// Scans a piece of a line. It ends where it cuts no match.
@@ -91,7 +88,7 @@ fn plan_piece(
     matchers: &MaskMatchers,
     window: &[u8],
     hide: &mut impl FnMut(MaskedSpan),
-) -> (usize, StreamState) {
+) -> (usize, MaskState) {
     let mut all: Vec<(SecretMatch, MaskedSpan)> = Vec::new();
     scan(matchers, window, None, |found| all.extend(found.span.map(|span| (found, span))));
     all.sort_unstable_by_key(|(found, _)| found.from);
@@ -101,13 +98,13 @@ fn plan_piece(
         end = end.max(span.end);
         kept += 1;
     }
-    let mut next = StreamState::Text;
+    let mut next = MaskState::Text;
     for (found, span) in &all[..kept] {
         // A span at the end of the piece may continue, so its tail is not final.
         let replacement = if span.end == end { SpanMask::Mask } else { span.replacement };
         hide(MaskedSpan { replacement, ..*span });
         if found.is_open && span.end == window.len() {
-            next = if found.is_key { StreamState::Key } else { StreamState::Secret };
+            next = if found.is_key { MaskState::Key } else { MaskState::Secret };
         }
     }
     (end, next)
@@ -116,10 +113,10 @@ fn plan_piece(
 /// Masks the rest of a secret from an earlier piece.
 fn rest_of_secret(
     window: &[u8],
-    state: StreamState,
+    state: MaskState,
     hide: &mut impl FnMut(MaskedSpan),
-) -> (usize, StreamState) {
-    let (end, is_over) = if state == StreamState::Key {
+) -> (usize, MaskState) {
+    let (end, is_over) = if state == MaskState::Key {
         key_block::rest_on_line(window)
     } else {
         let end = super::detectors::heuristics::run_end(window, 0, assignment::is_bare);
@@ -128,11 +125,10 @@ fn rest_of_secret(
     if end > 0 {
         hide(MaskedSpan { start: 0, end, replacement: SpanMask::Nothing });
     }
-    (end, if is_over || end == 0 { StreamState::Text } else { state })
+    (end, if is_over || end == 0 { MaskState::Text } else { state })
 }
 
-/// The length of an incomplete line that can be shown, and the spans in it. No continuation changes
-/// them.
+/// The length of an incomplete line that is safe to show, and its spans, in any continuation.
 pub(super) fn finished_prefix(matchers: &MaskMatchers, line: &[u8]) -> (usize, Vec<MaskedSpan>) {
     if matchers.configured.are_unbounded() {
         return (0, Vec::new());

@@ -2,7 +2,7 @@
 
 use super::SecretMask;
 use super::masked_span::{self, MaskedSpan};
-use super::plan::{self, LINE_BYTES_MAX, StreamState};
+use super::plan::{self, LINE_BYTES_MAX, MaskState};
 
 /// Masks a stream in chunks of any size; chunk boundaries do not affect the result.
 ///
@@ -10,7 +10,7 @@ use super::plan::{self, LINE_BYTES_MAX, StreamState};
 #[derive(Debug)]
 pub struct MaskStream {
     mask: SecretMask,
-    state: StreamState,
+    state: MaskState,
     pub(super) held: Vec<u8>,
     /// The number of bytes already written for the incomplete line.
     written: usize,
@@ -21,7 +21,7 @@ pub struct MaskStream {
 impl MaskStream {
     pub(super) fn new(mask: SecretMask) -> Self {
         let (held, spans) = (Vec::new(), Vec::new());
-        Self { mask, state: StreamState::default(), held, written: 0, spans }
+        Self { mask, state: MaskState::default(), held, written: 0, spans }
     }
 
     /// Masks the next bytes and writes those that can be shown.
@@ -47,8 +47,8 @@ impl MaskStream {
     /// bytes have arrived for a while.
     pub fn idle(&mut self, out: &mut Vec<u8>) {
         match self.state {
-            StreamState::Text => {}
-            StreamState::Block(_) | StreamState::Secret | StreamState::Key => return,
+            MaskState::Text => {}
+            MaskState::Block(_) | MaskState::Secret | MaskState::Key => return,
         }
         let (end, spans) = plan::finished_prefix(&self.mask.matchers, &self.held);
         let mut shown = Vec::new();

@@ -247,7 +247,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn restart_delay_counts_from_the_end_of_a_failed_start() {
         let definition = polity_testkit::mcp::stdio_server("silent", "sh", &["-c", "sleep 1000"]);
-        let environment = crate::environment::Environment::new(polity_testkit::mcp::environment);
+        let environment = crate::environment::EnvSource::new(polity_testkit::mcp::environment);
         let options =
             McpOptions::new("/".into(), environment, crate::process::ProcessLauncher::Direct);
         let server = Arc::new(McpServer::new(definition, Arc::new(options)));

@@ -6,7 +6,7 @@ use polity_definition::EnvName;
 use polity_model::failure::AttemptFailure;
 
 use super::{McpOptions, permanent};
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::process::{ProcessCommand, find_executable};
 use crate::secrets::SecretSet;
 
@@ -45,7 +45,7 @@ pub(super) fn build_program(
 /// The values of the variables that a server's environment references.
 pub(super) fn secret_values(
     env: &BTreeMap<EnvName, String>,
-    environment: &Environment,
+    environment: &EnvSource,
 ) -> Vec<String> {
     let mut filled_in = Vec::new();
     for value in env.values() {
@@ -69,7 +69,7 @@ mod tests {
             "OTHER" => Some("not passed on".to_owned()),
             _ => None,
         };
-        McpOptions::new("/".into(), Environment::new(environment), ProcessLauncher::Direct)
+        McpOptions::new("/".into(), EnvSource::new(environment), ProcessLauncher::Direct)
     }
 
     #[test]

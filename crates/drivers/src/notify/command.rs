@@ -4,7 +4,7 @@ use polity_definition::CommandLine;
 use tokio::io::AsyncWriteExt;
 
 use super::{NotificationPayload, NotifyError, NotifyOptions, append_text};
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::process::{ProcessCommand, StartedProcess, StderrTail, find_executable};
 use crate::secrets::SecretSet;
 
@@ -91,9 +91,9 @@ fn program(
 }
 
 /// The environment with these variables taking precedence.
-fn overlay(own: Vec<(String, String)>, environment: &Environment) -> Environment {
+fn overlay(own: Vec<(String, String)>, environment: &EnvSource) -> EnvSource {
     let environment = environment.clone();
-    Environment::new(move |name| {
+    EnvSource::new(move |name| {
         let told = own.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
         told.or_else(|| environment.raw(name))
     })

@@ -76,8 +76,7 @@ pub(crate) fn has_reached_limit(group: &Path) -> io::Result<bool> {
     Ok(events.lines().any(|line| line.strip_prefix("max ").is_some_and(|count| count != "0")))
 }
 
-/// Kills all processes of a group and removes it and its counting group. A missing group is no
-/// error.
+/// Kills all processes of a group and removes it with its counting group. It may be missing.
 pub(crate) fn clear(group: &Path) -> io::Result<()> {
     remove(group, kill)?;
     match counting_group(group) {

@@ -93,7 +93,7 @@ impl ProcessLauncher {
         command.env_clear().envs(program.env.iter().map(|(name, value)| (name, value)));
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         // In a group of its own: Ctrl-C in the terminal reaches only Polity, which ends its
-        // children in signal.
+        // children.
         command.process_group(0);
         let mut child = command.spawn()?;
         let pipes = ProcessPipes {
@@ -116,8 +116,7 @@ impl ProcessLauncher {
     }
 }
 
-/// The command of the stub, which replaces itself with the full shim if needed; else of the full
-/// shim.
+/// The command of the stub if it can be used, else of the full shim.
 #[expect(clippy::disallowed_methods, reason = "this is where programs are started")]
 fn shim_command(full_shim: &Path) -> Command {
     #[cfg(target_os = "linux")]
@@ -219,8 +218,7 @@ impl ProcessReaper {
     }
 }
 
-/// The last resort when all handles or the runtime are dropped. The shim must not be killed: on
-/// SIGTERM it ends the tree.
+/// The last resort when all handles are dropped. The shim gets SIGTERM, so that it ends the tree.
 impl Drop for ProcessReaper {
     fn drop(&mut self) {
         if !self.has_ended {

@@ -3,8 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The executable of a command. A path is relative to the home folder; a bare name is searched for
-/// in the PATH.
+/// Finds a command: a path relative to the home folder, or a bare name in the PATH.
 pub(crate) fn find_executable(command: &str, home: &Path, folders: &str) -> Option<PathBuf> {
     if command.contains('/') {
         return Some(home.join(command)).filter(|path| is_executable(path));

@@ -20,8 +20,7 @@ const OTHER_TASKS: u64 = 4096;
 pub struct PidsLimit {
     /// The maximum number of processes and threads.
     pub tasks: u64,
-    /// The control group that counts the run's processes; the shim creates it. Without one, all
-    /// processes of the user count.
+    /// The control group that counts the run's processes. Without one, all of the user's count.
     pub group: Option<PathBuf>,
 }
 

@@ -101,8 +101,7 @@ impl ShimRecordWriter {
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        // All entries are allocated at once, so that a disk that fills up cannot prevent the last
-        // one.
+        // Allocates all entries at once, so that a full disk cannot prevent the last one.
         file.write_all_at(&[b' '; ENTRIES * ENTRY_BYTES], 0)?;
         let writer = Self { file };
         let shim = rustix::process::getpid().as_raw_pid();

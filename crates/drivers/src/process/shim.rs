@@ -28,8 +28,7 @@ use super::cgroup;
 use super::run_record::{EndEntry, ResourceLimit, RunExit, ShimRecordWriter};
 use super::shim_options::SupervisionOptions;
 
-/// The grace period of processes that a command leaves behind. It is short, so that the result is
-/// not delayed.
+/// The grace period of processes left behind. It is short, so that the result is not delayed.
 const LEFT_BEHIND_GRACE: Duration = Duration::from_secs(2);
 
 /// The pause between attempts to kill resisting children.
@@ -118,7 +117,7 @@ fn start_command(
     rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
     let record = options.record.as_deref().map(ShimRecordWriter::create).transpose()?;
     let slot = options.slot.as_deref().map(hold_slot).transpose()?;
-    // Only after the record is locked: whoever can lock it knows that nothing will be started.
+    // Only after the record is locked: a process that can lock it knows that nothing starts.
     if !is_child_of(parent) {
         return Ok(None);
     }
@@ -136,8 +135,7 @@ fn start_command(
     Ok(Some(SupervisedTree { pid, status, options, signals, record, _slot: slot, meter }))
 }
 
-/// Takes over from the stub, which started the command in this same process and passed on its
-/// locks.
+/// Takes over from the stub, which started the command in this process and locked the files.
 fn take_over(
     pid: Pid,
     elapsed: Duration,

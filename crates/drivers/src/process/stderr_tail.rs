@@ -1,5 +1,4 @@
-//! The last lines of a stream. It is read all the time, so that the process never blocks, and shown
-//! only in errors.
+//! The last lines of a stream, for error messages. Reads all the time, so that nothing blocks.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

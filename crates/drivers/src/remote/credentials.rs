@@ -4,7 +4,7 @@ use polity_definition::{AgentDefinition, AuthenticationType, RemoteAgent};
 use polity_engine::driver::NotReady;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::keys;
 use crate::secrets::SecretSet;
 
@@ -19,7 +19,7 @@ pub(super) struct RemoteCredentials {
 }
 
 /// The agent's token, if the environment has it.
-pub(crate) fn secret_values(remote: &RemoteAgent, environment: &Environment) -> Vec<String> {
+pub(crate) fn secret_values(remote: &RemoteAgent, environment: &EnvSource) -> Vec<String> {
     let variable = remote.auth.as_ref().and_then(|auth| auth.token_env.as_ref());
     // An unusable token is never sent.
     let key =
@@ -32,7 +32,7 @@ impl RemoteCredentials {
     pub(super) fn load(
         agent: &AgentDefinition,
         remote: &RemoteAgent,
-        environment: &Environment,
+        environment: &EnvSource,
     ) -> Result<Self, NotReady> {
         let Some(auth) = &remote.auth else { return Ok(Self::default()) };
         let prefix = match auth.r#type {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::encode::A2aRequest;
 use super::error::RemoteError;
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::http::{HttpClients, parse_retry_after, root_cause};
 use crate::sse::{SseEvent, SseParser};
 
@@ -33,7 +33,7 @@ enum StreamStop {
 #[derive(Debug)]
 pub(super) struct RemoteHttp {
     pub(super) clients: HttpClients,
-    pub(super) environment: Environment,
+    pub(super) environment: EnvSource,
     pub(super) output_bytes: u64,
 }
 

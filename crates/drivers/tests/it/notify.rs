@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use polity_definition::{CommandLine, OnReview};
-use polity_drivers::Environment;
+use polity_drivers::EnvSource;
 use polity_drivers::notify::{NotificationPayload, NotifyError, NotifyOptions, send_notification};
 use polity_drivers::process::ProcessLauncher;
 
@@ -14,7 +14,7 @@ use polity_drivers::process::ProcessLauncher;
 const LIMIT: Duration = Duration::from_millis(300);
 
 fn options(home: &Path) -> NotifyOptions {
-    let environment = Environment::new(|name| (name == "PATH").then(|| "/usr/bin:/bin".to_owned()));
+    let environment = EnvSource::new(|name| (name == "PATH").then(|| "/usr/bin:/bin".to_owned()));
     NotifyOptions::new(home.to_owned(), environment, ProcessLauncher::Direct)
 }
 

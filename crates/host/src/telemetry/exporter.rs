@@ -8,7 +8,7 @@ use opentelemetry_otlp::{Protocol, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::EnvResourceDetector;
 use opentelemetry_sdk::trace::SpanExporter as _;
-use polity_drivers::Environment;
+use polity_drivers::EnvSource;
 use polity_drivers::http;
 use polity_engine::runtime::{Live, Runtime};
 use polity_store::Store;
@@ -92,7 +92,7 @@ impl SpanSender {
     fn start(
         runtime: &Runtime,
         store: &Arc<dyn Store>,
-        environment: &Environment,
+        environment: &EnvSource,
     ) -> Result<Option<Self>, TelemetryStartError> {
         let Some(settings) = TelemetrySettings::read(environment)? else { return Ok(None) };
         let exporter = exporter(&settings, environment)?;
@@ -114,7 +114,7 @@ impl SpanSender {
 
 fn exporter(
     settings: &TelemetrySettings,
-    environment: &Environment,
+    environment: &EnvSource,
 ) -> Result<opentelemetry_otlp::SpanExporter, TelemetryStartError> {
     let is_secure = settings.endpoint.scheme() == "https";
     let client = http::build_client(is_secure, environment)

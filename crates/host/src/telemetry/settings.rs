@@ -1,6 +1,6 @@
 //! What the environment says about telemetry, in the variables that OpenTelemetry has for it.
 
-use polity_drivers::Environment;
+use polity_drivers::EnvSource;
 use polity_drivers::http::Url;
 
 /// Where all telemetry goes; the traces to a path below it.
@@ -45,7 +45,7 @@ pub(super) enum TelemetrySettingsError {
 
 impl TelemetrySettings {
     /// Reads the environment. Nothing, if it asks for no spans.
-    pub(super) fn read(environment: &Environment) -> Result<Option<Self>, TelemetrySettingsError> {
+    pub(super) fn read(environment: &EnvSource) -> Result<Option<Self>, TelemetrySettingsError> {
         let says = |name, word: &str| {
             environment.get(name).is_some_and(|value| value.eq_ignore_ascii_case(word))
         };
@@ -92,7 +92,7 @@ mod tests {
     fn read(
         variables: &'static [(&'static str, &'static str)],
     ) -> Result<Option<TelemetrySettings>, TelemetrySettingsError> {
-        TelemetrySettings::read(&Environment::new(|name| {
+        TelemetrySettings::read(&EnvSource::new(|name| {
             let found = variables.iter().find(|(variable, _)| *variable == name)?;
             Some(found.1.to_owned())
         }))
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn the_common_address_gets_a_path_and_that_of_traces_is_taken_to_the_letter() {
         for common in ["http://h:4318", "http://h:4318/"] {
-            let settings = TelemetrySettings::read(&Environment::new(move |name| {
+            let settings = TelemetrySettings::read(&EnvSource::new(move |name| {
                 (name == ENDPOINT).then(|| common.to_owned())
             }));
             let endpoint = settings.unwrap().unwrap().endpoint;
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_said_without_what_may_be_secret() {
         for text in ["localhost:4318", "h", "grpc://h:4317", "user:secret@h", "http://"] {
-            let settings = TelemetrySettings::read(&Environment::new(move |name| {
+            let settings = TelemetrySettings::read(&EnvSource::new(move |name| {
                 (name == ENDPOINT).then(|| text.to_owned())
             }));
             let error = settings.unwrap_err();

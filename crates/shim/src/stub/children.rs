@@ -15,8 +15,7 @@ pub(crate) fn is_only_child(pid: isize) -> bool {
     number(own_children(&mut children).trim_ascii_end()) == Some(pid)
 }
 
-/// True if the command has children of its own, whose usage would be missing. Children of its other
-/// threads are not seen.
+/// True if the command's first thread has children, whose usage would be missing.
 pub(crate) fn has_children(pid: isize) -> bool {
     let pid = pid.unsigned_abs() as u64;
     let path = TextBuffer::<64>::new()
@@ -73,7 +72,7 @@ mod tests {
             .unwrap();
         let pid = isize::try_from(pipeline.id()).unwrap();
         assert!(is_only_child(pid) && !is_only_child(sys::getpid()));
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while !has_children(pid) {
             assert!(Instant::now() < deadline, "the shell has no children");
             std::thread::sleep(Duration::from_millis(5));

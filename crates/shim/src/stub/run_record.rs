@@ -56,8 +56,7 @@ fn open_and_lock(path: *const c_char, flags: usize, lock: usize) -> Result<isize
     if file >= 0 && sys::lock(file, lock) == 0 { Ok(file) } else { Err(()) }
 }
 
-/// Creates the record. All entries are allocated at once, so that a disk that fills up cannot
-/// prevent the last one.
+/// Creates the record with all entries, so that a full disk cannot prevent the last one.
 fn begin_record(record: isize, cgroup: Option<*const c_char>) -> Result<(), ()> {
     let mut entries = [b' '; ENTRIES * ENTRY_BYTES];
     let mut started_at = TextBuffer::<ENTRY_BYTES>::new()

@@ -20,8 +20,7 @@ const EXIT_SIGNAL_BASE: i32 = 128;
 /// The time of the first check, in microseconds. Each pause is twice the previous one.
 const FIRST_CHECK: u64 = 20_000;
 
-/// The maximum time for a command without children, in microseconds. The kernel reports its usage
-/// at the end.
+/// The maximum time for a command without children, in microseconds.
 const ALONE_MAX: u64 = 2_000_000;
 
 /// The positions of the arguments.
@@ -57,7 +56,7 @@ pub(crate) fn run(count: usize, args: *mut *const c_char, variables: *const *con
     let Ok(files) = LockedFiles::open(stub_args.record, stub_args.slot, stub_args.cgroup) else {
         return stub_args.hand_over(None);
     };
-    // Only after the record is locked: whoever can lock it knows that nothing will be started.
+    // Only after the record is locked: a process that can lock it knows that nothing starts.
     if sys::getppid() != stub_args.parent {
         return EXIT_NOT_STARTED;
     }

@@ -36,8 +36,8 @@ impl<'a> TemplateValues<'a> {
             .render(|placeholder| self.value(placeholder)?.ok_or_else(|| self.missing(placeholder)))
     }
 
-    /// Renders a template to a path. Values from the task must be plain names, so that they cannot
-    /// lead out of the folder.
+    /// Renders a template to a path. The task's values must be names, so that they cannot lead
+    /// elsewhere.
     pub(crate) fn path(&self, template: &CliTemplate) -> Result<PathBuf, NotReady> {
         let path = template.render(|placeholder| {
             let value = self.value(placeholder)?.ok_or_else(|| self.missing(placeholder))?;

@@ -12,7 +12,7 @@ struct InvocationFixture {
     home: tempfile::TempDir,
     parameters: Map<String, Value>,
     overrides: RunOverrides,
-    environment: Environment,
+    environment: EnvSource,
     session_id: Option<&'static str>,
 }
 
@@ -22,7 +22,7 @@ fn fixture() -> InvocationFixture {
     fs::write(&program, "").unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir(home.path().join("work")).unwrap();
-    let environment = Environment::new(|name| match name {
+    let environment = EnvSource::new(|name| match name {
         "PATH" => Some("/nowhere".to_owned()),
         "MY_KEY" => Some("s3cret-key".to_owned()),
         "OTHER" => Some("s3cret-other".to_owned()),

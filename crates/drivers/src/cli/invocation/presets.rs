@@ -66,8 +66,7 @@ pub(crate) enum OutputMode {
     JsonRpc,
 }
 
-/// Resolves an agent's settings. The definition overrides the preset; environment variables of both
-/// are merged.
+/// Resolves an agent's settings. The definition overrides the preset; variables are merged.
 pub(crate) fn resolve(agent: &CliAgent) -> ResolvedAgent {
     let preset = agent.preset.map(preset_spec);
     let input = input_mode(agent, preset);

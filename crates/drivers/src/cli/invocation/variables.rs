@@ -1,5 +1,4 @@
-//! The environment of an agent process: inherited variables, those of its definition, and those of
-//! the task.
+//! The environment of an agent process: inherited variables, the definition's and the task's.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +6,7 @@ use polity_engine::driver::{NotReady, RunOverrides};
 
 use super::RunInputs;
 use crate::cli::invocation::presets::ResolvedAgent;
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 use crate::masking::is_secret_name;
 
 /// The complete environment of a process.
@@ -52,7 +51,7 @@ pub(crate) fn collect_variables(
 pub(crate) fn secrets(
     resolved: &ResolvedAgent,
     overrides: &RunOverrides,
-    environment: &Environment,
+    environment: &EnvSource,
 ) -> Vec<String> {
     collect(resolved, overrides, environment).0.secrets
 }
@@ -66,7 +65,7 @@ enum VariableProblem {
 fn collect(
     resolved: &ResolvedAgent,
     overrides: &RunOverrides,
-    environment: &Environment,
+    environment: &EnvSource,
 ) -> (EnvVariables, Option<VariableProblem>) {
     let mut all = environment.inherited();
     let mut secrets = Vec::new();

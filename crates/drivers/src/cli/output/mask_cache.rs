@@ -1,5 +1,4 @@
-//! A cache of secret masks. Building one takes longer than starting a process, and most runs of an
-//! agent need the same.
+//! A cache of secret masks, because building one takes longer than starting a process.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -135,8 +135,7 @@ impl SupervisedRun<'_> {
     }
 }
 
-/// The summary of a stream. If an outside process holds the pipe open, reading stops at the
-/// deadline.
+/// The summary of a stream. Reading stops at the deadline if an outsider holds the pipe open.
 async fn finish_stream(
     mut task: JoinHandle<StreamSummary>,
     deadline: Instant,

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use thiserror::Error;
 
-use crate::environment::Environment;
+use crate::environment::EnvSource;
 
 /// The file with the base commit, in the Git directory of a worktree.
 const BASE_FILE: &str = "polity_base";
@@ -31,15 +31,15 @@ pub(crate) struct GitCommand {
 }
 
 impl GitCommand {
-    pub(crate) fn new(environment: &Environment) -> Self {
+    pub(crate) fn new(environment: &EnvSource) -> Self {
         let mut variables = environment.inherited();
         variables.insert("LC_ALL".to_owned(), "C".to_owned());
         variables.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
         Self { variables }
     }
 
-    /// Creates a worktree of the newest commit on a new branch. Returns the folder in it that
-    /// corresponds to `source`.
+    /// Creates a worktree of the newest commit on a new branch. Returns its counterpart of
+    /// `source`.
     pub(crate) fn add_worktree(
         &self,
         source: &Path,

@@ -6,8 +6,7 @@ use super::assignment::is_bare;
 use super::heuristics::{is_placeholder, is_too_long_for_words, run_end, skip_blanks};
 use super::{TriggerSpan, TriggerVerdict};
 
-/// Schemes whose credentials are secret. Other schemes have lists of values of which none is secret
-/// by itself.
+/// Schemes whose credentials are secret. Other schemes have lists of values that are not.
 const SCHEMES: [&[u8]; 6] = [b"basic", b"bearer", b"token", b"apikey", b"key", b"negotiate"];
 
 const CREDENTIALS_BYTES_MIN: usize = 8;

@@ -107,8 +107,7 @@ pub(crate) fn is_placeholder(value: &[u8]) -> bool {
     }
 }
 
-/// True if a value is too long for a word or code. This check avoids scanning a long text again for
-/// every name in it.
+/// True if a value is too long for a word or code. Saves scanning it again for every name in it.
 pub(crate) fn is_too_long_for_words(value: &[u8]) -> bool {
     const WORDS_BYTES_MAX: usize = 256;
     value.len() > WORDS_BYTES_MAX

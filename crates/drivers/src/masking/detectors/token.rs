@@ -47,8 +47,8 @@ const fn shape(literal: &'static str, alphabet: TokenAlphabet, least: usize) -> 
     TokenShape { literal, before: &[""], alphabet, least, like_words: false }
 }
 
-/// AWS, Stripe, Google, GitHub, GitLab, Slack, Hugging Face, npm, PyPI; and `sk-` of OpenAI,
-/// Anthropic and others.
+/// Tokens of AWS, Stripe, Google, GitHub, GitLab, Slack, Hugging Face, npm, PyPI, OpenAI and
+/// others.
 pub(crate) static TOKEN_SHAPES: [TokenShape; 25] = [
     TokenShape { like_words: true, ..shape("sk-", TokenAlphabet::Base64Url, 20) },
     shape("AKIA", TokenAlphabet::Capitals, 16),
@@ -124,8 +124,7 @@ pub(crate) fn detect_web_token(line: &[u8], trigger: TriggerSpan) -> TriggerVerd
     TriggerVerdict::Secret { start: trigger.start, end, open: end == line.len() }
 }
 
-/// True if the bytes are not just words joined by dashes: they have digits, and capitals or a long
-/// part.
+/// True if there are digits, and capitals or a long part: more than words joined by dashes.
 fn looks_random(bytes: &[u8]) -> bool {
     const STRETCH_BYTES: usize = 16;
     let has_digit = bytes.iter().any(u8::is_ascii_digit);

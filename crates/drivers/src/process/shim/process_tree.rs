@@ -62,8 +62,7 @@ pub(super) fn descendants() -> io::Result<Vec<Pid>> {
     descendants_until(usize::MAX)
 }
 
-/// The descendants of the shim. Stops after more than `enough`, because a fork bomb may grow faster
-/// than it is read.
+/// The descendants of the shim. Stops after more than `enough`: a fork bomb may outrun the search.
 pub(super) fn descendants_until(enough: usize) -> io::Result<Vec<Pid>> {
     let me = rustix::process::getpid();
     if children_of_thread(me, me).is_none() {

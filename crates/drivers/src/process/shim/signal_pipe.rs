@@ -44,8 +44,7 @@ impl SignalPipe {
         self.end.load(Ordering::SeqCst)
     }
 
-    /// Waits for a signal until the deadline. Consumes all pending signals, so check everything
-    /// afterwards.
+    /// Waits for a signal until the deadline and consumes it, so check everything afterwards.
     pub(super) fn wait_until(&self, deadline: Instant) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         let left =

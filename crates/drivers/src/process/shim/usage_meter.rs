@@ -81,8 +81,7 @@ impl UsageMeter {
         if cpu_seconds.is_some_and(|most| sample.cpu >= Duration::from_secs(most)) {
             return Some(ResourceLimit::Cpu);
         }
-        // Resident memory counts shared pages repeatedly. The exact value is computed only if
-        // needed, because it is slow.
+        // Resident memory counts shared pages repeatedly. The exact value is slow to compute.
         let too_much =
             |most: u64| sample.memory_bytes > most && proportional_memory(&sample.processes) > most;
         memory_bytes.is_some_and(too_much).then_some(ResourceLimit::Memory)

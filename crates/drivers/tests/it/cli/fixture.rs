@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use polity_definition::{AgentDefinition, RedactionSettings};
-use polity_drivers::Environment;
+use polity_drivers::EnvSource;
 use polity_drivers::cli::{ArtifactLimits, CliDriver, CliOptions};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::driver::{
@@ -128,7 +128,7 @@ fn driver(home: &Path) -> CliDriver {
         home: home.into(),
         data: home.join("data"),
         folder: home.into(),
-        environment: Environment::new(lookup),
+        environment: EnvSource::new(lookup),
         launcher: ProcessLauncher::Shim(env!("CARGO_BIN_EXE_polity-shim").into()),
         redaction: RedactionSettings::default(),
         output_bytes: OUTPUT_BYTES.try_into().unwrap(),

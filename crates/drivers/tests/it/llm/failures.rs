@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polity_drivers::Environment;
+use polity_drivers::EnvSource;
 use polity_drivers::llm::LanguageModels;
 use polity_engine::driver::Models;
 use polity_model::failure::ErrorCategory;
@@ -184,7 +184,7 @@ async fn without_a_key_nothing_is_sent() {
     let server = ModelServer::with([]);
     for wire in Wire::ALL {
         let mut harness = ModelHarness::new(wire, &server);
-        harness.models = LanguageModels::new(Environment::empty());
+        harness.models = LanguageModels::new(EnvSource::empty());
         let not_ready = harness.models.ready(&harness.pinned).unwrap_err();
         let failure = harness.failure().await;
         assert_eq!(failure.failure.category, PERMANENT);
@@ -193,13 +193,13 @@ async fn without_a_key_nothing_is_sent() {
     }
     assert_eq!(server.requests().len(), 0);
     let ollama = agent("ollama", &server.url());
-    assert_eq!(LanguageModels::new(Environment::empty()).ready(&ollama), Ok(()));
+    assert_eq!(LanguageModels::new(EnvSource::empty()).ready(&ollama), Ok(()));
 }
 
 #[tokio::test]
 async fn a_proxy_is_asked_for_others_and_not_for_this_machine() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let environment = Environment::new(move |name| match name {
+    let environment = EnvSource::new(move |name| match name {
         "HTTP_PROXY" => Some(format!("http://{closed}")),
         name => name.ends_with("_API_KEY").then(|| KEY.to_owned()),
     });

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use polity_definition::AgentDefinition;
-use polity_drivers::Environment;
+use polity_drivers::EnvSource;
 use polity_drivers::llm::LanguageModels;
 use polity_engine::driver::{
     History, ModelFailure, ModelReply, ModelRequest, Models, Place, Progress, Tool, Toolbox,
@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 pub(crate) const KEY: &str = "sk-very-secret-0123456789";
 
 /// An environment in which every key variable is set, and nothing else.
-pub(crate) fn environment() -> Environment {
-    Environment::new(|name| name.ends_with("_API_KEY").then(|| KEY.to_owned()))
+pub(crate) fn environment() -> EnvSource {
+    EnvSource::new(|name| name.ends_with("_API_KEY").then(|| KEY.to_owned()))
 }
 
 pub(crate) fn provider(wire: Wire) -> &'static str {

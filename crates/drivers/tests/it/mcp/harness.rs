@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use polity_definition::McpServerDefinition;
-use polity_drivers::Environment;
+use polity_drivers::EnvSource;
 use polity_drivers::mcp::{McpOptions, McpTools};
 use polity_drivers::process::ProcessLauncher;
 use polity_engine::driver::{
@@ -38,7 +38,7 @@ impl McpHarness {
         let home = tempfile::tempdir().unwrap();
         let mut options = McpOptions::new(
             home.path().into(),
-            Environment::new(environment),
+            EnvSource::new(environment),
             ProcessLauncher::Direct,
         );
         change(&mut options);

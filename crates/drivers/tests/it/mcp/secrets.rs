@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 
 use polity_definition::McpServerDefinition;
-use polity_drivers::Environment;
+use polity_drivers::EnvSource;
 use polity_testkit::mcp::{environment, fixture, server};
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn echoing_server(args: &[&str]) -> McpHarness {
     let env = json!({"SECRET": "${POLITY_SECRET}"});
     let config = json!({"command": "python3", "args": args, "env": env});
     McpHarness::with([server("test", "stdio", &config, &json!({}))], |options| {
-        options.environment = Environment::new(|name| match name {
+        options.environment = EnvSource::new(|name| match name {
             "POLITY_SECRET" => Some(SECRET.to_owned()),
             _ => environment(name),
         });

@@ -35,8 +35,7 @@ pub(crate) fn preset_spec(preset: CliPreset) -> &'static PresetSpec {
 /// The final event of Claude Code and compatible programs.
 const RESULT: &[PresetCondition] = &[(&["type"], "result")];
 
-/// The events of Claude Code and Qwen Code. Only `is_error` reports a refused key: `subtype` says
-/// `success`.
+/// The events of Claude Code and Qwen Code. Only `is_error` reports a refused key, not `subtype`.
 const CLAUDE_EVENTS: PresetParser = PresetParser {
     answer: Some(PresetPick(&["result"], RESULT)),
     shown: Some(PresetPick(&["message", "content"], &[(&["type"], "assistant")])),
