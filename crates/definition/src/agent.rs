@@ -2,13 +2,6 @@
 
 mod a2a;
 mod cli;
-mod cli_args;
-mod cli_check;
-mod cli_file;
-mod cli_glob;
-mod cli_parser;
-mod cli_preset;
-mod cli_template;
 mod llm;
 mod output_schema;
 mod remote;
@@ -22,27 +15,27 @@ pub use self::a2a::{
     A2aCapabilities, A2aDefinition, A2aTransport, AuthenticationDefinition, AuthenticationType,
     RateLimit,
 };
+pub use self::cli::glob::{GlobMatcher, PathGlob};
+pub use self::cli::parser::{JsonPick, JsonScalar, OutputFormat, OutputParser};
+pub use self::cli::preset::CliPreset;
+pub use self::cli::template::{CliPlaceholder, CliTemplate};
 pub use self::cli::{
     AccessType, AgentMode, AgentType, CliAgent, ErrorRule, ErrorStream, InputPattern,
     OutputPattern, PermissionPolicy, ResourceLimits, StopSignal, WorkspaceMode,
 };
-pub use self::cli_glob::{GlobMatcher, PathGlob};
-pub use self::cli_parser::{JsonPick, JsonScalar, OutputFormat, OutputParser};
-pub use self::cli_preset::CliPreset;
-pub use self::cli_template::{CliPlaceholder, CliTemplate};
 pub use self::llm::{LlmAgent, LlmConfig, LlmProvider, TokenPrice};
 pub use self::output_schema::OutputSchema;
 pub use self::remote::RemoteAgent;
 
-pub(crate) use self::cli_file::CliAgentFile;
+pub(crate) use self::cli::file::CliAgentFile;
 pub(crate) use self::llm::LlmAgentFile;
 pub(crate) use self::remote::RemoteAgentFile;
 
-use super::canonical;
-use super::checker::FileChecker;
-use super::path::FieldPath;
-use super::problem::DefinitionProblem;
-use super::value::Text;
+use crate::file::canonical;
+use crate::file::checker::FileChecker;
+use crate::file::path::FieldPath;
+use crate::file::problem::DefinitionProblem;
+use crate::value::Text;
 
 /// An agent: a language model with tools, a command-line program, or an agent on another server.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -185,7 +178,7 @@ impl AgentDefinition {
 
     /// Reads a definition back from its canonical JSON.
     pub fn from_canonical(json: &str) -> Result<Self, Vec<DefinitionProblem>> {
-        super::from_text(json, AgentFile::check)
+        crate::file::from_text(json, AgentFile::check)
     }
 
     fn to_file(&self) -> AgentFile {

@@ -9,18 +9,19 @@ use std::sync::Arc;
 
 use polity_model::name::Name;
 
-use super::agent::{AgentDefinition, AgentFile};
-use super::checker::FileChecker;
-use super::mcp_server::{McpServerDefinition, McpServersFile, ServersRead};
-use super::path::FieldPath;
-use super::problem::{DefinitionProblem, FindingText};
-use super::retention::{RetentionPolicy, RetentionPolicyFile};
-use super::schedule::{ScheduleDefinition, ScheduleFile};
-use super::schema::DefinitionKind;
-use super::script::{ScriptDefinition, ScriptFile};
-use super::settings::{HomeSettings, SettingsFile};
-use super::workflow::{WorkflowDefinition, WorkflowFile};
-use super::{EmptyFile, read, suggest};
+use crate::agent::{AgentDefinition, AgentFile};
+use crate::config::mcp_server::{McpServerDefinition, McpServersFile, ServersRead};
+use crate::config::retention::{RetentionPolicy, RetentionPolicyFile};
+use crate::config::settings::{HomeSettings, SettingsFile};
+use crate::file::checker::FileChecker;
+use crate::file::path::FieldPath;
+use crate::file::problem::{DefinitionProblem, FindingText};
+use crate::file::schema::DefinitionKind;
+use crate::file::{EmptyFile, read};
+use crate::schedule::{ScheduleDefinition, ScheduleFile};
+use crate::script::{ScriptDefinition, ScriptFile};
+use crate::value::suggest;
+use crate::workflow::{WorkflowDefinition, WorkflowFile};
 
 /// The file extensions of definitions.
 pub const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];

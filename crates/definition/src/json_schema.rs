@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 pub use error::{InvalidSchema, SchemaError};
 
 /// The number of problems of one value that are listed; the rest are only counted.
-pub const PROBLEMS_MAX: usize = 5;
+const PROBLEMS_MAX: usize = 5;
 
 /// The length of a value in a message, in characters.
 const VALUE_CHARACTERS_MAX: usize = 80;

@@ -14,10 +14,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::canonical;
-use super::checker::{FileChecker, NameReference};
-use super::path::FieldPath;
-use super::problem::{DefinitionProblem, FindingText};
+use crate::file::canonical;
+use crate::file::checker::{FileChecker, NameReference};
+use crate::file::path::FieldPath;
+use crate::file::problem::{DefinitionProblem, FindingText};
 
 const TIME_ZONE_DEFAULT: &str = "UTC";
 
@@ -296,7 +296,7 @@ impl ScheduleDefinition {
 
     /// Reads a definition back from its canonical JSON.
     pub fn from_canonical(json: &str) -> Result<Self, Vec<DefinitionProblem>> {
-        super::from_text(json, ScheduleFile::check)
+        crate::file::from_text(json, ScheduleFile::check)
     }
 
     fn to_file(&self) -> ScheduleFile {

@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::canonical;
-use super::checker::FileChecker;
-use super::path::FieldPath;
-use super::problem::{DefinitionProblem, FindingText};
-use super::value::{Pattern, regex_reason};
+use crate::file::canonical;
+use crate::file::checker::FileChecker;
+use crate::file::path::FieldPath;
+use crate::file::problem::{DefinitionProblem, FindingText};
+use crate::value::{Pattern, regex_reason};
 
 /// Rules of the scripted model; the first that matches answers.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -307,7 +307,7 @@ impl ScriptDefinition {
 
     /// Reads a script back from its canonical JSON. A script's name is not part of it.
     pub fn from_canonical(name: &Name, json: &str) -> Result<Self, Vec<DefinitionProblem>> {
-        super::from_text(json, |file: ScriptFile, checker| file.check(name, checker))
+        crate::file::from_text(json, |file: ScriptFile, checker| file.check(name, checker))
     }
 
     fn to_file(&self) -> ScriptFile {

@@ -1,6 +1,9 @@
 //! Small types for the values of fields: each holds only what its field allows, and says what that
 //! is both to the reader of an error and to the JSON Schema.
 
+pub(crate) mod command_line;
+pub(crate) mod suggest;
+
 use std::fmt;
 
 use polity_model::text_type;

@@ -24,11 +24,11 @@ pub(crate) use self::file::WorkflowFile;
 use self::patterns::PatternGraph;
 pub use self::patterns::{ExpandedGraph, PLAN_STEPS_MAX, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX};
 pub use self::plan::{PlanEdge, PlanLink, PlanNode, PlanTarget, WorkflowPlan};
-use super::canonical;
-use super::expression::ConditionExpression;
-use super::problem::DefinitionProblem;
-use super::template::Template;
-use super::value::Text;
+use crate::evaluation::expression::ConditionExpression;
+use crate::evaluation::template::Template;
+use crate::file::canonical;
+use crate::file::problem::DefinitionProblem;
+use crate::value::Text;
 
 /// A workflow, valid and frozen.
 #[derive(Debug, Clone, PartialEq)]
@@ -235,6 +235,6 @@ impl WorkflowDefinition {
 
     /// Reads a definition back from its canonical JSON.
     pub fn from_canonical(json: &str) -> Result<Self, Vec<DefinitionProblem>> {
-        super::from_text(json, WorkflowFile::check)
+        crate::file::from_text(json, WorkflowFile::check)
     }
 }

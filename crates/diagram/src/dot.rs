@@ -2,25 +2,25 @@
 
 use std::fmt::Write;
 
-use super::layout::frames::{FrameMember, around};
-use super::text::shorten;
-use super::{
+use super::graph::{
     CHECKPOINT_LINE, DiagramEdge, DiagramGraph, DiagramNode, EDGE_LINE, EdgeKind, NodeColours,
     NodeMark, NodeShape,
 };
+use super::layout::frames::{FrameMember, around};
+use super::text::shorten;
 
 /// The most characters of a line.
 const CHARACTERS_MAX: usize = 48;
 
-pub(super) fn write(picture: &DiagramGraph<'_>) -> String {
-    let mut text = format!("digraph \"{}\" {{\n", picture.name);
+pub(super) fn write(graph: &DiagramGraph<'_>) -> String {
+    let mut text = format!("digraph \"{}\" {{\n", graph.name);
     let mut line = |content: &str| {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "    {content}");
     };
-    let title = format!("{} {}", picture.what, picture.name);
+    let title = format!("{} {}", graph.what, graph.name);
     // Arrows may end at a frame.
-    let has_frames = picture.nodes.iter().any(|node| node.shape == NodeShape::Frame);
+    let has_frames = graph.nodes.iter().any(|node| node.shape == NodeShape::Frame);
     let compound = if has_frames { ", compound=true" } else { "" };
     line(&format!(
         "graph [rankdir=TB{compound}, label=\"{title}\", labelloc=t, fontname=\"Helvetica\", \
@@ -31,18 +31,18 @@ pub(super) fn write(picture: &DiagramGraph<'_>) -> String {
         "edge [fontname=\"Helvetica\", fontsize=10, color=\"{EDGE_LINE}\", \
          fontcolor=\"{EDGE_LINE}\"]"
     ));
-    if let Some(entry) = picture.entry {
+    if let Some(entry) = graph.entry {
         // Node names have no brackets, so a name with one is not a node.
         line(&format!("\"(start)\" [shape=point, width=0.15, color=\"{EDGE_LINE}\"]"));
-        line(&format!("\"(start)\" -> \"{}\"", picture.nodes[entry].name));
+        line(&format!("\"(start)\" -> \"{}\"", graph.nodes[entry].name));
     }
-    for node in node_lines(picture, None) {
+    for node in node_lines(graph, None) {
         line(&node);
     }
-    for edge in &picture.edges {
-        line(&edge_line(picture, edge));
+    for edge in &graph.edges {
+        line(&edge_line(graph, edge));
     }
-    if picture.is_marked {
+    if graph.is_marked {
         line("subgraph cluster_legend {");
         line(&format!("    label=legend; color=\"{EDGE_LINE}\"; fontcolor=\"{EDGE_LINE}\""));
         for mark in NodeMark::ALL {
@@ -60,9 +60,9 @@ pub(super) fn write(picture: &DiagramGraph<'_>) -> String {
 }
 
 /// The nodes inside of a frame. A frame is a cluster of Graphviz.
-fn node_lines(picture: &DiagramGraph<'_>, parent: Option<usize>) -> Vec<String> {
+fn node_lines(graph: &DiagramGraph<'_>, parent: Option<usize>) -> Vec<String> {
     let mut lines = Vec::new();
-    for (number, node) in picture.nodes.iter().enumerate() {
+    for (number, node) in graph.nodes.iter().enumerate() {
         if node.parent != parent {
             continue;
         }
@@ -74,7 +74,7 @@ fn node_lines(picture: &DiagramGraph<'_>, parent: Option<usize>) -> Vec<String> 
                 "    graph [label=\"{label}\", labeljust=l, style=\"filled,rounded\", \
                  fillcolor=\"{fill}\", color=\"{line}\", fontcolor=\"{text}\"]"
             ));
-            let inside = node_lines(picture, Some(number));
+            let inside = node_lines(graph, Some(number));
             lines.extend(inside.into_iter().map(|line| format!("    {line}")));
             lines.push("}".to_owned());
         } else {
@@ -128,7 +128,7 @@ fn node_line(node: &DiagramNode<'_>) -> String {
     )
 }
 
-fn edge_line(picture: &DiagramGraph<'_>, edge: &DiagramEdge) -> String {
+fn edge_line(graph: &DiagramGraph<'_>, edge: &DiagramEdge) -> String {
     let mut attributes = Vec::new();
     if !edge.labels.is_empty() {
         // The padding keeps labels off the lines that they belong to.
@@ -140,13 +140,10 @@ fn edge_line(picture: &DiagramGraph<'_>, edge: &DiagramEdge) -> String {
         EdgeKind::Branch => attributes.push("style=bold".to_owned()),
         EdgeKind::Back => attributes.push("style=dashed".to_owned()),
     }
-    let nests: Vec<FrameMember> = picture
-        .nodes
-        .iter()
-        .map(|node| FrameMember { parent: node.parent, header: None })
-        .collect();
-    let is_inside = |node: usize, frame: usize| around(&nests, node).any(|outer| outer == frame);
-    let is_frame = |node: usize| picture.nodes[node].shape == NodeShape::Frame;
+    let nesting: Vec<FrameMember> =
+        graph.nodes.iter().map(|node| FrameMember { parent: node.parent, header: None }).collect();
+    let is_inside = |node: usize, frame: usize| around(&nesting, node).any(|outer| outer == frame);
+    let is_frame = |node: usize| graph.nodes[node].shape == NodeShape::Frame;
     // Graphviz cuts an arrow off at a frame only if it comes from outside.
     if is_frame(edge.from) && !is_inside(edge.to, edge.from) {
         attributes.push(format!("ltail=cluster_{}", edge.from));
@@ -158,17 +155,17 @@ fn edge_line(picture: &DiagramGraph<'_>, edge: &DiagramEdge) -> String {
         [] => String::new(),
         some => format!(" [{}]", some.join(", ")),
     };
-    let (from, to) = (end(picture, edge.from), end(picture, edge.to));
+    let (from, to) = (end(graph, edge.from), end(graph, edge.to));
     format!("\"{from}\" -> \"{to}\"{attributes}")
 }
 
 /// The node that an arrow ends at. Graphviz knows no arrows to frames, so that it is the mark inside.
-fn end<'a>(picture: &DiagramGraph<'a>, node: usize) -> &'a str {
+fn end<'a>(graph: &DiagramGraph<'a>, node: usize) -> &'a str {
     let mark = |inside: &&DiagramNode<'_>| {
         inside.parent == Some(node)
             && matches!(inside.shape, NodeShape::Initial | NodeShape::History)
     };
-    picture.nodes.iter().find(mark).unwrap_or(&picture.nodes[node]).name
+    graph.nodes.iter().find(mark).unwrap_or(&graph.nodes[node]).name
 }
 
 fn escaped_lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {

@@ -90,25 +90,32 @@ struct LayerItem {
 
 /// Lays out a graph. Each pair of `wishes` is a node and one to place below it if possible.
 pub(super) fn lay_out(
-    bodies: &[NodeBox],
-    ways: &[LayoutEdge],
+    boxes: &[NodeBox],
+    layout_edges: &[LayoutEdge],
     wishes: &[(usize, usize)],
 ) -> GraphLayout {
-    let downwards: Vec<(usize, usize)> = ways
+    let downwards: Vec<(usize, usize)> = layout_edges
         .iter()
-        .filter(|way| way.from != way.to)
-        .map(|way| if way.leads_back { (way.to, way.from) } else { (way.from, way.to) })
+        .filter(|layout_edge| layout_edge.from != layout_edge.to)
+        .map(|layout_edge| {
+            if layout_edge.leads_back {
+                (layout_edge.to, layout_edge.from)
+            } else {
+                (layout_edge.from, layout_edge.to)
+            }
+        })
         .collect();
-    let ranks = ranks::ranks(bodies.len(), &downwards, wishes);
+    let ranks = ranks::ranks(boxes.len(), &downwards, wishes);
     let mut items: Vec<LayerItem> =
-        bodies.iter().zip(&ranks).map(|(body, rank)| body.item(2 * rank)).collect();
-    let chains: Vec<Vec<usize>> = ways.iter().map(|way| chain(way, &mut items)).collect();
+        boxes.iter().zip(&ranks).map(|(node_box, rank)| node_box.item(2 * rank)).collect();
+    let chains: Vec<Vec<usize>> =
+        layout_edges.iter().map(|layout_edge| chain(layout_edge, &mut items)).collect();
     let layers = ordered(&items, &chains);
-    let mut links = links(bodies, &layers, &items, &chains);
-    keep_ends(ways, &chains, &mut links);
+    let mut links = links(boxes, &layers, &items, &chains);
+    keep_ends(layout_edges, &chains, &mut links);
     let extents: Vec<ItemExtent> = items.iter().map(|item| item.extent).collect();
-    let middles = place(&layers, &extents, &links);
-    LayerSheet::new(&items, &layers, &links, &middles).drawn(bodies, ways, &chains, &links)
+    let centres = place(&layers, &extents, &links);
+    LayerSheet::new(&items, &layers, &links, &centres).drawn(boxes, layout_edges, &chains, &links)
 }
 
 impl NodeBox {
@@ -140,17 +147,21 @@ impl NodeBox {
 }
 
 /// The items of an edge from top to bottom: a node, its bends, a node. Bends are added.
-fn chain(way: &LayoutEdge, items: &mut Vec<LayerItem>) -> Vec<usize> {
-    if way.from == way.to {
+fn chain(layout_edge: &LayoutEdge, items: &mut Vec<LayerItem>) -> Vec<usize> {
+    if layout_edge.from == layout_edge.to {
         return Vec::new();
     }
-    let (upper, lower) = if way.leads_back { (way.to, way.from) } else { (way.from, way.to) };
+    let (upper, lower) = if layout_edge.leads_back {
+        (layout_edge.to, layout_edge.from)
+    } else {
+        (layout_edge.from, layout_edge.to)
+    };
     let between = items[upper].layer + 1..items[lower].layer;
     // A label is at the start of its edge, beside the labels of other edges.
-    let labelled = if way.leads_back { between.end - 1 } else { between.start };
+    let labelled = if layout_edge.leads_back { between.end - 1 } else { between.start };
     let mut chain = vec![upper];
     for layer in between {
-        let (width, height) = way.label.filter(|_| layer == labelled).unwrap_or((0.0, 0.0));
+        let (width, height) = layout_edge.label.filter(|_| layer == labelled).unwrap_or((0.0, 0.0));
         let extent = ItemExtent { left: width / 2.0, right: width / 2.0, apart: APART_BENDS };
         chain.push(items.len());
         items.push(LayerItem { layer, height, extent });
@@ -179,7 +190,7 @@ fn ordered(items: &[LayerItem], chains: &[Vec<usize>]) -> Vec<Vec<usize>> {
 
 /// The links of all edges, chain by chain. Their ends are spread along a node's side, in order.
 fn links(
-    bodies: &[NodeBox],
+    boxes: &[NodeBox],
     layers: &[Vec<usize>],
     items: &[LayerItem],
     chains: &[Vec<usize>],
@@ -189,7 +200,7 @@ fn links(
         .flat_map(|chain| chain.windows(2))
         .map(|pair| {
             let (upper, lower) = (pair[0], pair[1]);
-            let is_between_bends = upper >= bodies.len() && lower >= bodies.len();
+            let is_between_bends = upper >= boxes.len() && lower >= boxes.len();
             // A kink in a long edge is more visible than a node off centre.
             let weight = if is_between_bends { 16.0 } else { 1.0 };
             LayerLink { upper, lower, upper_offset: 0.0, lower_offset: 0.0, weight }
@@ -201,8 +212,8 @@ fn links(
             place_of[*item] = place;
         }
     }
-    let mut ends_below = vec![Vec::new(); bodies.len()];
-    let mut ends_above = vec![Vec::new(); bodies.len()];
+    let mut ends_below = vec![Vec::new(); boxes.len()];
+    let mut ends_above = vec![Vec::new(); boxes.len()];
     for (number, link) in links.iter().enumerate() {
         if let Some(ends) = ends_below.get_mut(link.upper) {
             ends.push((place_of[link.lower], number));
@@ -211,28 +222,32 @@ fn links(
             ends.push((place_of[link.upper], number));
         }
     }
-    for (body, (mut below, mut above)) in bodies.iter().zip(ends_below.into_iter().zip(ends_above))
+    for (node_box, (mut below, mut above)) in
+        boxes.iter().zip(ends_below.into_iter().zip(ends_above))
     {
         below.sort_unstable();
         above.sort_unstable();
         for (place, (_, link)) in below.iter().enumerate() {
-            links[*link].upper_offset = body.end(place, below.len());
+            links[*link].upper_offset = node_box.end(place, below.len());
         }
         for (place, (_, link)) in above.iter().enumerate() {
-            links[*link].lower_offset = body.end(place, above.len());
+            links[*link].lower_offset = node_box.end(place, above.len());
         }
     }
     links
 }
 
 /// Applies the fixed ends of edges.
-fn keep_ends(ways: &[LayoutEdge], chains: &[Vec<usize>], links: &mut [LayerLink]) {
+fn keep_ends(layout_edges: &[LayoutEdge], chains: &[Vec<usize>], links: &mut [LayerLink]) {
     let mut rest = links;
-    for (way, chain) in ways.iter().zip(chains) {
+    for (layout_edge, chain) in layout_edges.iter().zip(chains) {
         let (own, after) = rest.split_at_mut(chain.len().saturating_sub(1));
         rest = after;
-        let (upper, lower) =
-            if way.leads_back { (way.to_at, way.from_at) } else { (way.from_at, way.to_at) };
+        let (upper, lower) = if layout_edge.leads_back {
+            (layout_edge.to_at, layout_edge.from_at)
+        } else {
+            (layout_edge.from_at, layout_edge.to_at)
+        };
         if let (Some(first), Some(at)) = (own.first_mut(), upper) {
             first.upper_offset = at;
         }
@@ -245,7 +260,7 @@ fn keep_ends(ways: &[LayoutEdge], chains: &[Vec<usize>], links: &mut [LayerLink]
 /// The coordinates of items and layers.
 struct LayerSheet<'a> {
     items: &'a [LayerItem],
-    middles: Vec<f64>,
+    centres: Vec<f64>,
     /// The upper and the lower side of each layer.
     sides: Vec<(f64, f64)>,
     width: f64,
@@ -256,18 +271,18 @@ impl<'a> LayerSheet<'a> {
         items: &'a [LayerItem],
         layers: &[Vec<usize>],
         links: &[LayerLink],
-        middles: &[f64],
+        centres: &[f64],
     ) -> Self {
-        let lefts = items.iter().zip(middles).map(|(item, middle)| middle - item.extent.left);
+        let lefts = items.iter().zip(centres).map(|(item, middle)| middle - item.extent.left);
         let left = lefts.fold(f64::INFINITY, f64::min);
         // Whole numbers make short files and are the same on every machine.
-        let middles: Vec<f64> = middles.iter().map(|middle| (middle - left).round()).collect();
-        let rights = items.iter().zip(&middles).map(|(item, middle)| middle + item.extent.right);
+        let centres: Vec<f64> = centres.iter().map(|middle| (middle - left).round()).collect();
+        let rights = items.iter().zip(&centres).map(|(item, middle)| middle + item.extent.right);
         let width = rights.fold(0.0, f64::max).ceil();
         let mut sideways = vec![0.0_f64; layers.len()];
         for link in links {
-            let begin = middles[link.upper] + link.upper_offset;
-            let end = middles[link.lower] + link.lower_offset;
+            let begin = centres[link.upper] + link.upper_offset;
+            let end = centres[link.lower] + link.lower_offset;
             let layer = items[link.upper].layer;
             sideways[layer] = sideways[layer].max((begin - end).abs());
         }
@@ -279,37 +294,37 @@ impl<'a> LayerSheet<'a> {
             let space = (sideways * SPACE_PER_SIDEWAYS).clamp(SPACE_MIN, SPACE_MAX).round();
             top += height + space;
         }
-        Self { items, middles, sides, width }
+        Self { items, centres, sides, width }
     }
 
     fn area(&self, item: usize, width: f64, height: f64) -> LayoutRect {
         let (top, bottom) = self.sides[self.items[item].layer];
-        LayoutRect { x: self.middles[item], y: f64::midpoint(top, bottom).round(), width, height }
+        LayoutRect { x: self.centres[item], y: f64::midpoint(top, bottom).round(), width, height }
     }
 
     fn drawn(
         &self,
-        bodies: &[NodeBox],
-        ways: &[LayoutEdge],
+        boxes: &[NodeBox],
+        layout_edges: &[LayoutEdge],
         chains: &[Vec<usize>],
         links: &[LayerLink],
     ) -> GraphLayout {
-        let nodes: Vec<LayoutRect> = bodies
+        let nodes: Vec<LayoutRect> = boxes
             .iter()
             .enumerate()
-            .map(|(number, body)| self.area(number, body.width, body.height))
+            .map(|(number, node_box)| self.area(number, node_box.width, node_box.height))
             .collect();
         let mut links = links.iter();
-        let mut routes = Vec::with_capacity(ways.len());
-        for (way, chain) in ways.iter().zip(chains) {
+        let mut routes = Vec::with_capacity(layout_edges.len());
+        for (layout_edge, chain) in layout_edges.iter().zip(chains) {
             let pieces: Vec<&LayerLink> =
                 links.by_ref().take(chain.len().saturating_sub(1)).collect();
             let bends = chain.get(1..chain.len().saturating_sub(1)).unwrap_or_default();
-            let label = way.label.and_then(|(width, height)| {
-                let bend = if way.leads_back { bends.last() } else { bends.first() };
+            let label = layout_edge.label.and_then(|(width, height)| {
+                let bend = if layout_edge.leads_back { bends.last() } else { bends.first() };
                 bend.map(|bend| self.area(*bend, width, height))
             });
-            let points = self.points(bodies, &nodes, &pieces, way.leads_back);
+            let points = self.points(boxes, &nodes, &pieces, layout_edge.leads_back);
             routes.push(points.map(|points| EdgeRoute { points, label }));
         }
         let height = self.sides.last().map_or(0.0, |(_, bottom)| *bottom);
@@ -319,23 +334,23 @@ impl<'a> LayerSheet<'a> {
     /// The points of an edge, in the direction in which it leads.
     fn points(
         &self,
-        bodies: &[NodeBox],
+        boxes: &[NodeBox],
         nodes: &[LayoutRect],
         pieces: &[&LayerLink],
         leads_back: bool,
     ) -> Option<Vec<(f64, f64)>> {
         let (first, last) = (pieces.first()?, pieces.last()?);
-        let begin = nodes[first.upper].y + bodies[first.upper].half_height_at(first.upper_offset);
-        let end = nodes[last.lower].y - bodies[last.lower].half_height_at(last.lower_offset);
-        let begin_x = (self.middles[first.upper] + first.upper_offset).round();
+        let begin = nodes[first.upper].y + boxes[first.upper].half_height_at(first.upper_offset);
+        let end = nodes[last.lower].y - boxes[last.lower].half_height_at(last.lower_offset);
+        let begin_x = (self.centres[first.upper] + first.upper_offset).round();
         let mut points = vec![(begin_x, begin.round())];
         for piece in pieces {
-            let x = (self.middles[piece.upper] + piece.upper_offset).round();
+            let x = (self.centres[piece.upper] + piece.upper_offset).round();
             points.push((x, self.sides[self.items[piece.upper].layer].1));
-            let x = (self.middles[piece.lower] + piece.lower_offset).round();
+            let x = (self.centres[piece.lower] + piece.lower_offset).round();
             points.push((x, self.sides[self.items[piece.lower].layer].0));
         }
-        let end_x = (self.middles[last.lower] + last.lower_offset).round();
+        let end_x = (self.centres[last.lower] + last.lower_offset).round();
         points.push((end_x, end.round()));
         // A layer without height is empty, so a curve may pass through it.
         let is_between = |index: usize| (2..points.len() - 2).contains(&index);

@@ -3,13 +3,13 @@
 
 use std::fmt::Write;
 
-use super::layout::frames::{FrameMember, lay_out_frames};
-use super::layout::{EdgeRoute, GraphLayout, LayoutEdge, LayoutRect, NodeBox, NodeOutline};
-use super::text::{number, shorten, width};
-use super::{
+use super::graph::{
     CHECKPOINT_LINE, DARK_TEXT, DiagramEdge, DiagramGraph, DiagramNode, EDGE_LINE, EdgeKind,
     NodeColours, NodeMark, NodeShape,
 };
+use super::layout::frames::{FrameMember, lay_out_frames};
+use super::layout::{EdgeRoute, GraphLayout, LayoutEdge, LayoutRect, NodeBox, NodeOutline};
+use super::text::{number, shorten, width};
 
 const MARGIN: f64 = 24.0;
 /// The space above the nodes, for the title and for the arrow to the entry.
@@ -31,34 +31,34 @@ const USES_MAX: usize = 36;
 const USES_IN_DIAMOND_MAX: usize = 24;
 const LABEL_MAX: usize = 36;
 
-pub(super) fn write(picture: &DiagramGraph<'_>) -> String {
-    let mut bodies: Vec<NodeBox> =
-        (0..picture.nodes.len()).map(|node| body(picture, node)).collect();
-    let ways: Vec<LayoutEdge> = picture.edges.iter().map(way).collect();
-    let nests: Vec<FrameMember> = picture.nodes.iter().map(nest).collect();
-    let layout = lay_out_frames(&mut bodies, &nests, &ways, &picture.wishes());
-    let mut canvas = SvgCanvas::new(picture, &layout);
-    canvas.frames(picture, &layout, None);
-    for (edge, route) in picture.edges.iter().zip(&layout.routes) {
+pub(super) fn write(graph: &DiagramGraph<'_>) -> String {
+    let mut boxes: Vec<NodeBox> =
+        (0..graph.nodes.len()).map(|node| node_box(graph, node)).collect();
+    let layout_edges: Vec<LayoutEdge> = graph.edges.iter().map(layout_edge).collect();
+    let nesting: Vec<FrameMember> = graph.nodes.iter().map(frame_member).collect();
+    let layout = lay_out_frames(&mut boxes, &nesting, &layout_edges, &graph.wishes());
+    let mut canvas = SvgCanvas::new(graph, &layout);
+    canvas.frames(graph, &layout, None);
+    for (edge, route) in graph.edges.iter().zip(&layout.routes) {
         if let Some(route) = route {
             canvas.edge(edge, route);
         }
     }
-    if let Some(entry) = picture.entry {
-        canvas.start(&layout.nodes[entry], bodies[entry].half_height_at(0.0));
+    if let Some(entry) = graph.entry {
+        canvas.start(&layout.nodes[entry], boxes[entry].half_height_at(0.0));
     }
-    for (number, (node, area)) in picture.nodes.iter().zip(&layout.nodes).enumerate() {
-        canvas.loops(picture, number, *area, &bodies[number]);
+    for (number, (node, area)) in graph.nodes.iter().zip(&layout.nodes).enumerate() {
+        canvas.loops(graph, number, *area, &boxes[number]);
         canvas.node(node, *area);
     }
     // Labels are above everything else, and cover only their own edge.
-    for (edge, route) in picture.edges.iter().zip(&layout.routes) {
+    for (edge, route) in graph.edges.iter().zip(&layout.routes) {
         if let Some(label) = route.as_ref().and_then(|route| route.label) {
             canvas.label(edge, label);
         }
     }
     canvas.text.push_str("</g>\n");
-    if picture.is_marked {
+    if graph.is_marked {
         canvas.legend(HEAD + layout.height);
     }
     canvas.text.push_str("</svg>\n");
@@ -118,8 +118,8 @@ fn lines(node: &DiagramNode<'_>) -> Vec<(String, f64, f64)> {
     }
 }
 
-fn body(picture: &DiagramGraph<'_>, number: usize) -> NodeBox {
-    let node = &picture.nodes[number];
+fn node_box(graph: &DiagramGraph<'_>, number: usize) -> NodeBox {
+    let node = &graph.nodes[number];
     let lines = lines(node);
     let widths = lines.iter().map(|(text, size, _)| width(text, *size));
     let widest = widths.fold(0.0, f64::max);
@@ -144,7 +144,7 @@ fn body(picture: &DiagramGraph<'_>, number: usize) -> NodeBox {
             (needed.fold(0.0, f64::max) + 12.0, 2.0 * half_height, NodeOutline::Diamond)
         }
     };
-    let loops = picture.edges.iter().filter(|edge| edge.from == number && edge.to == number);
+    let loops = graph.edges.iter().filter(|edge| edge.from == number && edge.to == number);
     let beside = loops.map(|edge| 34.0 + label_size(edge).map_or(0.0, |(width, _)| width));
     // The mark of a checkpoint is in a corner, clear of the arrow that comes from above.
     let width_min = match node.shape {
@@ -173,7 +173,7 @@ fn body(picture: &DiagramGraph<'_>, number: usize) -> NodeBox {
     }
 }
 
-fn way(edge: &DiagramEdge) -> LayoutEdge {
+fn layout_edge(edge: &DiagramEdge) -> LayoutEdge {
     LayoutEdge {
         from: edge.from,
         to: edge.to,
@@ -185,7 +185,7 @@ fn way(edge: &DiagramEdge) -> LayoutEdge {
 }
 
 /// The nesting of a node, with the size of a frame's header.
-fn nest(node: &DiagramNode<'_>) -> FrameMember {
+fn frame_member(node: &DiagramNode<'_>) -> FrameMember {
     let header = (node.shape == NodeShape::Frame).then(|| {
         let widths = lines(node).into_iter().map(|(text, size, _)| width(&text, size));
         let height = FRAME_HEAD + number(node.notes.len()) * LABEL_LINE;
@@ -206,11 +206,11 @@ struct SvgCanvas {
 }
 
 impl SvgCanvas {
-    fn new(picture: &DiagramGraph<'_>, layout: &GraphLayout) -> Self {
-        let title = format!("{} {}", picture.what, picture.name);
-        let legend = if picture.is_marked { LEGEND_HEIGHT } else { 0.0 };
+    fn new(graph: &DiagramGraph<'_>, layout: &GraphLayout) -> Self {
+        let title = format!("{} {}", graph.what, graph.name);
+        let legend = if graph.is_marked { LEGEND_HEIGHT } else { 0.0 };
         let title_width =
-            width(&title, NAME_SIZE).max(if picture.is_marked { LEGEND_WIDTH } else { 0.0 });
+            width(&title, NAME_SIZE).max(if graph.is_marked { LEGEND_WIDTH } else { 0.0 });
         let page_width = layout.width.max(title_width.ceil()) + 2.0 * MARGIN;
         let page_height = HEAD + layout.height + legend + MARGIN;
         // A diagram that is narrower than its title is centred.
@@ -223,7 +223,7 @@ impl SvgCanvas {
              'DejaVu Sans', sans-serif\" font-size=\"{TEXT_SIZE}\" text-anchor=\"middle\">"
         ));
         canvas.line(format_args!("<title id=\"title\">{title}</title>"));
-        canvas.line(format_args!("<desc id=\"desc\">{}</desc>", escaped(&in_words(picture))));
+        canvas.line(format_args!("<desc id=\"desc\">{}</desc>", escaped(&in_words(graph))));
         canvas.line(format_args!(
             "<text x=\"{MARGIN}\" y=\"28\" font-size=\"{NAME_SIZE}\" fill=\"{EDGE_LINE}\" \
              text-anchor=\"start\">{title}</text>"
@@ -291,11 +291,17 @@ impl SvgCanvas {
     }
 
     /// Edges from a node to itself, one around the other at its right side.
-    fn loops(&mut self, picture: &DiagramGraph<'_>, node: usize, area: LayoutRect, body: &NodeBox) {
-        let loops = picture.edges.iter().filter(|edge| edge.from == node && edge.to == node);
+    fn loops(
+        &mut self,
+        graph: &DiagramGraph<'_>,
+        node: usize,
+        area: LayoutRect,
+        node_box: &NodeBox,
+    ) {
+        let loops = graph.edges.iter().filter(|edge| edge.from == node && edge.to == node);
         for (index, edge) in loops.enumerate() {
             let reach = 10.0 + 5.0 * number(index).min(3.0);
-            let inset = match body.outline {
+            let inset = match node_box.outline {
                 NodeOutline::Box => 0.0,
                 NodeOutline::Diamond => (area.width * reach / area.height).round(),
             };
@@ -339,8 +345,8 @@ impl SvgCanvas {
     }
 
     /// Frames, those outside before those inside. Edges are drawn above them.
-    fn frames(&mut self, picture: &DiagramGraph<'_>, layout: &GraphLayout, parent: Option<usize>) {
-        for (number, node) in picture.nodes.iter().enumerate() {
+    fn frames(&mut self, graph: &DiagramGraph<'_>, layout: &GraphLayout, parent: Option<usize>) {
+        for (number, node) in graph.nodes.iter().enumerate() {
             if node.shape != NodeShape::Frame || node.parent != parent {
                 continue;
             }
@@ -352,7 +358,7 @@ impl SvgCanvas {
                  height=\"{height}\" rx=\"16\" fill=\"{fill}\" stroke=\"{line}\" \
                  stroke-width=\"1.5\"/>"
             ));
-            self.frames(picture, layout, Some(number));
+            self.frames(graph, layout, Some(number));
         }
     }
 
@@ -469,11 +475,11 @@ impl SvgCanvas {
 }
 
 /// The diagram in words, for readers who cannot see it.
-fn in_words(picture: &DiagramGraph<'_>) -> String {
-    let name = |node: usize| picture.nodes[node].name;
-    let begins = picture.entry.map(|entry| format!("Begins with {}.", name(entry)));
+fn in_words(graph: &DiagramGraph<'_>) -> String {
+    let name = |node: usize| graph.nodes[node].name;
+    let begins = graph.entry.map(|entry| format!("Begins with {}.", name(entry)));
     let mut words = begins.unwrap_or_default();
-    for edge in &picture.edges {
+    for edge in &graph.edges {
         let verb = match edge.kind {
             EdgeKind::Forward => "leads to",
             EdgeKind::Branch => "runs",

@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
+use polity_definition::WorkflowDefinition;
 use proptest::prelude::*;
 
 use super::layout::{LayoutEdge, LayoutRect, NodeBox, NodeOutline, lay_out, ranks};
 use super::text::{one_line, shorten};
-use super::{GraphFormat, NodeMark, NodeMarks, WorkflowDefinition, draw_workflow};
+use super::{GraphFormat, NodeMark, NodeMarks, draw_workflow};
 
 const FORMATS: [GraphFormat; 3] = [GraphFormat::Svg, GraphFormat::Mermaid, GraphFormat::Dot];
 
@@ -172,8 +173,8 @@ proptest! {
         let ends: Vec<(usize, usize, bool)> =
             tree.chain(extra.iter().map(|(a, b, label)| (a % count, b % count, *label))).collect();
         let pairs: Vec<_> = ends.iter().map(|(from, to, _)| (*from, *to)).collect();
-        let back = ranks::leading_back(count, 0, &pairs);
-        let bodies: Vec<NodeBox> = sizes
+        let back = ranks::find_back_edges(count, 0, &pairs);
+        let boxes: Vec<NodeBox> = sizes
             .iter()
             .map(|&(width, height, is_diamond)| NodeBox {
                 width: f64::from(width * 2),
@@ -182,7 +183,7 @@ proptest! {
                 beside: 0.0,
             })
             .collect();
-        let ways: Vec<LayoutEdge> = ends
+        let layout_edges: Vec<LayoutEdge> = ends
             .iter()
             .zip(back)
             .map(|(&(from, to, has_label), leads_back)| {
@@ -190,7 +191,7 @@ proptest! {
                 LayoutEdge { from, to, leads_back, label, from_at: None, to_at: None }
             })
             .collect();
-        let layout = lay_out(&bodies, &ways, &[]);
+        let layout = lay_out(&boxes, &layout_edges, &[]);
         let routes: Vec<_> = layout.routes.iter().flatten().collect();
         let labels = routes.iter().filter_map(|route| route.label);
         let areas: Vec<LayoutRect> = layout.nodes.iter().copied().chain(labels).collect();
@@ -200,7 +201,7 @@ proptest! {
                 prop_assert!(!overlap(area, other), "{:?} {:?}", area, other);
             }
         }
-        for (way, route) in ways.iter().zip(&layout.routes) {
+        for (layout_edge, route) in layout_edges.iter().zip(&layout.routes) {
             let Some(route) = route else { continue };
             for pair in route.points.windows(2) {
                 // Curves stay between layers, so only vertical pieces could touch a node.
@@ -208,7 +209,7 @@ proptest! {
                     let y = pair[0].1 + (pair[1].1 - pair[0].1) * f64::from(step) / 8.0;
                     let x = if step < 4 { pair[0].0 } else { pair[1].0 };
                     for (node, area) in layout.nodes.iter().enumerate() {
-                        let is_end = node == way.from || node == way.to;
+                        let is_end = node == layout_edge.from || node == layout_edge.to;
                         prop_assert!(is_end || !holds(area, (x, y)));
                     }
                 }

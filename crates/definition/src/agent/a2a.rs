@@ -5,9 +5,9 @@ use std::num::{NonZeroU32, NonZeroU64};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::checker::FileChecker;
-use crate::path::FieldPath;
-use crate::problem::FindingText;
+use crate::file::checker::FileChecker;
+use crate::file::path::FieldPath;
+use crate::file::problem::FindingText;
 use crate::value::{EnvName, Text};
 
 const CONTENT_TYPE_DEFAULT: &str = "text/plain";

@@ -1,5 +1,13 @@
 //! Agents that are command-line programs: what such an agent is once its file is valid.
 
+mod args;
+mod check;
+pub(crate) mod file;
+pub(crate) mod glob;
+pub(crate) mod parser;
+pub(crate) mod preset;
+pub(crate) mod template;
+
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -7,10 +15,10 @@ use polity_model::failure::ErrorCategory;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::cli_glob::PathGlob;
-use super::cli_parser::OutputParser;
-use super::cli_preset::CliPreset;
-use super::cli_template::CliTemplate;
+use self::glob::PathGlob;
+use self::parser::OutputParser;
+use self::preset::CliPreset;
+use self::template::CliTemplate;
 use crate::value::{EnvName, Pattern, Text};
 
 /// A command-line program, valid and frozen.

@@ -15,9 +15,9 @@ use serde_json::{Map, Value};
 use super::AgentIdentity;
 use super::a2a::A2aFile;
 use super::output_schema::OutputSchema;
-use crate::checker::{FileChecker, NameReference};
-use crate::path::FieldPath;
-use crate::problem::FindingText;
+use crate::file::checker::{FileChecker, NameReference};
+use crate::file::path::FieldPath;
+use crate::file::problem::FindingText;
 use crate::value::{EnvName, HttpUrl, Text};
 use crate::{nonzero_u32, nonzero_u64};
 

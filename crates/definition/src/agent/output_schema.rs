@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::checker::FileChecker;
+use crate::file::checker::FileChecker;
+use crate::file::path::FieldPath;
+use crate::file::problem::FindingText;
 use crate::json_schema::{InvalidSchema, SchemaError, SchemaValidator};
-use crate::path::FieldPath;
-use crate::problem::FindingText;
 
 /// A JSON Schema that an agent's final answer must satisfy, compiled once.
 #[derive(Clone)]

@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::a2a::{A2aFile, AuthenticationDefinition, AuthenticationFile};
-use crate::checker::FileChecker;
-use crate::path::FieldPath;
-use crate::problem::FindingText;
+use crate::file::checker::FileChecker;
+use crate::file::path::FieldPath;
+use crate::file::problem::FindingText;
 use crate::value::{HttpUrl, Text};
 
 /// An agent on another server, reached over A2A.

@@ -9,9 +9,9 @@ use polity_model::name::Name;
 
 use super::{FileContent, FileEntry};
 use crate::agent::{AgentDefinition, AgentKind};
-use crate::path::FieldPath;
-use crate::problem::FindingText;
-use crate::settings::HomeSettings;
+use crate::config::settings::HomeSettings;
+use crate::file::path::FieldPath;
+use crate::file::problem::FindingText;
 use crate::workflow::{WorkflowDefinition, WorkflowNodeKind};
 
 /// The names of agents and workflows, from the first to the last.

@@ -8,11 +8,11 @@ use polity_model::name::Name;
 
 use super::{FileContent, FileEntry};
 use crate::agent::{AgentDefinition, AgentKind};
-use crate::checker::NameReference;
+use crate::file::checker::NameReference;
+use crate::file::path::FieldPath;
+use crate::file::problem::FindingText;
+use crate::file::schema::DefinitionKind;
 use crate::graph;
-use crate::path::FieldPath;
-use crate::problem::FindingText;
-use crate::schema::DefinitionKind;
 use crate::workflow::WorkflowNodeKind;
 
 /// The defined names.

@@ -10,9 +10,9 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::path::FieldPath;
-use crate::scope::{EvaluationError, EvaluationScope, ScopeReads};
-use crate::template::{Template, ValueTemplate};
+use crate::evaluation::scope::{EvaluationError, EvaluationScope, ScopeReads};
+use crate::evaluation::template::{Template, ValueTemplate};
+use crate::file::path::FieldPath;
 
 /// The arguments of a tool node. A text that is exactly one `{{ expression }}` gives a value of the
 /// expression's type, every other text gives a text.
@@ -252,7 +252,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::scope::tests::with_scope;
+    use crate::evaluation::scope::tests::with_scope;
 
     #[test]
     fn renders_arguments_and_keeps_types() {

@@ -12,9 +12,9 @@ use super::{
     EdgeTarget, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowDefinition, WorkflowEdge,
     WorkflowNode, WorkflowNodeKind, WorkflowPattern,
 };
-use crate::checker::{FileChecker, NameReference};
-use crate::path::FieldPath;
-use crate::problem::FindingText;
+use crate::file::checker::{FileChecker, NameReference};
+use crate::file::path::FieldPath;
+use crate::file::problem::FindingText;
 
 impl WorkflowFile {
     pub(crate) fn check(self, checker: &mut FileChecker) -> Option<WorkflowDefinition> {

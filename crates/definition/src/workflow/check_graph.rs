@@ -7,10 +7,10 @@ use polity_model::name::Name;
 
 use super::plan::{DataFlowError, WorkflowPlan};
 use super::{WorkflowDefinition, WorkflowEdge, WorkflowNodeKind};
-use crate::checker::FileChecker;
+use crate::file::checker::FileChecker;
+use crate::file::path::FieldPath;
+use crate::file::problem::FindingText;
 use crate::graph;
-use crate::path::FieldPath;
-use crate::problem::FindingText;
 
 pub(super) fn check_graph(workflow: &WorkflowDefinition, checker: &mut FileChecker) {
     let Some(entry_point) = &workflow.entry_point else { return };

@@ -15,11 +15,11 @@ use serde::{Deserialize as DeriveDeserialize, Serialize, Serializer};
 use super::{
     ArgumentTemplates, JoinMode, REFLECTION_ROUNDS, REFLECTION_ROUNDS_MAX, WorkflowPattern,
 };
-use crate::canonical;
-use crate::expression::ConditionExpression;
+use crate::evaluation::expression::ConditionExpression;
+use crate::evaluation::template::Template;
+use crate::file::canonical;
+use crate::file::ordered::OrderedMap;
 use crate::nonzero_u32;
-use crate::ordered::OrderedMap;
-use crate::template::Template;
 use crate::value::Text;
 
 pub(super) const MAX_ITERATIONS_DEFAULT: NonZeroU32 = nonzero_u32(50);

@@ -7,8 +7,8 @@ use super::file::{
     NodeFile, ParallelNodeFile, ToolNodeFile, WorkflowFile, WorkflowNodeFile,
 };
 use super::{EdgeTarget, WorkflowDefinition, WorkflowEdge, WorkflowNode, WorkflowNodeKind};
-use crate::canonical;
-use crate::ordered::OrderedMap;
+use crate::file::canonical;
+use crate::file::ordered::OrderedMap;
 
 impl WorkflowFile {
     /// The nodes as JSON, in file order.

@@ -21,17 +21,17 @@ pub(in super::super) struct FrameMember {
 
 /// Lays out a graph like [`lay_out`], with frames around inner nodes.
 pub(in super::super) fn lay_out_frames(
-    bodies: &mut [NodeBox],
-    nests: &[FrameMember],
-    ways: &[LayoutEdge],
+    boxes: &mut [NodeBox],
+    nesting: &[FrameMember],
+    layout_edges: &[LayoutEdge],
     wishes: &[(usize, usize)],
 ) -> GraphLayout {
-    let mut frames = FrameLayout { bodies, nests, ways, levels: BTreeMap::new() };
+    let mut frames = FrameLayout { boxes, nesting, layout_edges, levels: BTreeMap::new() };
     let whole = frames.level(None, wishes);
     let (width, height) = (whole.layout.width, whole.layout.height);
     let mut sheet = FrameSheet {
-        areas: vec![LayoutRect { x: 0.0, y: 0.0, width: 0.0, height: 0.0 }; nests.len()],
-        pieces: vec![EdgePieces::default(); ways.len()],
+        areas: vec![LayoutRect { x: 0.0, y: 0.0, width: 0.0, height: 0.0 }; nesting.len()],
+        pieces: vec![EdgePieces::default(); layout_edges.len()],
     };
     sheet.put(&frames, &whole, (0.0, 0.0), None);
     let routes = sheet.pieces.into_iter().map(EdgePieces::joined).collect();
@@ -39,9 +39,9 @@ pub(in super::super) fn lay_out_frames(
 }
 
 struct FrameLayout<'a> {
-    bodies: &'a mut [NodeBox],
-    nests: &'a [FrameMember],
-    ways: &'a [LayoutEdge],
+    boxes: &'a mut [NodeBox],
+    nesting: &'a [FrameMember],
+    layout_edges: &'a [LayoutEdge],
     /// The inside of each frame.
     levels: BTreeMap<usize, FrameLevel>,
 }
@@ -68,28 +68,29 @@ enum EdgePiece {
 impl FrameLayout<'_> {
     fn level(&mut self, parent: Option<usize>, wishes: &[(usize, usize)]) -> FrameLevel {
         let members: Vec<usize> =
-            (0..self.nests.len()).filter(|node| self.nests[*node].parent == parent).collect();
+            (0..self.nesting.len()).filter(|node| self.nesting[*node].parent == parent).collect();
         for &member in &members {
-            if let Some(header) = self.nests[member].header {
+            if let Some(header) = self.nesting[member].header {
                 let level = self.level(Some(member), &[]);
                 self.fit(member, header, level);
             }
         }
-        let mut bodies: Vec<NodeBox> = members.iter().map(|node| self.bodies[*node]).collect();
-        let mut ways = Vec::new();
+        let mut boxes: Vec<NodeBox> = members.iter().map(|node| self.boxes[*node]).collect();
+        let mut layout_edges = Vec::new();
         let mut edges = Vec::new();
         let mut ports = Vec::new();
         let mut wishes = wishes.to_vec();
-        for (edge, way) in self.ways.iter().enumerate() {
+        for (edge, layout_edge) in self.layout_edges.iter().enumerate() {
             let place = |node| members.iter().position(|member| *member == node);
             let (from, to) = (
-                self.inside(parent, way.from).and_then(place),
-                self.inside(parent, way.to).and_then(place),
+                self.inside(parent, layout_edge.from).and_then(place),
+                self.inside(parent, layout_edge.to).and_then(place),
             );
-            let is_end = parent.is_some_and(|parent| parent == way.from || parent == way.to);
-            let port = bodies.len();
+            let is_end =
+                parent.is_some_and(|parent| parent == layout_edge.from || parent == layout_edge.to);
+            let port = boxes.len();
             let (from, to, side) = match (from, to) {
-                (Some(from), Some(to)) if from != to || way.from == way.to => {
+                (Some(from), Some(to)) if from != to || layout_edge.from == layout_edge.to => {
                     (from, to, EdgePiece::Middle)
                 }
                 (Some(from), None) => {
@@ -99,16 +100,18 @@ impl FrameLayout<'_> {
                     (port, to, if is_end { EdgePiece::Middle } else { EdgePiece::End })
                 }
                 // An edge of the frame itself only needs a port at its side.
-                (None, None) if is_end && way.from != way.to => (port, port, EdgePiece::Middle),
+                (None, None) if is_end && layout_edge.from != layout_edge.to => {
+                    (port, port, EdgePiece::Middle)
+                }
                 // It is deeper inside, or elsewhere.
                 (Some(_), Some(_)) | (None, None) => continue,
             };
             if from == port || to == port {
-                let begins = if from == to { parent == Some(way.from) } else { to == port };
-                if begins != way.leads_back {
+                let begins = if from == to { parent == Some(layout_edge.from) } else { to == port };
+                if begins != layout_edge.leads_back {
                     wishes.extend((0..members.len()).map(|member| (member, port)));
                 }
-                bodies.push(NodeBox {
+                boxes.push(NodeBox {
                     width: 0.0,
                     height: 0.0,
                     outline: NodeOutline::Box,
@@ -117,22 +120,29 @@ impl FrameLayout<'_> {
                 ports.push((edge, port));
             }
             if from != port || to != port {
-                let label = way.label.filter(|_| side == EdgePiece::Middle);
+                let label = layout_edge.label.filter(|_| side == EdgePiece::Middle);
                 let at = |place: usize| self.port(members.get(place).copied(), edge);
                 let (from_at, to_at) = (at(from), at(to));
-                let leads_back = way.leads_back;
-                ways.push(LayoutEdge { from, to, leads_back, label, from_at, to_at });
+                let leads_back = layout_edge.leads_back;
+                layout_edges.push(LayoutEdge { from, to, leads_back, label, from_at, to_at });
                 edges.push(Some((edge, side)));
             } else if !members.is_empty() {
                 // An unconnected node would be placed far away from all others.
-                let is_below = (parent == Some(way.from)) != way.leads_back;
+                let is_below = (parent == Some(layout_edge.from)) != layout_edge.leads_back;
                 let (from, to) = if is_below { (0, port) } else { (port, 0) };
                 let (label, from_at, to_at) = (None, None, None);
-                ways.push(LayoutEdge { from, to, leads_back: false, label, from_at, to_at });
+                layout_edges.push(LayoutEdge {
+                    from,
+                    to,
+                    leads_back: false,
+                    label,
+                    from_at,
+                    to_at,
+                });
                 edges.push(None);
             }
         }
-        let layout = lay_out(&bodies, &ways, &wishes);
+        let layout = lay_out(&boxes, &layout_edges, &wishes);
         let ports = ports.into_iter().map(|(edge, port)| (edge, layout.nodes[port].x)).collect();
         FrameLevel { members, edges, ports, layout }
     }
@@ -141,8 +151,8 @@ impl FrameLayout<'_> {
     fn fit(&mut self, frame: usize, header: (f64, f64), mut level: FrameLevel) {
         let even = |size: f64| (size / 2.0).ceil() * 2.0;
         let width = even(level.layout.width.max(header.0) + 2.0 * PADDING);
-        let body = &mut self.bodies[frame];
-        (body.width, body.height) = (width, even(level.layout.height + header.1 + PADDING));
+        let node_box = &mut self.boxes[frame];
+        (node_box.width, node_box.height) = (width, even(level.layout.height + header.1 + PADDING));
         let left = ((width - level.layout.width) / 2.0).floor();
         for port in level.ports.values_mut() {
             *port += left - width / 2.0;
@@ -156,13 +166,16 @@ impl FrameLayout<'_> {
 
     /// The node directly inside of a frame that a node is, or is inside of.
     fn inside(&self, frame: Option<usize>, node: usize) -> Option<usize> {
-        around(self.nests, node).find(|node| self.nests[*node].parent == frame)
+        around(self.nesting, node).find(|node| self.nesting[*node].parent == frame)
     }
 }
 
 /// A node, the frame around it, the one around that, and so on.
-pub(in super::super) fn around(nests: &[FrameMember], node: usize) -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(node), |node| nests[*node].parent)
+pub(in super::super) fn around(
+    nesting: &[FrameMember],
+    node: usize,
+) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(node), |node| nesting[*node].parent)
 }
 
 /// Everything at its final place.
@@ -204,14 +217,14 @@ impl FrameSheet {
             let mut points: Vec<_> =
                 route.points.iter().map(|(x, y)| (x + left, y + top)).collect();
             // An edge between a frame and its own inside begins or ends at the frame.
-            let way = &frames.ways[*edge];
+            let layout_edge = &frames.layout_edges[*edge];
             if let (Some((frame, (upper, _))), Some(&(x, _))) = (around, points.first())
-                && frame == way.from
+                && frame == layout_edge.from
             {
                 points.insert(0, (x, upper));
             }
             if let (Some((frame, (_, lower))), Some(&(x, _))) = (around, points.last())
-                && frame == way.to
+                && frame == layout_edge.to
             {
                 points.push((x, lower));
             }
@@ -226,7 +239,7 @@ impl FrameSheet {
         for (member, area) in level.members.iter().zip(&level.layout.nodes) {
             let area = moved(*area);
             self.areas[*member] = area;
-            let header = frames.nests[*member].header;
+            let header = frames.nesting[*member].header;
             if let (Some(inside), Some((_, header))) = (frames.levels.get(member), header) {
                 let left = area.x - area.width / 2.0;
                 let left = left + ((area.width - inside.layout.width) / 2.0).floor();

@@ -38,12 +38,12 @@ pub(super) fn place(
         from_above[link.lower].push((link.upper, shift, link.weight));
         from_below[link.upper].push((link.lower, -shift, link.weight));
     }
-    let mut middles = vec![0.0; extents.len()];
+    let mut centres = vec![0.0; extents.len()];
     for layer in layers {
-        settle(layer, extents, &mut middles, |_, _| None);
+        settle(layer, extents, &mut centres, |_, _| None);
     }
     for sweep in 0..=SWEEPS {
-        let wish = |item: usize, middles: &[f64]| {
+        let wish = |item: usize, centres: &[f64]| {
             // The last sweep uses both sides, which corrects the bias of the one before.
             let above = if sweep % 2 == 0 { from_above[item].as_slice() } else { &[] };
             let looks_down = sweep % 2 == 1 || sweep == SWEEPS;
@@ -51,15 +51,15 @@ pub(super) fn place(
             let near = || above.iter().chain(below);
             let weight: f64 = near().map(|(_, _, weight)| weight).sum();
             let sum: f64 =
-                near().map(|(other, shift, weight)| (middles[*other] + shift) * weight).sum();
+                near().map(|(other, shift, weight)| (centres[*other] + shift) * weight).sum();
             (weight > 0.0).then(|| (sum / weight, weight))
         };
         for step in 0..layers.len() {
             let layer = if sweep % 2 == 0 { step } else { layers.len() - 1 - step };
-            settle(&layers[layer], extents, &mut middles, wish);
+            settle(&layers[layer], extents, &mut centres, wish);
         }
     }
-    middles
+    centres
 }
 
 /// Adjacent items that move together.
@@ -76,7 +76,7 @@ struct ItemBlock {
 fn settle(
     layer: &[usize],
     extents: &[ItemExtent],
-    middles: &mut [f64],
+    centres: &mut [f64],
     wish: impl Fn(usize, &[f64]) -> Option<(f64, f64)>,
 ) {
     // Distances are subtracted, so that the only constraint left is the order of the items.
@@ -92,7 +92,7 @@ fn settle(
         before = Some(extent);
         distances.push(distance);
         // An item without links on that side has a small weight.
-        let (wished, weight) = wish(item, middles).unwrap_or((middles[item], 0.01));
+        let (wished, weight) = wish(item, centres).unwrap_or((centres[item], 0.01));
         let mut block = ItemBlock { start: wished - distance, weight, count: 1 };
         while let Some(left) = blocks.pop_if(|left| left.start > block.start) {
             let weight = left.weight + block.weight;
@@ -103,6 +103,6 @@ fn settle(
     }
     let starts = blocks.iter().flat_map(|block| std::iter::repeat_n(block.start, block.count));
     for ((&item, distance), start) in layer.iter().zip(distances).zip(starts) {
-        middles[item] = start + distance;
+        centres[item] = start + distance;
     }
 }

@@ -2,7 +2,7 @@
 
 /// Marks the back edges of a depth-first search from the entry, then from unreached nodes. Without
 /// them the graph has no cycle.
-pub(in super::super) fn leading_back(
+pub(in super::super) fn find_back_edges(
     node_count: usize,
     entry: usize,
     edges: &[(usize, usize)],

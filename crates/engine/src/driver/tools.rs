@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_definition::json_schema::SchemaValidator;
+use polity_definition::SchemaValidator;
 use polity_model::failure::{AttemptFailure, ErrorCode};
 use polity_model::name::Name;
 use polity_model::tool::{ToolName, ToolPattern};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use polity_definition::scope::EvaluationError;
+use polity_definition::EvaluationError;
 use polity_definition::{Template, WorkflowNodeKind};
 use polity_model::event::{Event, NodeChange, NodeOutput};
 use polity_model::failure::ErrorCode;

@@ -1,6 +1,6 @@
 //! The way on from a node that has ended.
 
-use polity_definition::scope::EvaluationError;
+use polity_definition::EvaluationError;
 use polity_definition::{PlanEdge, PlanTarget};
 use polity_model::failure::ErrorCode;
 

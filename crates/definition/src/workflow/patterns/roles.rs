@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use polity_model::name::Name;
 
 use super::WorkflowPattern;
-use crate::checker::FileChecker;
-use crate::path::FieldPath;
-use crate::problem::FindingText;
+use crate::file::checker::FileChecker;
+use crate::file::path::FieldPath;
+use crate::file::problem::FindingText;
 
 /// A role: the names it goes by, the usual one first.
 pub(super) type PatternRole = &'static [&'static str];

@@ -7,7 +7,7 @@ use serde_json::Map;
 
 use super::super::{EdgeTarget, WorkflowDefinition, WorkflowNodeKind};
 use super::PLAN_STEPS_MAX;
-use crate::scope::EvaluationScope;
+use crate::evaluation::scope::EvaluationScope;
 
 const REACT: &str = "agent: solver";
 const REFLECTION: &str = "generator: writer, critic: editor";

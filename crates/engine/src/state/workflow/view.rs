@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use polity_definition::scope::EvaluationScope;
+use polity_definition::EvaluationScope;
 use polity_definition::{WorkflowNode, WorkflowNodeKind};
 use polity_model::ids::ToolCallId;
 use polity_model::message::{Message, MessageHistory};

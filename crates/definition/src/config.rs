@@ -1,0 +1,5 @@
+//! The configuration of a home: settings, MCP servers and the retention policy.
+
+pub(crate) mod mcp_server;
+pub(crate) mod retention;
+pub(crate) mod settings;

@@ -1,0 +1,148 @@
+//! `config/retention_policy.yaml`: for how long ended tasks are kept.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::file::ordered::OrderedMap;
+use crate::value::Text;
+
+const DAYS_DEFAULT: u32 = 7;
+
+/// For how long ended tasks are kept.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "retention_policy")]
+pub(crate) struct RetentionPolicyFile {
+    /// Days, where nothing below says otherwise.
+    #[schemars(extend("default" = DAYS_DEFAULT))]
+    default_days: Option<u32>,
+    /// Days by the class of a task, such as `critical`.
+    by_task: Option<BTreeMap<Text, u32>>,
+    /// Days by the status a task ended with; its class comes first.
+    #[schemars(with = "Option<OrderedMap<RetentionStatus, u32>>")]
+    by_status: Option<BTreeMap<RetentionStatus, u32>>,
+}
+
+/// The status of a task, as retention policies name it.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum RetentionStatus {
+    /// Not started.
+    Pending,
+    /// Being worked on.
+    Running,
+    /// Waiting for a person.
+    AwaitingHuman,
+    /// Done.
+    Completed,
+    /// Failed.
+    Failed,
+    /// Cancelled.
+    Cancelled,
+}
+
+/// For how long ended tasks are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetentionPolicy {
+    /// Days, where neither class nor status says otherwise.
+    pub default_days: u32,
+    /// Days by the class of a task.
+    pub by_task: BTreeMap<Text, u32>,
+    /// Days by the status a task ended with.
+    pub by_status: BTreeMap<RetentionStatus, u32>,
+}
+
+impl Default for RetentionPolicy {
+    fn default() -> Self {
+        RetentionPolicyFile::default().into_valid()
+    }
+}
+
+impl RetentionPolicy {
+    /// The rule for a task of a class and status: the class decides, then the status.
+    pub fn rule(&self, class: Option<&str>, status: RetentionStatus) -> RetentionRule {
+        let by_class = class.and_then(|class| {
+            self.by_task
+                .iter()
+                .find(|(known, _)| known.as_str() == class)
+                .map(|(_, days)| RetentionRule::Class { class: class.to_owned(), days: *days })
+        });
+        let by_status = || {
+            self.by_status.get(&status).map(|days| RetentionRule::Status { status, days: *days })
+        };
+        by_class.or_else(by_status).unwrap_or(RetentionRule::Default { days: self.default_days })
+    }
+}
+
+/// The part of a policy that decides about a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RetentionRule {
+    /// Its class.
+    Class {
+        /// The class.
+        class: String,
+        /// For how long tasks of it are kept.
+        days: u32,
+    },
+    /// The status that it ended with.
+    Status {
+        /// The status.
+        status: RetentionStatus,
+        /// For how long tasks that ended so are kept.
+        days: u32,
+    },
+    /// Nothing in particular.
+    Default {
+        /// For how long tasks are kept.
+        days: u32,
+    },
+}
+
+impl RetentionRule {
+    /// For how many days a task is kept after its end.
+    pub fn days(&self) -> u32 {
+        match self {
+            Self::Class { days, .. } | Self::Status { days, .. } | Self::Default { days } => *days,
+        }
+    }
+}
+
+impl fmt::Display for RetentionRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Class { class, days } => write!(f, "class {class}: {days}"),
+            Self::Status { status, days } => write!(f, "status {}: {days}", status.label()),
+            Self::Default { days } => write!(f, "default: {days}"),
+        }
+    }
+}
+
+impl RetentionStatus {
+    /// The status as policies write it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::AwaitingHuman => "awaiting_human",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl RetentionPolicyFile {
+    /// Every rule is in the types, so a file that decodes is valid.
+    pub(crate) fn into_valid(self) -> RetentionPolicy {
+        RetentionPolicy {
+            default_days: self.default_days.unwrap_or(DAYS_DEFAULT),
+            by_task: self.by_task.unwrap_or_default(),
+            by_status: self.by_status.unwrap_or_default(),
+        }
+    }
+}

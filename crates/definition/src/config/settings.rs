@@ -1,0 +1,317 @@
+//! `polity.yaml`: the settings of a home. All are optional, and so is the file.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroU64};
+
+use polity_model::name::Name;
+use polity_model::value::InvalidValue;
+use regex::Regex;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::file::checker::{FileChecker, NameReference};
+use crate::file::path::FieldPath;
+use crate::file::problem::FindingText;
+use crate::value::command_line::CommandLine;
+use crate::value::{HttpUrl, Text, UrlTemplate, regex_reason};
+use crate::{nonzero_u32, nonzero_u64};
+
+const CONCURRENT_TASKS_DEFAULT: NonZeroU32 = nonzero_u32(64);
+const INPUT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(10 << 20);
+const OUTPUT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(100 << 20);
+const ARTIFACT_FILES_DEFAULT: NonZeroU32 = nonzero_u32(1000);
+const ARTIFACT_BYTES_DEFAULT: NonZeroU64 = nonzero_u64(100 << 20);
+const SUB_AGENT_DEPTH_DEFAULT: NonZeroU32 = nonzero_u32(4);
+const SUB_AGENT_FAN_OUT_DEFAULT: NonZeroU32 = nonzero_u32(16);
+const SUB_AGENTS_DEFAULT: NonZeroU32 = nonzero_u32(1000);
+const REMOTE_SECONDS_DEFAULT: NonZeroU64 = nonzero_u64(300);
+
+/// The settings of a home.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "settings")]
+pub(crate) struct SettingsFile {
+    /// The store.
+    store: Option<StoreFile>,
+    /// The server.
+    server: Option<ServerFile>,
+    /// The most of everything.
+    limits: Option<LimitsFile>,
+    /// Additional masking of stored and shown text, besides known secrets.
+    redaction: Option<RedactionFile>,
+    /// Notifications.
+    notify: Option<NotifyFile>,
+}
+
+/// The store.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct StoreFile {
+    /// `full` survives the loss of power; `relaxed` survives a crash of the program and is faster.
+    #[schemars(extend("default" = DurabilitySetting::Full))]
+    durability: Option<DurabilitySetting>,
+}
+
+/// The durability of a commit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Durability")]
+pub enum DurabilitySetting {
+    /// The loss of power.
+    #[default]
+    Full,
+    /// A crash of the program.
+    Relaxed,
+}
+
+/// The server.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ServerFile {
+    /// The address and port to listen on.
+    #[schemars(extend("default" = "127.0.0.1:7070"))]
+    listen: Option<ListenAddress>,
+    /// The address under which others reach this server, if it differs.
+    public_url: Option<HttpUrl>,
+    /// The agent or workflow that answers when a caller names none.
+    default_agent: Option<Name>,
+    /// The authentication of callers.
+    auth: Option<AuthFile>,
+}
+
+/// An IP address and a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+struct ListenAddress(SocketAddr);
+
+impl ListenAddress {
+    /// Only this machine can reach it.
+    const DEFAULT: Self =
+        Self(SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7070));
+}
+
+impl TryFrom<String> for ListenAddress {
+    type Error = InvalidValue;
+
+    fn try_from(text: String) -> Result<Self, InvalidValue> {
+        text.parse().map(Self).map_err(|_| {
+            InvalidValue::new(format!(
+                "\"{text}\" is not an IP address and a port such as 127.0.0.1:7070"
+            ))
+        })
+    }
+}
+
+impl JsonSchema for ListenAddress {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "ListenAddress".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": ":[0-9]{1,5}$" })
+    }
+}
+
+/// The authentication of callers.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AuthFile {
+    /// A file of tokens, relative to the home.
+    tokens_file: Option<Text>,
+}
+
+/// The most of everything.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct LimitsFile {
+    /// The most tasks that one process runs at once; others wait their turn.
+    #[schemars(extend("default" = CONCURRENT_TASKS_DEFAULT))]
+    concurrent_tasks: Option<NonZeroU32>,
+    /// The largest input of a task, in bytes.
+    #[schemars(extend("default" = INPUT_BYTES_DEFAULT))]
+    input_bytes: Option<NonZeroU64>,
+    /// The largest output of one execution, in bytes.
+    #[schemars(extend("default" = OUTPUT_BYTES_DEFAULT))]
+    output_bytes: Option<NonZeroU64>,
+    /// The most files that are kept of the folder of one run.
+    #[schemars(extend("default" = ARTIFACT_FILES_DEFAULT))]
+    artifact_files: Option<NonZeroU32>,
+    /// The most that is kept of the files of one run, in bytes.
+    #[schemars(extend("default" = ARTIFACT_BYTES_DEFAULT))]
+    artifact_bytes: Option<NonZeroU64>,
+    /// The depth limit of delegation to sub-agents.
+    #[schemars(extend("default" = SUB_AGENT_DEPTH_DEFAULT))]
+    sub_agent_depth: Option<NonZeroU32>,
+    /// The most sub-agents that one answer of a model may hand work to.
+    #[schemars(extend("default" = SUB_AGENT_FAN_OUT_DEFAULT))]
+    sub_agent_fan_out: Option<NonZeroU32>,
+    /// The most sub-agents that work for one task, at all depths and over all turns.
+    #[schemars(extend("default" = SUB_AGENTS_DEFAULT))]
+    sub_agents: Option<NonZeroU32>,
+    /// The time limit of one message to a remote agent, in seconds.
+    #[schemars(extend("default" = REMOTE_SECONDS_DEFAULT))]
+    remote_seconds: Option<NonZeroU64>,
+}
+
+/// Additional masking, besides known secrets.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RedactionFile {
+    /// Masks e-mail addresses.
+    #[schemars(extend("default" = false))]
+    emails: Option<bool>,
+    /// Regular expressions whose matches are masked.
+    #[schemars(extend("default" = []), inner(regex(pattern = ".")))]
+    patterns: Option<Vec<String>>,
+}
+
+/// Notifications.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NotifyFile {
+    /// Notifications about new reviews.
+    on_review: Option<OnReview>,
+}
+
+/// The notifications about a new review.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OnReview {
+    /// A program to run, with its arguments; it reads the review as JSON from stdin. No shell is
+    /// involved. `${NAME}` in an argument is replaced by an environment variable.
+    pub command: Option<CommandLine>,
+    /// The address to post the review to as JSON. `${NAME}` is replaced by an environment variable.
+    pub webhook: Option<UrlTemplate>,
+}
+
+/// The settings of a home, valid and with their defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HomeSettings {
+    /// The durability of a commit.
+    pub durability: DurabilitySetting,
+    /// The server.
+    pub server: ServerSettings,
+    /// The most of everything.
+    pub limits: Limits,
+    /// Additional masking, besides known secrets.
+    pub redaction: RedactionSettings,
+    /// The notifications about a new review.
+    pub on_review: OnReview,
+}
+
+/// The server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// The address and port to listen on.
+    pub listen: SocketAddr,
+    /// The address under which others reach this server, if it differs.
+    pub public_url: Option<HttpUrl>,
+    /// The agent or workflow that answers when a caller names none.
+    pub default_agent: Option<Name>,
+    /// A file of tokens, relative to the home.
+    pub tokens_file: Option<Text>,
+}
+
+/// The most of everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The most tasks that one process runs at once; others wait their turn.
+    pub concurrent_tasks: NonZeroU32,
+    /// The largest input of a task.
+    pub input_bytes: NonZeroU64,
+    /// The largest output of one execution.
+    pub output_bytes: NonZeroU64,
+    /// The most files that are kept of the folder of one run.
+    pub artifact_files: NonZeroU32,
+    /// The most that is kept of the files of one run, in bytes.
+    pub artifact_bytes: NonZeroU64,
+    /// The depth limit of delegation to sub-agents.
+    pub sub_agent_depth: NonZeroU32,
+    /// The most sub-agents that one answer of a model may hand work to.
+    pub sub_agent_fan_out: NonZeroU32,
+    /// The most sub-agents that work for one task, at all depths and over all turns.
+    pub sub_agents: NonZeroU32,
+    /// The time limit of one message to a remote agent, in seconds.
+    pub remote_seconds: NonZeroU64,
+}
+
+/// Additional masking, besides known secrets.
+#[derive(Debug, Clone, Default)]
+pub struct RedactionSettings {
+    /// Masks e-mail addresses.
+    pub emails: bool,
+    /// Patterns whose matches are masked.
+    pub patterns: Vec<Regex>,
+}
+
+impl PartialEq for RedactionSettings {
+    fn eq(&self, other: &Self) -> bool {
+        let texts = |redaction: &Self| -> Vec<String> {
+            redaction.patterns.iter().map(|regex| regex.as_str().to_owned()).collect()
+        };
+        self.emails == other.emails && texts(self) == texts(other)
+    }
+}
+
+impl Default for HomeSettings {
+    fn default() -> Self {
+        SettingsFile::default().with_patterns(Vec::new())
+    }
+}
+
+impl SettingsFile {
+    pub(crate) fn check(mut self, checker: &mut FileChecker) -> HomeSettings {
+        if let Some(name) = self.server.as_ref().and_then(|server| server.default_agent.clone()) {
+            let path = FieldPath::root().field("server").field("default_agent");
+            checker.refer(path, NameReference::AgentOrWorkflow(name));
+        }
+        let written = self.redaction.as_mut().and_then(|redaction| redaction.patterns.take());
+        let path = FieldPath::root().field("redaction").field("patterns");
+        let mut patterns = Vec::new();
+        for (index, text) in written.unwrap_or_default().iter().enumerate() {
+            match Regex::new(text) {
+                Ok(regex) => patterns.push(regex),
+                Err(error) => {
+                    let place = path.index(index);
+                    let reason = regex_reason(&error);
+                    let message = format!("{place}: not a regular expression: {reason}");
+                    checker.report(&place, FindingText::new(message).found(text));
+                }
+            }
+        }
+        self.with_patterns(patterns)
+    }
+
+    fn with_patterns(self, patterns: Vec<Regex>) -> HomeSettings {
+        let server = self.server.unwrap_or_default();
+        let limits = self.limits.unwrap_or_default();
+        let redaction = self.redaction.unwrap_or_default();
+        HomeSettings {
+            durability: self.store.and_then(|store| store.durability).unwrap_or_default(),
+            server: ServerSettings {
+                listen: server.listen.unwrap_or(ListenAddress::DEFAULT).0,
+                public_url: server.public_url,
+                default_agent: server.default_agent,
+                tokens_file: server.auth.and_then(|auth| auth.tokens_file),
+            },
+            limits: Limits {
+                concurrent_tasks: limits.concurrent_tasks.unwrap_or(CONCURRENT_TASKS_DEFAULT),
+                input_bytes: limits.input_bytes.unwrap_or(INPUT_BYTES_DEFAULT),
+                output_bytes: limits.output_bytes.unwrap_or(OUTPUT_BYTES_DEFAULT),
+                artifact_files: limits.artifact_files.unwrap_or(ARTIFACT_FILES_DEFAULT),
+                artifact_bytes: limits.artifact_bytes.unwrap_or(ARTIFACT_BYTES_DEFAULT),
+                sub_agent_depth: limits.sub_agent_depth.unwrap_or(SUB_AGENT_DEPTH_DEFAULT),
+                sub_agents: limits.sub_agents.unwrap_or(SUB_AGENTS_DEFAULT),
+                sub_agent_fan_out: limits.sub_agent_fan_out.unwrap_or(SUB_AGENT_FAN_OUT_DEFAULT),
+                remote_seconds: limits.remote_seconds.unwrap_or(REMOTE_SECONDS_DEFAULT),
+            },
+            redaction: RedactionSettings { emails: redaction.emails.unwrap_or(false), patterns },
+            on_review: self.notify.and_then(|notify| notify.on_review).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Templates: texts with `{{ ... }}` over the State, compiled when their file is read.
+
+mod filters;
+mod reader;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::{Arc, LazyLock};
+
+use polity_model::value::excerpt;
+
+use minijinja::value::Serde;
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::value::ValueTemplate;
+use crate::evaluation::scope::{EvaluationError, EvaluationScope, ScopeReads, accepts, steps};
+use crate::value::{TEMPLATE_BYTES_MAX, check_template, compiled_text};
+
+/// The most instructions that one template may take, so that a loop has an end.
+const FUEL: u64 = 1_000_000;
+
+/// The longest text that a template may give, in bytes.
+const RENDERED_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The name of the one template of an environment. Without an ending, nothing is escaped.
+const NAME: &str = "template";
+
+/// A template over the State of a workflow that is known to be well formed.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Template(Arc<CompiledTemplate>);
+
+struct CompiledTemplate {
+    text: Box<str>,
+    environment: Environment<'static>,
+    reading: ScopeReads,
+}
+
+compiled_text!(
+    Template,
+    { "type": "string", "pattern": "\\S", "maxLength": TEMPLATE_BYTES_MAX }
+);
+
+/// The filters and functions that templates may use. None of them knows the time, draws a random
+/// number or reads another template.
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = Environment::new();
+    environment.remove_global("debug");
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    environment.set_debug(true);
+    environment.add_filter("steps", |text: &str| steps(text));
+    environment.add_function("steps", |text: &str| steps(text));
+    environment.add_function("accepts", |text: &str| accepts(text));
+    environment
+});
+
+fn compile(text: &str) -> Result<CompiledTemplate, String> {
+    check_template(text)?;
+    let mut environment = ENVIRONMENT.clone();
+    environment
+        .add_template_owned(NAME, text.to_owned())
+        .map_err(|error| format!("not a template: {}", syntax(text, &error)))?;
+    let names = environment
+        .get_template(NAME)
+        .map(|template| template.undeclared_variables(true))
+        .unwrap_or_default();
+    let reading = reader::read(text, &names)?;
+    filters::check(text, &environment)?;
+    Ok(CompiledTemplate { text: text.into(), environment, reading })
+}
+
+impl Template {
+    /// The text that the template gives.
+    pub fn render(&self, scope: &EvaluationScope<'_>) -> Result<String, EvaluationError> {
+        let mut rendered = LimitedWriter(Vec::new());
+        self.0
+            .environment
+            .get_template(NAME)
+            .and_then(|template| {
+                template.render_captured_to(view(scope, &self.0.reading), &mut rendered).map(drop)
+            })
+            .map_err(|error| EvaluationError::new(self.as_str(), in_words(&error)))?;
+        // Templates give whole texts, so nothing is replaced.
+        Ok(String::from_utf8_lossy(&rendered.0).into_owned())
+    }
+
+    pub(crate) fn reading(&self) -> &ScopeReads {
+        &self.0.reading
+    }
+
+    /// The nodes whose outputs the template reads, as far as it names them.
+    pub fn nodes_named(&self) -> impl Iterator<Item = &str> {
+        self.0.reading.nodes.iter().map(String::as_str)
+    }
+}
+
+/// The variables of a template. A field without a value is undefined: `is defined` and `default`
+/// work, and reading it is an error.
+fn view(scope: &EvaluationScope<'_>, reading: &ScopeReads) -> Value {
+    let mut view = scope.view(reading);
+    view.retain(|_, value| !value.is_null());
+    Value::from(Serde(view))
+}
+
+/// Takes a text up to the most that a template may give.
+struct LimitedWriter(Vec<u8>);
+
+impl io::Write for LimitedWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > RENDERED_BYTES_MAX {
+            return Err(io::Error::other("too long"));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The syntax error of a template, with its position.
+fn syntax(text: &str, error: &Error) -> String {
+    let reason = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    let reason = excerpt(&reason);
+    // The end needs no number.
+    if reason.starts_with("unexpected end of input") {
+        return reason;
+    }
+    let Some(start) = error.range().map(|range| range.start) else { return reason };
+    let Some(before) = text.get(..start) else { return reason };
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    if text.trim_end().contains('\n') {
+        format!("{reason} at line {line}, character {column}")
+    } else {
+        format!("{reason} at character {column}")
+    }
+}
+
+/// Why a template gives no text.
+fn in_words(error: &Error) -> String {
+    let detail = error.detail().map(excerpt);
+    match error.kind() {
+        ErrorKind::UndefinedError => {
+            let what = detail.map_or_else(String::new, |detail| format!(": {detail}"));
+            format!("reads something that is not there{what}")
+        }
+        ErrorKind::OutOfFuel => "takes too many steps".to_owned(),
+        ErrorKind::WriteFailure => {
+            format!("gives more than {RENDERED_BYTES_MAX} bytes, the most a template may give")
+        }
+        kind => detail.map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}")),
+    }
+}

@@ -1,0 +1,184 @@
+//! Tests of templates: the State fields read, the results, the error messages.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{Template, ValueTemplate};
+use crate::evaluation::scope::tests::with_scope;
+
+fn parse(text: &str) -> Template {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn refused(text: &str) -> String {
+    text.parse::<Template>().unwrap_err().to_string()
+}
+
+#[test]
+fn every_field_of_the_state_can_be_read() {
+    for (text, expected) in [
+        ("no braces", "no braces"),
+        ("{{ input }} {{ last }}", "Write. Drip."),
+        ("{{ messages | length }}: {{ messages[1].content }}", "2: Drip."),
+        ("{% for m in messages %}{{ m.role }} {% endfor %}", "user assistant "),
+        ("{{ current_agent }}", "writer"),
+        ("{{ metadata.topic }} {{ metadata.count + 1 }}", "rain 4"),
+        ("{{ metadata.colour | default('grey') }}", "grey"),
+        ("{{ routing_key | default('none yet') }}", "none yet"),
+        ("{% if nodes.late is defined %}late{% else %}not yet{% endif %}", "not yet"),
+        ("{{ nodes.draft.output }}", "Drip."),
+        ("{{ nodes['draft'].output }}", "Drip."),
+        ("{{ nodes.draft.output[:2] }}", "Dr"),
+        ("{{ nodes.rating.json.stars }}", "4"),
+        ("{{ nodes.plan.output | steps | length }}", "2"),
+        ("{{ steps(nodes.plan.output)[1] }}", "buy"),
+        ("{% if not accepts(last) and accepts('Accepted.') %}yes{% endif %}", "yes"),
+        ("{% filter upper %}{{ last }}{% endfilter %}", "DRIP."),
+        ("{% filter replace(last, input) %}Drip.{% endfilter %}", "Write."),
+        ("{{ '<b>' }}{# said to nobody #}", "<b>"),
+        ("{{ metadata.deep.list | tojson }}", "[1.5, null]"),
+    ] {
+        let rendered = with_scope(|scope| parse(text).render(scope));
+        assert_eq!(rendered.as_deref(), Ok(expected), "{text}");
+    }
+}
+
+#[test]
+fn undefined_values_are_errors() {
+    for (text, expected) in [
+        ("{{ metadata.colour }}", "reads something that is not there"),
+        ("{{ nodes.late.output }}", "reads something that is not there"),
+        ("{{ routing_key }}", "reads something that is not there"),
+        ("{{ last + 1 }}", "invalid operation"),
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "takes"),
+        (
+            "{% for i in range(99999) %}{{ input * 99 }}{% endfor %}",
+            "gives more than 16777216 bytes, the most a template may give",
+        ),
+    ] {
+        let error = with_scope(|scope| parse(text).render(scope)).unwrap_err().to_string();
+        assert!(error.contains(&format!("\": {expected}")), "{error}");
+    }
+}
+
+#[test]
+fn rejects_invalid_text_with_a_reason() {
+    for (text, expected) in [
+        ("{{ input", "not a template: unexpected end of input, expected end of variable block"),
+        ("a\n{% if %}", "not a template: "),
+        ("{% include 'x' %}", "not a template: "),
+        ("{{ inptu }}", "the State has no \"inptu\", did you mean \"input\"?"),
+        ("{{ now() }}", "the State has no \"now\"; it has input, "),
+        ("{{ last | uper }}", "there is no filter \"uper\""),
+        ("{{ debug() }}", "the State has no \"debug\""),
+        (" ", "must not be empty"),
+    ] {
+        let found = refused(text);
+        assert!(found.starts_with(expected), "{text}: {found}");
+    }
+    let found = refused("{{ input }}\n{{ 1 + }}");
+    assert!(found.ends_with("at line 2, character 8"), "{found}");
+}
+
+#[test]
+fn templates_list_the_nodes_they_read() {
+    let named = |text: &str| parse(text).nodes_named().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(named("{{ nodes.a.output }}{% if nodes.b is defined %}{% endif %}"), ["a", "b"]);
+    assert_eq!(named("{{ nodes.a.output[:80] }} see nodes.txt"), ["a"]);
+    assert_eq!(named("{% for nodes in messages %}{{ nodes.role }}{% endfor %}"), [""; 0]);
+    assert_eq!(named("{# nodes.c[0] #}{{ 'nodes.d' }}{{ messages[0].nodes.e }}"), [""; 0]);
+}
+
+#[test]
+fn one_expression_keeps_its_type() {
+    for (text, expected) in [
+        ("{{ metadata.count }}", json!(3)),
+        ("{{ metadata.deep }}", json!({"list": [1.5, null]})),
+        ("{{- last -}}", json!("Drip.")),
+        ("{{ nodes.plan.output | steps }}\n", json!(["look", "buy"])),
+        ("{{ 1 > 2 }}", json!(false)),
+    ] {
+        let value = ValueTemplate::compile(text)
+            .unwrap()
+            .map(|template| with_scope(|scope| template.evaluate(scope)).unwrap());
+        assert_eq!(value, Ok(expected), "{text}");
+    }
+    for text in ["{{ input }} {{ last }}", "{{ input }}!", "{{ input", "x"] {
+        assert!(ValueTemplate::compile(text).is_none(), "{text}");
+    }
+    assert!(ValueTemplate::compile("{{ inptu }}").unwrap().is_err());
+    let absent = ValueTemplate::compile("{{ metadata.colour }}").unwrap().unwrap();
+    assert!(with_scope(|scope| absent.evaluate(scope)).is_err());
+}
+
+#[test]
+fn deep_templates_do_not_overflow_the_stack() {
+    let test = || {
+        for (open, inner, close) in [
+            ("not ", "1", ""),
+            ("(", "1", ")"),
+            ("[", "1", "]"),
+            ("-", "1", ""),
+            ("1+", "1", ""),
+            ("1 if 1 else ", "1", ""),
+            ("", "1", "|abs"),
+            ("", "input", ".a"),
+            ("1 and ", "1", ""),
+            ("1~", "1", ""),
+        ] {
+            // Templates of ordinary depth are accepted; deeper ones may be refused, with a reason.
+            for depth in [20, 100, 4000 / (open.len() + close.len())] {
+                let text =
+                    format!("{{{{ {}{inner}{} }}}}", open.repeat(depth), close.repeat(depth));
+                match text.parse::<Template>() {
+                    Ok(template) => _ = with_scope(|scope| template.render(scope)),
+                    Err(error) => {
+                        assert!(depth > 20, "{text}: {error}");
+                        assert!(error.to_string().starts_with("not a template: "), "{error}");
+                    }
+                }
+            }
+        }
+        let nested =
+            |depth| format!("{}{}", "{% if 1 %}".repeat(depth), "{% endif %}".repeat(depth));
+        parse(&nested(20));
+        assert!(refused(&nested(180)).starts_with("not a template: "));
+    };
+    let thread = std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(test).unwrap();
+    thread.join().unwrap();
+}
+
+proptest! {
+    #[test]
+    fn any_text_parses_or_is_rejected(
+        text in "\\PC{0,60}|([{}%#]|[a-z0-9()\\[\\].,:<>=+*/'\"| \\n-]|\\{\\{|\\}\\}){0,60}",
+    ) {
+        match text.parse::<Template>() {
+            Ok(template) => {
+                prop_assert_eq!(template.as_str(), text.as_str());
+                let _ = with_scope(|scope| template.render(scope));
+            }
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+        let _ = ValueTemplate::compile(&text);
+    }
+
+    #[test]
+    fn any_words_parse_or_are_rejected(
+        words in prop::collection::vec(
+            prop::sample::select(vec![
+                "{{", "}}", "{%", "%}", "{#", "#}", " input ", "nodes", ".x", "[", "]", "(", ")",
+                ":", "1", "'a'", "|", "steps", "upper", " if ", " else ", "endif", " for ", " in ",
+                "endfor", " set ", "=", " is ", "defined", "range(9)", "messages", "-", "*", "**",
+                "//", "%", "~", "batch(0)", "slice(0)", "round", "indent(9)", "set", "filter ",
+            ]),
+            0..14,
+        ),
+    ) {
+        let text = words.concat();
+        if let Ok(template) = text.parse::<Template>() {
+            let _ = with_scope(|scope| template.render(scope));
+        }
+        let _ = format!("{{{{ {text} }}}}").parse::<Template>();
+    }
+}
