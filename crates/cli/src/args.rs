@@ -1,4 +1,4 @@
-//! The command line as it is typed.
+//! The command line: flags, arguments and help texts.
 
 mod agent;
 mod sim;
@@ -58,7 +58,7 @@ pub(crate) struct Options {
     pub(crate) quiet: bool,
 }
 
-/// How much is shown on the way.
+/// The amount of progress output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verbosity {
     /// Only results and errors.
@@ -70,7 +70,7 @@ pub(crate) enum Verbosity {
 }
 
 impl Options {
-    /// How much is shown on the way.
+    /// The amount of progress output.
     pub(crate) fn verbosity(&self) -> Verbosity {
         match (self.quiet, self.verbose) {
             (true, _) => Verbosity::Quiet,
@@ -97,50 +97,50 @@ impl Options {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a home folder that works
+    /// Create a home folder with an example
     Init(InitArgs),
-    /// Look at every definition of the home and report all problems at once
+    /// Validate every definition of the home and report all problems
     Check,
     /// Print the JSON Schema of a kind of definition, for editors
     Schema(SchemaArgs),
-    /// Show what Polity does, in a new folder, with no key and no network
+    /// Show the main features in a new folder, without a key or network
     Demo,
-    /// Give an agent something to do, and show each step as it happens
+    /// Run an agent or workflow, and show each step
     Run(RunArgs),
-    /// Look at tasks and steer them
+    /// Inspect and control tasks
     #[command(subcommand)]
     Task(TaskCommand),
-    /// Decide what waits for a person
+    /// List and answer reviews
     #[command(subcommand)]
     Review(ReviewCommand),
-    /// Look at agents, add one, say which take work
+    /// List, add, enable and disable agents
     #[command(subcommand)]
     Agent(AgentCommand),
-    /// Look at the attempts of agents to do their tasks, and end them
+    /// List and cancel executions of agents
     #[command(subcommand)]
     Execution(ExecutionCommand),
-    /// Look at workflows
+    /// List, show and draw workflows
     #[command(subcommand)]
     Workflow(WorkflowCommand),
-    /// Look at charts, and try them by hand
+    /// List, check, draw and try statecharts
     #[command(subcommand)]
     Chart(ChartCommand),
-    /// Simulate populations of agents whose behaviour is a chart
+    /// Run simulations of agent populations
     #[command(subcommand)]
     Sim(SimCommand),
-    /// Look at the conversations of sub-agents
+    /// Show the conversations of sub-agents
     #[command(subcommand)]
     Session(SessionCommand),
-    /// Look at the tools of the home's MCP servers, and call one by hand
+    /// List and call the tools of the home's MCP servers
     #[command(subcommand)]
     Tool(ToolCommand),
-    /// Remove ended tasks that were kept for as long as the retention policy says
+    /// Remove ended tasks that the retention policy no longer keeps
     Gc(GcArgs),
-    /// Show what models have used, in tokens and money
+    /// Show model usage in tokens and US dollars
     Cost(CostArgs),
-    /// Write a copy of everything that happened to a new file; others may go on meanwhile
+    /// Back up the database to a new file, also while tasks run
     Backup(BackupArgs),
-    /// Put a backup in place of what is there, which is kept beside it
+    /// Replace the database by a backup; the old one is kept beside it
     Restore(RestoreArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
@@ -148,10 +148,10 @@ pub(crate) enum Command {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct InitArgs {
-    /// The folder to make; without it POLITY_HOME, else this one
+    /// The folder to create. Default: POLITY_HOME, else the current folder
     #[expect(clippy::doc_markdown, reason = "help is read in a terminal")]
     pub(crate) dir: Option<PathBuf>,
-    /// What to put into it
+    /// The example to write
     #[arg(long, value_name = "NAME", default_value = "hello")]
     pub(crate) example: Example,
 }
@@ -180,46 +180,46 @@ pub(crate) struct SchemaArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct RunArgs {
-    /// The agent
+    /// The agent or workflow
     pub(crate) name: String,
-    /// What to do; - reads it from stdin. With --replay it may be left out: the cassette knows it
+    /// The input of the task; - reads it from stdin. Optional with --replay, which repeats the recorded input
     pub(crate) input: Option<String>,
-    /// Print the task's id and go on in the background
+    /// Print the task's id and run in the background
     #[arg(long)]
     pub(crate) detach: bool,
-    /// A named value that goes with the input; JSON if it parses, else a text. May be repeated
+    /// A parameter of the task; JSON if it parses, else a string. May be repeated
     #[arg(long = "param", value_name = "K=V")]
     pub(crate) params: Vec<String>,
-    /// Where the program runs, for an agent that is one; instead of its `working_directory`
+    /// The working directory of a CLI agent, instead of its `working_directory`
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// A variable for the program, which may be a secret: it is not kept. The name alone stands for
-    /// the variable of this process. May be repeated
+    /// An environment variable for a CLI agent, not stored because it may be a secret. A name alone passes
+    /// the variable of this process on. May be repeated
     #[arg(long = "env", value_name = "NAME[=VALUE]")]
     pub(crate) envs: Vec<String>,
-    /// A class of the retention policy
+    /// The retention class of the task
     #[arg(long)]
     pub(crate) class: Option<String>,
-    /// How many days to keep the task after its end
+    /// The number of days to keep the task after its end
     #[arg(long, value_name = "DAYS")]
     pub(crate) retention_days: Option<u32>,
-    /// The most US dollars that the task and its sub-agents may spend
+    /// The cost limit of the task and its sub-agents, in US dollars
     #[arg(long, value_name = "USD", value_parser = usd_limit, allow_negative_numbers = true)]
     pub(crate) max_cost_usd: Option<UsdLimit>,
-    /// The most tokens that the task and its sub-agents may use, read and written together
+    /// The token limit of the task and its sub-agents, input and output together
     #[arg(long, value_name = "TOKENS", value_parser = token_limit, allow_negative_numbers = true)]
     pub(crate) max_tokens: Option<NonZeroU64>,
     #[command(flatten)]
     pub(crate) recording: RecordingArgs,
 }
 
-/// Whether what models and tools answer is recorded, or comes from a recording.
+/// Flags to record the calls of a task in a cassette, or to replay them.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub(crate) struct RecordingArgs {
-    /// Write what models and tools answer to this file, a cassette, which holds no secrets
+    /// Record the answers of models and tools in this cassette file, without secrets
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub(crate) record: Option<PathBuf>,
-    /// Take all answers from this cassette: no model is called, and no tool
+    /// Replay all answers from this cassette file, without calling models or tools
     #[arg(long, value_name = "FILE")]
     pub(crate) replay: Option<PathBuf>,
 }
@@ -237,51 +237,51 @@ impl RecordingArgs {
 pub(crate) enum TaskCommand {
     /// List tasks, newest first
     List(TaskListArgs),
-    /// Show a task: what was asked, what came out
+    /// Show a task with its input and result
     Show(TaskShowArgs),
-    /// Show each step of a task, with what it took and cost
+    /// Show each step of a task, with duration and cost
     Trace(TaskArgs),
-    /// Show the points of a task that one can return to, with the State at each
+    /// List the checkpoints of a task, each with its State
     Checkpoints(TaskArgs),
-    /// Show the steps of a task as they happen, until it ends
+    /// Show the steps of a running task until it ends
     Watch(TaskArgs),
-    /// Wait until a task ends or waits for a person
+    /// Wait until a task ends or awaits a review
     Wait(TaskArgs),
-    /// End a task, wherever it runs
+    /// Cancel a task, whichever process runs it
     Cancel(TaskArgs),
-    /// Go on with a task whose process is gone
+    /// Resume a task whose process is gone
     Resume(ResumeArgs),
-    /// Write a task, with its sub-agents' tasks, to files that others can read
+    /// Export a task and its parts to files
     Export(ExportArgs),
-    /// Take in tasks that were exported; nothing of them is executed
+    /// Import exported tasks, without running them
     Import(ImportArgs),
-    /// Make a new task that goes on from a checkpoint of another, and see it through
+    /// Create a task that continues from a checkpoint of another, and run it
     Fork(ForkArgs),
-    /// Show where two tasks part
+    /// Compare two tasks and show the first difference
     Diff(DiffArgs),
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TaskArgs {
-    /// The task's id, or as much of its beginning as tells it from others; or "last"
+    /// The task's id, a unique prefix of it, or "last"
     pub(crate) id: String,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TaskListArgs {
-    /// Only tasks in this state. May be repeated
+    /// Only tasks with this status. May be repeated
     #[arg(long, value_parser = parse_status)]
     pub(crate) status: Vec<TaskStatus>,
     /// Only tasks of this agent
     #[arg(long)]
     pub(crate) agent: Option<String>,
-    /// Also the parts of tasks: what sub-agents and the nodes of workflows did
+    /// Include the parts of tasks: the work of sub-agents and workflow nodes
     #[arg(long)]
     pub(crate) parts: bool,
     /// Only the parts of this task
     #[arg(long, value_name = "ID")]
     pub(crate) parent: Option<String>,
-    /// At most this many
+    /// The maximum number of results
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: u32,
 }
@@ -296,29 +296,29 @@ pub(crate) struct ResumeArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ExportArgs {
-    /// The task's id, or as much of its beginning as tells it from others; or "last"
+    /// The task's id, a unique prefix of it, or "last"
     pub(crate) id: String,
-    /// The folder to write to; the task's files come into tasks/ID/ below it
+    /// The folder to write to; each task gets a folder tasks/ID/ in it
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Replace an export of the same task that is there already
+    /// Replace an existing export of the same task
     #[arg(long)]
     pub(crate) force: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ImportArgs {
-    /// The folder that was exported to, or the folder of one task in it
+    /// The folder of an export, or of one task in it
     pub(crate) dir: PathBuf,
 }
 
-/// One task or all.
+/// One task, or all interrupted ones.
 #[derive(Debug, ClapArgs)]
 #[group(required = true, multiple = false)]
 pub(crate) struct ResumeWhich {
-    /// The task's id, or as much of its beginning as tells it from others; or "last"
+    /// The task's id, a unique prefix of it, or "last"
     pub(crate) id: Option<String>,
-    /// All tasks whose process is gone
+    /// Every task whose process is gone
     #[arg(long, conflicts_with_all = ["record", "replay"])]
     pub(crate) all: bool,
 }
@@ -327,28 +327,28 @@ pub(crate) struct ResumeWhich {
 pub(crate) enum ExecutionCommand {
     /// List executions, newest first
     List(ExecutionListArgs),
-    /// Show an execution: each change of state, what it used, what came of it
+    /// Show an execution: state changes, resource usage and result
     Show(ExecutionArgs),
-    /// End an execution, with its task
+    /// Cancel an execution and its task
     Cancel(ExecutionArgs),
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ExecutionListArgs {
-    /// Only those of this agent
+    /// Only executions of this agent
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// Only those that wait for a place or are not over
+    /// Only queued and running executions
     #[arg(long)]
     pub(crate) active: bool,
-    /// At most this many
+    /// The maximum number of results
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: u32,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ExecutionArgs {
-    /// The execution's id, or as much of its beginning as tells it from others
+    /// The execution's id, or a unique prefix of it
     #[arg(value_name = "EXECUTION_ID")]
     pub(crate) id: String,
 }
@@ -359,7 +359,7 @@ pub(crate) enum WorkflowCommand {
     List,
     /// Show a workflow's definition, with its defaults
     Show(WorkflowArgs),
-    /// Draw a workflow, on stdout
+    /// Print a diagram of a workflow
     Graph(WorkflowGraphArgs),
 }
 
@@ -371,83 +371,83 @@ pub(crate) struct WorkflowArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct WorkflowGraphArgs {
-    /// The workflow's name; with --task it may be left out
+    /// The workflow's name; optional with --task
     #[arg(required_unless_present = "task")]
     pub(crate) name: Option<String>,
-    /// Draw how far this task has come, on the workflow as the task began with it
+    /// Show the progress of this task on the workflow that it pinned
     #[arg(long, value_name = "TASK_ID")]
     pub(crate) task: Option<String>,
-    /// What to write the picture in
+    /// The output format
     #[arg(long, default_value = "mermaid")]
     pub(crate) format: PictureFormat,
 }
 
-/// What a picture is written in.
+/// The output format of a workflow diagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PictureFormat {
-    /// A picture for browsers and documents
+    /// A vector image
     Svg,
-    /// Text that many web pages and editors show as a picture
+    /// Mermaid text, which many web pages and editors render
     Mermaid,
-    /// The language of Graphviz
+    /// The DOT language of Graphviz
     Dot,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
-    /// List the conversations of sub-agents, newest first
+    /// List the sessions of sub-agents, newest first
     List(SessionListArgs),
-    /// Show a conversation: what was asked, what was said, what the parent got of it
+    /// Show a session: input, messages and summary
     Show(SessionArgs),
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SessionListArgs {
-    /// Only those that this task opened
+    /// Only sessions that this task opened
     #[arg(long, value_name = "TASK_ID")]
     pub(crate) task: Option<String>,
-    /// At most this many
+    /// The maximum number of results
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: u32,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SessionArgs {
-    /// The session's id, or as much of its beginning as tells it from others
+    /// The session's id, or a unique prefix of it
     #[arg(value_name = "SESSION_ID")]
     pub(crate) id: String,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReviewCommand {
-    /// List what waits for a person, longest first
+    /// List open reviews, longest waiting first
     List,
-    /// Show what is asked, with all that is needed to decide
+    /// Show a review with everything needed to decide
     Show(TaskArgs),
-    /// Let it go on; of a call in doubt, say whether it is to be made again
+    /// Approve; for an uncertain call, --retry or --skip-with decides
     Approve(ApproveArgs),
-    /// Do not let it go on: the model is told why; of a call in doubt, the task fails
+    /// Reject: the model gets the message; for an uncertain call, the task fails
     Reject(DecideArgs),
-    /// Let it go on with changes: a tool call with other arguments, a workflow with another State
+    /// Approve with changes of the tool call's arguments or of the workflow's State
     Modify(DecideArgs),
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DecideArgs {
-    /// The task's id, or as much of its beginning as tells it from others; or "last"
+    /// The task's id, a unique prefix of it, or "last"
     #[arg(value_name = "TASK_ID")]
     pub(crate) id: String,
-    /// What to say about the decision
+    /// A message for the model or the next node
     #[arg(long, short, value_name = "TEXT")]
     pub(crate) message: Option<String>,
-    /// What to change: an argument of the tool call, or a part of the workflow's State such as
-    /// metadata.topic; JSON if it parses, else a text. May be repeated
+    /// A change of the tool call's arguments, or of the workflow's State such as
+    /// metadata.topic; JSON if it parses, else a string. May be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Decide only if the task still waits at this checkpoint, which `review list --json` shows
+    /// Answer only if the task still waits at this checkpoint; `review list --json` shows it
     #[arg(long, value_name = "CHECKPOINT_ID")]
     pub(crate) checkpoint: Option<CheckpointId>,
-    /// Only record the decision; the task goes on when it is resumed
+    /// Record the answer only; the task continues when it is resumed
     #[arg(long, conflicts_with_all = ["record", "replay"])]
     pub(crate) detach: bool,
     #[command(flatten)]
@@ -484,7 +484,7 @@ pub(crate) struct ToolListArgs {
 pub(crate) struct ToolCallArgs {
     /// The tool, as SERVER/TOOL
     pub(crate) tool: String,
-    /// An argument; JSON if it parses and the tool takes no text there, else a text. May be repeated
+    /// An argument; JSON if it parses and the tool takes no string there, else a string. May be repeated
     #[arg(long = "arg", value_name = "K=V")]
     pub(crate) args: Vec<String>,
     /// All arguments at once, as a JSON object; --arg adds to them
@@ -494,24 +494,24 @@ pub(crate) struct ToolCallArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct GcArgs {
-    /// Only show what would be removed, what would stay, and what decides
+    /// Show what would be removed or kept and why, and remove nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CostArgs {
-    /// What to sum by
+    /// The grouping
     #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "agent,day")]
     pub(crate) by: Vec<CostBy>,
 }
 
-/// What costs are summed by.
+/// A grouping of costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CostBy {
-    /// Each agent
+    /// By agent
     Agent,
-    /// Each day, in UTC
+    /// By day, in UTC
     Day,
 }
 
@@ -544,7 +544,7 @@ fn usd_limit(text: &str) -> Result<UsdLimit, String> {
     UsdLimit::try_from(number).map_err(|error| error.to_string())
 }
 
-/// The kinds by name, so that help lists them and a near miss is suggested.
+/// The kinds by name: help lists them, and a typo gets a suggestion.
 fn kinds() -> impl TypedValueParser<Value = SchemaKind> {
     PossibleValuesParser::new(SchemaKind::all().map(SchemaKind::as_str))
         .try_map(|name| name.parse::<SchemaKind>())

@@ -24,7 +24,7 @@ use crate::app::{App, block_on};
 use crate::args::{Args, Command};
 use crate::error::CliResult;
 
-/// Carries out what was typed.
+/// Runs a command.
 pub(crate) fn run(args: Args) -> CliResult {
     let Args { options, command } = args;
     match command {

@@ -1,4 +1,4 @@
-//! What the user is told when something goes wrong: what happened, why, what to do.
+//! Errors for the user: message, hint, error code and exit code.
 
 mod host;
 
@@ -18,18 +18,18 @@ use crate::exit::Exit;
 use crate::view::note;
 use crate::view::style;
 
-/// Why a command did not do what it was asked.
+/// The error of a command.
 #[derive(Debug)]
 pub(crate) struct CliError {
     code: &'static str,
     message: String,
     hint: Option<String>,
     exit: Exit,
-    /// Problems of definitions, each told on its own line.
+    /// Problems of definitions, printed one per line.
     problems: Vec<DefinitionProblem>,
 }
 
-/// The answer of a command.
+/// The result of a command.
 pub(crate) type CliResult = Result<Exit, CliError>;
 
 impl CliError {
@@ -37,28 +37,28 @@ impl CliError {
         Self { code, message: message.to_string(), hint: None, exit, problems: Vec::new() }
     }
 
-    /// The command was used in a way that makes no sense.
+    /// Wrong usage of a command.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self::new("usage", Exit::Usage, message)
     }
 
-    /// Says in the hint what a placeholder stands for.
+    /// Replaces a placeholder in the hint.
     pub(crate) fn about(mut self, placeholder: &str, name: &str) -> Self {
         self.hint = self.hint.map(|hint| hint.replace(placeholder, name));
         self
     }
 
-    /// There is no such thing.
+    /// A record or file does not exist.
     pub(crate) fn not_found(message: impl Display) -> Self {
         Self::new("not_found", Exit::Failed, message)
     }
 
-    /// What happened.
+    /// The message.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// Whether it says that something is not there.
+    /// True if a record or file does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         self.code == "not_found"
     }
@@ -73,28 +73,28 @@ impl CliError {
         Self::new("not_found", Exit::Usage, message)
     }
 
-    /// A file of a run is not what it should be.
+    /// A file of a run is damaged.
     pub(crate) fn damaged(message: impl Display) -> Self {
         Self::new("damaged", Exit::Failed, message)
     }
 
-    /// More than a limit allows.
+    /// A limit is exceeded.
     pub(crate) fn over_limit(code: &'static str, message: impl Display) -> Self {
         Self::new(code, Exit::OverLimit, message)
     }
 
-    /// The thing is not in a state in which this can be done.
+    /// The current state does not allow the operation.
     pub(crate) fn conflict(message: impl Display) -> Self {
         Self::new("conflict", Exit::Failed, message)
     }
 
-    /// Definitions are wrong.
+    /// Definitions are not valid.
     pub(crate) fn invalid(message: impl Display, problems: Vec<DefinitionProblem>) -> Self {
         let hint = "mend the files; `polity check` looks at the whole home".to_owned();
         Self { hint: Some(hint), problems, ..Self::new("invalid_definition", Exit::Usage, message) }
     }
 
-    /// This version cannot do that.
+    /// This version does not support the operation.
     pub(crate) fn unsupported(message: impl Display) -> Self {
         Self::new("unsupported", Exit::Usage, message)
     }
@@ -119,12 +119,12 @@ impl CliError {
         Self::new("archive", Exit::Failed, message)
     }
 
-    /// There is one of that name.
+    /// A definition or folder of that name exists.
     pub(crate) fn already(message: impl Display) -> Self {
         Self::new("exists", Exit::Failed, message)
     }
 
-    /// It took too long.
+    /// The operation timed out.
     pub(crate) fn timed_out(message: impl Display) -> Self {
         Self::new("timeout", Exit::TimedOut, message)
     }
@@ -144,13 +144,13 @@ impl CliError {
         Self { hint: hint.map(str::to_owned), ..Self::new(code, Exit::Failed, message) }
     }
 
-    /// Says what to do about it.
+    /// Sets the hint.
     pub(crate) fn hint(mut self, hint: impl Display) -> Self {
         self.hint = Some(hint.to_string());
         self
     }
 
-    /// Says which of several tasks it is about, where it does not say so itself.
+    /// Adds the task's id to the message, unless it is there.
     pub(crate) fn of_task(mut self, id: TaskId) -> Self {
         if !self.message.contains(&id.to_string()) {
             self.message = format!("task {id}: {}", self.message);
@@ -158,12 +158,12 @@ impl CliError {
         self
     }
 
-    /// How the command ends.
+    /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
 
-    /// Tells it on stderr.
+    /// Prints the error on stderr.
     pub(crate) fn print(&self, json: bool) {
         if json {
             let mut error = json!({"code": self.code, "message": self.message, "hint": self.hint});

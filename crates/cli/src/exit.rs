@@ -1,4 +1,4 @@
-//! Exit codes, which are part of what the program promises.
+//! Exit codes, which are part of the public interface.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use polity_model::failure::ErrorCode;
 use polity_model::machine::task::TaskStatus;
 use polity_model::task::Task;
 
-/// How a command ended.
+/// The exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done.
@@ -26,7 +26,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The code that a shell sees.
+    /// The numeric code.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -39,7 +39,7 @@ impl Exit {
         }
     }
 
-    /// How a command ends that left its work to another process, which ended with this code.
+    /// The exit code of a command whose background process ended with this code.
     pub(crate) fn of_child(code: Option<i32>) -> Self {
         let all = [
             Self::Done,
@@ -52,7 +52,7 @@ impl Exit {
         all.into_iter().find(|exit| code == Some(exit.code().into())).unwrap_or(Self::Failed)
     }
 
-    /// How a command ends that ran this task.
+    /// The exit code of a command that ran this task.
     pub(crate) fn of_task(task: &Task) -> Self {
         match (task.status, task.error_code) {
             (TaskStatus::Completed, _) => Self::Done,

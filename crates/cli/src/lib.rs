@@ -18,7 +18,7 @@ use clap::{CommandFactory, Parser};
 use error::CliError;
 use exit::Exit;
 
-/// Does what the command line says.
+/// Runs the command line of this process.
 pub fn main() -> ExitCode {
     if let Some(ended) = supervise() {
         return ended;
@@ -53,7 +53,7 @@ fn supervise() -> Option<ExitCode> {
     None
 }
 
-/// Tells what is wrong with the command line; or shows help, which is not wrong at all.
+/// Prints a usage error, or help.
 fn refuse(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|argument| argument == "--json");
     if wants_json && error.use_stderr() {
@@ -72,7 +72,7 @@ pub fn schemas() -> impl Iterator<Item = (&'static str, serde_json::Value)> {
     polity_host::SchemaKind::all().map(|kind| (kind.as_str(), kind.schema()))
 }
 
-/// The command line as it is declared, from which the reference is written.
+/// The declaration of the command line, for the generated reference.
 pub fn command() -> clap::Command {
     args::Args::command()
 }

@@ -1,4 +1,4 @@
-//! What libraries report goes to stderr, one line each, and only as much as was asked for.
+//! Log output on stderr, one line per event, filtered by verbosity.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use crate::args::Verbosity;
 use crate::view::note;
 
-/// Starts to show reports.
+/// Installs the subscriber.
 pub(crate) fn start(verbosity: Verbosity) {
     let most = match verbosity {
         Verbosity::Quiet | Verbosity::Normal => Level::ERROR,

@@ -1,4 +1,4 @@
-//! The program. Everything is in the library, so that the reference can be written from it.
+//! The `polity` binary. The library holds everything, so that the reference can be generated from it.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Requests to stop, as the system passes them on.
+//! Signals that request a stop.
 
 use std::path::Path;
 
@@ -6,23 +6,23 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CliError;
 
-/// What a person or a machine can ask of a running process.
+/// A request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// Ctrl-C.
     Interrupt,
-    /// The end of the machine, or of whoever started the process.
+    /// SIGTERM.
     Terminate,
 }
 
-/// Both kinds of requests, listened to from the beginning, so that none is missed.
+/// A listener for both signals.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    /// Begins to listen. From then on the requests no longer end the process by themselves.
+    /// Starts to listen. From then on the signals no longer end the process.
     pub(crate) fn listen() -> Result<Self, CliError> {
         let io = |error| CliError::io("listen to", Path::new("signals"), &error);
         Ok(Self {
@@ -31,7 +31,7 @@ impl Signals {
         })
     }
 
-    /// The next request.
+    /// Waits for the next request.
     pub(crate) async fn next(&mut self) -> Stop {
         tokio::select! {
             _ = self.interrupt.recv() => Stop::Interrupt,

@@ -1,4 +1,4 @@
-//! What people see: tables, steps, colours; and JSON for programs.
+//! Output: tables, steps and colours for terminals, and JSON.
 
 pub(crate) mod comparison;
 pub(crate) mod live;
@@ -32,14 +32,14 @@ macro_rules! say {
 
 pub(crate) use {note, say};
 
-/// Writes to stderr, without colours where no terminal shows them.
+/// Writes to stderr, without colours unless it is a terminal.
 pub(crate) fn tell(text: &str) {
     let mut stderr = anstream::stderr().lock();
     // There is nowhere left to say that stderr cannot be written.
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-/// Writes to stdout, without colours where no terminal shows them.
+/// Writes to stdout, without colours unless it is a terminal.
 pub(crate) fn print_text(text: &str) -> Result<(), CliError> {
     let mut stdout = anstream::stdout().lock();
     printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
@@ -52,7 +52,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     print_bytes(&text)
 }
 
-/// Prints bytes on stdout as they are. A reader that has seen enough, such as `head`, is no error.
+/// Prints bytes on stdout unchanged. A closed pipe, as from `head`, is no error.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
     let mut stdout = std::io::stdout().lock();
     printed(stdout.write_all(bytes).and_then(|()| stdout.flush()))
@@ -67,16 +67,16 @@ fn printed(outcome: std::io::Result<()>) -> Result<(), CliError> {
     }
 }
 
-/// Terminals from this width on have columns folded to fit.
+/// The least terminal width at which columns wrap.
 const FOLDED_WIDTH_MIN: u16 = 40;
 
-/// How many characters a line of stderr has, if it is a terminal that knows.
+/// The width of the terminal on stderr, if known.
 pub(crate) fn width_of_stderr() -> Option<usize> {
     let width = Table::new().use_stderr().width()?;
     (width > 0).then_some(width.into())
 }
 
-/// Columns without lines, which read well and are easy to cut up.
+/// A table without borders.
 pub(crate) fn table<const N: usize>(
     heading: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -84,12 +84,12 @@ pub(crate) fn table<const N: usize>(
     columns(&heading, rows.into_iter().map(Vec::from))
 }
 
-/// Columns whose number is known only when they are shown.
+/// A table without borders, with a dynamic number of columns.
 pub(crate) fn columns(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     arranged(ContentArrangement::Dynamic, heading, rows)
 }
 
-/// Columns in which each row is one line, however narrow the terminal is.
+/// A table whose rows never wrap.
 pub(crate) fn lines(heading: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     arranged(ContentArrangement::Disabled, heading, rows)
 }
@@ -117,7 +117,7 @@ fn arranged(
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// A text that cannot do anything to the terminal: what controls it is shown, not obeyed.
+/// Replaces control characters and bidirectional overrides, which could manipulate a terminal.
 pub(crate) fn harmless(text: &str) -> String {
     let obeyed = |c: char| {
         (c.is_control() && c != '\n' && c != '\t')
@@ -139,7 +139,7 @@ pub(crate) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-/// A duration as people say it: "4 ms", "1.2 s", "3 min 5 s".
+/// A readable duration: "4 ms", "1.2 s", "3 min 5 s".
 pub(crate) fn duration(ms: u64) -> String {
     match ms {
         0..1000 => format!("{ms} ms"),
@@ -153,13 +153,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_model_says_cannot_steer_the_terminal() {
+    fn strip_control_replaces_control_characters() {
         assert_eq!(harmless("plain\ttext\nand ü"), "plain\ttext\nand ü");
         assert_eq!(harmless("\u{1b}[31mred\r\u{7}\u{9b}\u{202e}"), "�[31mred����");
     }
 
     #[test]
-    fn numbers_read_as_people_say_them() {
+    fn counts_and_durations_are_readable() {
         assert_eq!(count(1, "agent"), "1 agent");
         assert_eq!(count(0, "agent"), "0 agents");
         assert_eq!(count(2, "process"), "2 processes");

@@ -1,4 +1,4 @@
-//! The home folder: finding it, and reading its files.
+//! The home folder: its location, paths and definition files.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -10,10 +10,10 @@ use polity_model::ids::ExecutionId;
 use crate::error::HostError;
 use crate::simulations::{CHARTS, SCENARIOS, SimulationDefinitions};
 
-/// The file that marks a home, as `init` writes it.
+/// The settings file that `init` writes, which marks a home.
 pub const SETTINGS_FILE: &str = "polity.yaml";
 
-/// The settings of a folder, if it is a home: the file's name, whichever way it is written.
+/// The names of the settings files in a folder.
 fn settings_of(folder: &Path) -> impl Iterator<Item = String> + '_ {
     EXTENSIONS
         .iter()
@@ -21,7 +21,7 @@ fn settings_of(folder: &Path) -> impl Iterator<Item = String> + '_ {
         .filter(|name| folder.join(name).exists())
 }
 
-/// Whether a folder is a home.
+/// True if a folder is a home.
 pub fn is_home(folder: &Path) -> bool {
     settings_of(folder).next().is_some()
 }
@@ -29,19 +29,19 @@ pub fn is_home(folder: &Path) -> bool {
 /// The folders that definitions are read from.
 const FOLDERS: [&str; 5] = ["agents", "workflows", "schedules", "scripts", "config"];
 
-/// The home that the environment names.
+/// The home in `POLITY_HOME`.
 pub fn home_from_environment() -> Option<PathBuf> {
     std::env::var_os("POLITY_HOME").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Where everything of one home is.
+/// The paths of a home.
 #[derive(Debug, Clone)]
 pub struct HomeFolder {
     root: PathBuf,
 }
 
 impl HomeFolder {
-    /// The folder that was asked for, or the nearest one upwards, or the user's own.
+    /// Finds a home: the given folder, `POLITY_HOME`, the nearest parent folder, or `~/.polity`.
     pub fn find(asked_for: Option<&Path>) -> Result<Self, HostError> {
         if let Some(root) = asked_for.map(Path::to_owned).or_else(home_from_environment) {
             return Ok(Self { root });
@@ -65,22 +65,22 @@ impl HomeFolder {
         self.root.join("data").join("polity.db")
     }
 
-    /// Where processes show that they are alive.
+    /// The folder of the instance locks.
     pub fn instances(&self) -> PathBuf {
         self.root.join("data").join("instances")
     }
 
-    /// Where the runs of simulations are.
+    /// The folder of simulation runs.
     pub fn runs(&self) -> PathBuf {
         self.root.join("data").join("simulations")
     }
 
-    /// Where an execution's output is, if it left any.
+    /// The output of an execution, if there is any.
     pub fn output(&self, execution: ExecutionId) -> PathBuf {
         self.root.join("data").join("output").join(execution.to_string())
     }
 
-    /// Where there is no folder, nothing can be in it, and that is most likely a slip.
+    /// Fails if the folder does not exist.
     pub fn must_exist(&self) -> Result<(), HostError> {
         if self.root.is_dir() {
             return Ok(());
@@ -88,12 +88,12 @@ impl HomeFolder {
         Err(HostError::MissingHome { path: self.root.clone() })
     }
 
-    /// Reads every definition. What cannot be read is a problem of that file alone.
+    /// Reads every definition. An unreadable file becomes a problem of that file.
     pub fn read(&self) -> Result<Home, HostError> {
         Ok(Home::parse(self.definitions()?))
     }
 
-    /// Reads every definition as if this one were there too.
+    /// Reads every definition and one more, which may not be written yet.
     pub fn read_with(&self, another: SourceFile) -> Result<Home, HostError> {
         let mut sources = self.definitions()?;
         sources.push(another);
@@ -116,7 +116,7 @@ impl HomeFolder {
         Ok(SimulationDefinitions::read(&self.sources(&[CHARTS, SCENARIOS])?))
     }
 
-    /// The files in some folders that may be definitions.
+    /// The possible definition files in these folders.
     fn sources(&self, folders: &[&str]) -> Result<Vec<SourceFile>, HostError> {
         let mut sources = Vec::new();
         for folder in folders {

@@ -1,4 +1,4 @@
-//! The kinds of definition files that there are JSON Schemas of, whichever crate knows them.
+//! The kinds of definition files that have a JSON Schema.
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// A kind of definition file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemaKind {
-    /// One that tasks are made of.
+    /// A kind that `polity-definition` decodes.
     Task(DefinitionKind),
     /// `charts/NAME.yaml`
     Chart,

@@ -1,4 +1,4 @@
-//! The charts and scenarios of a home, read as all its other files are.
+//! The charts, scenarios and simulation runs of a home.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,14 +28,14 @@ pub struct SimulationDefinitions {
     pub charts: BTreeMap<Name, LoadedChart>,
     /// The valid scenarios.
     pub scenarios: BTreeMap<Name, LoadedScenario>,
-    /// All problems of all files, by file and place.
+    /// All problems, by file and position.
     pub problems: Vec<DefinitionProblem>,
     broken_charts: BTreeSet<Name>,
-    /// Each with the name of its chart, if it has one.
+    /// Invalid scenarios, each with the name of its chart.
     broken_scenarios: BTreeMap<Name, Option<String>>,
 }
 
-/// A chart, and what it was read from.
+/// A chart with its source.
 #[derive(Debug, Clone)]
 pub struct LoadedChart {
     /// The compiled chart.
@@ -44,7 +44,7 @@ pub struct LoadedChart {
     pub document: Value,
 }
 
-/// A scenario, and what it was read from.
+/// A scenario with its source and chart.
 #[derive(Debug, Clone)]
 pub struct LoadedScenario {
     /// The compiled scenario.
@@ -56,7 +56,7 @@ pub struct LoadedScenario {
 }
 
 impl SimulationDefinitions {
-    /// Reads what stands in the folders of charts and scenarios.
+    /// Reads charts and scenarios.
     pub fn read(files: &[SourceFile]) -> Self {
         let mut read = Self::default();
         for document in ExternalDocument::read_all(CHARTS, files) {
@@ -136,7 +136,7 @@ impl SimulationDefinitions {
         None
     }
 
-    /// The chart of a name, or why there is none.
+    /// The chart of a name.
     pub fn chart(&self, name: &str) -> Result<&LoadedChart, HostError> {
         self.charts.get(name).ok_or_else(|| {
             let broken = self.broken_charts.contains(name).then(|| self.problems_of(CHARTS, name));
@@ -144,7 +144,7 @@ impl SimulationDefinitions {
         })
     }
 
-    /// The scenario of a name, or why there is none.
+    /// The scenario of a name.
     pub fn scenario(&self, name: &str) -> Result<&LoadedScenario, HostError> {
         self.scenarios.get(name).ok_or_else(|| {
             let broken = self.broken_scenarios.get(name).map(|chart| {
@@ -158,7 +158,7 @@ impl SimulationDefinitions {
         })
     }
 
-    /// What is wrong with the file of a name.
+    /// The problems of one file.
     fn problems_of(&self, folder: &str, name: &str) -> Vec<DefinitionProblem> {
         let is_its = |problem: &&DefinitionProblem| {
             problem.file.strip_prefix(folder).is_some_and(|file| {
@@ -169,7 +169,7 @@ impl SimulationDefinitions {
     }
 }
 
-/// That there is nothing of a name, or nothing that can be used.
+/// The error for a name without a valid file.
 fn missing<'a>(
     (kind, folder): (&'static str, &'static str),
     name: &str,
@@ -183,7 +183,7 @@ fn missing<'a>(
     DefinitionError::UnknownSimulation { kind, folder, name: name.to_owned(), suggestion }.into()
 }
 
-/// The chart of a document, or all that is wrong with it.
+/// Compiles the chart of a document.
 pub fn chart_from_document(
     mut document: ExternalDocument<Value>,
 ) -> Result<LoadedChart, Vec<DefinitionProblem>> {
@@ -204,7 +204,7 @@ pub fn chart_from_document(
     chart.filter(|_| document.is_clean()).ok_or_else(|| document.into_problems())
 }
 
-/// The scenario of a file, for its chart. What is wrong with it is added to the document.
+/// Compiles the scenario of a file, adding problems to the document.
 pub fn scenario_from_file(
     file: ScenarioFile,
     chart: LoadedChart,
@@ -221,7 +221,7 @@ pub fn scenario_from_file(
     }
 }
 
-/// What is wrong with a scenario, as the document is told.
+/// A scenario error as a problem of its document.
 pub fn complaint_from(error: ScenarioError) -> DocumentProblem {
     let ScenarioError { place, message, found, allowed, limit: _ } = error;
     let near = |found: &String| nearest(found, allowed.iter().map(String::as_str));

@@ -1,4 +1,4 @@
-//! What is typed to look at agents, to add them, and to say whether they take work.
+//! Arguments of `polity agent`.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -10,13 +10,13 @@ pub(crate) enum AgentCommand {
     List,
     /// Show an agent's definition, with its defaults
     Show(AgentArgs),
-    /// Show what runs of an agent and what waits; without a name, of all
+    /// Show running and queued executions of an agent, or of all agents
     Status(AgentStatusArgs),
-    /// Write the file of a new agent, once it is known to be valid
+    /// Validate and write the file of a new agent
     Add(Box<AgentAddArgs>),
-    /// Let an agent take work, whatever its file says
+    /// Enable an agent, overriding its file
     Enable(AgentArgs),
-    /// Let an agent take no new work, whatever its file says; what is under way goes on
+    /// Disable an agent for new tasks, overriding its file; running tasks continue
     Disable(AgentDisableArgs),
 }
 
@@ -36,12 +36,12 @@ pub(crate) struct AgentStatusArgs {
 pub(crate) struct AgentDisableArgs {
     #[command(flatten)]
     pub(crate) agent: AgentArgs,
-    /// Why; whoever gives it work is told
+    /// The reason, shown to everyone who gives it a task
     #[arg(long, short, value_name = "TEXT")]
     pub(crate) message: Option<String>,
 }
 
-/// What performs an agent's work.
+/// A kind of agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KindArg {
     /// A language model with tools
@@ -54,87 +54,87 @@ pub(crate) enum KindArg {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AgentAddArgs {
-    /// The agent's name, which is also that of its file
+    /// The agent's name and the name of its file
     pub(crate) name: String,
-    /// What performs its work
+    /// The kind of agent
     #[arg(long, default_value = "cli")]
     pub(crate) kind: KindArg,
-    /// What it is for, in a few words
+    /// The agent's role, in a few words
     #[arg(long, value_name = "TEXT")]
     pub(crate) role: Option<String>,
-    /// The model, of a language model or of a program that is told which to use
+    /// The model
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// How often what failed for a passing reason is tried again
+    /// The number of retries after a transient failure
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_retries: Option<u32>,
     #[command(flatten)]
     pub(crate) program: AddProgramArgs,
     #[command(flatten)]
     pub(crate) llm: AddLlmArgs,
-    /// The address of the card of an agent on another server
+    /// The URL of a remote agent's card
     #[arg(long, value_name = "URL")]
     pub(crate) card_url: Option<String>,
     /// Any other field, or a part of one such as resource_limits.memory_mb; JSON if it parses, else a
-    /// text. May be repeated
+    /// string. May be repeated
     #[expect(clippy::doc_markdown, reason = "help is read in a terminal")]
     #[arg(long, value_name = "FIELD=VALUE")]
     pub(crate) set: Vec<String>,
 }
 
-/// What a command-line program is.
+/// Flags for CLI agents.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Command-line programs")]
 pub(crate) struct AddProgramArgs {
-    /// A known program, which needs nothing else
+    /// The preset of a known program, which needs no other flags
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
-    /// The program: a path, or a name to look up in PATH
+    /// The executable: a path, or a name to look up in PATH
     #[arg(long, value_name = "PATH")]
     pub(crate) executable: Option<String>,
-    /// An argument of the program, as it is: --arg=-x. May be repeated
+    /// An argument for the program, passed unchanged: --arg=-x. May be repeated
     #[arg(long = "arg", value_name = "ARG", allow_hyphen_values = true)]
     pub(crate) args: Vec<String>,
-    /// A variable for the program; a secret is written as NAME='${OTHER}'. May be repeated
+    /// An environment variable for the program; write a secret as NAME='${OTHER}'. May be repeated
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub(crate) envs: Vec<String>,
-    /// A variable of Polity's own environment that is handed on. May be repeated
+    /// A variable of Polity's environment to pass on. May be repeated
     #[arg(long = "env-allow", value_name = "NAME")]
     pub(crate) env_allow: Vec<String>,
-    /// Where it runs, from the home folder on
+    /// The working directory, relative to the home folder
     #[arg(long, value_name = "DIR")]
     pub(crate) working_directory: Option<String>,
-    /// Whether it changes things: read-only or read-write
+    /// The access type: read-only or read-write
     #[arg(long, value_name = "TYPE")]
     pub(crate) access_type: Option<String>,
-    /// How many may run at once
+    /// The maximum number of concurrent executions
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_concurrent_executions: Option<NonZeroU32>,
-    /// How long a run may take
+    /// The timeout of a run
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<NonZeroU64>,
-    /// How it takes its input: stdin, args, file or json-rpc
+    /// The input pattern: stdin, args, file or json-rpc
     #[arg(long, value_name = "PATTERN")]
     pub(crate) input_pattern: Option<String>,
-    /// How it gives its output: stdout, file or json-rpc
+    /// The output pattern: stdout, file or json-rpc
     #[arg(long, value_name = "PATTERN")]
     pub(crate) output_pattern: Option<String>,
-    /// Which files it sees: shared, copy or worktree
+    /// The workspace: shared, copy or worktree
     #[arg(long, value_name = "WORKSPACE")]
     pub(crate) workspace: Option<String>,
 }
 
-/// What a language model is.
+/// Flags for language models.
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Language models")]
 pub(crate) struct AddLlmArgs {
-    /// The instruction that opens each of its conversations
+    /// The system prompt
     #[arg(long, value_name = "TEXT")]
     pub(crate) system_prompt: Option<String>,
-    /// Who serves the model
+    /// The provider of the model
     #[arg(long)]
     pub(crate) provider: Option<String>,
-    /// The base address of the API
+    /// The base URL of the API
     #[arg(long, value_name = "URL")]
     pub(crate) endpoint: Option<String>,
     /// The environment variable that holds the key
@@ -143,7 +143,7 @@ pub(crate) struct AddLlmArgs {
     /// The script of a scripted model
     #[arg(long, value_name = "NAME")]
     pub(crate) script: Option<String>,
-    /// A tool that it may use, as SERVER/TOOL or SERVER/*. May be repeated
+    /// An allowed tool, as SERVER/TOOL or SERVER/*. May be repeated
     #[arg(long = "tool", value_name = "TOOL")]
     pub(crate) tools: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Charts and simulations, as they are typed.
+//! Arguments of `polity chart` and `polity sim`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 pub(crate) enum ChartCommand {
     /// List the home's charts
     List,
-    /// Show a chart: its states, what leads from where to where, its fields
+    /// Show the states, transitions and fields of a chart
     Show(ChartArgs),
-    /// Look at one chart, or at all, and report all problems at once
+    /// Validate one chart or all, and report all problems
     Check(ChartCheckArgs),
-    /// Draw a chart, on stdout
+    /// Print a diagram of a chart
     Graph(ChartGraphArgs),
-    /// Try a chart by hand: where does a trigger lead from a state?
+    /// Fire a trigger in a state, and show the transition
     Fire(ChartFireArgs),
 }
 
@@ -35,21 +35,21 @@ pub(crate) struct ChartCheckArgs {
 pub(crate) struct ChartGraphArgs {
     /// The chart's name
     pub(crate) name: String,
-    /// What to write the picture in
+    /// The output format
     #[arg(long, default_value = "mermaid")]
     pub(crate) format: ChartFormat,
 }
 
-/// What the picture of a chart is written in.
+/// The output format of a chart diagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ChartFormat {
-    /// A picture for browsers and documents
+    /// A vector image
     Svg,
-    /// Text that many web pages and editors show as a picture
+    /// Mermaid text, which many web pages and editors render
     Mermaid,
-    /// The language of Graphviz
+    /// The DOT language of Graphviz
     Dot,
-    /// State Chart XML, which other tools for statecharts read
+    /// State Chart XML (SCXML), which other statechart tools read
     Scxml,
 }
 
@@ -57,19 +57,19 @@ pub(crate) enum ChartFormat {
 pub(crate) struct ChartFireArgs {
     /// The chart's name
     pub(crate) name: String,
-    /// The state that the agent is in; the chart's initial one, if none
+    /// The state of the agent. Default: the chart's initial state
     #[arg(long)]
     pub(crate) state: Option<String>,
-    /// What happens
+    /// The trigger to fire
     #[arg(long)]
     pub(crate) trigger: String,
-    /// What guards read as `context`, as a JSON object
+    /// The `context` that guards read, as a JSON object
     #[arg(long, value_name = "JSON")]
     pub(crate) context: Option<String>,
-    /// A field of the agent; JSON if it parses, else a text. May be repeated
+    /// A field of the agent; JSON if it parses, else a string. May be repeated
     #[arg(long, value_name = "FIELD=VALUE")]
     pub(crate) set: Vec<String>,
-    /// The seed of what guards draw
+    /// The seed of random draws in guards
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
 }
@@ -78,15 +78,15 @@ pub(crate) struct ChartFireArgs {
 pub(crate) enum SimCommand {
     /// Run a scenario to its last turn
     Run(SimRunArgs),
-    /// Go on with a run that was stopped or killed, from its newest checkpoint or an older one
+    /// Resume a stopped or killed run from its newest checkpoint, or from --from
     Resume(SimResumeArgs),
-    /// Begin a new run where another one was at the end of a turn, and run it
+    /// Start a new run from the end of a turn of another run
     Fork(SimForkArgs),
-    /// Show how a run stands; without one, how all stand, newest first
+    /// Show the status of a run, or of all runs, newest first
     Status(SimStatusArgs),
-    /// Change the population of a run, while it runs or before it is resumed
+    /// Change the population of a running or stopped run
     Lifecycle(SimLifecycleArgs),
-    /// Show an agent of a run: its state, and the transitions that led there
+    /// Show the state and the transitions of one agent
     Export(SimExportArgs),
 }
 
@@ -94,32 +94,32 @@ pub(crate) enum SimCommand {
 pub(crate) struct SimRunArgs {
     /// The scenario's name
     pub(crate) scenario: String,
-    /// How many turns it has, instead of what the scenario says
+    /// The number of turns, instead of the scenario's
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) turns: Option<u64>,
-    /// How many agents there are at the start; groups keep their shares, and where some have several, groups of one stay as they are
+    /// Scale the population to this many agents. Groups keep their proportions; groups of one are not scaled unless every group has one agent
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) agents: Option<u64>,
-    /// What all chance follows from
+    /// The seed of all random draws
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) threads: ThreadArgs,
-    /// The folder of the run, which must be empty or not there; data/simulations/RUN of the home, if none
+    /// The folder of the run, which must be empty or missing. Default: data/simulations/RUN in the home
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// A value of the scenario, such as `world.rates.0.rate=0.5`; JSON if it parses, else a text. May be
+    /// A value of the scenario, such as `world.rates.0.rate=0.5`; JSON if it parses, else a string. May be
     /// repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Let one lifecycle request that cannot be done take all others of its turn with it
+    /// Drop all lifecycle requests of a turn if one of them is invalid
     #[arg(long)]
     pub(crate) strict: bool,
 }
 
 #[derive(Debug, Clone, Copy, ClapArgs)]
 pub(crate) struct ThreadArgs {
-    /// How many threads do the work; as many as the machine has, if none. It changes no result
+    /// The number of threads, which does not change the result. Default: one per CPU
     #[arg(long, value_parser = threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 }
@@ -134,12 +134,12 @@ fn threads(text: &str) -> Result<NonZeroUsize, String> {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SimResumeArgs {
-    /// The run's id, or as much of its beginning as tells it from others; its folder; or "last"
+    /// The run's id, a unique prefix of it, its folder, or "last"
     pub(crate) run: String,
-    /// Go on from the end of this turn, which the run must have come to
+    /// Resume from the end of this turn
     #[arg(long, value_name = "TURN")]
     pub(crate) from: Option<u64>,
-    /// How many turns the run has in all, instead of what it began with
+    /// The total number of turns, instead of the original one
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) turns: Option<u64>,
     #[command(flatten)]
@@ -148,19 +148,19 @@ pub(crate) struct SimResumeArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SimForkArgs {
-    /// The run's id, or as much of its beginning as tells it from others; its folder; or "last"
+    /// The run's id, a unique prefix of it, its folder, or "last"
     pub(crate) run: String,
-    /// The turn at whose end the two part, which the run must have come to
+    /// The last turn that both runs share
     #[arg(long, value_name = "TURN")]
     pub(crate) at: u64,
-    /// How many turns the new run has in all
+    /// The total number of turns of the new run
     #[arg(long, allow_negative_numbers = true)]
     pub(crate) turns: Option<u64>,
-    /// A value of the scenario that is different from here on, such as `seed=2`; JSON if it parses,
-    /// else a text. May be repeated
+    /// A value of the scenario that changes from here on, such as `seed=2`; JSON if it parses,
+    /// else a string. May be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<String>,
-    /// The folder of the new run, which must be empty or not there
+    /// The folder of the new run, which must be empty or missing
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
@@ -169,13 +169,13 @@ pub(crate) struct SimForkArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SimStatusArgs {
-    /// The run's id, or as much of its beginning as tells it from others; its folder; or "last"
+    /// The run's id, a unique prefix of it, its folder, or "last"
     pub(crate) run: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SimLifecycleArgs {
-    /// The run's id, or as much of its beginning as tells it from others; its folder; or "last"
+    /// The run's id, a unique prefix of it, its folder, or "last"
     pub(crate) run: String,
     #[command(subcommand)]
     pub(crate) operation: LifecycleCommand,
@@ -183,13 +183,13 @@ pub(crate) struct SimLifecycleArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LifecycleCommand {
-    /// Add an agent; where the name is taken, it gets a number behind it
+    /// Add an agent; a taken name gets a number appended
     Add(LifecycleAddArgs),
-    /// Remove an agent for good
+    /// Remove an agent permanently
     Remove(LifecycleTargetArgs),
-    /// Pause an agent: it does nothing and keeps all that it has
+    /// Pause an agent; it keeps its state
     Pause(LifecyclePauseArgs),
-    /// Let a paused agent go on
+    /// Resume a paused agent
     Resume(LifecycleTargetArgs),
 }
 
@@ -197,7 +197,7 @@ pub(crate) enum LifecycleCommand {
 pub(crate) struct LifecycleAddArgs {
     /// The name of the new agent
     pub(crate) name: String,
-    /// How it begins, as a JSON object: values of its fields, and `state`
+    /// The initial values of its fields and `state`, as a JSON object
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(crate) initial_state: String,
 }
@@ -212,19 +212,19 @@ pub(crate) struct LifecycleTargetArgs {
 pub(crate) struct LifecyclePauseArgs {
     /// The agent's name
     pub(crate) name: String,
-    /// How many turns it skips; until it is resumed, if none
+    /// The number of turns to skip. Default: until it is resumed
     #[arg(long, value_name = "TURNS", allow_negative_numbers = true)]
     pub(crate) auto_resume_turns: Option<i64>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SimExportArgs {
-    /// The run's id, or as much of its beginning as tells it from others; its folder; or "last"
+    /// The run's id, a unique prefix of it, its folder, or "last"
     pub(crate) run: String,
     /// The agent's name
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: String,
-    /// As it was at the end of this turn; at the newest checkpoint, if none
+    /// The turn to show. Default: the newest checkpoint
     #[arg(long, value_name = "TURN")]
     pub(crate) at: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! What is typed to look into tasks and to let them go another way.
+//! Arguments of `polity task show`, `fork` and `diff`.
 
 use clap::Args as ClapArgs;
 
@@ -17,15 +17,15 @@ pub(crate) struct TaskShowArgs {
 pub(crate) struct ForkArgs {
     #[command(flatten)]
     pub(crate) task: TaskArgs,
-    /// The checkpoint to go on from; `polity task checkpoints` lists them
+    /// The checkpoint to continue from; `polity task checkpoints` lists them
     #[arg(long, value_name = "CHECKPOINT")]
     pub(crate) from: u32,
-    /// What to change in the State first: messages (appended), routing_key, next_action, metadata or
-    /// a part of it such as metadata.topic; JSON if it parses, else a text. May be repeated
+    /// A change of the State: messages (appended), routing_key, next_action, metadata or
+    /// a part of it such as metadata.topic; JSON if it parses, else a string. May be repeated
     #[expect(clippy::doc_markdown, reason = "help is read in a terminal")]
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Print the new task's id and go on in the background
+    /// Print the new task's id and run in the background
     #[arg(long)]
     pub(crate) detach: bool,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(crate) struct ForkArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DiffArgs {
-    /// One task: its id, or as much of its beginning as tells it from others; or "last"
+    /// One task: its id, a unique prefix of it, or "last"
     pub(crate) a: String,
     /// The other task
     pub(crate) b: String,

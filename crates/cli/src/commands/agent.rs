@@ -1,4 +1,4 @@
-//! `polity agent`: who there is, and who takes work.
+//! `polity agent`: lists, shows, adds, enables and disables agents.
 
 mod add;
 mod status;
@@ -63,7 +63,7 @@ async fn list(app: &App) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// The model, the program or the address behind an agent.
+/// The model, executable or URL of an agent.
 fn uses(agent: &AgentDefinition) -> String {
     match &agent.kind {
         AgentKind::Llm(llm) => {
@@ -105,7 +105,7 @@ async fn show(app: &App, args: &AgentArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// A value of a definition as people read it.
+/// A value of a definition as text.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.trim_end().replace('\n', "\n  "),

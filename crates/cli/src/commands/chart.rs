@@ -1,4 +1,4 @@
-//! `polity chart`: how agents of simulations behave, and how that looks.
+//! `polity chart`: lists, shows, checks, draws and fires statecharts.
 
 mod fire;
 mod show;

@@ -1,4 +1,4 @@
-//! `polity check`: every definition, every problem.
+//! `polity check`: validates every definition.
 
 use polity_host::simulations::SimulationDefinitions;
 use serde_json::json;

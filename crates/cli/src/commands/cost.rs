@@ -1,4 +1,4 @@
-//! `polity cost`: what models have used, by agent and day.
+//! `polity cost`: model usage by agent and day.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! `polity demo`: the main job on embedded defaults, with no key and no network.
+//! `polity demo`: the main features on embedded examples, without a key or network.
 
 use std::path::{Path, PathBuf};
 
@@ -88,7 +88,7 @@ fn simulate(app: &App, scenario: &str) -> CliResult {
     sim::sim(app, SimCommand::Run(args))
 }
 
-/// Shows one thing after the other, and gives the tasks that came of it.
+/// Runs the parts of the demo and returns their tasks.
 async fn show(app: &App, host: &Host, home: &Home) -> Result<Vec<Task>, CliError> {
     tell(
         app,
@@ -132,7 +132,7 @@ async fn show(app: &App, host: &Host, home: &Home) -> Result<Vec<Task>, CliError
     Ok(tasks)
 }
 
-/// Approves what a task asks, and goes on with it. A task that asks nothing stays as it is.
+/// Approves the open review of a task, if any, and resumes it.
 async fn decided(app: &App, host: &Host, task: Task) -> Result<Task, CliError> {
     let Some(review) = host.queries().open_review(task.id).await? else { return Ok(task) };
     tell(app, &format!("\n{}\n\n   here the demo approves\n", review::details(&review)));
@@ -194,13 +194,13 @@ fn tell(app: &App, text: &str) {
     }
 }
 
-/// Whether there is a Python to run the demo's MCP server.
+/// True if `python3` is in PATH, which the demo's MCP server needs.
 fn has_python() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join("python3").is_file())
 }
 
-/// This program as it was called, so that what is shown can be copied.
+/// The command name of this process, so that the shown commands can be copied.
 fn program() -> String {
     std::env::args_os()
         .next()

@@ -1,4 +1,4 @@
-//! `polity execution`: the attempts of agents to do their tasks.
+//! `polity execution`: lists, shows and cancels executions.
 
 use polity_model::execution::view::ExecutionView;
 use polity_store::ExecutionFilter;
@@ -47,7 +47,7 @@ async fn list(app: &App, args: &ExecutionListArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// Where it is, in a word: how it came out once it is over.
+/// The state in one word, or the result status of a finished execution.
 fn state(execution: &ExecutionView) -> String {
     match &execution.result {
         Some(result) => serde_json::to_value(result.status)
@@ -125,7 +125,7 @@ async fn show(app: &App, args: &ExecutionArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// Ending an execution ends its task.
+/// Cancels an execution by cancelling its task.
 async fn cancel(app: &App, args: &ExecutionArgs) -> CliResult {
     let task = app.queries()?.find_execution(&args.id).await?.task_id;
     super::task::cancel::cancel(app, &TaskArgs { id: task.to_string() }).await

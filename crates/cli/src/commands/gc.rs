@@ -1,4 +1,4 @@
-//! `polity gc`: removes tasks whose time is over, and says why the others stay.
+//! `polity gc`: removes tasks by the retention policy and explains the decisions.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::error::CliResult;
 use crate::exit::Exit;
 use crate::view::{count, lines, print_json, say, table, task as view};
 
-/// How many tasks that stay are listed one by one; more are summed up by what decided.
+/// The most kept tasks that are listed one by one; more are summed up by reason.
 const KEPT_LISTED_MAX: usize = 50;
 
 pub(crate) async fn gc(app: &App, args: &GcArgs) -> CliResult {
@@ -110,7 +110,7 @@ fn label(action: RetentionAction) -> &'static str {
     }
 }
 
-/// What many tasks have in common of what decided about them.
+/// The reason without the details of one task.
 fn summary(rule: &RetentionReason) -> String {
     match rule {
         RetentionReason::Own { .. } => "their own retention_days".to_owned(),

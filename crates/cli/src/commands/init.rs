@@ -22,7 +22,7 @@ const HELLO: Files = &[
     ("scripts/greeter.yaml", include_str!("../../../../examples/01-hello/scripts/greeter.yaml")),
 ];
 
-/// What all but the settings of the supervisor's home is.
+/// The supervisor example without its settings.
 pub(super) const SUPERVISOR: Files = &[
     (
         "agents/supervisor.yaml",
@@ -44,11 +44,11 @@ pub(super) const SUPERVISOR: Files = &[
     ("scripts/writer.yaml", include_str!("../../../../examples/05-supervisor/scripts/writer.yaml")),
 ];
 
-/// The file that marks the supervisor's folder as a home.
+/// The settings of the supervisor example.
 const SUPERVISOR_SETTINGS: (&str, &str) =
     ("polity.yaml", include_str!("../../../../examples/05-supervisor/polity.yaml"));
 
-/// What all but the settings of the newsroom's home is.
+/// The newsroom example without its settings.
 pub(super) const NEWSROOM: Files = &[
     (
         "workflows/newsroom.yaml",
@@ -67,7 +67,7 @@ pub(super) const NEWSROOM: Files = &[
 const NEWSROOM_SETTINGS: (&str, &str) =
     ("polity.yaml", include_str!("../../../../examples/06-newsroom/polity.yaml"));
 
-/// What all but the settings of the workshop's home is.
+/// The workshop example without its settings.
 pub(super) const WORKSHOP: Files = &[
     ("agents/words.yaml", include_str!("../../../../examples/10-workshop/agents/words.yaml")),
     ("agents/notebook.yaml", include_str!("../../../../examples/10-workshop/agents/notebook.yaml")),
@@ -78,7 +78,7 @@ pub(super) const WORKSHOP: Files = &[
 const WORKSHOP_SETTINGS: (&str, &str) =
     ("polity.yaml", include_str!("../../../../examples/10-workshop/polity.yaml"));
 
-/// What all but the settings of the society's home is.
+/// The society example without its settings.
 pub(super) const SOCIETY: Files = &[
     ("charts/social.yaml", include_str!("../../../../examples/11-society/charts/social.yaml")),
     (
@@ -91,7 +91,7 @@ pub(super) const SOCIETY: Files = &[
 const SOCIETY_SETTINGS: (&str, &str) =
     ("polity.yaml", include_str!("../../../../examples/11-society/polity.yaml"));
 
-/// What every new home has besides its own files.
+/// The file that every new home gets in addition.
 const IGNORED: (&str, &str) = (".gitignore", "/data/\n");
 
 impl Example {
@@ -116,7 +116,7 @@ impl Example {
         }
     }
 
-    /// What to do after that, and what comes of it.
+    /// Commands to try next, each with its effect.
     fn then(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Hello | Self::Supervisor => &[],
@@ -186,15 +186,15 @@ pub(crate) fn init(options: &Options, args: &InitArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// A path as a shell takes it.
+/// A path quoted for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-~".contains(c);
     if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// Writes the files of a new home. The file that marks it as one comes last, so that a home that
-/// could not be finished is not taken for one.
+/// Writes the files of a new home. The settings file, which marks a home, comes last, so that an
+/// unfinished home is not taken for one.
 pub(super) fn write_home(dir: &Path, files: &[(&str, &str)]) -> Result<(), CliError> {
     let (marks, others): (Vec<_>, Vec<_>) =
         files.iter().partition(|(path, _)| *path == SETTINGS_FILE);
@@ -216,7 +216,7 @@ pub(super) fn write_home(dir: &Path, files: &[(&str, &str)]) -> Result<(), CliEr
     Ok(())
 }
 
-/// Writes a file that is not there yet, and says whether it did.
+/// Writes a file unless it exists. Returns true if it was written.
 fn write_new(path: &Path, content: &str) -> Result<bool, CliError> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(|error| CliError::io("make", folder, &error))?;

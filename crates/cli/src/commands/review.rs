@@ -1,4 +1,4 @@
-//! `polity review`: what waits for a person, and what the person decides.
+//! `polity review`: lists, shows and answers reviews.
 
 mod answer;
 mod details;
@@ -77,7 +77,7 @@ async fn show(app: &App, args: &TaskArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// Until when there is time; when that is over, what follows.
+/// The deadline, or its effect once it has passed.
 fn until(review: &Review) -> String {
     match (review.deadline, review.default_action) {
         (Some(_), Some(action)) if review.expired => format!("passed: {}", action.label()),

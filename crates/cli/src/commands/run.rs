@@ -1,4 +1,4 @@
-//! `polity run`: one task, from its creation to its end.
+//! `polity run`: creates a task and follows it to its end.
 
 pub(crate) mod detach;
 mod follow;
@@ -86,7 +86,7 @@ pub(crate) async fn perform(
     Ok(exit)
 }
 
-/// What the task says otherwise than its agent's file.
+/// The overrides of the agent's definition.
 fn overrides(app: &App, cwd: Option<&Path>, envs: &[String]) -> Result<RunOverrides, CliError> {
     let working_directory = cwd
         .map(|folder| {
@@ -116,7 +116,7 @@ fn overrides(app: &App, cwd: Option<&Path>, envs: &[String]) -> Result<RunOverri
     Ok(RunOverrides { working_directory, envs })
 }
 
-/// The input as it was given. No more is read from stdin than a task may have, and a little.
+/// The input of the task. Reads at most a few bytes over the limit from stdin.
 fn read_input(input: Option<&str>, bytes_max: u64) -> Result<String, CliError> {
     match input {
         None => Err(CliError::usage("there is no input")
@@ -146,7 +146,7 @@ fn read_input(input: Option<&str>, bytes_max: u64) -> Result<String, CliError> {
     }
 }
 
-/// What the task may spend, if the command says so.
+/// The budget from the flags, if one is given.
 fn budget(max_cost_usd: Option<UsdLimit>, max_tokens: Option<NonZeroU64>) -> Option<Budget> {
     let is_limited = max_cost_usd.is_some() || max_tokens.is_some();
     is_limited.then_some(Budget { max_cost_usd, max_tokens })
@@ -168,7 +168,7 @@ fn parameters(params: &[String]) -> Result<Map<String, Value>, CliError> {
     Ok(parameters)
 }
 
-/// Shows what came of a task: the result on stdout, what went wrong on stderr.
+/// Prints the result of a task on stdout and its error on stderr.
 pub(crate) fn present(app: &App, task: &Task) -> CliResult {
     if app.json() {
         print_json(task)?;

@@ -1,4 +1,4 @@
-//! `polity schema`: what editors need to help with definitions.
+//! `polity schema`: prints a JSON Schema for editors.
 
 use crate::args::SchemaArgs;
 use crate::error::CliResult;

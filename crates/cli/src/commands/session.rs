@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::view::message::spoken;
 use crate::view::{harmless, print_json, say, table, task as view};
 
-/// How much of what a sub-agent was given a list shows.
+/// The length of an input in a list.
 const INPUT_CHARACTERS_MAX: usize = 48;
 
 pub(crate) async fn session(app: &App, command: SessionCommand) -> CliResult {

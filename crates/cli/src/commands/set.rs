@@ -1,12 +1,12 @@
-//! `--set PATH=VALUE`: what someone changes in a State or in the arguments of a call.
+//! `--set PATH=VALUE`: changes of a State or of a tool call's arguments.
 
 use polity_model::state::StateUpdates;
 use serde_json::{Map, Value};
 
 use crate::error::CliError;
 
-/// The path and the value of one change, of which an example is given. A value that is no JSON is a
-/// text.
+/// Parses one change; `example` is for the hint. A value that is not JSON is a
+/// string.
 pub(super) fn change<'c>(change: &'c str, example: &str) -> Result<(&'c str, Value), CliError> {
     let (path, value) =
         change.split_once('=').filter(|(path, _)| !path.is_empty()).ok_or_else(|| {
@@ -16,7 +16,7 @@ pub(super) fn change<'c>(change: &'c str, example: &str) -> Result<(&'c str, Val
     Ok((path, serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
 }
 
-/// All changes of a State.
+/// Parses all changes of a State.
 pub(super) fn updates(changes: &[String]) -> Result<StateUpdates, CliError> {
     let mut updates = Map::new();
     for text in changes {
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_add_up_and_nothing_else_is_set_twice() {
+    fn messages_are_appended_and_other_fields_set_once() {
         let all =
             given(&["messages=hey", r#"messages=["you", {"role": "system", "content": "!"}]"#]);
         let expected = json!({"messages": ["hey", "you", {"role": "system", "content": "!"}]});

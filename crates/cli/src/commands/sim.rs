@@ -1,4 +1,4 @@
-//! `polity sim`: populations of agents whose behaviour is a chart.
+//! `polity sim`: runs and inspects simulations.
 
 mod changes;
 mod export;

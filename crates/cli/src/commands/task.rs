@@ -1,4 +1,4 @@
-//! `polity task`: looking at tasks and steering them.
+//! `polity task`: inspects and controls tasks.
 
 pub(super) mod cancel;
 mod checkpoints;

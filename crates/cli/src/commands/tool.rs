@@ -1,4 +1,4 @@
-//! `polity tool`: the tools that the home's MCP servers have, and calling one by hand.
+//! `polity tool`: lists and calls the tools of the home's MCP servers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::{harmless, print_bytes, print_json, say, table};
 
-/// How much of a description a list shows; the whole of it is in the JSON form.
+/// The length of a description in a list; the JSON output has all of it.
 const DESCRIPTION_CHARACTERS_MAX: usize = 80;
 
 pub(crate) async fn tool(app: &App, command: ToolCommand) -> CliResult {

@@ -1,4 +1,4 @@
-//! `polity workflow`: what there is to follow, and how it looks.
+//! `polity workflow`: lists, shows and draws workflows.
 
 mod graph;
 
@@ -100,7 +100,7 @@ fn show(app: &App, args: &WorkflowArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// The nodes in file order, which means something and which parsed JSON has lost.
+/// The nodes in file order, which parsed JSON does not keep.
 fn in_order<'a>(
     workflow: &'a WorkflowDefinition,
     nodes: &'a Map<String, Value>,
@@ -109,7 +109,7 @@ fn in_order<'a>(
     names.filter_map(|name| nodes.get(name).map(|node| (name, node)))
 }
 
-/// A definition as JSON, with its nodes in order and its digest.
+/// A definition as JSON, with its nodes in file order and its digest.
 struct Shown<'a> {
     workflow: &'a WorkflowDefinition,
     definition: &'a Map<String, Value>,

@@ -1,4 +1,4 @@
-//! Two runs side by side, for people.
+//! The comparison of two runs as text.
 
 use polity_engine::comparison::{
     ComparedRun, HumanIntervention, RunComparison, RunDifference, RunStep, StepDifference,
@@ -12,13 +12,13 @@ use serde_json::Value;
 use super::task::short;
 use super::{count, harmless, style, table};
 
-/// How much of each side of a difference is shown.
+/// The length of each side of a difference.
 const SIDE_CHARACTERS_MAX: usize = 300;
 
-/// How much of a step is shown beside that of the other run.
+/// The length of a step in the side-by-side table.
 const CELL_CHARACTERS_MAX: usize = 48;
 
-/// What is the same, where they part, and what follows.
+/// The common parts, the first difference and the steps after it.
 pub(crate) fn told(a: &ComparedRun, b: &ComparedRun, comparison: &RunComparison) -> String {
     let mut lines = vec![heading("a", a), heading("b", b)];
     if let Some(ForkedFrom { task_id, checkpoint }) = comparison.shared {
@@ -70,7 +70,7 @@ fn heading(side: &str, run: &ComparedRun) -> String {
     )
 }
 
-/// What both have in common, counted.
+/// The common definitions, steps and fields, counted.
 fn same(a: &ComparedRun, b: &ComparedRun, comparison: &RunComparison) -> String {
     let differs = |name: &str| {
         let mut differences = comparison.differences.iter();
@@ -98,7 +98,7 @@ fn same(a: &ComparedRun, b: &ComparedRun, comparison: &RunComparison) -> String 
     same.join(", ")
 }
 
-/// Both sides of one difference, below each other.
+/// Both sides of one difference, one per line.
 fn both(what: &str, a: &str, b: &str) -> [String; 3] {
     let side = |name: &str, text: &str| {
         format!("  {} {}", style::dim(name), harmless(&shorten(text, SIDE_CHARACTERS_MAX)))
@@ -106,7 +106,7 @@ fn both(what: &str, a: &str, b: &str) -> [String; 3] {
     [what.to_owned(), side("a", a), side("b", b)]
 }
 
-/// The steps after the one at which they part, side by side.
+/// The steps after the first difference, side by side.
 fn rest(a: &ComparedRun, b: &ComparedRun, after: usize) -> Option<String> {
     let most = a.steps.len().max(b.steps.len());
     let rows = (after..most).map(|index| {

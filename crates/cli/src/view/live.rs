@@ -10,16 +10,16 @@ use super::{duration, harmless, note, steps, style, tell};
 use crate::app::App;
 use crate::args::{Options, Verbosity};
 
-/// How wide the name of the step under way is, so that times stand in a column.
+/// The width of the name of the current step, so that times are aligned.
 const WAIT_WIDTH: usize = 16;
 
-/// How much of what a model is saying is shown, in characters: what fits on a line beside it.
+/// The length of streamed model output on the line of the current step.
 const SAYING_CHARACTERS_MAX: usize = 44;
 
-/// Takes what stands on the line from the screen.
+/// Clears the current line.
 pub(crate) const CLEAR_LINE: &str = "\r\x1b[2K";
 
-/// Tells something that is no step of a task, while steps may be shown.
+/// Prints a line that is not a step, while steps may be shown.
 pub(crate) fn interject(options: &Options, line: &str) {
     let clear = if options.is_live() { CLEAR_LINE } else { "" };
     note!("{clear}{line}");
@@ -29,18 +29,18 @@ pub(crate) fn interject(options: &Options, line: &str) {
 pub(crate) struct LiveView {
     teller: Option<TraceBuilder>,
     seen: StreamSequence,
-    /// How many steps have been shown.
+    /// The number of steps shown.
     shown: usize,
     show: Show,
-    /// Whether the line of the step under way is on the screen.
+    /// True if the line of the current step is on the screen.
     under_way: bool,
-    /// What a model has said since the last event.
+    /// Model output since the last event.
     text: String,
-    /// What stands before each line, for a sub-agent.
+    /// The prefix of each line of a sub-agent.
     indent: String,
 }
 
-/// How much is shown.
+/// The level of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Show {
     /// Nothing.
@@ -79,12 +79,12 @@ impl LiveView {
         view
     }
 
-    /// The newest event that was taken in.
+    /// The newest event that was applied.
     pub(crate) fn seen(&self) -> StreamSequence {
         self.seen
     }
 
-    /// Takes in one event of the task. One that was taken in before changes nothing.
+    /// Applies one event of the task. An event that was applied before has no effect.
     pub(crate) fn see(&mut self, recorded: &RecordedEvent) {
         if recorded.sequence <= self.seen {
             return;
@@ -123,7 +123,7 @@ impl LiveView {
         }
     }
 
-    /// Hears what a model is saying; the newest of it is shown with the step under way.
+    /// Appends streamed model output, of which the end is shown with the current step.
     pub(crate) fn hear(&mut self, piece: &str) {
         self.text.push_str(piece);
         if self.text.len() > 2 * SAYING_CHARACTERS_MAX * 4 {
@@ -133,7 +133,7 @@ impl LiveView {
         }
     }
 
-    /// The newest of what a model is saying, on one line.
+    /// The end of the streamed model output, on one line.
     fn saying(&self) -> String {
         let line: Vec<&str> = self.text.split_whitespace().collect();
         let line = line.join(" ");
@@ -141,7 +141,7 @@ impl LiveView {
         harmless(&line[start..])
     }
 
-    /// Shows how long the step under way has taken, or when the next try is. Called again and again.
+    /// Shows the elapsed time of the current step, or the time until the next attempt.
     pub(crate) fn tick(&mut self, now: Timestamp) {
         let (Show::UnderWay, Some(teller)) = (self.show, &self.teller) else { return };
         let ms = |from: Timestamp, to: Timestamp| {
@@ -161,7 +161,7 @@ impl LiveView {
         self.under_way = true;
     }
 
-    /// Takes the line of the step under way from the screen.
+    /// Clears the line of the current step.
     pub(crate) fn clear(&mut self) {
         if self.under_way {
             tell(CLEAR_LINE);

@@ -1,4 +1,4 @@
-//! What was said, for people.
+//! Messages as text.
 
 use polity_model::message::Message;
 use polity_model::trace::shorten;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{harmless, style};
 
-/// One message, with who said it; of a long one so many characters, on one line.
+/// A message with its role, optionally shortened to one line.
 pub(crate) fn spoken(message: &Message, characters_max: Option<usize>) -> String {
     let calls: Vec<_> = message
         .tool_calls()

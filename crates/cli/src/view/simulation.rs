@@ -1,4 +1,4 @@
-//! Simulations: how far they have come, and what came of them.
+//! Progress and summaries of simulations.
 
 use std::time::{Duration, Instant};
 
@@ -10,31 +10,31 @@ use super::{count, duration, harmless, say, style, table, tell, width_of_stderr}
 use crate::app::App;
 use crate::error::CliError;
 
-/// How many warnings are shown; the others are counted.
+/// The most warnings that are shown; the others are counted.
 const WARNINGS_SHOWN_MAX: usize = 10;
 
-/// How wide the bar is, in characters.
+/// The width of the bar, in characters.
 const BAR_WIDTH: u64 = 24;
 
-/// How often the line is rewritten.
+/// The refresh interval.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 
-/// A line on a terminal that shows how far a run has come.
+/// A progress line on the terminal.
 pub(crate) struct Bar {
     live: bool,
     began: Instant,
-    /// The turn that was over when the run began here.
+    /// The last turn before this run started.
     first: Option<u64>,
     shown: Option<Instant>,
 }
 
 impl Bar {
-    /// A bar where a terminal shows it, else nothing.
+    /// A progress line, shown only on a terminal.
     pub(crate) fn new(app: &App) -> Self {
         Self { live: app.is_live(), began: Instant::now(), first: None, shown: None }
     }
 
-    /// Shows how far the run has come. May be called as often as one likes.
+    /// Shows the progress, at most once per refresh interval.
     pub(crate) fn show(&mut self, progress: Progress<'_>) {
         let first = *self.first.get_or_insert(progress.turn.saturating_sub(1));
         if !self.live || self.shown.is_some_and(|shown| shown.elapsed() < SHOW_EVERY) {
@@ -46,7 +46,7 @@ impl Bar {
         tell(&format!("{CLEAR_LINE}{line}"));
     }
 
-    /// Takes the line from the screen.
+    /// Clears the line.
     pub(crate) fn clear(&mut self) {
         if self.shown.take().is_some() {
             tell(CLEAR_LINE);
@@ -149,7 +149,7 @@ pub(crate) fn print_summary(
     say!("{} {}", style::label("digest:"), summary.digest)
 }
 
-/// A text whose names may have anything in them, as one line.
+/// A text as one line without control characters.
 fn on_one_line(text: &str) -> String {
     harmless(text).replace(['\n', '\t'], " ")
 }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bar_tells_the_rate_and_the_time_left() {
+    fn progress_line_shows_rate_and_remaining_time() {
         let progress = Progress { turn: 250, turns: 1000, agents: 25, done: &[] };
         let lines_of = lines(progress, 200, Duration::from_secs(2));
         let whole = "  turn 250/1000 [======                  ] 25 agents, 100 turns/s, 7.5 s left";

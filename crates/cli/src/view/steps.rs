@@ -1,4 +1,4 @@
-//! Steps, as lines: live while they happen, and as a tree afterwards.
+//! Trace steps as lines and as a tree.
 
 use std::fmt::Write;
 
@@ -7,13 +7,13 @@ use polity_model::trace::{StepRecord, StepStatus, TraceLog, shorten};
 
 use super::{duration, style};
 
-/// The widest name of a step, so that messages stand in a column.
+/// The width of a step's name, so that messages are aligned.
 const NAME_WIDTH: usize = 16;
 
-/// How much of an answer a step shows; the whole of it is the result.
+/// The length of an answer in a step; the task's result has all of it.
 const ANSWER_CHARACTERS_MAX: usize = 60;
 
-/// The step that asks a model.
+/// The step name of a model call.
 const MODEL_CALL: &str = "model_call";
 
 /// One step on one line.
@@ -41,12 +41,12 @@ pub(crate) fn line(step: &StepRecord) -> String {
     line
 }
 
-/// Whether the step only tells that a task is there and at work.
+/// True for the steps that only report creation and start.
 pub(crate) fn is_beginning(step: &StepRecord) -> bool {
     ["created", "started"].contains(&step.step_name.as_str())
 }
 
-/// What went wrong may have many lines, and a step has one.
+/// An error message on one line.
 fn one_line(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -67,7 +67,7 @@ fn details(step: &StepRecord) -> String {
     details.join(", ")
 }
 
-/// The whole trace as a tree, with its sums.
+/// A trace as a tree, with totals.
 pub(crate) fn tree(task: &Task, trace: &TraceLog) -> String {
     let took = super::task::took(task).map(|took| format!("in {took}")).unwrap_or_default();
     let state = if task.interrupted { "interrupted".to_owned() } else { task.status.to_string() };

@@ -1,4 +1,4 @@
-//! Colours, which `anstream` takes away where no terminal shows them.
+//! Colours, which `anstream` removes unless the output is a terminal.
 
 use anstyle::{AnsiColor, Style};
 use polity_model::machine::task::TaskStatus;
@@ -8,32 +8,32 @@ fn painted(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Something failed.
+/// The style of errors.
 pub(crate) fn error(text: &str) -> String {
     painted(AnsiColor::Red.on_default().bold(), text)
 }
 
-/// Something is not as it should be.
+/// The style of warnings.
 pub(crate) fn warning(text: &str) -> String {
     painted(AnsiColor::Yellow.on_default(), text)
 }
 
-/// All is well.
+/// The style of success.
 pub(crate) fn good(text: &str) -> String {
     painted(AnsiColor::Green.on_default(), text)
 }
 
-/// What to do.
+/// The style of hints.
 pub(crate) fn hint(text: &str) -> String {
     painted(AnsiColor::Cyan.on_default(), text)
 }
 
-/// What a value is about.
+/// The style of labels.
 pub(crate) fn label(text: &str) -> String {
     painted(Style::new().bold(), text)
 }
 
-/// Less important.
+/// The style of secondary text.
 pub(crate) fn dim(text: &str) -> String {
     painted(Style::new().dimmed(), text)
 }

@@ -1,4 +1,4 @@
-//! A task, and tasks, for people.
+//! Tasks as text.
 
 use jiff::Timestamp;
 use polity_model::ids::TaskId;
@@ -9,17 +9,17 @@ use polity_model::usage::UsageReport;
 
 use super::{columns, duration, harmless, style};
 
-/// How much of an input a list shows.
+/// The length of an input in a list.
 const INPUT_CHARACTERS_MAX: usize = 48;
 
-/// How much of an input or result the details show; the rest is in the JSON form.
+/// The length of an input or result; the JSON output has all of it.
 const TEXT_CHARACTERS_MAX: usize = 10_000;
 
-/// What a list of tasks tells besides the tasks.
+/// The optional column of a task list.
 pub(crate) enum Column<'a> {
-    /// Of how many parts each is made.
+    /// The number of parts of each task.
     Parts(&'a [u64]),
-    /// What each is a part of.
+    /// The parent of each task.
     Parent,
 }
 
@@ -64,12 +64,12 @@ pub(crate) fn list(tasks: &[Task], column: &Column<'_>) -> String {
     columns(&heading, rows)
 }
 
-/// As much of an id as people need.
+/// The first eight characters of an id.
 pub(crate) fn short(id: TaskId) -> String {
     id.to_string()[..8].to_owned()
 }
 
-/// One task with everything about it.
+/// The details of a task.
 pub(crate) fn details(task: &Task) -> String {
     let mut lines = vec![
         field("task", &style::label(&task.id.to_string())),
@@ -115,7 +115,7 @@ pub(crate) fn details(task: &Task) -> String {
     lines.join("\n")
 }
 
-/// What a task has used, and its sub-agents with it.
+/// The usage of a task, and of its tree if that differs.
 pub(crate) fn used(task: &Task) -> String {
     let told = |usage: &UsageReport| {
         format!("{}+{} tokens, ${:.4}", usage.input_tokens, usage.output_tokens, usage.cost_usd)
@@ -138,7 +138,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// The status, and whether the task waits to be resumed.
+/// The status, marked if the task can be resumed.
 pub(crate) fn status_text(task: &Task) -> String {
     match (task.interrupted, task.released) {
         (true, true) => format!("{} (ready to resume)", task.status),
@@ -147,7 +147,7 @@ pub(crate) fn status_text(task: &Task) -> String {
     }
 }
 
-/// What it means that a task waits to be resumed, and how it goes on.
+/// The reason and the command for a task that can be resumed.
 fn on_hold(task: &Task) -> Option<String> {
     let why = match (task.interrupted, task.released) {
         (true, true) => "no process has it",
@@ -157,13 +157,13 @@ fn on_hold(task: &Task) -> Option<String> {
     Some(format!("{why}; it goes on with `polity task resume {}`", short(task.id)))
 }
 
-/// How long a task that has ended was at work.
+/// The duration of an ended task.
 pub(crate) fn took(task: &Task) -> Option<String> {
     let ms = task.completed_at?.duration_since(task.started_at?).as_millis();
     Some(duration(u64::try_from(ms).ok()?))
 }
 
-/// A time as people read it.
+/// A readable timestamp.
 pub(crate) fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }

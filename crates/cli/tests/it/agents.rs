@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::sandbox::Sandbox;
 
 #[test]
-fn an_agent_is_added_once_it_is_known_to_be_valid() {
+fn agent_add_writes_a_validated_file() {
     let sandbox = Sandbox::new();
     let said = sandbox.polity(&[
         "agent",
@@ -40,7 +40,7 @@ fn an_agent_is_added_once_it_is_known_to_be_valid() {
 }
 
 #[test]
-fn agents_of_every_kind_can_be_added() {
+fn agent_add_supports_every_kind() {
     let sandbox = Sandbox::new();
     let (told, _) = sandbox.json(&["agent", "add", "coder", "--preset", "claude"]);
     assert_eq!(told, json!({"name": "coder", "file": "agents/coder.yaml"}));
@@ -56,7 +56,7 @@ fn agents_of_every_kind_can_be_added() {
 }
 
 #[test]
-fn what_would_not_be_valid_or_is_there_already_is_not_written() {
+fn agent_add_rejects_invalid_and_existing_agents() {
     let sandbox = Sandbox::new();
     for (args, told) in [
         (vec!["words"], "executable_path"),
@@ -80,7 +80,7 @@ fn what_would_not_be_valid_or_is_there_already_is_not_written() {
 }
 
 #[test]
-fn a_disabled_agent_takes_no_work_until_it_is_enabled() {
+fn disabled_agent_rejects_tasks_until_enabled() {
     let sandbox = Sandbox::new();
     let file = fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap();
     let said = sandbox.polity(&["agent", "disable", "greeter", "-m", "the key is gone"]);
@@ -104,7 +104,7 @@ fn a_disabled_agent_takes_no_work_until_it_is_enabled() {
 }
 
 #[test]
-fn enabling_counts_more_than_the_file() {
+fn enable_overrides_the_definition_file() {
     let sandbox = Sandbox::new();
     let file = "{name: off, kind: cli, executable_path: cat, enabled: false}";
     sandbox.write("agents/off.yaml", file);
@@ -115,7 +115,7 @@ fn enabling_counts_more_than_the_file() {
 }
 
 #[test]
-fn places_that_agents_share_are_in_use_for_all_of_them() {
+fn shared_pool_shows_its_load_for_every_agent() {
     let sandbox = Sandbox::new();
     let program = |name: &str, more: &str| {
         let file = format!(

@@ -67,7 +67,7 @@ fn there_and_back(from: &Sandbox, id: &str) -> Sandbox {
 }
 
 #[test]
-fn a_task_with_sub_agents_survives_the_way_there_and_back() {
+fn sub_agent_task_round_trips_through_an_archive() {
     let from = home("", ONE, DIGS);
     let (task, _) = from.json(&["run", "boss", "go", "--param", "x=0.1", "--class", "c"]);
     let id = task["id"].as_str().unwrap();
@@ -96,7 +96,7 @@ fn a_task_with_sub_agents_survives_the_way_there_and_back() {
 }
 
 #[test]
-fn a_part_that_is_missing_is_named() {
+fn import_names_a_missing_part() {
     let from = home("", ONE, DIGS);
     let (task, _) = from.json(&["run", "boss", "go"]);
     let id = task["id"].as_str().unwrap();
@@ -112,7 +112,7 @@ fn a_part_that_is_missing_is_named() {
 }
 
 #[test]
-fn a_task_with_tools_survives_the_way_there_and_back() {
+fn tool_task_round_trips_through_an_archive() {
     let from = tools::home("", "{}", &[]);
     tools::calls(
         &from,
@@ -124,7 +124,7 @@ fn a_task_with_tools_survives_the_way_there_and_back() {
 }
 
 #[test]
-fn a_task_that_waits_for_a_person_goes_on_in_another_home() {
+fn imported_review_is_answered_in_another_home() {
     let (from, id) = asked();
     let out = export(&from, &id, "out");
     let to = bare();
@@ -143,7 +143,7 @@ fn a_task_that_waits_for_a_person_goes_on_in_another_home() {
 }
 
 #[test]
-fn a_task_that_runs_is_exported_as_it_is_and_can_be_resumed_elsewhere() {
+fn running_task_is_exported_and_resumed_elsewhere() {
     let from = Sandbox::new();
     let mut child = from.start(&["run", "greeter", "slow"]);
     let id = from.wait_for_status("running");
@@ -170,7 +170,7 @@ fn a_task_that_runs_is_exported_as_it_is_and_can_be_resumed_elsewhere() {
 }
 
 #[test]
-fn importing_twice_changes_nothing() {
+fn import_is_idempotent() {
     let from = home("", ONE, DIGS);
     let (task, _) = from.json(&["run", "boss", "go"]);
     let id = task["id"].as_str().unwrap();
@@ -190,7 +190,7 @@ fn importing_twice_changes_nothing() {
 }
 
 #[test]
-fn an_export_is_replaced_only_on_request() {
+fn export_replaces_a_folder_only_with_force() {
     let sandbox = Sandbox::new();
     let (task, _) = sandbox.json(&["run", "greeter", "Ada"]);
     let id = task["id"].as_str().unwrap();
@@ -227,7 +227,7 @@ fn refused(to: &Sandbox, archive: &Path, file: &Path, bytes: Option<&[u8]>) -> S
 }
 
 #[test]
-fn a_damaged_archive_is_refused_and_the_file_is_named() {
+fn import_names_the_damaged_file() {
     let from = home("", ONE, DIGS);
     let (task, _) = from.json(&["run", "boss", "go"]);
     let out = export(&from, task["id"].as_str().unwrap(), "out");
@@ -268,7 +268,7 @@ fn forge(text: &str, change: impl Fn(usize, Value) -> Option<Value>) -> String {
 }
 
 #[test]
-fn a_history_that_cannot_have_been_is_refused_by_its_line() {
+fn import_names_the_line_of_an_impossible_event() {
     let from = Sandbox::new();
     let (task, _) = from.json(&["run", "greeter", "Ada"]);
     let id = task["id"].as_str().unwrap();
@@ -311,7 +311,7 @@ fn a_history_that_cannot_have_been_is_refused_by_its_line() {
 }
 
 #[test]
-fn a_folder_without_an_export_is_told_apart_from_a_damaged_one() {
+fn import_distinguishes_empty_and_damaged_folders() {
     let sandbox = bare();
     sandbox.write("empty/tasks/.hidden/x", "");
     sandbox.write("strange/tasks/notes/x", "");

@@ -61,7 +61,7 @@ fn record(sandbox: &Sandbox) -> Said {
 }
 
 #[test]
-fn a_replay_says_what_was_said_without_model_and_tools() {
+fn replay_needs_neither_model_nor_tools() {
     let sandbox = working_home();
     let live = record(&sandbox);
     assert!(live.err.contains("recorded 2 model calls and 2 tool calls in tape.json"), "{live:?}");
@@ -81,7 +81,7 @@ fn a_replay_says_what_was_said_without_model_and_tools() {
 }
 
 #[test]
-fn recording_again_gives_the_same_file_and_replaces_an_older_one() {
+fn recording_again_is_deterministic_and_replaces_the_file() {
     let sandbox = working_home();
     record(&sandbox);
     let first = tape(&sandbox);
@@ -99,7 +99,7 @@ fn recording_again_gives_the_same_file_and_replaces_an_older_one() {
 }
 
 #[test]
-fn many_replays_of_one_cassette_go_on_at_once() {
+fn one_cassette_supports_concurrent_replays() {
     let sandbox = working_home();
     let live = record(&sandbox);
     break_everything(&sandbox);
@@ -112,7 +112,7 @@ fn many_replays_of_one_cassette_go_on_at_once() {
 }
 
 #[test]
-fn a_difference_fails_the_task_and_is_shown() {
+fn replay_mismatch_fails_the_task_with_a_diff() {
     let sandbox = working_home();
     record(&sandbox);
     let agent = fs::read_to_string(sandbox.file("agents/worker.yaml")).unwrap();
@@ -150,7 +150,7 @@ fn edit(sandbox: &Sandbox, change: impl FnOnce(&mut Value)) {
 }
 
 #[test]
-fn a_cassette_that_ends_early_or_has_too_much_is_told_of() {
+fn replay_reports_missing_and_unused_answers() {
     let sandbox = working_home();
     record(&sandbox);
     let whole = tape(&sandbox);
@@ -177,7 +177,7 @@ fn a_cassette_that_ends_early_or_has_too_much_is_told_of() {
 }
 
 #[test]
-fn what_cannot_be_used_is_told_before_there_is_a_task() {
+fn unusable_cassette_is_rejected_before_the_task_is_created() {
     let sandbox = working_home();
     record(&sandbox);
     let before = sandbox.tasks().len();
@@ -225,7 +225,7 @@ fn what_cannot_be_used_is_told_before_there_is_a_task() {
 }
 
 #[test]
-fn failures_are_recorded_and_retries_take_no_time() {
+fn replay_repeats_failures_without_backoff() {
     let sandbox = Sandbox::new();
     let overloaded = sandbox.polity(&["run", "greeter", "overload", "--record", TAPE]);
     assert_eq!(overloaded.code, 0, "{overloaded:?}");
@@ -245,7 +245,7 @@ fn failures_are_recorded_and_retries_take_no_time() {
 }
 
 #[test]
-fn a_cancelled_run_does_not_replace_a_cassette() {
+fn cancelled_run_does_not_replace_the_cassette() {
     let sandbox = Sandbox::new();
     let well = sandbox.polity(&["run", "greeter", "Ada", "--record", TAPE]);
     assert_eq!(well.code, 0, "{well:?}");
@@ -260,7 +260,7 @@ fn a_cancelled_run_does_not_replace_a_cassette() {
 }
 
 #[test]
-fn a_background_process_records_and_replays() {
+fn detached_task_records_and_replays() {
     let sandbox = working_home();
     let started = sandbox.polity(&["run", "worker", "go", "--detach", "--record", TAPE]);
     assert_eq!(started.code, 0, "{started:?}");
@@ -278,7 +278,7 @@ fn a_background_process_records_and_replays() {
 }
 
 #[test]
-fn a_task_that_a_person_lets_go_on_is_recorded_to_its_end() {
+fn recording_continues_after_a_review() {
     let sandbox = home("approval: [kit/echo]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "hi"}}]));
     let waits = sandbox.polity(&["run", "worker", "go", "--record", TAPE]);
@@ -309,7 +309,7 @@ fn with_secrets(mut command: Command) -> Said {
 
 /// The model repeats both secrets, in its text and in what it calls a tool with; so does the tool.
 #[test]
-fn no_secret_gets_into_a_cassette() {
+fn cassette_contains_no_secrets() {
     let saying = format!("I was given {KEY} and {TOKEN}.");
     let arguments = json!({"text": format!("{KEY}\n{TOKEN}")}).to_string();
     let server = ModelServer::with([
@@ -354,7 +354,7 @@ fn no_secret_gets_into_a_cassette() {
 
 /// The folder goes away while the model is asked. The result is still told, and so is the failure.
 #[test]
-fn a_cassette_that_cannot_be_written_leaves_the_old_one() {
+fn failed_write_keeps_the_old_cassette() {
     let sandbox = Sandbox::empty();
     let (folder, moved) = (sandbox.file("tapes"), sandbox.file("moved"));
     fs::create_dir(&folder).unwrap();
@@ -386,7 +386,7 @@ fn a_cassette_that_cannot_be_written_leaves_the_old_one() {
 }
 
 #[test]
-fn sub_agents_that_work_side_by_side_are_recorded_and_replayed() {
+fn parallel_sub_agents_are_recorded_and_replayed() {
     let sandbox = Sandbox::empty();
     sandbox.write("polity.yaml", "");
     let agent = |name: &str, prompt: &str, more: &str| {

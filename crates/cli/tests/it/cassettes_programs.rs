@@ -28,13 +28,13 @@ fn tape(sandbox: &Sandbox) -> String {
     fs::read_to_string(sandbox.file(TAPE)).unwrap()
 }
 
-/// How often programs have really run.
+/// The number of real runs.
 fn runs(sandbox: &Sandbox) -> usize {
     fs::read_to_string(sandbox.file("ran")).unwrap_or_default().lines().count()
 }
 
 #[test]
-fn a_program_is_not_run_again() {
+fn replay_does_not_run_the_cli_agent() {
     let sandbox = home();
     program(&sandbox, "writer", "echo x >> ran; echo \"about $(cat)\"; echo and more", "");
     let live = sandbox.polity(&["run", "writer", "the sea", "--record", TAPE]);
@@ -58,7 +58,7 @@ fn a_program_is_not_run_again() {
 }
 
 #[test]
-fn failures_and_ends_of_patience_are_played_again() {
+fn replay_repeats_failures_and_timeouts() {
     let sandbox = home();
     program(&sandbox, "bad", "echo no use >&2; exit 3", ", max_retries: 0");
     program(&sandbox, "slow", "sleep 1000", ", timeout: 1");
@@ -80,7 +80,7 @@ fn failures_and_ends_of_patience_are_played_again() {
 
 /// Programs as sub-agents, side by side, and as a node of a workflow.
 #[test]
-fn programs_are_played_wherever_they_have_a_part() {
+fn replay_covers_cli_agents_in_sub_agents_and_workflows() {
     let sandbox = home();
     let script = "echo x >> ran; echo \"from $(cat)\"";
     program(&sandbox, "fetch", script, ", access_type: read-only");
@@ -117,7 +117,7 @@ fn programs_are_played_wherever_they_have_a_part() {
 }
 
 #[test]
-fn no_secret_of_a_program_gets_into_a_cassette() {
+fn cassette_contains_no_secrets_of_cli_agents() {
     let sandbox = home();
     program(&sandbox, "teller", "echo \"$KEY $(cat)\"", ", envs: {KEY: '${MY_CANARY}'}");
     let key = "canary-0123456789abcdef";

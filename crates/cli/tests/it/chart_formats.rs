@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
 
-/// How many random charts are tried, and how many in the long run.
+/// The number of random charts, and of those in the long run.
 const CHARTS: u64 = 150;
 const CHARTS_LONG: u64 = 2000;
 
 const EVENTS: usize = 40;
 
-/// What a script says of each line that it is given.
+/// The script's reply to each line.
 fn told(script: &str, lines: &[Value]) -> Vec<Value> {
     let mut command = Command::new("node");
     command.current_dir(peers::charts()).arg(peers::script(&format!("npm-charts/{script}")));
@@ -217,7 +217,7 @@ fn number(number: f64) -> Value {
 }
 
 #[test]
-fn scxml_is_the_same_machine_in_the_interpreter_of_others() {
+fn scxml_behaves_alike_in_another_interpreter() {
     let is_long = std::env::var_os("POLITY_TEST_LONG").is_some();
     let wanted = if is_long { CHARTS_LONG } else { CHARTS };
     let mut charts = Vec::new();
@@ -253,7 +253,7 @@ fn scxml_is_the_same_machine_in_the_interpreter_of_others() {
 }
 
 #[test]
-fn mermaid_reads_what_is_drawn_for_it() {
+fn mermaid_parses_the_exported_charts() {
     let sandbox = Sandbox::empty();
     let mut diagrams = Vec::new();
     for (example, command, name, expected) in [

@@ -11,7 +11,7 @@ fn society() -> Sandbox {
 }
 
 #[test]
-fn charts_are_listed_shown_and_checked() {
+fn chart_list_show_and_check_work() {
     let sandbox = society();
     let (list, code) = sandbox.json(&["chart", "list"]);
     assert_eq!(code, 0);
@@ -27,7 +27,7 @@ fn charts_are_listed_shown_and_checked() {
 }
 
 #[test]
-fn a_trigger_is_tried_by_hand() {
+fn chart_fire_reports_the_transition() {
     let sandbox = society();
     let fire = |args: &[&str]| sandbox.json(&[&["chart", "fire", "social"], args].concat()).0;
     let to = |from: &str, to: Value| json!({"from": from, "to": to});
@@ -53,7 +53,7 @@ fn a_trigger_is_tried_by_hand() {
 }
 
 #[test]
-fn guards_read_the_context_and_say_what_they_miss() {
+fn chart_fire_evaluates_guards_on_the_context() {
     let sandbox = Sandbox::empty();
     sandbox.write("polity.yaml", "");
     let chart = "
@@ -102,7 +102,7 @@ fn reader() -> Sandbox {
 }
 
 #[test]
-fn all_that_a_chart_says_is_shown() {
+fn chart_show_lists_everything() {
     let sandbox = reader();
     let shown = sandbox.polity(&["chart", "show", "reader"]).out;
     let expected = "name: reader
@@ -129,7 +129,7 @@ world last: \"none\"
 }
 
 #[test]
-fn firing_says_what_actions_did() {
+fn chart_fire_reports_actions() {
     let sandbox = reader();
     let sees = ["chart", "fire", "reader", "--trigger", "sees"];
     let said = sandbox.polity(&sees).out;
@@ -158,7 +158,7 @@ fn firing_says_what_actions_did() {
 }
 
 #[test]
-fn a_picture_has_frames_and_whole_labels() {
+fn svg_has_frames_and_complete_labels() {
     let sandbox = reader();
     let picture = |chart: &str, format: &str| {
         sandbox.polity(&["chart", "graph", chart, "--format", format]).out
@@ -178,7 +178,7 @@ fn a_picture_has_frames_and_whole_labels() {
 }
 
 #[test]
-fn charts_are_drawn_in_four_formats() {
+fn chart_graph_supports_four_formats() {
     let sandbox = society();
     for (format, begin) in
         [("mermaid", "stateDiagram-v2"), ("dot", "digraph"), ("svg", "<svg"), ("scxml", "<?xml")]
@@ -193,7 +193,7 @@ fn charts_are_drawn_in_four_formats() {
 }
 
 #[test]
-fn everything_wrong_with_charts_and_scenarios_is_told_at_its_place() {
+fn check_reports_chart_and_scenario_problems_with_positions() {
     let sandbox = society();
     let chart = "name: bad
 states: [a, b, lost]
@@ -264,7 +264,7 @@ lifecycle:
 }
 
 #[test]
-fn the_schemas_take_what_is_valid_and_refuse_what_is_not() {
+fn schemas_accept_valid_and_reject_invalid_files() {
     let sandbox = society();
     for (kind, path, wrong) in [
         ("chart", "charts/social.yaml", r#"{"name": "x", "states": [], "initial": "a"}"#),
@@ -281,7 +281,7 @@ fn the_schemas_take_what_is_valid_and_refuse_what_is_not() {
 }
 
 #[test]
-fn a_picture_that_no_one_could_read_is_not_drawn() {
+fn chart_graph_limits_the_number_of_arrows() {
     let sandbox = Sandbox::empty();
     assert_eq!(sandbox.polity(&["init", ".", "--example", "society"]).code, 0);
     let names: Vec<String> = (0..60).map(|state| format!("s{state}")).collect();
@@ -301,7 +301,7 @@ fn a_picture_that_no_one_could_read_is_not_drawn() {
 }
 
 #[test]
-fn a_state_with_others_inside_is_not_one_to_begin_in() {
+fn chart_fire_rejects_a_composite_state() {
     let sandbox = reader();
     let said = sandbox.polity(&[
         "chart",
@@ -319,7 +319,7 @@ fn a_state_with_others_inside_is_not_one_to_begin_in() {
 }
 
 #[test]
-fn of_charts_that_are_wrong_only_the_one_that_matters_is_told() {
+fn invalid_chart_does_not_affect_others() {
     let sandbox = society();
     for (name, initial) in [("first", "nowhere"), ("second", "elsewhere")] {
         let chart = format!("name: {name}\nstates: [a]\ninitial: {initial}\n");

@@ -13,12 +13,12 @@ fn root() -> PathBuf {
 }
 
 #[test]
-fn the_readme_says_what_happens() {
+fn readme_commands_work() {
     check(&root().join("README.md"), None);
 }
 
 #[test]
-fn the_guides_say_what_happens() {
+fn guide_commands_work() {
     let guides = root().join("docs/guides");
     let mut blocks = 0;
     for guide in fs::read_dir(guides).unwrap() {
@@ -28,7 +28,7 @@ fn the_guides_say_what_happens() {
 }
 
 #[test]
-fn the_examples_do_what_they_say() {
+fn example_commands_work() {
     for example in fs::read_dir(root().join("examples")).unwrap() {
         let folder = example.unwrap().path();
         if folder.is_dir() {
@@ -98,7 +98,7 @@ fn matches(printed: &str, expected: &[String]) -> bool {
         && printed.iter().zip(&expected).all(|(line, pattern)| fits(line, pattern))
 }
 
-/// Whether a line fits a pattern in which `[..]` stands for any text.
+/// True if a line matches a pattern in which `[..]` matches any text.
 fn fits(line: &str, pattern: &str) -> bool {
     let mut parts = pattern.split("[..]");
     let Some(mut rest) = parts.next().and_then(|first| line.strip_prefix(first)) else {
@@ -134,7 +134,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn patterns_stand_for_any_text() {
+fn pattern_wildcard_matches_any_text() {
     for (line, pattern, fit) in [
         ("abc", "abc", true),
         ("abc", "ab", false),

@@ -33,7 +33,7 @@ fn broken_home() -> Sandbox {
 }
 
 #[test]
-fn every_problem_of_a_home_is_reported_at_once() {
+fn check_reports_every_problem() {
     let sandbox = broken_home();
     let said = sandbox.polity(&["check"]);
     assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
@@ -41,7 +41,7 @@ fn every_problem_of_a_home_is_reported_at_once() {
 }
 
 #[test]
-fn check_in_json_has_the_promised_fields() {
+fn check_json_has_the_documented_fields() {
     let sandbox = broken_home();
     let (report, code) = sandbox.json(&["check"]);
     assert_eq!((code, &report["valid"]), (2, &Value::Bool(false)));
@@ -59,7 +59,7 @@ fn check_in_json_has_the_promised_fields() {
 }
 
 #[test]
-fn slips_inside_conditions_and_templates_come_with_a_suggestion() {
+fn condition_and_template_typos_get_suggestions() {
     let sandbox = Sandbox::new();
     for (node, found, suggestion) in [
         ("type: condition, expression: 'inptu == last'", "inptu", "input"),
@@ -80,7 +80,7 @@ fn slips_inside_conditions_and_templates_come_with_a_suggestion() {
 }
 
 #[test]
-fn a_broken_file_stops_only_its_own_agent() {
+fn invalid_file_affects_only_its_agent() {
     let sandbox = Sandbox::new();
     sandbox.write("agents/torn.yaml", "name: torn\nkind: llm\nrole: [unclosed\n");
     assert_eq!(sandbox.polity(&["run", "greeter", "Ada"]).code, 0);
@@ -96,7 +96,7 @@ fn a_broken_file_stops_only_its_own_agent() {
 }
 
 #[test]
-fn wrong_settings_stop_everything_that_relies_on_them() {
+fn invalid_settings_stop_every_task() {
     let sandbox = Sandbox::new();
     sandbox.write("polity.yaml", "limits: {input_byte: 3}");
     let said = sandbox.polity(&["run", "greeter", "Ada"]);
@@ -105,7 +105,7 @@ fn wrong_settings_stop_everything_that_relies_on_them() {
 }
 
 #[test]
-fn a_missing_home_is_told() {
+fn missing_home_is_an_error() {
     let sandbox = Sandbox::empty();
     let said = sandbox.polity(&["--home", "nowhere", "check"]);
     assert_eq!(said.code, 1, "{said:?}");
@@ -114,7 +114,7 @@ fn a_missing_home_is_told() {
 }
 
 #[test]
-fn every_command_says_that_a_home_is_missing() {
+fn every_command_reports_a_missing_home() {
     let sandbox = Sandbox::empty();
     for args in [
         vec!["task", "list"],
@@ -129,7 +129,7 @@ fn every_command_says_that_a_home_is_missing() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_a_problem_of_its_own() {
+fn unreadable_file_is_a_problem() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.file("agents/latin.yaml"), b"name: latin\nrole: caf\xe9\n").unwrap();
     std::os::unix::fs::symlink("nothing", sandbox.file("agents/lost.yaml")).unwrap();
@@ -141,7 +141,7 @@ fn a_file_that_cannot_be_read_is_a_problem_of_its_own() {
 }
 
 #[test]
-fn agents_are_listed_and_shown() {
+fn agent_list_and_show_work() {
     let sandbox = Sandbox::new();
     let (agents, _) = sandbox.json(&["agent", "list"]);
     assert_eq!(agents[0]["name"], "greeter");
@@ -155,7 +155,7 @@ fn agents_are_listed_and_shown() {
 }
 
 #[test]
-fn the_schemas_accept_what_is_shipped() {
+fn schemas_accept_the_shipped_files() {
     let sandbox = Sandbox::empty();
     let schema = |kind: &str| -> jsonschema::Validator {
         let said = sandbox.polity(&["schema", kind]);

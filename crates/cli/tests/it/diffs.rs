@@ -6,7 +6,7 @@ use crate::forks::{grand, run, sandbox};
 use crate::sandbox::Sandbox;
 
 #[test]
-fn two_runs_that_go_the_same_way_are_the_same() {
+fn identical_runs_have_no_differences() {
     let sandbox = sandbox();
     let (a, b) = (run(&sandbox, "rain"), run(&sandbox, "rain"));
     let (diff, code) = sandbox.json(&["task", "diff", &a, &b]);
@@ -20,7 +20,7 @@ fn two_runs_that_go_the_same_way_are_the_same() {
 }
 
 #[test]
-fn the_first_step_that_differs_is_told_with_both_sides() {
+fn diff_shows_the_first_differing_step() {
     let sandbox = sandbox();
     let a = run(&sandbox, "rain");
     let fork = grand(&sandbox, &a);
@@ -51,7 +51,7 @@ fn the_first_step_that_differs_is_told_with_both_sides() {
 }
 
 #[test]
-fn two_forks_of_one_checkpoint_share_their_beginning() {
+fn forks_of_one_checkpoint_share_its_history() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let (one, two) = (grand(&sandbox, &id), grand(&sandbox, &id));
@@ -62,7 +62,7 @@ fn two_forks_of_one_checkpoint_share_their_beginning() {
 }
 
 #[test]
-fn other_definitions_inputs_and_ends_are_told() {
+fn diff_shows_definitions_inputs_and_results() {
     let sandbox = sandbox();
     let a = run(&sandbox, "rain");
     sandbox.write("scripts/echo.yaml", "rules: []\ndefault: {error: {status: 403}}\n");
@@ -88,7 +88,7 @@ fn other_definitions_inputs_and_ends_are_told() {
 }
 
 #[test]
-fn of_agents_the_messages_are_compared() {
+fn diff_compares_messages_of_agents() {
     let sandbox = Sandbox::new();
     let [a, b] = ["Ada", "Grace"].map(|name| {
         let (task, _) = sandbox.json(&["run", "greeter", name]);
@@ -105,7 +105,7 @@ fn of_agents_the_messages_are_compared() {
 }
 
 #[test]
-fn nodes_that_run_at_once_are_compared_in_the_order_of_the_file() {
+fn diff_compares_parallel_nodes_in_file_order() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "workflows/both.yaml",

@@ -31,7 +31,7 @@ fn allow(sandbox: &Sandbox, mode: u32) {
 }
 
 #[test]
-fn a_home_that_cannot_be_written_is_told() {
+fn read_only_home_is_an_error() {
     let sandbox = Sandbox::new();
     allow(&sandbox, 0o755);
     if rustix::process::geteuid().is_root() {
@@ -49,7 +49,7 @@ fn a_home_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn what_happened_can_be_read_where_nothing_can_be_written() {
+fn queries_work_on_a_read_only_home() {
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "Ada"]);
     let copied = polity_as_nobody(&sandbox, &["--version"]);
@@ -82,7 +82,7 @@ fn on_a_full_disk(sandbox: &Sandbox, args: &str) -> Said {
 }
 
 #[test]
-fn a_restore_that_does_not_fit_leaves_nothing_behind() {
+fn failed_restore_leaves_no_files() {
     let sandbox = Sandbox::new();
     sandbox.write("input", "");
     sandbox.polity_with_input(&["run", "greeter", "-"], "x".repeat(300_000).as_bytes());
@@ -102,7 +102,7 @@ fn a_restore_that_does_not_fit_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_and_the_task_goes_on_later() {
+fn task_resumes_after_a_full_disk() {
     let sandbox = Sandbox::new();
     let answer = "y".repeat(300_000);
     sandbox.write(

@@ -66,7 +66,7 @@ fn count(sandbox: &Sandbox, text: &str) -> usize {
 }
 
 #[test]
-fn a_fork_goes_on_from_a_checkpoint_with_another_state() {
+fn fork_continues_with_a_changed_state() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let (first, _) = sandbox.json(&["task", "show", &id]);
@@ -84,7 +84,7 @@ fn a_fork_goes_on_from_a_checkpoint_with_another_state() {
 }
 
 #[test]
-fn a_fork_shows_its_steps_and_ends_as_a_run_does() {
+fn fork_shows_steps_and_exit_code_like_a_run() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let fork = ["task", "fork", &id, "--from", "0"];
@@ -96,7 +96,7 @@ fn a_fork_shows_its_steps_and_ends_as_a_run_does() {
 }
 
 #[test]
-fn a_fork_stores_nothing_of_its_beginning_again() {
+fn fork_shares_stored_history() {
     let sandbox = sandbox();
     let id = run(&sandbox, "a long and winding tale");
     let said = "\"content\":\"Draft of a long and winding tale\"";
@@ -110,7 +110,7 @@ fn a_fork_stores_nothing_of_its_beginning_again() {
 }
 
 #[test]
-fn an_agent_s_task_is_forked_too() {
+fn agent_task_can_be_forked() {
     let sandbox = Sandbox::new();
     let (task, _) = sandbox.json(&["run", "greeter", "Ada"]);
     let id = task["id"].as_str().unwrap();
@@ -122,7 +122,7 @@ fn an_agent_s_task_is_forked_too() {
 }
 
 #[test]
-fn a_detached_fork_goes_on_by_itself() {
+fn detached_fork_runs_in_the_background() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let said = sandbox.polity(&["task", "fork", &id, "--from", "0", "--detach"]);
@@ -133,7 +133,7 @@ fn a_detached_fork_goes_on_by_itself() {
 }
 
 #[test]
-fn a_fork_is_recorded_and_replayed() {
+fn fork_is_recorded_and_replayed() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let fork = ["task", "fork", &id, "--from", "0", "--set", "metadata.tone=grand"];
@@ -144,7 +144,7 @@ fn a_fork_is_recorded_and_replayed() {
 }
 
 #[test]
-fn what_cannot_be_forked_is_told_and_makes_no_task() {
+fn invalid_fork_creates_no_task() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let fails = |args: &[&str], code: i32, words: &str| {
@@ -164,7 +164,7 @@ fn what_cannot_be_forked_is_told_and_makes_no_task() {
 }
 
 #[test]
-fn a_checkpoint_is_shown_by_its_number() {
+fn show_at_prints_a_checkpoint() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let (all, _) = sandbox.json(&["task", "checkpoints", &id]);
@@ -183,7 +183,7 @@ fn a_checkpoint_is_shown_by_its_number() {
 }
 
 #[test]
-fn parts_are_counted_with_their_task_and_listed_on_request() {
+fn task_list_counts_parts_and_lists_them_on_request() {
     let sandbox = sandbox();
     let id = run(&sandbox, "rain");
     let (listed, _) = sandbox.json(&["task", "list"]);

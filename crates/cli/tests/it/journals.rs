@@ -19,7 +19,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/journals")
 }
 
-/// What the program shows of every task.
+/// The output of the program for every task.
 fn shown(sandbox: &Sandbox) -> Vec<Value> {
     let show = |task: &Value| {
         let id = task["id"].as_str().unwrap();
@@ -49,7 +49,7 @@ fn holds(place: &str, then: &Value, now: &Value) {
 }
 
 #[test]
-fn what_earlier_versions_wrote_is_shown_as_it_was_and_goes_on() {
+fn recorded_journals_replay_and_resume() {
     let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
     let journals: Vec<_> =
         files.filter(|file| file.extension().is_some_and(|ending| ending == "db")).collect();
@@ -154,7 +154,7 @@ fn fork(sandbox: &Sandbox) {
 
 /// Where `POLITY_RECORD_AS` gives it a name, the journal is kept in the repository.
 #[test]
-fn a_journal_is_recorded() {
+fn record_journal() {
     let elsewhere = tempfile::tempdir().unwrap();
     let (folder, name) = match std::env::var("POLITY_RECORD_AS") {
         Ok(name) => (folder(), name),

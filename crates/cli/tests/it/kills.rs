@@ -23,7 +23,7 @@ pub(crate) fn rounds(short: u32, long: u32) -> u32 {
 }
 
 #[test]
-fn no_kill_loses_a_task_or_breaks_the_journal() {
+fn kill_loses_no_task_and_keeps_the_journal_valid() {
     let rounds = rounds(10, 200);
     let sandbox = Sandbox::new();
     let mut moments = Moments(7);
@@ -54,7 +54,7 @@ fn no_kill_loses_a_task_or_breaks_the_journal() {
 /// Each task has two effects, one after the other, that may not be repeated. However often its
 /// process is killed, each happens at most once; and both do, unless a person was asked.
 #[test]
-fn no_kill_repeats_what_may_not_be_repeated() {
+fn kill_repeats_no_unsafe_call() {
     let sandbox = home_with_effects();
     kill_in_the_midst(&sandbox, "worker", 11, rounds(6, 100));
     check_effects(&sandbox);
@@ -63,7 +63,7 @@ fn no_kill_repeats_what_may_not_be_repeated() {
 /// The same where another agent hands out the work: no sub-agent is opened twice, and each has its
 /// parent's one answer.
 #[test]
-fn no_kill_repeats_what_a_sub_agent_does() {
+fn kill_repeats_no_sub_agent_call() {
     let sandbox = home_with_effects();
     sandbox.write(
         "agents/boss.yaml",

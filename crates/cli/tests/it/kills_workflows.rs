@@ -95,7 +95,7 @@ fn settle_doubts(sandbox: &Sandbox, input: &str) {
 }
 
 #[test]
-fn no_kill_loses_repeats_or_changes_a_step() {
+fn kill_keeps_every_workflow_step_exactly_once() {
     let kills = rounds(10, 200);
     let sandbox = steps();
     let mut moments = Moments(17);

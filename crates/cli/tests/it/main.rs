@@ -1,4 +1,4 @@
-//! The program from the outside: real processes on real homes.
+//! Tests of the `polity` binary: real processes on real homes.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 #![allow(clippy::disallowed_methods, reason = "these tests start programs")]
 

@@ -29,7 +29,7 @@ fn run(sandbox: &Sandbox) -> Said {
 }
 
 #[test]
-fn every_provider_answers_after_a_retry() {
+fn every_provider_retries_and_answers() {
     for provider in ["openai", "openai_compatible", "ollama", "anthropic", "gemini"] {
         let server = ModelServer::with([Turn::retry_after(429, "0"), Turn::text("From afar.")]);
         let answered = run(&home(provider, &server.url()));
@@ -42,7 +42,7 @@ fn every_provider_answers_after_a_retry() {
 }
 
 #[test]
-fn a_key_is_shown_nowhere() {
+fn api_key_appears_nowhere() {
     for wire in Wire::ALL {
         let provider = match wire {
             Wire::OpenAi | Wire::OpenAiResponses => "openai",
@@ -62,7 +62,7 @@ fn a_key_is_shown_nowhere() {
 }
 
 #[test]
-fn a_missing_key_is_told_before_there_is_a_task() {
+fn missing_key_creates_no_task() {
     let server = ModelServer::with([]);
     let sandbox = home("openai", &server.url());
     let refused = sandbox.polity(&["run", "caller", "Hello"]);
@@ -86,7 +86,7 @@ fn with_tools(sandbox: &Sandbox, more: &str) {
 /// Everything that can happen to a tool call, in one conversation. The model server refuses a
 /// history in which a call has no answer, as the providers do.
 #[test]
-fn the_history_stays_valid_whatever_happens_to_the_calls() {
+fn history_stays_valid_after_failed_tool_calls() {
     for provider in ["openai", "anthropic", "gemini"] {
         let server = ModelServer::with([
             Turn::calls([
@@ -116,7 +116,7 @@ fn the_history_stays_valid_whatever_happens_to_the_calls() {
 }
 
 #[test]
-fn a_conversation_that_is_too_long_is_shortened_until_it_fits() {
+fn long_conversation_is_shortened_to_fit() {
     for provider in ["openai", "anthropic", "gemini"] {
         let turn = |text: &str| {
             Turn::calls([Call::new("kit__echo", &json!({ "text": text }).to_string())])
@@ -141,7 +141,7 @@ fn a_conversation_that_is_too_long_is_shortened_until_it_fits() {
 }
 
 #[test]
-fn wrong_addresses_and_empty_answers_are_told() {
+fn wrong_endpoint_and_empty_answer_are_errors() {
     let empty = ModelServer::with([Turn::empty()]);
     let answered = run(&home("openai", &empty.url()));
     assert_eq!(answered.code, 1, "{answered:?}");
@@ -158,7 +158,7 @@ fn wrong_addresses_and_empty_answers_are_told() {
 
 /// Without its key an agent cannot go on. That is no reason to fail its task for good.
 #[test]
-fn a_review_answered_where_the_key_is_missing_changes_nothing() {
+fn review_answer_without_the_key_changes_nothing() {
     let server = ModelServer::with([
         Turn::calls([Call::new("kit__count", r#"{"file": "a"}"#)]),
         Turn::text("Counted."),
@@ -180,7 +180,7 @@ fn a_review_answered_where_the_key_is_missing_changes_nothing() {
 }
 
 #[test]
-fn a_key_that_a_model_repeats_is_masked() {
+fn api_key_in_a_model_answer_is_masked() {
     let server = ModelServer::with([Turn::text(&format!("Your key is {KEY}."))]);
     let sandbox = home("openai", &server.url());
     assert_eq!(run(&sandbox).out, "Your key is ***.\n");

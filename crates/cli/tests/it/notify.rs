@@ -38,7 +38,7 @@ fn told(sandbox: &Sandbox) -> Vec<String> {
     lines.lines().map(str::to_owned).collect()
 }
 
-/// What a server on this machine was sent: the head of each request, and its body.
+/// A local HTTP server that keeps the head and body of each request.
 struct Hook {
     url: String,
     requests: mpsc::Receiver<(String, Value)>,
@@ -84,7 +84,7 @@ impl Hook {
 }
 
 #[test]
-fn a_command_is_told_of_each_review_once() {
+fn command_runs_once_per_review() {
     let sandbox =
         asks(&json!({"command": ["./tell.sh", "two words", "${POLITY_REVIEW_POSITION}"]}));
     script(&sandbox, "tell.sh", TELLS);
@@ -108,7 +108,7 @@ fn a_command_is_told_of_each_review_once() {
 }
 
 #[test]
-fn whoever_goes_on_with_a_task_tells_of_what_it_asks_next() {
+fn resuming_process_notifies_of_the_next_review() {
     let sandbox = asks(&json!({"command": "./tell.sh 'two words'"}));
     script(&sandbox, "tell.sh", TELLS);
     let both = json!([
@@ -132,7 +132,7 @@ fn whoever_goes_on_with_a_task_tells_of_what_it_asks_next() {
 }
 
 #[test]
-fn a_detached_task_tells_too() {
+fn detached_task_notifies() {
     let sandbox = asks(&json!({"command": "./tell.sh"}));
     script(&sandbox, "tell.sh", TELLS);
     assert_eq!(sandbox.polity(&["run", "worker", "go", "--detach"]).code, 0);
@@ -140,7 +140,7 @@ fn a_detached_task_tells_too() {
 }
 
 #[test]
-fn a_sub_agents_review_is_told_with_its_own_task() {
+fn sub_agent_review_names_its_own_task() {
     let sandbox = asks(&json!({"command": "./tell.sh"}));
     script(&sandbox, "tell.sh", TELLS);
     sandbox.write(
@@ -166,7 +166,7 @@ fn a_sub_agents_review_is_told_with_its_own_task() {
 }
 
 #[test]
-fn a_webhook_is_posted_to_again_until_it_takes_it() {
+fn webhook_is_retried() {
     let hook = Hook::answering(&[500, 200]);
     let sandbox = asks(&json!({"webhook": format!("{}/hook", hook.url)}));
     let said = run(&sandbox);
@@ -183,7 +183,7 @@ fn a_webhook_is_posted_to_again_until_it_takes_it() {
 }
 
 #[test]
-fn what_goes_wrong_is_a_warning_and_nothing_else() {
+fn failed_notification_is_only_a_warning() {
     let gone = Hook::answering(&[]).url;
     let cases = [
         (
@@ -210,7 +210,7 @@ fn what_goes_wrong_is_a_warning_and_nothing_else() {
 }
 
 #[test]
-fn programs_get_the_warning_as_json_and_the_answer_for_itself() {
+fn json_output_has_the_warning_on_stderr() {
     let sandbox = asks(&json!({"command": "no-such-program"}));
     let said = sandbox.polity(&["run", "worker", "go", "--json"]);
     assert_eq!(said.code, 3, "{said:?}");
@@ -221,7 +221,7 @@ fn programs_get_the_warning_as_json_and_the_answer_for_itself() {
 }
 
 #[test]
-fn who_will_not_wait_for_a_command_that_hangs_need_not() {
+fn ctrl_c_aborts_a_hanging_command() {
     let sandbox = asks(&json!({"command": "./hangs.sh"}));
     script(&sandbox, "hangs.sh", "#!/bin/sh\nsleep 600 &\necho $! > pid\nwait\n");
     let running = sandbox.start(&["run", "worker", "go"]);
@@ -242,7 +242,7 @@ fn who_will_not_wait_for_a_command_that_hangs_need_not() {
 }
 
 #[test]
-fn secrets_are_filled_in_and_shown_nowhere() {
+fn secrets_are_substituted_and_never_shown() {
     let secret = "s3cret-0f-the-h00k";
     let hook = Hook::answering(&[403, 403]);
     for (webhook, value) in [
@@ -269,7 +269,7 @@ fn secrets_are_filled_in_and_shown_nowhere() {
 }
 
 #[test]
-fn a_replay_tells_no_one() {
+fn replay_does_not_notify() {
     let sandbox = asks(&json!({"command": "./tell.sh"}));
     script(&sandbox, "tell.sh", TELLS);
     let taped = |way| sandbox.polity(&["run", "worker", "go", way, "tape"]).code;

@@ -38,7 +38,7 @@ fn steps(sandbox: &Sandbox) -> Vec<String> {
 }
 
 #[test]
-fn the_result_is_a_text_that_holds_exactly_the_json() {
+fn result_is_exactly_the_json_text() {
     let sandbox = home();
     for (input, result) in
         [("at once", r#"{"age": 36}"#), ("fenced", r#"{"age": 36}"#), ("later", r#"{"age":36}"#)]
@@ -53,7 +53,7 @@ fn the_result_is_a_text_that_holds_exactly_the_json() {
 }
 
 #[test]
-fn corrections_are_steps_of_the_trace() {
+fn corrections_appear_in_the_trace() {
     let sandbox = home();
     let said = sandbox.polity(&["run", "clerk", "later"]);
     assert_eq!((said.code, said.out.as_str()), (0, "{\"age\":36}\n"), "{said:?}");
@@ -65,7 +65,7 @@ fn corrections_are_steps_of_the_trace() {
 }
 
 #[test]
-fn an_answer_that_never_fits_fails_the_task_and_is_kept() {
+fn invalid_answer_fails_the_task_and_is_kept() {
     let sandbox = home();
     let (task, code) = sandbox.json(&["run", "clerk", "never"]);
     assert_eq!((code, task["error_code"].as_str()), (1, Some("invalid_output")), "{task}");
@@ -78,7 +78,7 @@ fn an_answer_that_never_fits_fails_the_task_and_is_kept() {
 }
 
 #[test]
-fn a_schema_that_is_none_is_refused_before_anything_runs() {
+fn invalid_schema_is_rejected_before_the_run() {
     let sandbox = home();
     sandbox.write(
         "agents/clerk.yaml",
@@ -101,7 +101,7 @@ fn a_schema_that_is_none_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_model_over_http_is_told_the_schema_and_then_what_is_wrong() {
+fn http_model_gets_the_schema_and_the_validation_error() {
     let server = ModelServer::with([Turn::text("36"), Turn::text("{\"age\": 36}")]);
     let sandbox = home();
     let agent = format!(

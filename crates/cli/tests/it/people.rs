@@ -16,7 +16,7 @@ fn sandbox(workflow: &str) -> Sandbox {
 }
 
 #[test]
-fn people_are_asked_one_after_the_other() {
+fn reviews_open_one_after_the_other() {
     let sandbox = sandbox(
         "
 entry_point: both
@@ -36,7 +36,7 @@ nodes:
 }
 
 #[test]
-fn what_no_one_answers_in_time_is_told_of_when_it_ends() {
+fn expired_review_is_reported() {
     let sandbox = sandbox(
         "
 entry_point: ask
@@ -57,7 +57,7 @@ nodes: {ask: {type: human, question: Now?, deadline_seconds: 1}}
 }
 
 #[test]
-fn each_answer_says_what_it_would_lead_to() {
+fn review_show_previews_each_answer() {
     let sandbox = sandbox(
         "
 entry_point: draft
@@ -91,7 +91,7 @@ edges:
 }
 
 #[test]
-fn what_depends_on_the_answer_itself_is_not_foretold() {
+fn preview_omits_what_depends_on_the_answer() {
     let sandbox = sandbox(
         "
 entry_point: ask
@@ -109,7 +109,7 @@ edges: [{from: ask, to: publish, condition: \"nodes.ask.output == 'yes'\"}]
 }
 
 #[test]
-fn no_answer_is_offered_when_the_time_is_over() {
+fn expired_review_offers_no_answers() {
     for (more, then, short) in [
         ("", "the task fails", "passed: fails"),
         (", default_action: approve", "it counts as approve", "passed: approve"),
@@ -137,7 +137,7 @@ nodes: {{ask: {{type: human, question: Now?, deadline_seconds: 1{more}}}}}
 }
 
 #[test]
-fn the_same_agent_in_two_branches_is_told_apart() {
+fn review_path_distinguishes_parallel_branches() {
     let kit = home("approval: [kit/count]\n", "{}", &[]);
     calls(&kit, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
     kit.write(
@@ -180,7 +180,7 @@ nodes:
 }
 
 #[test]
-fn resuming_all_tells_what_became_of_each() {
+fn resume_all_reports_every_task() {
     let sandbox = sandbox(
         "
 entry_point: ask
@@ -206,7 +206,7 @@ edges: [{from: ask, to: again}]
 }
 
 #[test]
-fn a_part_that_is_answered_goes_on_while_the_whole_asks() {
+fn answered_part_resumes_while_its_parent_waits() {
     let kit = home("approval: [kit/count]\n", "{}", &[]);
     calls(&kit, &json!([{"tool": "kit/count", "arguments": {"file": "a"}}]));
     kit.write(

@@ -15,7 +15,7 @@ fn signal(child: &Child, signal: &str) {
 }
 
 #[test]
-fn many_runs_at_once_on_one_home_all_succeed() {
+fn concurrent_runs_on_one_home_succeed() {
     let sandbox = Sandbox::new();
     let children: Vec<_> =
         (0..8).map(|number| sandbox.start(&["run", "greeter", &format!("n{number}")])).collect();
@@ -29,7 +29,7 @@ fn many_runs_at_once_on_one_home_all_succeed() {
 }
 
 #[test]
-fn a_task_is_cancelled_from_another_process() {
+fn cancel_works_from_another_process() {
     let sandbox = Sandbox::new();
     let running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
@@ -52,7 +52,7 @@ fn ctrl_c_cancels() {
 }
 
 #[test]
-fn nothing_is_taken_from_a_living_process() {
+fn resume_rejects_a_task_with_a_live_owner() {
     let sandbox = Sandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
@@ -66,7 +66,7 @@ fn nothing_is_taken_from_a_living_process() {
 }
 
 #[test]
-fn a_killed_run_is_seen_and_resumed() {
+fn killed_run_is_interrupted_and_resumed() {
     let sandbox = Sandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "think"]);
     let id = sandbox.wait_for_status("running");
@@ -99,7 +99,7 @@ fn a_killed_run_is_seen_and_resumed() {
 }
 
 #[test]
-fn all_killed_runs_are_resumed_together() {
+fn resume_all_resumes_every_killed_run() {
     let sandbox = Sandbox::new();
     let mut children: Vec<_> =
         (0..3).map(|_| sandbox.start(&["run", "greeter", "think"])).collect();
@@ -119,7 +119,7 @@ fn all_killed_runs_are_resumed_together() {
 }
 
 #[test]
-fn waiting_for_a_task_that_no_one_works_on_ends_with_advice() {
+fn wait_fails_on_an_interrupted_task() {
     let sandbox = Sandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
@@ -135,7 +135,7 @@ fn waiting_for_a_task_that_no_one_works_on_ends_with_advice() {
 }
 
 #[test]
-fn a_second_ctrl_c_quits_at_once_and_leaves_the_task_interrupted() {
+fn second_ctrl_c_quits_and_leaves_the_task_interrupted() {
     let sandbox = Sandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     sandbox.wait_for_status("running");
@@ -159,7 +159,7 @@ fn a_second_ctrl_c_quits_at_once_and_leaves_the_task_interrupted() {
 }
 
 #[test]
-fn ctrl_c_in_the_moment_a_task_ends_costs_neither_result_nor_exit_code() {
+fn ctrl_c_at_the_end_keeps_result_and_exit_code() {
     let sandbox = Sandbox::new();
     for pause_ms in (0..24).map(|step| step * 2) {
         let running = sandbox.start(&["run", "greeter", "Ada", "--json"]);
@@ -184,7 +184,7 @@ fn ctrl_c_in_the_moment_a_task_ends_costs_neither_result_nor_exit_code() {
 }
 
 #[test]
-fn many_may_cancel_the_same_task() {
+fn concurrent_cancels_succeed() {
     let sandbox = Sandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");

@@ -38,7 +38,7 @@ fn executions(sandbox: &Sandbox) -> Vec<Value> {
 }
 
 #[test]
-fn a_program_is_given_its_input_and_its_answer_is_the_result() {
+fn cli_agent_gets_input_and_returns_a_result() {
     let sandbox = home();
     let said = sandbox.polity(&["-q", "run", "echo", "hello, program"]);
     assert_eq!((said.code, said.out.as_str()), (0, "hello, program\n"), "{said:?}");
@@ -61,7 +61,7 @@ fn a_program_is_given_its_input_and_its_answer_is_the_result() {
 }
 
 #[test]
-fn programs_that_change_things_run_one_by_one_also_in_processes_of_their_own() {
+fn read_write_agents_run_one_at_a_time_across_processes() {
     let sandbox = home();
     let children: Vec<_> = (0..3).map(|_| sandbox.start(&["-q", "run", "count", "x"])).collect();
     let mut lines: Vec<_> = children
@@ -78,7 +78,7 @@ fn programs_that_change_things_run_one_by_one_also_in_processes_of_their_own() {
 }
 
 #[test]
-fn a_line_that_is_full_takes_no_more() {
+fn full_queue_rejects_tasks() {
     let sandbox = home();
     let mut running = sandbox.start(&["run", "slow", "x"]);
     sandbox.wait_until("it runs", || sandbox.file("pid").exists().then_some(()));
@@ -102,7 +102,7 @@ fn a_line_that_is_full_takes_no_more() {
 }
 
 #[test]
-fn a_program_is_cancelled_from_elsewhere_and_nothing_of_it_is_left() {
+fn cancel_kills_the_whole_process_tree() {
     let sandbox = home();
     let running = sandbox.start(&["run", "slow", "x"]);
     let pid = sandbox.wait_until("it runs", || {
@@ -125,7 +125,7 @@ fn a_program_is_cancelled_from_elsewhere_and_nothing_of_it_is_left() {
 }
 
 #[test]
-fn a_program_that_takes_too_long_is_ended() {
+fn cli_agent_times_out() {
     let sandbox = home();
     let said = sandbox.polity(&["run", "sleepy", "x"]);
     assert_eq!(said.code, 5, "{said:?}");
@@ -134,7 +134,7 @@ fn a_program_that_takes_too_long_is_ended() {
 }
 
 #[test]
-fn a_program_gets_the_variables_that_are_named_and_its_secrets_are_kept_secret() {
+fn cli_agent_gets_named_variables_and_secrets_are_masked() {
     let sandbox = home();
     let mut command = sandbox.command(&[
         "run",
@@ -170,7 +170,7 @@ fn a_program_gets_the_variables_that_are_named_and_its_secrets_are_kept_secret()
 }
 
 #[test]
-fn what_cannot_be_run_is_told_before_there_is_a_task() {
+fn missing_executable_creates_no_task() {
     let sandbox = home();
     for (name, file, told) in [
         ("gone", "executable_path: no-such-program", "no-such-program"),
@@ -191,7 +191,7 @@ fn what_cannot_be_run_is_told_before_there_is_a_task() {
 }
 
 #[test]
-fn a_passing_failure_is_tried_again_and_stays_in_the_result() {
+fn transient_failure_is_retried_and_recorded() {
     let sandbox = home();
     let said = sandbox.polity(&["-q", "run", "flaky", "x"]);
     assert_eq!((said.code, said.out.as_str()), (0, "ok\n"), "{said:?}");
@@ -203,7 +203,7 @@ fn a_passing_failure_is_tried_again_and_stays_in_the_result() {
 }
 
 #[test]
-fn a_program_can_be_a_sub_agent() {
+fn cli_agent_works_as_sub_agent() {
     let sandbox = home();
     sandbox.write(
         "agents/boss.yaml",
@@ -222,7 +222,7 @@ fn a_program_can_be_a_sub_agent() {
 }
 
 #[test]
-fn no_program_outlives_a_process_that_is_killed() {
+fn killed_polity_leaves_no_process() {
     let sandbox = home();
     let mut children = Vec::new();
     for number in 0..4 {
@@ -268,7 +268,7 @@ fn no_program_outlives_a_process_that_is_killed() {
 /// Whoever ends everything that Polity has started, its shims too, leaves processes that no one knows
 /// but their control group.
 #[test]
-fn what_a_killed_process_and_its_killed_shim_leave_is_ended_by_the_next_one() {
+fn next_process_kills_what_a_killed_shim_left() {
     let sandbox = home();
     sandbox.write(
         "agents/family.yaml",
@@ -301,7 +301,7 @@ fn what_a_killed_process_and_its_killed_shim_leave_is_ended_by_the_next_one() {
 }
 
 #[test]
-fn a_program_that_may_not_be_run_twice_is_put_before_a_person_after_a_kill() {
+fn non_idempotent_agent_needs_review_after_a_kill() {
     let sandbox = home();
     let mut running = sandbox.start(&["run", "slow", "x"]);
     sandbox.wait_until("it is told", || {
@@ -319,7 +319,7 @@ fn a_program_that_may_not_be_run_twice_is_put_before_a_person_after_a_kill() {
 }
 
 #[test]
-fn requests_that_are_the_same_share_one_run_also_in_processes_of_their_own() {
+fn duplicate_requests_share_one_run_across_processes() {
     let sandbox = home();
     sandbox.write(
         "agents/once.yaml",
@@ -351,7 +351,7 @@ fn requests_that_are_the_same_share_one_run_also_in_processes_of_their_own() {
 }
 
 #[test]
-fn programs_with_folders_of_their_own_run_side_by_side_and_leave_what_they_made() {
+fn agents_with_copied_workspaces_run_in_parallel() {
     let sandbox = home();
     // Each waits until the other has begun, which is seen beside the folder that they copy.
     let script = "echo x >> a; touch $OUT/$(basename $PWD); \
@@ -389,7 +389,7 @@ fn programs_with_folders_of_their_own_run_side_by_side_and_leave_what_they_made(
 }
 
 #[test]
-fn a_program_in_a_folder_of_its_own_is_run_again_after_a_kill_from_the_beginning() {
+fn copied_workspace_is_reset_after_a_kill() {
     let sandbox = home();
     sandbox.write("project/a", "first\n");
     sandbox.write(
@@ -410,7 +410,7 @@ fn a_program_in_a_folder_of_its_own_is_run_again_after_a_kill_from_the_beginning
 }
 
 #[test]
-fn what_only_a_program_was_to_see_is_removed_also_if_its_owner_was_killed() {
+fn private_files_are_removed_after_a_kill() {
     let sandbox = home();
     sandbox.write(
         "agents/reads.yaml",

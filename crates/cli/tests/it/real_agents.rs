@@ -26,7 +26,7 @@ struct Setting {
     agent: &'static Agent,
     server: ModelServer,
     sandbox: Sandbox,
-    /// What no other run has.
+    /// The unique marker of a run.
     mark: String,
 }
 
@@ -137,7 +137,7 @@ fn is_long_run() -> bool {
     std::env::var_os("POLITY_TEST_LONG").is_some()
 }
 
-/// How long a tool sleeps, as no one else does: agents may keep variables from their tools.
+/// The unique sleep time of a tool, which identifies its process.
 fn nap(mark: &str) -> String {
     format!("1000.{mark}")
 }
@@ -147,7 +147,7 @@ fn states(execution: &Value) -> Vec<&str> {
     moves.iter().map(|moved| moved["to"].as_str().unwrap()).collect()
 }
 
-fn its_answer_is_the_result(agent: &'static Agent) {
+fn answer_is_the_result(agent: &'static Agent) {
     let turn = || Turn::text(ANSWER).usage(INPUT_TOKENS, OUTPUT_TOKENS);
     let Some(setting) = Setting::new(agent, move |_| turn()) else { return };
     let said = setting.run();
@@ -173,7 +173,7 @@ fn its_answer_is_the_result(agent: &'static Agent) {
 }
 
 /// Some exit with 0 then.
-fn a_refused_key_is_a_lasting_failure(agent: &'static Agent) {
+fn rejected_key_is_a_permanent_failure(agent: &'static Agent) {
     let refuse = |_: &RecordedRequest| Turn::status(401, "invalid x-api-key");
     let Some(setting) = Setting::new(agent, refuse) else { return };
     let said = setting.run();
@@ -182,7 +182,7 @@ fn a_refused_key_is_a_lasting_failure(agent: &'static Agent) {
 }
 
 /// All of them try again by themselves; what is left in the end is ours to judge.
-fn a_rate_limit_that_stays_is_a_passing_failure(agent: &'static Agent) {
+fn lasting_rate_limit_is_a_transient_failure(agent: &'static Agent) {
     if agent.is_patient && !is_long_run() {
         return;
     }
@@ -191,7 +191,7 @@ fn a_rate_limit_that_stays_is_a_passing_failure(agent: &'static Agent) {
 }
 
 /// Some lose what is beyond 64 KiB if no one reads it at once.
-fn a_rate_limit_is_got_over_and_a_long_answer_comes_whole(agent: &'static Agent) {
+fn rate_limit_is_retried_and_a_long_answer_is_complete(agent: &'static Agent) {
     let lines: Vec<_> = (0..8000).map(|n| format!("{n} squared is {}", n * n)).collect();
     let long = lines.join("\n");
     let (requests, answer) = (AtomicUsize::new(0), long.clone());
@@ -211,7 +211,7 @@ fn a_rate_limit_is_got_over_and_a_long_answer_comes_whole(agent: &'static Agent)
 }
 
 /// Tools leave processes behind also where all went well.
-fn what_a_tool_leaves_behind_is_ended(agent: &'static Agent) {
+fn processes_left_by_a_tool_are_killed(agent: &'static Agent) {
     let Some(shell) = &agent.shell else { return };
     let Some(setting) = Setting::with_mark(agent, |mark| {
         let command = format!("echo done > ran; setsid sleep {} > /dev/null 2>&1 &", nap(&mark));
@@ -228,7 +228,7 @@ fn what_a_tool_leaves_behind_is_ended(agent: &'static Agent) {
 }
 
 /// Agents start their tools in sessions of their own.
-fn nothing_of_it_is_left_when_it_is_cancelled(agent: &'static Agent) {
+fn cancel_leaves_no_process(agent: &'static Agent) {
     let Some(setting) = Setting::with_mark(agent, |mark| {
         let command = format!("setsid sleep {0} & sleep {0}", nap(&mark));
         let minutes = Duration::from_mins(10);
@@ -264,33 +264,33 @@ macro_rules! agents {
             use super::known::$agent;
 
             #[test]
-            fn its_answer_is_the_result() {
-                super::its_answer_is_the_result(&$agent);
+            fn answer_is_the_result() {
+                super::answer_is_the_result(&$agent);
             }
 
             #[test]
-            fn a_refused_key_is_a_lasting_failure() {
-                super::a_refused_key_is_a_lasting_failure(&$agent);
+            fn rejected_key_is_a_permanent_failure() {
+                super::rejected_key_is_a_permanent_failure(&$agent);
             }
 
             #[test]
-            fn a_rate_limit_that_stays_is_a_passing_failure() {
-                super::a_rate_limit_that_stays_is_a_passing_failure(&$agent);
+            fn lasting_rate_limit_is_a_transient_failure() {
+                super::lasting_rate_limit_is_a_transient_failure(&$agent);
             }
 
             #[test]
-            fn a_rate_limit_is_got_over_and_a_long_answer_comes_whole() {
-                super::a_rate_limit_is_got_over_and_a_long_answer_comes_whole(&$agent);
+            fn rate_limit_is_retried_and_a_long_answer_is_complete() {
+                super::rate_limit_is_retried_and_a_long_answer_is_complete(&$agent);
             }
 
             #[test]
-            fn what_a_tool_leaves_behind_is_ended() {
-                super::what_a_tool_leaves_behind_is_ended(&$agent);
+            fn processes_left_by_a_tool_are_killed() {
+                super::processes_left_by_a_tool_are_killed(&$agent);
             }
 
             #[test]
-            fn nothing_of_it_is_left_when_it_is_cancelled() {
-                super::nothing_of_it_is_left_when_it_is_cancelled(&$agent);
+            fn cancel_leaves_no_process() {
+                super::cancel_leaves_no_process(&$agent);
             }
         }
     )+ };

@@ -55,7 +55,7 @@ fn steps(sandbox: &Sandbox) -> Vec<String> {
 }
 
 #[test]
-fn both_sdks_do_work_over_every_binding_that_is_spoken() {
+fn both_sdks_work_over_every_binding() {
     let sandbox = home("http://127.0.0.1:9/");
     let python = |args: &[&str]| Server::python(&sandbox, args);
     let javascript = |offers| Server::javascript(&sandbox, offers);
@@ -92,7 +92,7 @@ fn both_sdks_do_work_over_every_binding_that_is_spoken() {
 }
 
 #[test]
-fn what_comes_of_work_is_told_as_it_is() {
+fn remote_outcomes_map_to_task_statuses() {
     let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
     for (input, expected) in [
         ("stream", "one two three\n"),
@@ -128,7 +128,7 @@ fn what_comes_of_work_is_told_as_it_is() {
 }
 
 #[test]
-fn a_process_that_is_killed_while_the_server_works_sends_nothing_twice() {
+fn killed_process_resends_no_message() {
     let (sandbox, server) = python(&["--offer", "HTTP+JSON/1.0"]);
     let (mut running, id) = start_waiting(&sandbox);
     running.kill().unwrap();
@@ -141,7 +141,7 @@ fn a_process_that_is_killed_while_the_server_works_sends_nothing_twice() {
 }
 
 #[test]
-fn a_server_that_is_gone_for_a_while_is_waited_for() {
+fn unreachable_server_is_retried() {
     let relay = Relay::new();
     let sandbox = home(&card(relay.port));
     let address = format!("http://127.0.0.1:{}", relay.port);
@@ -158,7 +158,7 @@ fn a_server_that_is_gone_for_a_while_is_waited_for() {
 }
 
 #[test]
-fn a_cancel_reaches_the_server_and_is_told() {
+fn cancel_reaches_the_server() {
     let sandbox = home("http://127.0.0.1:9/");
     let javascript = Server::javascript(&sandbox, "JSONRPC/1.0");
     let python = Server::python(&sandbox, &["--offer", "JSONRPC/0.3", "--card", "0.3"]);
@@ -189,7 +189,7 @@ fn a_cancel_reaches_the_server_and_is_told() {
 }
 
 #[test]
-fn a_message_of_which_no_one_knows_is_put_before_a_person() {
+fn unconfirmed_message_needs_review() {
     let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
     // The server ends while it has the message.
     let said = run(&sandbox, "die");
@@ -223,7 +223,7 @@ fn a_message_of_which_no_one_knows_is_put_before_a_person() {
 }
 
 #[test]
-fn tokens_go_to_the_origin_of_the_card_alone_and_are_never_kept() {
+fn token_is_sent_only_to_the_card_origin() {
     let sandbox = home("http://127.0.0.1:9/");
     let token = "tok-5f0c1c7d9e3b4a6f";
     let guard = format!("Authorization=Bearer {token}");
@@ -260,7 +260,7 @@ fn tokens_go_to_the_origin_of_the_card_alone_and_are_never_kept() {
 }
 
 #[test]
-fn cards_that_lead_nowhere_say_what_is_wrong_and_what_to_do() {
+fn unusable_cards_are_errors_with_hints() {
     let old = r#"{"protocolVersion": "0.2.5", "url": "http://h/", "name": "x"}"#;
     let grpc = r#"{"supportedInterfaces": [{"url": "h:1", "protocolBinding": "GRPC",
         "protocolVersion": "1.0"}]}"#;
@@ -287,7 +287,7 @@ fn cards_that_lead_nowhere_say_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn a_sub_agent_on_another_server_and_its_parent_see_nothing_of_each_other() {
+fn remote_sub_agent_has_an_isolated_history() {
     let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
     sandbox.write(
         "agents/boss.yaml",
@@ -340,7 +340,7 @@ rules:
 }
 
 #[test]
-fn a_node_of_a_workflow_may_be_on_another_server_and_ask_a_person() {
+fn remote_workflow_node_can_ask_for_review() {
     let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
     sandbox.write(
         "workflows/gallery.yaml",
@@ -366,7 +366,7 @@ fn a_node_of_a_workflow_may_be_on_another_server_and_ask_a_person() {
 
 /// A conversation with a question in it is recorded, and goes on again with no server anywhere.
 #[test]
-fn what_another_server_says_is_recorded_and_said_again() {
+fn remote_calls_are_recorded_and_replayed() {
     let (sandbox, server) = python(&["--offer", "JSONRPC/1.0"]);
     let tape = |way: &'static str| {
         let waits = sandbox.polity(&["run", "painter", "ask a house", way, "tape.json"]);

@@ -1,4 +1,4 @@
-//! How long tasks are kept, from the outside.
+//! Retention, from the outside.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn decision<'a>(answer: &'a Value, id: &str) -> &'a Value {
 }
 
 #[test]
-fn a_dry_run_explains_and_a_real_one_removes() {
+fn gc_dry_run_explains_and_gc_removes() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "config/retention_policy.yaml",
@@ -78,7 +78,7 @@ fn a_dry_run_explains_and_a_real_one_removes() {
 }
 
 #[test]
-fn the_living_stay_and_others_may_be_at_work() {
+fn gc_keeps_running_tasks() {
     let sandbox = Sandbox::new();
     run(&sandbox, &["--retention-days", "0"]);
     let mut slow = sandbox.start(&["run", "greeter", "slow", "--retention-days", "0"]);
@@ -94,7 +94,7 @@ fn the_living_stay_and_others_may_be_at_work() {
 }
 
 #[test]
-fn a_task_goes_with_its_sub_agents_and_their_output() {
+fn gc_removes_parts_and_their_output() {
     let sandbox = home("", ONE, DIGS);
     let (task, _) = sandbox.json(&["run", "boss", "go", "--retention-days", "0"]);
     let executions: Vec<String> = {
@@ -124,7 +124,7 @@ fn a_task_goes_with_its_sub_agents_and_their_output() {
 }
 
 #[test]
-fn a_policy_with_a_slip_removes_nothing() {
+fn invalid_policy_removes_nothing() {
     let sandbox = Sandbox::new();
     run(&sandbox, &["--retention-days", "0"]);
     sandbox.write("config/retention_policy.yaml", "by_status: {complete: 30}\n");
@@ -137,7 +137,7 @@ fn a_policy_with_a_slip_removes_nothing() {
 }
 
 #[test]
-fn a_home_in_which_nothing_happened_has_nothing_to_remove() {
+fn gc_of_an_empty_home_creates_nothing() {
     let sandbox = Sandbox::new();
     let said = sandbox.polity(&["gc"]);
     assert_eq!((said.code, said.out.as_str()), (0, "removed 0 tasks, kept 0 tasks\n"));
@@ -145,7 +145,7 @@ fn a_home_in_which_nothing_happened_has_nothing_to_remove() {
 }
 
 #[test]
-fn many_that_stay_are_summed_up() {
+fn gc_summarizes_many_kept_tasks() {
     let sandbox = Sandbox::new();
     let id = run(&sandbox, &[]);
     // Copies of a row are as good as so many runs.

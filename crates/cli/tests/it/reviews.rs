@@ -1,4 +1,4 @@
-//! What waits for a person: approvals, and calls in doubt after a crash.
+//! Reviews: approvals, and uncertain calls after a crash.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ pub(crate) fn counted(sandbox: &Sandbox, file: &str) -> usize {
 }
 
 #[test]
-fn a_person_sees_agent_tool_and_arguments() {
+fn review_shows_agent_tool_and_arguments() {
     let (sandbox, id) = asked();
     let (reviews, _) = sandbox.json(&["review", "list"]);
     let review = &reviews[0];
@@ -46,7 +46,7 @@ fn a_person_sees_agent_tool_and_arguments() {
 }
 
 #[test]
-fn an_approved_call_is_made_once() {
+fn approved_call_runs_once() {
     let (sandbox, id) = asked();
     let said = sandbox.polity(&["review", "approve", &id, "--message", "fine"]);
     assert_eq!((said.code, said.out.as_str()), (0, "it said: counted\n"), "{said:?}");
@@ -61,7 +61,7 @@ fn an_approved_call_is_made_once() {
 }
 
 #[test]
-fn checkpoints_say_where_a_person_is_waited_for_and_what_was_answered() {
+fn checkpoints_show_reviews_and_answers() {
     let (sandbox, id) = asked();
     let list = || sandbox.polity(&["task", "checkpoints", &id]).out;
     let waiting = list();
@@ -79,7 +79,7 @@ fn checkpoints_say_where_a_person_is_waited_for_and_what_was_answered() {
 }
 
 #[test]
-fn a_decision_can_be_recorded_for_later() {
+fn detached_answer_is_recorded_for_later() {
     let (sandbox, id) = asked();
     let said = sandbox.polity(&["review", "approve", &id, "--detach"]);
     assert_eq!(said.code, 0, "{said:?}");
@@ -96,7 +96,7 @@ fn a_decision_can_be_recorded_for_later() {
 }
 
 #[test]
-fn a_rejected_call_is_not_made_and_the_model_goes_another_way() {
+fn rejected_call_is_reported_to_the_model() {
     let (sandbox, id) = asked();
     let said = sandbox.polity(&["review", "reject", &id, "--message", "not on a Sunday"]);
     assert_eq!(said.code, 0, "{said:?}");
@@ -106,7 +106,7 @@ fn a_rejected_call_is_not_made_and_the_model_goes_another_way() {
 }
 
 #[test]
-fn modified_arguments_are_what_the_tool_gets() {
+fn modified_arguments_reach_the_tool() {
     let (sandbox, id) = asked();
     for wrong in ["file", "=x"] {
         let said = sandbox.polity(&["review", "modify", &id, "--set", wrong]);
@@ -122,7 +122,7 @@ fn modified_arguments_are_what_the_tool_gets() {
 }
 
 #[test]
-fn what_waits_goes_on_as_it_was_whatever_became_of_the_files() {
+fn review_resumes_with_pinned_definitions() {
     let (sandbox, id) = asked();
     fs::remove_file(sandbox.file("agents/worker.yaml")).unwrap();
     fs::remove_file(sandbox.file("scripts/worker.yaml")).unwrap();
@@ -131,7 +131,7 @@ fn what_waits_goes_on_as_it_was_whatever_became_of_the_files() {
 }
 
 #[test]
-fn a_task_that_waits_can_be_cancelled() {
+fn waiting_task_can_be_cancelled() {
     let (sandbox, id) = asked();
     let said = sandbox.polity(&["task", "cancel", &id]);
     assert_eq!((said.code, said.out), (0, format!("task {id} is cancelled\n")), "{}", said.err);
@@ -157,7 +157,7 @@ fn in_doubt() -> (Sandbox, String) {
 }
 
 #[test]
-fn a_call_in_doubt_is_asked_about_and_can_be_skipped() {
+fn uncertain_call_can_be_skipped() {
     let (sandbox, id) = in_doubt();
     let shown = sandbox.polity(&["review", "show", &id]).out;
     for told in ["kit/count_slowly", "no one knows", "--retry", "--skip-with", "reject"] {
@@ -172,7 +172,7 @@ fn a_call_in_doubt_is_asked_about_and_can_be_skipped() {
 }
 
 #[test]
-fn a_call_in_doubt_can_be_made_again() {
+fn uncertain_call_can_be_retried() {
     let (sandbox, id) = in_doubt();
     let said = sandbox.polity(&["review", "approve", &id, "--retry", "--detach"]);
     assert_eq!(said.code, 0, "{said:?}");
@@ -183,7 +183,7 @@ fn a_call_in_doubt_can_be_made_again() {
 }
 
 #[test]
-fn a_call_in_doubt_can_be_the_end() {
+fn rejected_uncertain_call_fails_the_task() {
     let (sandbox, id) = in_doubt();
     let said = sandbox.polity(&["review", "reject", &id, "--message", "I will look first"]);
     assert_eq!(said.code, 1, "{said:?}");
@@ -193,7 +193,7 @@ fn a_call_in_doubt_can_be_the_end() {
 }
 
 #[test]
-fn what_cannot_go_on_here_is_left_as_it_is() {
+fn answer_is_refused_if_the_task_cannot_resume() {
     let (sandbox, id) = asked();
     let servers = fs::read_to_string(sandbox.file("config/mcp_servers.yaml")).unwrap();
     for (broken, expected) in [
@@ -220,7 +220,7 @@ fn what_cannot_go_on_here_is_left_as_it_is() {
 }
 
 #[test]
-fn a_rejection_needs_no_server() {
+fn reject_works_without_the_server() {
     for broken in ["servers: [", "servers: [{nam: kit}]", "servers: []"] {
         let (sandbox, id) = asked();
         let servers = fs::read_to_string(sandbox.file("config/mcp_servers.yaml")).unwrap();
@@ -244,7 +244,7 @@ fn a_rejection_needs_no_server() {
 }
 
 #[test]
-fn an_answer_counts_for_what_was_seen() {
+fn answer_applies_only_to_its_checkpoint() {
     let sandbox = home("approval: [kit/count]\n", "{}", &[]);
     let call = |file: &str| json!({"tool": "kit/count", "arguments": {"file": file}});
     calls(&sandbox, &json!([call("a"), call("b")]));

@@ -3,7 +3,7 @@
 use crate::sandbox::{Sandbox, said};
 
 #[test]
-fn a_fresh_home_greets() {
+fn new_home_runs_the_greeter() {
     let sandbox = Sandbox::empty();
     let made = sandbox.polity(&["init", "hello"]);
     assert_eq!(made.code, 0, "{made:?}");
@@ -18,7 +18,7 @@ fn a_fresh_home_greets() {
 }
 
 #[test]
-fn init_overwrites_nothing() {
+fn init_overwrites_no_file() {
     let sandbox = Sandbox::new();
     let refused = sandbox.polity(&["init", "."]);
     assert_eq!(refused.code, 1);
@@ -34,7 +34,7 @@ fn init_overwrites_nothing() {
 }
 
 #[test]
-fn a_home_is_found_upwards() {
+fn home_is_found_in_parent_folders() {
     let sandbox = Sandbox::new();
     std::fs::create_dir_all(sandbox.file("deep/er")).unwrap();
     let output =
@@ -47,7 +47,7 @@ fn a_home_is_found_upwards() {
 }
 
 #[test]
-fn json_is_one_document_with_the_tasks_fields() {
+fn run_json_is_one_task_document() {
     let sandbox = Sandbox::new();
     let (task, code) = sandbox.json(&[
         "run",
@@ -80,7 +80,7 @@ fn json_is_one_document_with_the_tasks_fields() {
 }
 
 #[test]
-fn the_input_may_come_from_stdin() {
+fn input_is_read_from_stdin() {
     let sandbox = Sandbox::new();
     let said = sandbox.polity_with_input(&["run", "greeter", "-"], "Zoë".as_bytes());
     assert_eq!(said.out, "Hello, Zoë.\n");
@@ -92,7 +92,7 @@ fn the_input_may_come_from_stdin() {
 }
 
 #[test]
-fn quiet_says_only_the_result_and_verbose_every_event() {
+fn quiet_and_verbose_control_the_output() {
     let sandbox = Sandbox::new();
     let quiet = sandbox.polity(&["run", "greeter", "Ada", "-q"]);
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("Hello, Ada.\n", ""));
@@ -103,7 +103,7 @@ fn quiet_says_only_the_result_and_verbose_every_event() {
 }
 
 #[test]
-fn retries_happen_and_are_told() {
+fn retries_are_shown() {
     let sandbox = Sandbox::new();
     let said = sandbox.polity(&["run", "greeter", "overload"]);
     assert_eq!((said.code, said.out.as_str()), (0, "Hello, overload.\n"), "{said:?}");
@@ -111,7 +111,7 @@ fn retries_happen_and_are_told() {
 }
 
 #[test]
-fn failures_have_exit_codes_and_error_codes_of_their_own() {
+fn failures_map_to_exit_and_error_codes() {
     let sandbox = Sandbox::new();
     for (input, exit, error_code) in [
         ("always overloaded", 1, "model_unavailable"),
@@ -130,7 +130,7 @@ fn failures_have_exit_codes_and_error_codes_of_their_own() {
 }
 
 #[test]
-fn a_model_that_takes_too_long_times_out() {
+fn slow_model_times_out() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "agents/hasty.yaml",
@@ -142,7 +142,7 @@ fn a_model_that_takes_too_long_times_out() {
 }
 
 #[test]
-fn bad_usage_says_what_to_do() {
+fn usage_errors_have_hints() {
     let sandbox = Sandbox::new();
     for (args, code, message) in [
         (vec!["run", "greeter", "  "], "usage", "the input is empty"),
@@ -165,7 +165,7 @@ fn bad_usage_says_what_to_do() {
 }
 
 #[test]
-fn what_this_version_cannot_run_it_says() {
+fn unsupported_definitions_are_errors() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "agents/far.yaml",
@@ -203,7 +203,7 @@ fn what_this_version_cannot_run_it_says() {
 }
 
 #[test]
-fn the_largest_input_is_a_named_limit() {
+fn input_limit_is_named() {
     let sandbox = Sandbox::new();
     let largest = vec![b'a'; 10 * 1024 * 1024];
     let said = sandbox.polity_with_input(&["run", "greeter", "-", "--json"], &largest);
@@ -220,7 +220,7 @@ fn the_largest_input_is_a_named_limit() {
 }
 
 #[test]
-fn an_input_from_stdin_is_never_cut_short() {
+fn stdin_input_is_never_truncated() {
     let sandbox = Sandbox::new();
     sandbox.write("polity.yaml", "limits: {input_bytes: 10}");
     let run = |input: &[u8]| sandbox.polity_with_input(&["run", "greeter", "-"], input);
@@ -230,7 +230,7 @@ fn an_input_from_stdin_is_never_cut_short() {
 }
 
 #[test]
-fn outputs_that_cannot_be_written_do_not_end_the_work() {
+fn closed_output_does_not_stop_the_task() {
     let sandbox = Sandbox::new();
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let status = sandbox.command(&["run", "greeter", "Ada"]).stderr(full()).status().unwrap();
@@ -246,7 +246,7 @@ fn outputs_that_cannot_be_written_do_not_end_the_work() {
 }
 
 #[test]
-fn what_a_model_says_reaches_programs_to_the_letter_and_people_harmlessly() {
+fn control_characters_are_stripped_only_on_terminals() {
     let sandbox = Sandbox::new();
     sandbox.write("scripts/greeter.yaml", "default: {reply: \"\\e[31mred\\r\"}");
     let said = sandbox.polity(&["run", "greeter", "Ada"]);
@@ -257,7 +257,7 @@ fn what_a_model_says_reaches_programs_to_the_letter_and_people_harmlessly() {
 }
 
 #[test]
-fn a_request_to_terminate_leaves_the_task_interrupted_and_says_so() {
+fn sigterm_leaves_the_task_interrupted() {
     let sandbox = Sandbox::new();
     let running = sandbox.start(&["run", "greeter", "slow"]);
     let id = sandbox.wait_for_status("running");
@@ -270,7 +270,7 @@ fn a_request_to_terminate_leaves_the_task_interrupted_and_says_so() {
 }
 
 #[test]
-fn the_demo_does_the_main_job_in_an_empty_folder() {
+fn demo_runs_in_an_empty_folder() {
     let sandbox = Sandbox::empty();
     let home = sandbox.file("demo");
     let said = sandbox.polity(&["demo", "--home", home.to_str().unwrap()]);
@@ -292,7 +292,7 @@ fn the_demo_does_the_main_job_in_an_empty_folder() {
 }
 
 #[test]
-fn completions_and_help_are_there_for_every_command() {
+fn every_command_has_help_and_completions() {
     let sandbox = Sandbox::empty();
     for shell in ["bash", "zsh", "fish"] {
         let said = sandbox.polity(&["completions", shell]);

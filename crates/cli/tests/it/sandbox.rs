@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long a test waits for what must happen; far longer than it should take.
+/// The timeout of a test, far longer than needed.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A script whose model thinks for as long as the input says, in milliseconds, and then answers.
@@ -39,7 +39,7 @@ pub(crate) struct Sandbox {
     folder: TempDir,
 }
 
-/// What a command said.
+/// The output of a command.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,

@@ -1,4 +1,4 @@
-//! What is different in a run or a fork, and how it is told when that makes no sense.
+//! Changes of a scenario for a run or fork, and their errors.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn sim(sandbox: &Sandbox, args: &[&str]) -> Value {
     answer
 }
 
-/// What is said about something that is refused: the code, the message and the hint.
+/// The code, message and hint of an error.
 fn refused(sandbox: &Sandbox, args: &[&str]) -> (i32, String, String) {
     let said: Said = sandbox.polity(&[&["sim"], args, &["--json"]].concat());
     let error = said.error();
@@ -27,7 +27,7 @@ fn refused(sandbox: &Sandbox, args: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn what_a_fork_changes_too_late_is_refused() {
+fn fork_rejects_changes_of_its_past() {
     let sandbox = society();
     let straight = sim(&sandbox, &["run", "society"]);
     let added = |turn: u64| {
@@ -60,7 +60,7 @@ fn what_a_fork_changes_too_late_is_refused() {
 }
 
 #[test]
-fn a_shorter_run_leaves_out_what_comes_later_unless_it_is_asked_for() {
+fn shorter_run_drops_later_requests_unless_set() {
     let sandbox = society();
     sim(&sandbox, &["run", "society", "--turns", "2", "--set", "lifecycle.0.turn=1"]);
     let args = ["run", "society", "--turns", "2", "--set", "lifecycle.0.turn=3"];
@@ -73,7 +73,7 @@ fn a_shorter_run_leaves_out_what_comes_later_unless_it_is_asked_for() {
 }
 
 #[test]
-fn hints_say_what_can_be_done_here() {
+fn hints_name_valid_options() {
     let sandbox = society();
     let run = sim(&sandbox, &["run", "society", "--turns", "4"]);
     let id = run["run_id"].as_str().unwrap();
@@ -112,7 +112,7 @@ fn hints_say_what_can_be_done_here() {
 }
 
 #[test]
-fn only_what_was_asked_for_is_to_blame() {
+fn errors_name_the_option_at_fault() {
     let sandbox = society();
     let run = sim(&sandbox, &["run", "society", "--turns", "4"]);
     let id = run["run_id"].as_str().unwrap();
@@ -131,7 +131,7 @@ fn only_what_was_asked_for_is_to_blame() {
 }
 
 #[test]
-fn a_fork_outside_of_any_home_makes_none() {
+fn fork_outside_a_home_creates_none() {
     let sandbox = society();
     let run = sim(&sandbox, &["run", "society", "--turns", "4"]);
     let folder = sandbox.file("data/simulations").join(run["run_id"].as_str().unwrap());
@@ -155,7 +155,7 @@ fn a_fork_outside_of_any_home_makes_none() {
 }
 
 #[test]
-fn whoever_wants_to_know_is_told_what_is_done_to_the_population() {
+fn verbose_shows_lifecycle_requests() {
     let sandbox = society();
     let told = sandbox.polity(&["sim", "run", "society", "-v"]).err;
     for line in [
@@ -170,7 +170,7 @@ fn whoever_wants_to_know_is_told_what_is_done_to_the_population() {
 }
 
 #[test]
-fn more_agents_are_more_of_those_who_are_several() {
+fn agents_flag_scales_groups() {
     let sandbox = society();
     let args = ["run", "society", "--agents", "1001", "--set", "max_agents=1100"];
     let run = sim(&sandbox, &args);
@@ -182,7 +182,7 @@ fn more_agents_are_more_of_those_who_are_several() {
 }
 
 #[test]
-fn a_group_begins_elsewhere_and_a_world_has_other_values() {
+fn set_changes_groups_and_world_values() {
     let sandbox = society();
     let args = ["run", "society", "--turns", "0", "--set", "population.ada.state=resting"];
     let begun = sim(&sandbox, &[&args[..], &["--set", "world.values.replies=5"]].concat());
@@ -206,7 +206,7 @@ fn a_group_begins_elsewhere_and_a_world_has_other_values() {
 }
 
 #[test]
-fn whoever_is_alone_in_a_group_stays_where_others_are_not() {
+fn groups_of_one_are_not_scaled() {
     let sandbox = society();
     let population = |groups: &str| {
         let text = format!("name: small\nchart: social\nturns: 1\npopulation: [{groups}]\n");
@@ -231,7 +231,7 @@ fn whoever_is_alone_in_a_group_stays_where_others_are_not() {
 }
 
 #[test]
-fn a_folder_in_which_no_run_ever_began_is_used() {
+fn empty_out_folder_is_accepted() {
     let sandbox = society();
     let out = sandbox.file("out");
     let run = || sandbox.polity(&["sim", "run", "society", "--out", out.to_str().unwrap()]);

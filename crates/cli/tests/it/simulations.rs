@@ -48,7 +48,7 @@ fn press_ctrl_c(child: &Child) {
 }
 
 #[test]
-fn a_run_answers_with_all_that_came_of_it() {
+fn run_json_has_the_summary() {
     let sandbox = society();
     let answer = done(&sandbox, &["sim", "run", "society"]);
     let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
@@ -80,7 +80,7 @@ fn a_run_answers_with_all_that_came_of_it() {
 }
 
 #[test]
-fn threads_change_nothing_and_seeds_change_everything() {
+fn result_depends_on_seed_not_on_threads() {
     let sandbox = society();
     let digest = |args: &[&str]| {
         let args = [&["sim", "run", "society"], args].concat();
@@ -97,7 +97,7 @@ fn threads_change_nothing_and_seeds_change_everything() {
 }
 
 #[test]
-fn thousands_of_agents_in_a_world_end_alike_with_one_thread_and_with_four() {
+fn large_population_is_identical_with_one_and_four_threads() {
     let sandbox = society();
     let run = |threads: &str| {
         let size = ["--agents", "20000", "--set", "max_agents=30000", "--turns", "9"];
@@ -113,7 +113,7 @@ fn thousands_of_agents_in_a_world_end_alike_with_one_thread_and_with_four() {
 }
 
 #[test]
-fn a_run_in_a_folder_of_its_own_is_called_by_it() {
+fn run_outside_the_home_is_named_by_its_folder() {
     let sandbox = society();
     let out = sandbox.file("elsewhere/run");
     let out = out.to_str().unwrap();
@@ -134,7 +134,7 @@ fn a_run_in_a_folder_of_its_own_is_called_by_it() {
 }
 
 #[test]
-fn what_is_wrong_with_an_option_is_told_with_the_option() {
+fn option_errors_name_the_option() {
     let sandbox = society();
     for (args, code, told) in [
         (
@@ -180,7 +180,7 @@ fn what_is_wrong_with_an_option_is_told_with_the_option() {
 }
 
 #[test]
-fn a_run_resumed_from_any_turn_ends_as_it_did() {
+fn resume_from_any_turn_gives_the_same_result() {
     let sandbox = society();
     let straight = done(&sandbox, &["sim", "run", "society"]);
     for turn in ["0", "4", "8", "19", "20"] {
@@ -194,7 +194,7 @@ fn a_run_resumed_from_any_turn_ends_as_it_did() {
 }
 
 #[test]
-fn who_asks_to_stop_within_a_long_turn_is_heard_and_may_insist() {
+fn second_ctrl_c_quits_within_a_long_turn() {
     let sandbox = society();
     let long = ["--set", "ticks_per_turn=100000", "--set", "max_agents=30000", "--agents", "25000"];
     let mut child = sandbox.start(&[&["sim", "run", "society"], &long[..]].concat());
@@ -212,7 +212,7 @@ fn who_asks_to_stop_within_a_long_turn_is_heard_and_may_insist() {
 }
 
 #[test]
-fn a_killed_run_is_recognised_and_ends_as_if_nothing_had_happened() {
+fn killed_run_resumes_to_the_same_result() {
     let sandbox = society();
     let (mut child, id) = at_work(&sandbox);
     let turn = || done(&sandbox, &["sim", "status", &id])["turn"].as_u64().unwrap();
@@ -235,7 +235,7 @@ fn a_killed_run_is_recognised_and_ends_as_if_nothing_had_happened() {
 }
 
 #[test]
-fn a_population_is_changed_from_outside_while_it_runs() {
+fn lifecycle_changes_a_running_population() {
     let sandbox = society();
     let (child, id) = at_work(&sandbox);
     let ask = |args: &[&str]| sandbox.json(&[&["sim", "lifecycle", &id], args].concat());
@@ -288,7 +288,7 @@ fn a_population_is_changed_from_outside_while_it_runs() {
 }
 
 #[test]
-fn a_run_that_is_interrupted_says_how_to_go_on() {
+fn interrupted_run_shows_how_to_resume() {
     let sandbox = society();
     let child = sandbox.start(&["sim", "run", "society", "--turns", FOREVER]);
     sandbox.wait_until("a run has made a turn", || {
@@ -304,7 +304,7 @@ fn a_run_that_is_interrupted_says_how_to_go_on() {
 }
 
 #[test]
-fn a_fork_has_the_same_past_and_a_future_of_its_own() {
+fn fork_shares_the_past_only() {
     let sandbox = society();
     let straight = done(&sandbox, &["sim", "run", "society"]);
     let id = straight["run_id"].as_str().unwrap();
@@ -339,7 +339,7 @@ fn a_fork_has_the_same_past_and_a_future_of_its_own() {
 }
 
 #[test]
-fn an_agent_is_exported_with_the_way_that_it_came() {
+fn export_shows_the_transitions_of_an_agent() {
     let sandbox = society();
     done(&sandbox, &["sim", "run", "society"]);
     let agent = done(&sandbox, &["sim", "export", "last", "--agent", "author_2"]);
@@ -366,7 +366,7 @@ fn an_agent_is_exported_with_the_way_that_it_came() {
 }
 
 #[test]
-fn limits_are_named_and_no_agents_are_no_error() {
+fn limits_are_named_and_an_empty_population_runs() {
     let sandbox = society();
     let many = sandbox.polity(&["sim", "run", "society", "--agents", "31", "--json"]);
     assert_eq!((many.code, &many.error()["code"]), (6, &json!("limit_max_agents")));
@@ -380,7 +380,7 @@ fn limits_are_named_and_no_agents_are_no_error() {
 }
 
 #[test]
-fn what_is_wrong_with_a_change_of_the_population_is_told_with_line_and_column() {
+fn lifecycle_problems_have_line_and_column() {
     let sandbox = society();
     let path = sandbox.file("scenarios/society.yaml");
     let text = fs::read_to_string(&path).unwrap();
@@ -430,7 +430,7 @@ fn what_is_wrong_with_a_change_of_the_population_is_told_with_line_and_column() 
 }
 
 #[test]
-fn a_strict_run_does_nothing_of_a_turn_in_which_one_request_cannot_be_done() {
+fn strict_run_drops_all_requests_of_a_turn_with_an_invalid_one() {
     let sandbox = society();
     let lifecycle = r#"lifecycle=[
         {"turn": 2, "operation": "remove_agent", "target_agent_name": "ada"},
@@ -451,7 +451,7 @@ fn a_strict_run_does_nothing_of_a_turn_in_which_one_request_cannot_be_done() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_refused_and_an_earlier_one_serves() {
+fn damaged_checkpoint_is_rejected_and_an_earlier_one_works() {
     let sandbox = society();
     let out = sandbox.file("run");
     let out = out.to_str().unwrap();
@@ -488,7 +488,7 @@ fn a_damaged_checkpoint_is_refused_and_an_earlier_one_serves() {
 }
 
 #[test]
-fn a_guard_that_fails_is_false_and_a_warning() {
+fn failing_guard_is_false_with_a_warning() {
     let sandbox = Sandbox::empty();
     sandbox.write("polity.yaml", "");
     let chart = "
@@ -517,7 +517,7 @@ transitions:
 }
 
 #[test]
-fn runs_are_listed_and_unknown_ones_are_not_found() {
+fn status_lists_runs_and_rejects_unknown_ids() {
     let sandbox = society();
     assert_eq!(sandbox.json(&["sim", "status"]).0, json!([]));
     let none = sandbox.polity(&["sim", "resume", "last"]);
@@ -541,7 +541,7 @@ fn runs_are_listed_and_unknown_ones_are_not_found() {
 }
 
 #[test]
-fn a_fork_has_the_behaviours_that_there_were() {
+fn fork_keeps_the_behaviours() {
     let sandbox = society();
     done(&sandbox, &["sim", "run", "society", "--turns", "3"]);
     let more = "world.behaviours.slow=[]";
@@ -552,7 +552,7 @@ fn a_fork_has_the_behaviours_that_there_were() {
 }
 
 #[test]
-fn a_damaged_file_of_requests_is_told_and_changes_nothing() {
+fn damaged_request_file_changes_nothing() {
     let sandbox = society();
     let run = done(&sandbox, &["sim", "run", "society"]);
     let folder = done(&sandbox, &["sim", "status", "last"])["folder"].as_str().unwrap().to_owned();

@@ -5,7 +5,7 @@ use std::fs;
 use crate::sandbox::Sandbox;
 
 #[test]
-fn a_backup_is_written_and_restored() {
+fn backup_round_trips() {
     let sandbox = Sandbox::new();
     let nothing = sandbox.polity(&["backup", "b.db"]);
     assert_eq!(nothing.code, 1, "{nothing:?}");
@@ -24,7 +24,7 @@ fn a_backup_is_written_and_restored() {
 }
 
 #[test]
-fn nothing_is_restored_under_a_living_process() {
+fn restore_is_rejected_while_a_process_runs() {
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "one"]);
     sandbox.polity(&["backup", "b.db"]);
@@ -38,7 +38,7 @@ fn nothing_is_restored_under_a_living_process() {
 }
 
 #[test]
-fn no_one_else_may_look_at_what_happened() {
+fn database_is_private_to_its_user() {
     use std::os::unix::fs::PermissionsExt;
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "one"]);
@@ -47,7 +47,7 @@ fn no_one_else_may_look_at_what_happened() {
 }
 
 #[test]
-fn a_bad_backup_changes_nothing() {
+fn invalid_backup_changes_nothing() {
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "one"]);
     sandbox.write("junk.db", "junk");
@@ -58,7 +58,7 @@ fn a_bad_backup_changes_nothing() {
 }
 
 #[test]
-fn a_damaged_database_is_told_and_left_alone() {
+fn damaged_database_is_reported_and_untouched() {
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "one"]);
     let database = sandbox.file("data/polity.db");

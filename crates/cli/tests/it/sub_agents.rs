@@ -39,7 +39,7 @@ rules:
 pub(crate) const DIGS: &str = "default: {reply: dug, usage: {input_tokens: 9, output_tokens: 1}}";
 
 #[test]
-fn a_session_is_shown_as_its_parent_sees_it_and_as_a_task() {
+fn session_is_shown_as_session_and_as_task() {
     let sandbox = home("", ONE, DIGS);
     let (task, code) = sandbox.json(&["run", "boss", "go"]);
     assert_eq!((code, &task["result"]), (0, &json!("it said: dug")));
@@ -86,7 +86,7 @@ fn a_session_is_shown_as_its_parent_sees_it_and_as_a_task() {
 }
 
 #[test]
-fn real_requests_show_nothing_of_the_other_conversation() {
+fn requests_contain_nothing_of_other_conversations() {
     let server = ModelServer::with([
         Turn::calls([Call::new("agent__worker", r#"{"task_description": "CANARY-TASK"}"#)]),
         Turn::text("CANARY-SUMMARY"),
@@ -118,7 +118,7 @@ fn real_requests_show_nothing_of_the_other_conversation() {
 }
 
 #[test]
-fn cancelling_a_parent_from_another_process_cancels_its_sub_agents() {
+fn cancel_of_a_parent_cancels_its_sub_agents() {
     let sandbox = home("", ONE, "default: {reply: late, delay_ms: 60000}");
     let mut run = sandbox.start(&["run", "boss", "go"]);
     let running = || sandbox.tasks().iter().filter(|task| task["status"] == "running").count();
@@ -132,7 +132,7 @@ fn cancelling_a_parent_from_another_process_cancels_its_sub_agents() {
 }
 
 #[test]
-fn a_killed_parent_and_its_sub_agent_are_resumed_together() {
+fn killed_parent_resumes_with_its_sub_agent() {
     let sandbox = home("", ONE, "default: {reply: dug, delay_ms: 300}");
     for delay in [20, 60, 120, 200, 320] {
         let mut run = sandbox.start(&["run", "boss", "go"]);
@@ -154,7 +154,7 @@ fn a_killed_parent_and_its_sub_agent_are_resumed_together() {
 }
 
 #[test]
-fn a_review_of_a_sub_agent_is_answered_by_either_id_and_the_whole_goes_on() {
+fn sub_agent_review_is_answered_by_either_id() {
     for by_parent in [true, false] {
         let sandbox = home("approval: [agent/worker]", ONE, DIGS);
         agent(&sandbox, "top", "sub_agents: [boss]");
@@ -185,7 +185,7 @@ fn a_review_of_a_sub_agent_is_answered_by_either_id_and_the_whole_goes_on() {
 }
 
 #[test]
-fn of_several_that_wait_a_person_is_told_what_each_asks() {
+fn ambiguous_review_lists_every_question() {
     let call =
         |what: &str| format!("{{tool: agent/worker, arguments: {{task_description: {what}}}}}");
     let boss = format!(
@@ -219,7 +219,7 @@ fn of_several_that_wait_a_person_is_told_what_each_asks() {
 }
 
 #[test]
-fn a_sub_agent_that_never_ends_is_stopped_and_its_parent_told() {
+fn endless_sub_agent_is_stopped_at_its_limit() {
     let again = "default: {reply: again, tool_calls: [{tool: agent/nobody, arguments: {}}]}";
     let sandbox = home("", ONE, again);
     let said = sandbox.polity(&["run", "boss", "go"]);
@@ -229,7 +229,7 @@ fn a_sub_agent_that_never_ends_is_stopped_and_its_parent_told() {
 }
 
 #[test]
-fn a_budget_ends_the_task_with_what_there_is() {
+fn budget_ends_the_task_with_a_partial_result() {
     for (fields, args, spent) in [
         ("budget: {max_tokens: 20}", &["run", "boss", "go"][..], 20),
         ("", &["run", "boss", "go", "--max-tokens", "11"], 20),
@@ -253,7 +253,7 @@ fn a_budget_ends_the_task_with_what_there_is() {
 }
 
 #[test]
-fn a_budget_in_dollars_needs_a_price() {
+fn dollar_budget_needs_a_price() {
     let priced = "price: {input_per_million_usd: 1000, output_per_million_usd: 0}";
     let sandbox = home("", ONE, DIGS);
     for name in ["boss", "worker"] {
@@ -280,7 +280,7 @@ fn a_budget_in_dollars_needs_a_price() {
 }
 
 #[test]
-fn what_cannot_be_handed_out_is_refused_with_what_to_do() {
+fn invalid_sub_agents_are_rejected_with_hints() {
     let sandbox = home("", ONE, DIGS);
     let check = |expected: &str| {
         let (report, code) = sandbox.json(&["check"]);
@@ -314,7 +314,7 @@ fn what_cannot_be_handed_out_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn more_sub_agents_than_allowed_are_left_out_and_the_model_is_told() {
+fn excess_sub_agent_calls_are_reported_to_the_model() {
     let call = "{tool: agent/worker, arguments: {task_description: dig}}";
     let boss = format!(
         "rules:\n  - {{when: go, role: user, tool_calls: [{call}, {call}, {call}]}}\n  \
@@ -329,7 +329,7 @@ fn more_sub_agents_than_allowed_are_left_out_and_the_model_is_told() {
 }
 
 #[test]
-fn the_supervisor_that_init_writes_works() {
+fn init_supervisor_example_works() {
     let sandbox = Sandbox::empty();
     let made = sandbox.polity(&["init", "reports", "--example", "supervisor"]);
     assert_eq!(made.code, 0, "{made:?}");

@@ -50,7 +50,7 @@ fn send(child: &Child, signal: Signal) {
 }
 
 #[test]
-fn the_exit_code_is_that_of_the_program() {
+fn shim_passes_the_exit_code_on() {
     for (program, code) in [
         (vec!["sh", "-c", "exit 0"], 0),
         (vec!["sh", "-c", "exit 7"], 7),
@@ -63,14 +63,14 @@ fn the_exit_code_is_that_of_the_program() {
 }
 
 #[test]
-fn a_program_that_cannot_be_started_is_named() {
+fn shim_names_a_missing_executable() {
     let output = supervised(&["no-such-program"]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said, "cannot start no-such-program: No such file or directory (os error 2)\n");
 }
 
 #[test]
-fn the_pipes_close_with_the_program() {
+fn shim_closes_pipes_with_the_process() {
     let mut child = supervised(&["sh", "-c", "echo last; exec >&-; sleep 1000"]).spawn().unwrap();
     let mut said = String::new();
     std::io::Read::read_to_string(child.stdout.as_mut().unwrap(), &mut said).unwrap();
@@ -80,7 +80,7 @@ fn the_pipes_close_with_the_program() {
 }
 
 #[test]
-fn a_family_ends_when_the_shim_is_told_to() {
+fn shim_kills_the_process_tree_on_request() {
     let mut child = supervised(&["sh", "-c", FAMILY]).spawn().unwrap();
     let family = family(&mut child);
     assert!(family.len() == 2 && family.iter().all(|pid| is_alive(*pid)));
@@ -91,7 +91,7 @@ fn a_family_ends_when_the_shim_is_told_to() {
 }
 
 #[test]
-fn a_family_ends_with_its_program() {
+fn shim_kills_the_process_tree_at_exit() {
     let script = "setsid sleep 1000 & echo $!; exit 5";
     let mut child = supervised(&["sh", "-c", script]).spawn().unwrap();
     let family = family(&mut child);
@@ -100,7 +100,7 @@ fn a_family_ends_with_its_program() {
 }
 
 #[test]
-fn a_family_ends_when_the_one_who_started_it_is_killed() {
+fn shim_kills_the_process_tree_if_its_parent_dies() {
     let script = r#""$0" __supervise new $$ -- sh -c "$1" & wait"#;
     let mut parent = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_polity"), FAMILY])
@@ -115,7 +115,7 @@ fn a_family_ends_when_the_one_who_started_it_is_killed() {
 }
 
 #[test]
-fn nothing_is_started_for_one_who_is_gone() {
+fn shim_starts_nothing_for_a_dead_parent() {
     let output = Command::new(env!("CARGO_BIN_EXE_polity"))
         .args(["__supervise", "new", "1", "--", "echo", "started"])
         .output()
@@ -124,7 +124,7 @@ fn nothing_is_started_for_one_who_is_gone() {
 }
 
 #[test]
-fn what_a_tool_server_starts_ends_with_it() {
+fn tool_server_children_end_with_it() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let sandbox = Sandbox::empty();
     let shim = ProcessLauncher::Shim(env!("CARGO_BIN_EXE_polity").into());
@@ -157,7 +157,7 @@ fn what_a_tool_server_starts_ends_with_it() {
 }
 
 #[test]
-fn the_shim_is_not_for_people() {
+fn shim_is_hidden_from_help() {
     let help = Sandbox::empty().polity(&["--help"]).out;
     assert!(!help.contains("__supervise"), "{help}");
 }

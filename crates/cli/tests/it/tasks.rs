@@ -3,7 +3,7 @@
 use crate::sandbox::Sandbox;
 
 #[test]
-fn tasks_are_listed_newest_first_and_can_be_narrowed() {
+fn task_list_is_sorted_and_filtered() {
     let sandbox = Sandbox::new();
     assert_eq!(sandbox.polity(&["task", "list"]).out, "no tasks\n");
     assert!(!sandbox.file("data").exists(), "reading makes nothing");
@@ -26,7 +26,7 @@ fn tasks_are_listed_newest_first_and_can_be_narrowed() {
 }
 
 #[test]
-fn a_task_is_found_by_the_beginning_of_its_id() {
+fn task_is_found_by_id_prefix() {
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "Ada"]);
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
@@ -43,7 +43,7 @@ fn a_task_is_found_by_the_beginning_of_its_id() {
 }
 
 #[test]
-fn a_trace_tells_every_step_with_its_fields() {
+fn trace_has_every_step_and_field() {
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "overload"]);
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
@@ -81,7 +81,7 @@ fn a_trace_tells_every_step_with_its_fields() {
 }
 
 #[test]
-fn checkpoints_hold_the_whole_state() {
+fn checkpoints_contain_the_whole_state() {
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "Ada", "--param", "topic=rain"]);
     let (checkpoints, _) = sandbox.json(&["task", "checkpoints", "last"]);
@@ -106,7 +106,7 @@ fn checkpoints_hold_the_whole_state() {
 }
 
 #[test]
-fn a_tool_that_is_not_there_is_in_the_trace_with_its_arguments() {
+fn unknown_tool_appears_in_the_trace() {
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "tool"]);
     let (trace, _) = sandbox.json(&["task", "trace", "last"]);
@@ -117,7 +117,7 @@ fn a_tool_that_is_not_there_is_in_the_trace_with_its_arguments() {
 }
 
 #[test]
-fn details_are_for_people() {
+fn task_show_prints_details() {
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "forbidden"]);
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();
@@ -128,7 +128,7 @@ fn details_are_for_people() {
 }
 
 #[test]
-fn watch_and_wait_follow_a_task_of_another_process() {
+fn watch_and_wait_follow_another_process() {
     let sandbox = Sandbox::new();
     let mut running = sandbox.start(&["run", "greeter", "think"]);
     let id = sandbox.wait_for_status("running");
@@ -143,7 +143,7 @@ fn watch_and_wait_follow_a_task_of_another_process() {
 }
 
 #[test]
-fn a_detached_task_goes_on_by_itself() {
+fn detached_task_runs_in_the_background() {
     let sandbox = Sandbox::new();
     let said = sandbox.polity(&["run", "greeter", "think", "--detach"]);
     assert_eq!(said.code, 0, "{said:?}");
@@ -154,7 +154,7 @@ fn a_detached_task_goes_on_by_itself() {
 }
 
 #[test]
-fn a_detached_task_has_one_owner_and_calls_its_model_once() {
+fn detached_task_has_one_owner() {
     let sandbox = Sandbox::new();
     let said = sandbox.polity_with_input(&["run", "greeter", "-", "--detach"], b"think");
     let id = said.out.trim();
@@ -170,7 +170,7 @@ fn a_detached_task_has_one_owner_and_calls_its_model_once() {
 }
 
 #[test]
-fn a_detached_task_takes_its_input_as_it_is() {
+fn detached_task_keeps_its_input() {
     let sandbox = Sandbox::new();
     for args in [
         vec!["run", "greeter", "--detach", "--", "--detach"],
@@ -186,7 +186,7 @@ fn a_detached_task_takes_its_input_as_it_is() {
 }
 
 #[test]
-fn what_cannot_be_detached_is_told_as_if_it_were_not() {
+fn detach_reports_errors_like_a_run() {
     let sandbox = Sandbox::new();
     let said = sandbox.polity(&["run", "nobody", "x", "--detach", "--json"]);
     assert_eq!((said.code, said.error()["code"].as_str()), (2, Some("unknown_agent")));
@@ -196,7 +196,7 @@ fn what_cannot_be_detached_is_told_as_if_it_were_not() {
 }
 
 #[test]
-fn a_finished_task_is_neither_cancelled_nor_resumed() {
+fn finished_task_rejects_cancel_and_resume() {
     let sandbox = Sandbox::new();
     sandbox.polity(&["run", "greeter", "Ada"]);
     let id = sandbox.tasks()[0]["id"].as_str().unwrap().to_owned();

@@ -60,7 +60,7 @@ impl Collector {
         said(&sandbox.command(args).env(ENDPOINT, self.url()).output().unwrap())
     }
 
-    /// What it has received, once there are as many spans as there should be and it writes no more.
+    /// The received spans, once there are as many as expected.
     fn spans(&self, sandbox: &Sandbox, count: usize) -> Vec<Span> {
         let mut written = 0;
         sandbox.wait_until(&format!("the collector has {count} spans"), || {
@@ -87,7 +87,7 @@ impl Collector {
         spans
     }
 
-    /// What it has received about the program that sent it.
+    /// The received resource attributes.
     fn resource(&self) -> BTreeMap<String, String> {
         let log = fs::read_to_string(&self.log).unwrap();
         let resource = log.lines().skip_while(|line| !line.starts_with("Resource attributes"));
@@ -139,7 +139,7 @@ fn names(spans: &[Span]) -> Vec<&str> {
 }
 
 #[test]
-fn a_run_is_a_trace_with_its_model_and_tool_calls() {
+fn run_exports_model_and_tool_spans() {
     let sandbox = home("temperature: 0.5\n", "{}", &[]);
     calls(
         &sandbox,
@@ -194,7 +194,7 @@ fn a_run_is_a_trace_with_its_model_and_tool_calls() {
 }
 
 #[test]
-fn a_run_that_fails_has_spans_that_say_so() {
+fn failed_run_exports_error_spans() {
     let sandbox = Sandbox::new();
     let collector = Collector::start(&sandbox);
     let said = collector.polity(&sandbox, &["run", "greeter", "forbidden"]);
@@ -207,7 +207,7 @@ fn a_run_that_fails_has_spans_that_say_so() {
 }
 
 #[test]
-fn a_task_that_waited_for_a_person_stays_one_trace() {
+fn reviewed_task_stays_one_trace() {
     let sandbox = home("approval: [kit/echo]\n", "{}", &[]);
     calls(&sandbox, &json!([{"tool": "kit/echo", "arguments": {"text": "x"}}]));
     let collector = Collector::start(&sandbox);
@@ -225,7 +225,7 @@ fn a_task_that_waited_for_a_person_stays_one_trace() {
 }
 
 #[test]
-fn a_task_that_was_killed_and_resumed_is_one_span() {
+fn resumed_task_is_one_span() {
     let sandbox = Sandbox::new();
     let collector = Collector::start(&sandbox);
     let slow = "default: {reply: done, delay_ms: 2000}";
@@ -249,7 +249,7 @@ fn a_task_that_was_killed_and_resumed_is_one_span() {
 }
 
 #[test]
-fn a_receiver_that_is_down_changes_nothing_but_a_warning() {
+fn unreachable_receiver_is_only_a_warning() {
     let sandbox = Sandbox::new();
     let down = format!("http://user:secret@127.0.0.1:{}", free_port());
     for (input, code, out) in [("Ada", 0, "Hello, Ada.\n"), ("forbidden", 1, "")] {
@@ -265,7 +265,7 @@ fn a_receiver_that_is_down_changes_nothing_but_a_warning() {
 }
 
 #[test]
-fn what_cannot_be_sent_to_is_said_at_once() {
+fn invalid_endpoint_is_reported_at_start() {
     let sandbox = Sandbox::new();
     for (variables, warning) in [
         (vec![(ENDPOINT, "localhost:4318")], "OTEL_EXPORTER_OTLP_ENDPOINT is not an address"),
@@ -284,7 +284,7 @@ fn what_cannot_be_sent_to_is_said_at_once() {
 
 /// A receiver that takes the request and then says nothing any more.
 #[test]
-fn a_receiver_that_hangs_is_not_waited_for() {
+fn hanging_receiver_does_not_delay_the_exit() {
     let sandbox = Sandbox::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/otlp", listener.local_addr().unwrap());

@@ -74,7 +74,7 @@ fn is_alive(pid: &str) -> bool {
 }
 
 #[test]
-fn an_agent_reads_files_with_a_server_that_others_wrote() {
+fn agent_uses_a_third_party_server() {
     let sandbox = Sandbox::new();
     sandbox.write("docs/hello.txt", "Greetings from the file.");
     let server = npm_server("server-filesystem");
@@ -110,7 +110,7 @@ fn an_agent_reads_files_with_a_server_that_others_wrote() {
 }
 
 #[test]
-fn parallel_calls_are_answered_in_order_and_the_server_ends_with_the_program() {
+fn parallel_calls_are_answered_in_order_and_servers_shut_down() {
     let sandbox = home("", "{}", &["--log", "log"]);
     let said = run(
         &sandbox,
@@ -136,7 +136,7 @@ fn parallel_calls_are_answered_in_order_and_the_server_ends_with_the_program() {
 }
 
 #[test]
-fn what_is_wrong_with_a_call_goes_back_to_the_model() {
+fn invalid_call_is_reported_to_the_model() {
     let sandbox = home("", "{}", &[]);
     for (call, expected) in [
         (json!({"tool": "kit/nothing"}), "there is no tool kit/nothing; your tools are kit/"),
@@ -154,7 +154,7 @@ fn what_is_wrong_with_a_call_goes_back_to_the_model() {
 }
 
 #[test]
-fn a_tool_that_fails_or_takes_too_long_is_stood_in_for() {
+fn failing_tool_uses_its_fallback() {
     let tools = r#"{"sleep": {"timeout_seconds": 1, "fallback_tools": ["kit/fail", "kit/echo"]},
         "fail": {"fallback_tools": ["kit/echo"]}}"#;
     let sandbox = home("", tools, &[]);
@@ -172,7 +172,7 @@ fn a_tool_that_fails_or_takes_too_long_is_stood_in_for() {
 }
 
 #[test]
-fn a_huge_result_is_cut_with_a_mark() {
+fn huge_result_is_truncated() {
     let sandbox = home("", "{}", &[]);
     let said = run(&sandbox, &json!([{"tool": "kit/big", "arguments": {"bytes": 52_428_800}}]));
     assert_eq!(said.code, 0, "{}", said.err);
@@ -182,7 +182,7 @@ fn a_huge_result_is_cut_with_a_mark() {
 }
 
 #[test]
-fn servers_that_misbehave_are_told_of() {
+fn misbehaving_servers_are_reported() {
     for (args, expected) in [(vec!["--exit-at-once"], "no configuration"), (vec!["--garbage"], "")]
     {
         let sandbox = home("max_retries: 0\n", "{}", &args);
@@ -206,7 +206,7 @@ fn servers_that_misbehave_are_told_of() {
 }
 
 #[test]
-fn a_tool_is_called_by_hand() {
+fn tool_call_prints_the_result() {
     let sandbox = home("", "{}", &[]);
     let said = sandbox.polity(&["tool", "call", "kit/echo", "--arg", "text=hello"]);
     assert_eq!((said.code, said.out.as_str()), (0, "hello\n"), "{said:?}");
@@ -228,7 +228,7 @@ fn a_tool_is_called_by_hand() {
 }
 
 #[test]
-fn costs_are_summed_by_agent_and_day() {
+fn cost_is_summed_by_agent_and_day() {
     let sandbox = Sandbox::new();
     assert_eq!(sandbox.polity(&["cost"]).out, "no model has been called yet\n");
     let agent = fs::read_to_string(sandbox.file("agents/greeter.yaml")).unwrap();
@@ -254,7 +254,7 @@ fn costs_are_summed_by_agent_and_day() {
 }
 
 #[test]
-fn a_server_that_dies_for_good_does_not_take_the_others_with_it() {
+fn dead_server_does_not_affect_others() {
     let sandbox = home("", "{}", &[]);
     sandbox.write("once.sh", "test -e gone && exit 1; touch gone; exec python3 \"$@\"");
     let args = json!(["once.sh", fixture()]);
@@ -281,7 +281,7 @@ fn a_server_that_dies_for_good_does_not_take_the_others_with_it() {
 }
 
 #[test]
-fn what_a_server_was_given_in_secret_does_not_come_back() {
+fn server_secrets_are_masked() {
     let sandbox = Sandbox::new();
     let server = npm_server("server-everything");
     sandbox.write(
@@ -297,7 +297,7 @@ fn what_a_server_was_given_in_secret_does_not_come_back() {
 }
 
 #[test]
-fn a_call_that_takes_too_long_names_the_limit() {
+fn timed_out_call_names_the_limit() {
     let sandbox = home("", "{}", &[]);
     let node = "type: tool, tool: kit/sleep, arguments: {seconds: 30}";
     for (nodes, expected) in [
@@ -321,7 +321,7 @@ fn a_call_that_takes_too_long_names_the_limit() {
 }
 
 #[test]
-fn a_server_that_is_gone_takes_only_its_own_tools_away() {
+fn tool_list_survives_an_unreachable_server() {
     let sandbox = home("", "{}", &[]);
     let servers = fs::read_to_string(sandbox.file("config/mcp_servers.yaml")).unwrap();
     let mut servers: Value = serde_json::from_str(&servers).unwrap();

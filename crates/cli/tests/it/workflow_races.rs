@@ -42,7 +42,7 @@ fn both(sandbox: &Sandbox, one: &[&str], other: &[&str]) -> [Said; 2] {
 }
 
 #[test]
-fn of_two_answers_in_the_same_moment_one_counts() {
+fn only_one_of_two_concurrent_answers_counts() {
     for _ in 0..3 {
         let (sandbox, id) = asked();
         let approve = ["review", "approve", &id, "--detach"];
@@ -62,7 +62,7 @@ fn of_two_answers_in_the_same_moment_one_counts() {
 }
 
 #[test]
-fn of_two_processes_that_resume_a_task_one_does() {
+fn only_one_of_two_processes_resumes_a_task() {
     let (sandbox, id) = asked();
     assert_eq!(sandbox.polity(&["review", "approve", &id, "--detach"]).code, 0);
     let resume = ["task", "resume", id.as_str()];
@@ -76,7 +76,7 @@ fn of_two_processes_that_resume_a_task_one_does() {
 }
 
 #[test]
-fn what_waits_goes_on_with_what_it_pinned() {
+fn waiting_task_resumes_with_pinned_definitions() {
     let (sandbox, id) = asked();
     for file in ["agents/greeter.yaml", "scripts/greeter.yaml", "workflows/asks.yaml"] {
         fs::remove_file(sandbox.file(file)).unwrap();

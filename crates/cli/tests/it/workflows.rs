@@ -1,4 +1,4 @@
-//! `polity workflow`: what there is to follow, and how it looks.
+//! `polity workflow`: lists, shows and draws workflows.
 
 use crate::sandbox::Sandbox;
 
@@ -26,7 +26,7 @@ fn sandbox() -> Sandbox {
 }
 
 #[test]
-fn workflows_are_listed() {
+fn workflow_list_works() {
     assert!(Sandbox::new().polity(&["workflow", "list"]).out.starts_with("no workflows in "));
     let sandbox = sandbox();
     let said = sandbox.polity(&["workflow", "list"]);
@@ -44,7 +44,7 @@ fn workflows_are_listed() {
 }
 
 #[test]
-fn a_workflow_is_shown_with_its_defaults_and_its_nodes_in_order() {
+fn workflow_show_keeps_node_order() {
     let sandbox = sandbox();
     let (shown, _) = sandbox.json(&["workflow", "show", "welcome"]);
     assert_eq!(shown["max_iterations"], 50);
@@ -59,7 +59,7 @@ fn a_workflow_is_shown_with_its_defaults_and_its_nodes_in_order() {
 }
 
 #[test]
-fn a_workflow_is_drawn_in_every_format() {
+fn workflow_graph_supports_every_format() {
     let sandbox = sandbox();
     let draw = |format: &str| {
         let said = sandbox.polity(&["workflow", "graph", "welcome", "--format", format]);
@@ -78,7 +78,7 @@ fn a_workflow_is_drawn_in_every_format() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_told() {
+fn unknown_workflows_are_errors() {
     let sandbox = sandbox();
     sandbox.write("workflows/torn.yaml", "name: torn\nnodes: {}\n");
     for command in ["show", "graph"] {
@@ -111,7 +111,7 @@ edges:
 ";
 
 #[test]
-fn a_task_is_drawn_on_the_workflow_that_it_began_with() {
+fn task_graph_uses_the_pinned_workflow() {
     let sandbox = sandbox();
     sandbox.write("workflows/signed.yaml", SIGNED);
     let (task, code) = sandbox.json(&["run", "signed", "Ada"]);
@@ -137,7 +137,7 @@ fn a_task_is_drawn_on_the_workflow_that_it_began_with() {
 }
 
 #[test]
-fn a_node_whose_part_waits_for_a_person_is_drawn_as_waiting() {
+fn node_awaiting_review_is_marked_waiting() {
     let sandbox = sandbox();
     sandbox.write("workflows/signed.yaml", SIGNED);
     let outer = "
@@ -173,7 +173,7 @@ edges: [{from: inner, to: after}]
 }
 
 #[test]
-fn a_task_is_drawn_only_on_its_own_workflow() {
+fn task_graph_rejects_another_workflow() {
     let sandbox = sandbox();
     sandbox.write("workflows/signed.yaml", SIGNED);
     let (agent, _) = sandbox.json(&["run", "greeter", "Ada"]);

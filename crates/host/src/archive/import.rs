@@ -207,7 +207,7 @@ impl ArchiveFolder {
         })
     }
 
-    /// Whether the other files say what follows from the journal.
+    /// Compares the other files with those that follow from the journal.
     async fn compare(&self, staged: &StagedTasks, import: &Import) -> Result<(), HostError> {
         let task = import.task;
         // Only where the task was exported is known whether someone was at work on it.

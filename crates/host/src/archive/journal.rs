@@ -24,7 +24,7 @@ struct JournalHeader {
     definitions: BTreeMap<Digest, String>,
 }
 
-/// What is looked at before anything else of a first line.
+/// The format version, which is read first.
 #[derive(Deserialize)]
 struct JournalVersion {
     format: u32,
@@ -43,7 +43,7 @@ struct JournalFooter {
     sha256: Digest,
 }
 
-/// What is wrong with a journal, and in which line.
+/// A problem of a journal, with its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct JournalFault {
     pub(super) line: usize,
@@ -54,7 +54,7 @@ fn fault<T>(line: usize, message: impl Display) -> Result<T, JournalFault> {
     Err(JournalFault { line, message: message.to_string() })
 }
 
-/// The line in which an event stands.
+/// The line of an event.
 pub(super) fn line_of(sequence: StreamSequence) -> usize {
     usize::try_from(sequence.0).map_or(usize::MAX, |sequence| sequence.saturating_add(1))
 }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again() {
+    fn journal_round_trips() {
         let text = write(&journal()).unwrap();
         let again = read(&text).unwrap();
         assert_eq!(write(&again).unwrap(), text);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_noticed_wherever_it_is_made() {
+    fn journal_detects_every_truncation() {
         let text = write(&journal()).unwrap();
         for length in 0..text.len() {
             let fault = read(&text[..length]).unwrap_err();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_is_noticed_wherever_it_is() {
+    fn journal_detects_every_changed_byte() {
         let text = write(&journal()).unwrap();
         for place in 0..text.len() {
             for byte in [b'x', b'\n', b' ', b'7', 0xff] {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_or_doubled_line_is_told_by_its_number() {
+    fn journal_names_the_line_of_a_lost_or_duplicate_event() {
         let text = String::from_utf8(write(&journal()).unwrap()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let [head, one, two, foot] = lines.as_slice() else { panic!("{text}") };

@@ -21,19 +21,19 @@ pub(super) const SERVER_ADDRESS: &str = "server.address";
 pub(super) const SERVER_PORT: &str = "server.port";
 pub(super) const ERROR_TYPE: &str = "error.type";
 
-/// How a task stood when its span ended. The conventions have no word for it.
+/// The status of a task at the end of its span. The conventions have no name for it.
 pub(super) const TASK_STATUS: &str = "polity.task.status";
 
 /// The type of a tool that the program calls and the model only asks for.
 pub(super) const TOOL_TYPE_FUNCTION: &str = "function";
 
-/// The error of a tool that answered, and said that it failed.
+/// The error type of a tool that reported a failure.
 pub(super) const TOOL_ERROR: &str = "tool_error";
 
-/// The error of what was under way when a process was gone.
+/// The error type of an operation whose process died.
 pub(super) const INTERRUPTED: &str = "interrupted";
 
-/// The error of a call that may or may not have had its effect.
+/// The error type of a call with an uncertain outcome.
 pub(super) const IN_DOUBT: &str = "in_doubt";
 
 /// The provider as the conventions spell it. A server that speaks another's format counts as that

@@ -1,4 +1,4 @@
-//! Telemetry from the opening of a workshop to its end.
+//! The OTLP exporter, which runs while a host is open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,26 +21,26 @@ use super::span_queue::{SpanDelivery, deliver, span_queue};
 use crate::context::HostContext;
 use crate::warning::HostWarning;
 
-/// What this program is called where the environment does not say.
+/// The default service name.
 const SERVICE_NAME: &str = "polity";
 
-/// How long the end of the process waits for the last spans to be sent.
+/// The timeout for the last spans at the end of the process.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Spans are told and sent for as long as this is kept, if the environment asks for it.
+/// Builds and sends spans until it is closed, if the environment names a receiver.
 pub(crate) struct Telemetry {
     context: HostContext,
     sender: Option<SpanSender>,
 }
 
 struct SpanSender {
-    /// The receiver's address without what may be secret in it.
+    /// The receiver's URL without credentials.
     receiver: String,
     stop: oneshot::Sender<()>,
     delivered: oneshot::Receiver<SpanDelivery>,
 }
 
-/// Why no spans are sent.
+/// An error that disables telemetry.
 #[derive(Debug, thiserror::Error)]
 enum TelemetryStartError {
     #[error(transparent)]
@@ -56,7 +56,7 @@ enum TelemetryStartError {
 }
 
 impl Telemetry {
-    /// Starts to tell what the runtime does. What is wrong is said, and is no reason not to work.
+    /// Starts the export. An error becomes a warning.
     pub(crate) fn start(context: &HostContext, runtime: &Runtime, store: &Arc<dyn Store>) -> Self {
         let started = SpanSender::start(runtime, store, context.environment());
         let sender = started.unwrap_or_else(|error| {
@@ -66,7 +66,7 @@ impl Telemetry {
         Self { context: context.clone(), sender }
     }
 
-    /// Sends what is left. Waits for that, but not for long.
+    /// Sends the remaining spans, up to a timeout.
     pub(crate) async fn close(self) {
         let Some(SpanSender { receiver, stop, delivered }) = self.sender else { return };
         // One that has ended by itself needs not be told.
@@ -137,7 +137,7 @@ fn exporter(
     Ok(exporter)
 }
 
-/// Tells and sends until it is told to stop, and what has happened until then is sent.
+/// Builds and sends spans until the stop signal, including those of earlier events.
 async fn send(
     live: broadcast::Receiver<Live>,
     span_builder: SpanBuilder,

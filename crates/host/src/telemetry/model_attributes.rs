@@ -1,4 +1,4 @@
-//! What a span says about the model of an agent.
+//! Span attributes of an agent's model.
 
 use opentelemetry::KeyValue;
 use polity_definition::{AgentDefinition, AgentKind, LlmConfig};
@@ -8,7 +8,7 @@ use polity_store::Store;
 
 use super::convention;
 
-/// The model that an agent calls, from the definition that the task pinned.
+/// The model of an agent, from the definition that the task pinned.
 #[derive(Debug, Clone)]
 pub(super) struct ModelAttributes {
     provider: &'static str,
@@ -45,7 +45,7 @@ impl ModelAttributes {
         }
     }
 
-    /// What every span of the agent says.
+    /// The attributes of every span of the agent.
     pub(super) fn attributes(&self) -> Vec<KeyValue> {
         let mut attributes = vec![KeyValue::new(convention::PROVIDER_NAME, self.provider)];
         let name = self.name.clone();
@@ -53,7 +53,7 @@ impl ModelAttributes {
         attributes
     }
 
-    /// What the span of a call says beyond that.
+    /// The additional attributes of a model call.
     pub(super) fn call_attributes(&self) -> Vec<KeyValue> {
         let mut attributes = vec![KeyValue::new(convention::REQUEST_TEMPERATURE, self.temperature)];
         if let Some(server) = &self.server {

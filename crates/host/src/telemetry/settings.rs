@@ -1,50 +1,50 @@
-//! What the environment says about telemetry, in the variables that OpenTelemetry has for it.
+//! Telemetry settings from the `OTEL_*` environment variables.
 
 use polity_drivers::EnvSource;
 use polity_drivers::http::Url;
 
-/// Where all telemetry goes; the traces to a path below it.
+/// The common endpoint; traces go to a path below it.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// Where traces go, to the letter.
+/// The endpoint of traces, used unchanged.
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 
 /// The path of traces below the common address.
 const TRACES_PATH: &str = "v1/traces";
 
-/// The one protocol that is spoken.
+/// The supported protocol.
 const PROTOCOL: &str = "http/protobuf";
 
-/// Where spans are sent, and in whose name.
+/// The receiver and the service name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TelemetrySettings {
-    /// The address to which batches are posted.
+    /// The URL to which batches are posted.
     pub(super) endpoint: Url,
-    /// The name that the environment gives this program, if it does.
+    /// The service name, if set.
     pub(super) service_name: Option<String>,
 }
 
-/// Spans were asked for in a way that cannot be done.
+/// Invalid telemetry settings.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TelemetrySettingsError {
-    /// The address is none. It is not repeated, for there may be a password in it.
+    /// The URL is not valid. It is not repeated, because it may contain a password.
     #[error("{0} is not an address that starts with http:// or https://")]
     Address(&'static str),
-    /// Another protocol was asked for.
+    /// The protocol is not supported.
     #[error(
         "{variable} asks for {protocol}, and only {PROTOCOL} is spoken: unset it, and name a \
          receiver of OTLP over HTTP, usually on port 4318"
     )]
     Protocol {
-        /// Where it says so.
+        /// The variable.
         variable: &'static str,
-        /// What it says.
+        /// Its value.
         protocol: String,
     },
 }
 
 impl TelemetrySettings {
-    /// Reads the environment. Nothing, if it asks for no spans.
+    /// Reads the environment. None if no endpoint is set.
     pub(super) fn read(environment: &EnvSource) -> Result<Option<Self>, TelemetrySettingsError> {
         let says = |name, word: &str| {
             environment.get(name).is_some_and(|value| value.eq_ignore_ascii_case(word))
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_exported_unless_an_address_says_where_to() {
+    fn no_endpoint_disables_the_export() {
         assert_eq!(endpoint(&[]), None);
         assert_eq!(endpoint(&[(ENDPOINT, " ")]), None);
         assert_eq!(endpoint(&[(ENDPOINT, "http://h:4318"), ("OTEL_SDK_DISABLED", "True")]), None);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_common_address_gets_a_path_and_that_of_traces_is_taken_to_the_letter() {
+    fn traces_path_is_added_only_to_the_common_endpoint() {
         for common in ["http://h:4318", "http://h:4318/"] {
             let settings = TelemetrySettings::read(&EnvSource::new(move |name| {
                 (name == ENDPOINT).then(|| common.to_owned())
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_done_is_said_without_what_may_be_secret() {
+    fn settings_errors_contain_no_secrets() {
         for text in ["localhost:4318", "h", "grpc://h:4317", "user:secret@h", "http://"] {
             let settings = TelemetrySettings::read(&EnvSource::new(move |name| {
                 (name == ENDPOINT).then(|| text.to_owned())

@@ -18,10 +18,10 @@ use sha2::{Digest, Sha256};
 
 use super::convention;
 
-/// What a span is about.
+/// The operation of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpanOperation {
-    /// A task, for as long as someone works on it.
+    /// A period of work on a task.
     InvokeAgent,
     /// A call to a model.
     Chat,
@@ -47,12 +47,12 @@ impl SpanOperation {
     }
 }
 
-/// The trace of a task that is no part of another.
+/// The trace of a task at the top.
 pub(super) fn trace_id(root: TaskId) -> TraceId {
     TraceId::from_bytes(*root.as_bytes())
 }
 
-/// The span that begins with this event of a task.
+/// The id of the span that begins with this event.
 pub(super) fn span_id(operation: SpanOperation, task: TaskId, sequence: StreamSequence) -> SpanId {
     let digest = Sha256::new()
         .chain_update(task.as_bytes())
@@ -64,7 +64,7 @@ pub(super) fn span_id(operation: SpanOperation, task: TaskId, sequence: StreamSe
     SpanId::from_bytes(id)
 }
 
-/// A span that has begun.
+/// An open span.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenSpan {
     pub(super) operation: SpanOperation,
@@ -74,7 +74,7 @@ pub(super) struct OpenSpan {
 }
 
 impl OpenSpan {
-    /// The span that begins with this event of a task.
+    /// The id of the span that begins with this event.
     pub(super) fn new(
         operation: SpanOperation,
         task: TaskId,

@@ -16,19 +16,19 @@ use super::model_attributes::ModelAttributes;
 use super::span::{SpanOperation, span_id, trace_id};
 use super::task_spans::{SpanOrigin, TaskSpans};
 
-/// How many tasks may stand above one another before a journal is taken to be broken.
+/// The most levels of parent tasks; more count as a broken journal.
 const PARENTS_MAX: u32 = 64;
 
-/// How many events one look at the journal reads at most; the rest is read after it.
+/// The most event headers read at once.
 const HEADERS_MAX: u32 = 1000;
 
-/// Tells events as spans, as they come.
+/// Builds spans from events.
 pub(super) struct SpanBuilder {
     store: Arc<dyn Store>,
-    /// This process, whose work is told.
+    /// This process, whose work is exported.
     instance: InstanceId,
     open: BTreeMap<TaskId, TaskSpans>,
-    /// The newest event that was told.
+    /// The newest event that was applied.
     last: JournalPosition,
 }
 
@@ -38,8 +38,8 @@ impl SpanBuilder {
         Self { store, instance, open: BTreeMap::new(), last }
     }
 
-    /// The spans that end with this event. Where the journal cannot be read there are none: the
-    /// task itself will have more to say about that.
+    /// Applies an event and returns the spans that end with it. None if the journal cannot be read: the
+    /// task itself reports that.
     pub(super) fn tell(&mut self, recorded: &RecordedEvent) -> Vec<SpanData> {
         let mut ended = Vec::new();
         self.last = self.last.max(recorded.position);
@@ -51,7 +51,7 @@ impl SpanBuilder {
         ended
     }
 
-    /// The spans that ended with events that were missed.
+    /// Applies missed events and returns the spans that ended.
     pub(super) fn catch_up(&mut self) -> Vec<SpanData> {
         let missed = self.missed().unwrap_or_else(|error| {
             tracing::debug!(%error, "the spans of what was missed cannot be told");
@@ -88,7 +88,7 @@ impl SpanBuilder {
         Ok(missed)
     }
 
-    /// Whether this process made a task its own: the work of others is told by them.
+    /// True if this process claims a task with this event. Other processes export their own work.
     fn claims(&self, event: &Event) -> bool {
         matches!(event, Event::TaskClaimed { instance, .. } if *instance == self.instance)
     }

@@ -229,7 +229,7 @@ fn a_task_is_a_trace_of_its_model_and_tool_calls() {
 }
 
 #[test]
-fn what_fails_says_what_kind_of_failure_it_was() {
+fn failed_spans_have_an_error_type() {
     let mut journal = Journal::new();
     let model_failed = |of_tools| {
         let failure = failure(ErrorCategory::Transient);
@@ -276,7 +276,7 @@ fn what_fails_says_what_kind_of_failure_it_was() {
 }
 
 #[test]
-fn another_process_goes_on_with_the_same_trace_and_the_same_span() {
+fn resumed_task_keeps_its_trace_and_span() {
     let mut journal = Journal::new();
     let id = task_id(1);
     let first = [called(), answered(), call(1), replied(1, false), call(2)];
@@ -368,7 +368,7 @@ fn a_task_that_a_call_has_opened_is_told_below_that_call() {
 }
 
 #[test]
-fn what_was_missed_is_made_up_for_and_nothing_is_told_twice() {
+fn missed_events_are_recovered_once() {
     let mut journal = Journal::new();
     let work = [called(), answered(), called(), answered(), completed()];
     let events = journal.write(task_id(1), [begun(), work.to_vec()].concat());
@@ -399,7 +399,7 @@ fn a_task_that_began_and_ended_unseen_is_made_up_for_and_that_of_another_process
 }
 
 #[test]
-fn what_is_under_way_ends_with_its_task() {
+fn open_spans_end_with_their_task() {
     let mut journal = Journal::new();
     let work = vec![called(), answered(), call(1), Event::CancelRequested, Event::TaskCancelled];
     let events = journal.write(task_id(1), [begun(), work].concat());

@@ -1,4 +1,4 @@
-//! Spans on their way to the receiver: a queue, and who empties it.
+//! The bounded queue of finished spans, and the loop that sends them.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// How many spans wait for a receiver that is slow. Those beyond are lost.
+/// The queue capacity. Spans beyond it are lost.
 const QUEUE_SPANS_MAX: usize = 2048;
 
-/// How many spans are sent at once.
+/// The most spans in a batch.
 const BATCH_SPANS_MAX: usize = 512;
 
-/// How long a batch waits for more spans.
+/// The time that a batch waits for more spans.
 const BATCH_WAIT: Duration = Duration::from_secs(1);
 
-/// How long a batch may be on its way, with all attempts.
+/// The timeout of sending a batch, with all attempts.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What became of the spans.
+/// The result of sending spans.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SpanDelivery {
-    /// How many were lost.
+    /// The number of lost spans.
     pub(super) lost: usize,
-    /// Why the last of them were.
+    /// The reason of the last loss.
     pub(super) reason: Option<String>,
 }
 
-/// Where spans are put to be sent. Putting one there never waits.
+/// The sending end of the span queue, which never blocks.
 pub(super) struct SpanQueue {
     queue: mpsc::Sender<SpanData>,
     lost: usize,
@@ -41,7 +41,7 @@ pub(super) fn span_queue() -> (SpanQueue, mpsc::Receiver<SpanData>) {
 }
 
 impl SpanQueue {
-    /// Has spans sent.
+    /// Queues spans, counting those that do not fit.
     pub(super) fn put(&mut self, spans: Vec<SpanData>) {
         for span in spans {
             if self.queue.try_send(span).is_err() {
@@ -50,7 +50,7 @@ impl SpanQueue {
         }
     }
 
-    /// Takes no more, and says how many there was no room for.
+    /// Closes the queue and returns the number of spans that did not fit.
     pub(super) fn close(self) -> usize {
         self.lost
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn spans_are_sent_in_batches_and_those_beyond_the_queue_are_counted() {
+    async fn spans_are_batched_and_overflow_is_counted() {
         let receiver = FakeReceiver::default();
         let (unplaced, delivery) = sent(&receiver, QUEUE_SPANS_MAX + 3).await;
         assert_eq!((unplaced, delivery), (3, SpanDelivery::default()));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_receiver_does_not_take_is_counted_with_the_reason() {
+    async fn rejected_spans_are_counted_with_the_reason() {
         let receiver = FakeReceiver { is_down: true, ..FakeReceiver::default() };
         let (_, delivery) = sent(&receiver, BATCH_SPANS_MAX + 1).await;
         let expected = SpanDelivery { lost: BATCH_SPANS_MAX + 1, reason: Some("down".to_owned()) };

@@ -1,4 +1,4 @@
-//! One task's events, told as spans.
+//! Builds the spans of one task from its events.
 
 use std::collections::BTreeMap;
 
@@ -17,23 +17,23 @@ use super::convention;
 use super::model_attributes::ModelAttributes;
 use super::span::{OpenSpan, SpanOperation};
 
-/// Where a task's spans belong.
+/// The trace and parent span of a task's spans.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SpanOrigin {
-    /// The trace of the task that all this is a part of.
+    /// The trace of the task at the top.
     pub(super) trace: TraceId,
-    /// What the task was opened by; no valid id if that is no span.
+    /// The span that opened the task, or an invalid id.
     pub(super) parent: SpanId,
 }
 
-/// A task with the spans that are open.
+/// The open spans of a task.
 #[derive(Debug)]
 pub(super) struct TaskSpans {
     id: TaskId,
     origin: SpanOrigin,
     agent: Name,
     model: Option<ModelAttributes>,
-    /// The newest event that was told.
+    /// The newest event that was applied.
     seen: StreamSequence,
     work_period: Option<WorkPeriod>,
     chat: Option<OpenSpan>,
@@ -48,7 +48,7 @@ struct WorkPeriod {
     usage: Usage,
 }
 
-/// How a work_period ends.
+/// The end of a work period.
 #[derive(Debug, Clone, Copy)]
 struct WorkOutcome {
     status: &'static str,
@@ -56,7 +56,7 @@ struct WorkOutcome {
 }
 
 impl TaskSpans {
-    /// A task of which nothing was told yet.
+    /// A task without applied events.
     pub(super) fn new(
         id: TaskId,
         origin: SpanOrigin,
@@ -68,23 +68,23 @@ impl TaskSpans {
         Self { id, origin, agent, model, seen, work_period: None, chat: None, calls }
     }
 
-    /// The newest event that was told.
+    /// The newest event that was applied.
     pub(super) fn seen(&self) -> StreamSequence {
         self.seen
     }
 
-    /// Whether someone works on the task.
+    /// True during a work period.
     pub(super) fn is_open(&self) -> bool {
         self.work_period.is_some()
     }
 
-    /// Where the spans of a task belong that a call of this one has opened, if it is under way.
+    /// The origin of the spans of a part that a running call has opened.
     pub(super) fn origin_below(&self, call: ToolCallId) -> Option<SpanOrigin> {
         let (span, _) = self.calls.get(&call)?;
         Some(SpanOrigin { trace: self.origin.trace, parent: span.id })
     }
 
-    /// Goes on with the task's next event, and adds the spans that end with it.
+    /// Applies the task's next event and appends the spans that end with it.
     pub(super) fn tell(&mut self, recorded: &RecordedEvent, ended: &mut Vec<SpanData>) {
         self.seen = recorded.sequence;
         let at = recorded.at;
@@ -181,7 +181,7 @@ impl TaskSpans {
         }
     }
 
-    /// Someone takes the task, unless the work of one who is gone is still open.
+    /// Starts a work period, unless that of a dead process is still open.
     fn begin(&mut self, recorded: &RecordedEvent) {
         if self.work_period.is_none() {
             let (id, parent) = (self.id, self.origin.parent);
@@ -195,7 +195,7 @@ impl TaskSpans {
         OpenSpan::new(operation, self.id, recorded.sequence, self.within(), recorded.at)
     }
 
-    /// The span that others begin within.
+    /// The parent of new spans.
     fn within(&self) -> SpanId {
         self.work_period.as_ref().map_or(self.origin.parent, |work_period| work_period.span.id)
     }

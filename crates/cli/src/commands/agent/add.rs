@@ -15,7 +15,7 @@ use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::{print_json, say};
 
-/// The fields of a definition, in the order in which they are written.
+/// The fields of a definition, in file order.
 #[derive(Default)]
 struct Fields(Vec<(String, Value)>);
 
@@ -32,7 +32,7 @@ impl Fields {
         self.put(name, (!fields.is_empty()).then_some(fields));
     }
 
-    /// Sets a field, or a part of one. What was set before in another way is a slip.
+    /// Sets a field or a part of one. Setting a field twice is an error.
     fn set(&mut self, text: &str) -> Result<(), CliError> {
         let (path, value) = change(text, "timeout_seconds=60")?;
         let twice = || CliError::usage(format!("\"{path}\" is set twice"));
@@ -56,7 +56,7 @@ impl Fields {
     }
 }
 
-/// The definition that was asked for.
+/// The definition that the flags describe.
 fn fields(args: &AgentAddArgs, name: &Name) -> Result<Fields, CliError> {
     let mut fields = Fields::default();
     fields.put("name", Some(name.as_str()));

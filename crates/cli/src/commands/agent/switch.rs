@@ -1,4 +1,4 @@
-//! `polity agent enable` and `disable`: whether an agent takes work, whatever its file says.
+//! `polity agent enable` and `disable`: overrides of an agent's definition.
 
 use std::sync::Arc;
 
@@ -39,13 +39,13 @@ fn word(enabled: bool) -> &'static str {
     if enabled { "enabled" } else { "disabled" }
 }
 
-/// What was said of an agent, for people.
+/// The override of an agent, as text.
 pub(super) fn told(switch: &AgentToggle) -> String {
     let reason = switch.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     format!("{} since {}{reason}", word(switch.enabled), view::time(switch.at))
 }
 
-/// What was said of an agent, for programs.
+/// The override of an agent, as JSON.
 pub(super) fn as_json(switch: &AgentToggle) -> Value {
     json!({"enabled": switch.enabled, "reason": switch.reason, "at": switch.at})
 }

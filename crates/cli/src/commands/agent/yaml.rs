@@ -1,11 +1,11 @@
-//! Writing a definition as people would.
+//! Writes a definition as YAML.
 
 use serde_json::Value;
 
-/// Words that mean something else in some reader of YAML.
+/// Words with a special meaning in some YAML parsers.
 const RESERVED: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
 
-/// Fields as a file of YAML, one on each line.
+/// Fields as a YAML file, one per line.
 pub(super) fn file(fields: &[(String, Value)]) -> String {
     let lines = fields.iter().map(|(name, value)| format!("{}: {}", text(name), flow(value)));
     let mut lines: Vec<String> = lines.collect();
@@ -28,7 +28,7 @@ fn flow(value: &Value) -> String {
     }
 }
 
-/// A text, in quotes where it could be read as something else.
+/// A string, quoted if it could be parsed as something else.
 fn text(words: &str) -> String {
     let begins_well = words.starts_with(|c: char| c.is_ascii_alphabetic());
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./ ".contains(c);
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_be_misread_stands_in_quotes() {
+    fn ambiguous_scalars_are_quoted() {
         let fields = [
             ("name".to_owned(), json!("words")),
             ("cli_args".to_owned(), json!(["-w", "no", "a: b", "", "two words", "3", "x\ny"])),

@@ -1,4 +1,4 @@
-//! `polity chart fire`: one trigger, and all that it did.
+//! `polity chart fire`: fires one trigger and reports its effects.
 
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ pub(super) fn fire(app: &App, args: &ChartFireArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// Refuses a context in which something that the chart looks at is no value.
+/// Rejects a context in which a name that the chart reads is not a scalar.
 fn refuse_no_values(chart: &Chart, context: &Value) -> Result<(), CliError> {
     let mut looked_at =
         chart.context_names().iter().filter_map(|name| Some((name, context.get(name)?)));
@@ -122,7 +122,7 @@ fn refuse_no_values(chart: &Chart, context: &Value) -> Result<(), CliError> {
     }
 }
 
-/// The fields that are not what they were, with what they are now.
+/// The changed fields with their new values.
 fn changed_fields<'a>(
     before: &ChartInstance,
     after: &'a ChartInstance,
@@ -137,7 +137,7 @@ fn changed_fields<'a>(
     changed.collect()
 }
 
-/// The name of what changes, how, and the value.
+/// The name, operation and value of a world change.
 fn change_in_parts<'a>(
     chart: &'a Chart,
     change: &WorldChange,
@@ -154,7 +154,7 @@ fn change_as_json(chart: &Chart, change: &WorldChange) -> Value {
     json!({"name": name, verb: value.to_json()})
 }
 
-/// What is asked for, for whom (none for the agent itself), and for how many turns.
+/// The action, the target (none for the agent itself) and the number of turns.
 fn request_in_parts(request: &AgentRequest) -> (&'static str, Option<&str>, Option<u32>) {
     match request {
         AgentRequest::Pause { who, turns } => ("pause", name_of(who), *turns),
@@ -176,7 +176,7 @@ fn request_as_json(request: &AgentRequest) -> Value {
     json!({"action": action, "agent": agent, "turns": turns})
 }
 
-/// The request as it is written in charts.
+/// The request in chart syntax.
 fn request_in_words(request: &AgentRequest) -> String {
     let (action, agent, turns) = request_in_parts(request);
     let agent = agent.map(|agent| format!(" \"{agent}\"")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `polity review approve`, `reject` and `modify`: the answer is recorded, and the task goes on.
+//! `polity review approve`, `reject` and `modify`: records an answer and resumes the task.
 
 use polity_engine::commands::AnswerReview;
 use polity_engine::decide::CommandRejection;
@@ -55,7 +55,7 @@ pub(super) async fn modify(app: &App, args: DecideArgs) -> CliResult {
     .await
 }
 
-/// What a person decides: the verdict, and what changes in the State.
+/// The verdict of a review, and changes of the State.
 type ReviewDecision = Result<(ReviewVerdict, StateUpdates), CliError>;
 
 /// Records the answer, and continues the task unless `--detach` is given.
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_land_where_their_paths_say() {
+    fn set_changes_the_named_argument() {
         let before = json!({"path": "a", "options": {"depth": 1}});
         for (change, after) in [
             ("path=b", json!({"path": "b", "options": {"depth": 1}})),

@@ -1,4 +1,4 @@
-//! A review with everything that a person needs to decide, and how to say so.
+//! A review with everything needed to decide, and the commands that answer it.
 
 use polity_model::name::Name;
 use polity_model::review::{Review, ReviewAction, ReviewPreview, ReviewSubject};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::view::{harmless, style, task as view};
 
-/// The whole of it, for the terminal.
+/// A review as text.
 pub(crate) fn details(review: &Review) -> String {
     let field = |name: &str, value: &str| format!("{} {value}", style::dim(&format!("{name:10}")));
     let indented = |text: &str| text.replace('\n', "\n           ");
@@ -49,7 +49,7 @@ pub(crate) fn details(review: &Review) -> String {
     lines.join("\n")
 }
 
-/// What the deadline brings.
+/// The effect of the deadline.
 fn then(review: &Review) -> String {
     let when = if review.expired { "which has passed:" } else { "then" };
     match review.default_action {
@@ -58,7 +58,7 @@ fn then(review: &Review) -> String {
     }
 }
 
-/// What can be done, and what follows from it.
+/// The possible commands, each with its effect.
 fn commands(review: &Review) -> Vec<(String, String)> {
     let id = &review.task_id.to_string()[..8];
     if review.expired {
@@ -94,7 +94,7 @@ fn in_words(outlook: &ReviewPreview) -> String {
     }
 }
 
-/// Each answer with what it takes, and what follows as far as the kind of question tells.
+/// The answers to a kind of question: action, flags and effect.
 fn choices(subject: &ReviewSubject) -> Vec<(ReviewAction, &'static str, &'static str)> {
     use ReviewAction::{Approve, Modify, Reject};
     match subject {

@@ -1,4 +1,4 @@
-//! `--detach`: a process of its own for the task.
+//! `--detach`: runs a task in a background process.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -14,18 +14,18 @@ use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::{print_bytes, print_json, say, tell};
 
-/// Set for the process in the background to the process that started it, so that none of its own
-/// children takes itself for one.
+/// Set in the background process to the id of its parent, so that its own children do not inherit
+/// the role.
 const BACKGROUND_OF: &str = "POLITY_BACKGROUND_OF";
 
-/// Whether this is the process in the background.
+/// True if this is the background process.
 pub(crate) fn is_background() -> bool {
     let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().to_string());
     let named = std::env::var_os(BACKGROUND_OF);
     parent.is_some() && named.as_deref() == parent.as_deref().map(OsStr::new)
 }
 
-/// Begins a session of its own, so that the end of the terminal is not the end of the task.
+/// Starts a new session, so that closing the terminal does not end the task.
 pub(crate) fn leave_terminal() {
     // It fails only for a process that has one already.
     let _ = rustix::process::setsid();
@@ -75,7 +75,7 @@ pub(crate) async fn detach(app: &App) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// What the process in the background does once it has the task.
+/// Runs the task in the background process.
 pub(super) async fn work(
     app: &App,
     host: &Host,

@@ -1,4 +1,4 @@
-//! Following a task that this process runs, until it ends.
+//! Follows a task that this process runs.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::signals::{Signals, Stop};
 use crate::view::live::LiveView;
 use crate::view::{note, style};
 
-/// How often the line of the step under way is drawn anew.
+/// The refresh interval of the line of the current step.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Shows a task's steps until it ends or waits for a person. Ctrl-C cancels it; a second one, or a
@@ -82,15 +82,15 @@ fn quit(app: &App, id: TaskId) -> ! {
     std::process::exit(left.exit().code().into())
 }
 
-/// What is seen of a task and of its sub-agents.
+/// The live views of a task and of its parts.
 struct TaskViews<'a> {
     app: &'a App,
     queries: &'a HomeQueries,
     id: TaskId,
     top: LiveView,
-    /// The sub-agents' tasks, each with how far below the top it is.
+    /// The parts, each with its depth below the task.
     nested: HashMap<TaskId, (usize, LiveView)>,
-    /// Tasks that this process works on, and that are no part of the one that is followed.
+    /// Tasks of this process that are not parts of the followed task.
     others: HashSet<TaskId>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> TaskViews<'a> {
         Self { app, queries, id, top, nested: HashMap::new(), others: HashSet::new() }
     }
 
-    /// Shows what the journal has of the task and its sub-agents beyond what was shown.
+    /// Shows the events of the task and its parts that were not shown yet.
     async fn catch_up(&mut self) -> Result<(), CliError> {
         for recorded in self.queries.events(self.id, self.top.seen()).await? {
             self.top.see(&recorded);

@@ -1,4 +1,4 @@
-//! What is different from the scenario's file in one run.
+//! Changes of a scenario for one run.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use serde_json::{Map, Value};
 use super::super::set;
 use crate::error::CliError;
 
-/// What someone wants to be different.
+/// The requested changes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Changes<'a> {
     pub(super) turns: Option<u64>,
     pub(super) agents: Option<u64>,
     pub(super) seed: Option<u64>,
-    /// The turn that is over when it begins.
+    /// The turn after which the run starts.
     pub(super) after: u64,
     pub(super) set: &'a [String],
 }
 
-/// How a change is written.
+/// An example of a change, for hints.
 const EXAMPLE: &str = "max_agents=100";
 
-/// What cannot be different in a run, which is of this scenario and this chart.
+/// The fields that a run cannot change, with the alternative.
 const FIXED_IN_RUN: [(&str, &str); 2] = [("name", ANOTHER), ("chart", ANOTHER)];
 
 /// What cannot be different in a fork, whose agents are there already, and so is their past; and what
@@ -47,7 +47,7 @@ const ANOTHER: &str = "write another scenario, or change the file of this one";
 const TIME_IS_OVER: &str =
     "a part of its time is over; begin a new run with `polity sim run` and --set";
 
-/// A scenario with some changes.
+/// Applies changes to a scenario.
 pub(super) fn changed(
     read: &LoadedScenario,
     changes: Changes<'_>,
@@ -117,16 +117,16 @@ pub(super) fn changed(
     }
 }
 
-/// A change that was made.
+/// An applied change.
 struct Made {
-    /// The way to the value, such as `world.rates[0].rate`.
+    /// The path of the value, such as `world.rates[0].rate`.
     place: String,
-    /// The option that asked for it, as it was typed.
+    /// The option as it was typed.
     option: String,
 }
 
 impl Made {
-    /// Whether what is wrong at a place is wrong with this change.
+    /// True if a problem at this path is caused by the change.
     fn is_at(&self, place: &str) -> bool {
         let within = |inner: &str, outer: &str| {
             let rest = inner.strip_prefix(outer);
@@ -136,7 +136,7 @@ impl Made {
     }
 }
 
-/// That a scenario is not valid with some changes, and which of them are to blame.
+/// The error for a scenario that is not valid with the changes, naming those at fault.
 fn invalid(name: &str, made: &[Made], document: ExternalDocument<ScenarioFile>) -> CliError {
     let problems = document.into_problems();
     let to_blame = |made: &&Made| problems.iter().any(|problem| made.is_at(&problem.field));
@@ -159,14 +159,14 @@ fn invalid(name: &str, made: &[Made], document: ExternalDocument<ScenarioFile>) 
     error.hint(first.unwrap_or_else(|| "`polity schema scenario` has what may be set".to_owned()))
 }
 
-/// What is begun, and so what of a scenario cannot be different.
+/// The operation that decides which fields are fixed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fixed {
     InRun,
     InFork,
 }
 
-/// Refuses changes that make no sense.
+/// Rejects changes of fixed fields.
 pub(super) fn refuse_fixed(changes: &[String], fixed: Fixed) -> Result<(), CliError> {
     let (fixed, what) = match fixed {
         Fixed::InRun => (&FIXED_IN_RUN[..], "run"),
@@ -188,7 +188,7 @@ fn sets(changes: &[String], field: &str) -> bool {
     changes.iter().filter_map(path).any(|path| steps(&path).next() == Some(field))
 }
 
-/// The values of the world that the changes are about, of those that the scenario has.
+/// The world values of the scenario that the changes set.
 pub(super) fn values_set(changes: &[String], file: &ScenarioFile) -> Vec<String> {
     let values = file.world.as_ref().and_then(|world| world.values.as_ref());
     let is_set = |name: &&String| {
@@ -200,7 +200,7 @@ pub(super) fn values_set(changes: &[String], file: &ScenarioFile) -> Vec<String>
     values.into_iter().flatten().map(|(name, _)| name).filter(is_set).cloned().collect()
 }
 
-/// The scenario as a run keeps it.
+/// The scenario as JSON text for the run folder.
 pub(super) fn text_of(file: &ScenarioFile) -> Result<String, CliError> {
     serde_json::to_string_pretty(&document_of(file)?).map_err(|error| unwritable(&error))
 }
@@ -213,7 +213,7 @@ fn unwritable(error: &serde_json::Error) -> CliError {
     CliError::usage(format!("the scenario cannot be written: {error}"))
 }
 
-/// What a file does not say need not be said.
+/// Removes null fields.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => fields
@@ -227,12 +227,12 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// The steps of a path such as `world.rates.0.rate` or `world.rates[0].rate`.
+/// The segments of a path such as `world.rates.0.rate` or `world.rates[0].rate`.
 fn steps(path: &str) -> impl Iterator<Item = &str> {
     path.split(['.', '[', ']']).filter(|step| !step.is_empty())
 }
 
-/// Puts a value where a path leads, and says where that is. What is missing on the way is made.
+/// Writes a value at a path, creating missing objects, and returns the normalized path.
 fn put(document: &mut Value, path: &str, value: Value) -> Result<String, CliError> {
     let mut here = document;
     let mut place = String::new();
@@ -261,7 +261,7 @@ fn put(document: &mut Value, path: &str, value: Value) -> Result<String, CliErro
     Ok(place)
 }
 
-/// The place of an item of a list that is called by its number, its name or its trigger.
+/// The index of a list item, given its index, name or trigger.
 fn item(items: &[Value], called: &str, path: &str) -> Result<usize, CliError> {
     if let Ok(number) = called.parse()
         && number < items.len()
@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_put_where_its_path_leads() {
+    fn set_writes_the_value_at_its_path() {
         let mut document = json!({"world": {"rates": [{"trigger": "a"}, {"trigger": "b"}]}});
         for (path, value) in [
             ("seed", json!(3)),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_keep_their_shares() {
+    fn groups_keep_their_proportions() {
         let counts = |file: &ScenarioFile| -> Vec<u64> {
             file.population.as_ref().unwrap().iter().map(|group| group.count.unwrap_or(1)).collect()
         };

@@ -1,4 +1,4 @@
-//! `polity sim export`: one agent, and the way that it came.
+//! `polity sim export`: one agent with its transitions.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `polity sim lifecycle`: a population is changed from outside.
+//! `polity sim lifecycle`: changes the population of a run.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::error::{CliError, CliResult};
 use crate::exit::Exit;
 use crate::view::{note, print_json, say, style};
 
-/// How often the answer is looked for.
+/// The interval between two reads of the answer.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A turn may take long. Whoever waits for its end this long is told so.
+/// The time after which a note says that the turn has not ended yet.
 const WAIT_NOTED_AFTER: Duration = Duration::from_secs(2);
 
 pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
@@ -69,7 +69,7 @@ pub(super) fn lifecycle(app: &App, args: SimLifecycleArgs) -> CliResult {
 
 const WHEN_RESUMED: &str = "when the run is resumed";
 
-/// Leaves a request to whoever resumes the run, if it can be done as things are.
+/// Queues a valid request for the process that resumes the run.
 fn later(app: &App, folder: &RunFolder, action: &LifecycleAction) -> CliResult {
     let opinion = opinion(folder, action)?;
     if opinion.result.valid {
@@ -79,7 +79,7 @@ fn later(app: &App, folder: &RunFolder, action: &LifecycleAction) -> CliResult {
     tell(app, action, &opinion, WHEN_RESUMED)
 }
 
-/// What is to be said about a request as the run stands at its newest checkpoint.
+/// The validation of a request against the newest checkpoint.
 fn opinion(folder: &RunFolder, action: &LifecycleAction) -> Result<Opinion, CliError> {
     let scenario = Arc::new(pinned_scenario(folder)?.scenario);
     let mut simulation = Simulation::restore(folder, None, &scenario, Some(NonZeroUsize::MIN))?;

@@ -1,4 +1,4 @@
-//! `polity sim run`, `resume` and `fork`: simulations at work.
+//! `polity sim run`, `resume` and `fork`: runs a simulation.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ fn place(app: &App, out: Option<&Path>, record: &RunRecord) -> Result<PathBuf, C
     Ok(app.folder().runs().join(&record.run_id))
 }
 
-/// The scenario and the chart as the run keeps them.
+/// The scenario and chart as JSON text for the run folder.
 fn texts(read: &LoadedScenario) -> Result<(String, String), CliError> {
     let chart = serde_json::to_string_pretty(&read.chart.document)
         .map_err(|error| CliError::usage(format!("the chart cannot be written: {error}")))?;
@@ -108,7 +108,7 @@ fn beginning(read: LoadedScenario, texts: &(String, String), threads: ThreadArgs
     Beginning { scenario, scenario_text, chart_text, threads: threads.threads }
 }
 
-/// Runs to the end, or to the end of the turn in which someone asks to stop.
+/// Runs to the last turn, or to the end of the turn in which a signal arrives.
 fn perform(app: &App, begin: impl FnOnce() -> Result<Run, CliError>) -> CliResult {
     let stop = listen(app)?;
     let mut run = begin()?;
@@ -158,7 +158,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// A checkpoint takes a small part of such a time, also of a large population.
+    /// Chosen so that checkpoints take a small part of the time, also for large populations.
     const AFTER: Duration = Duration::from_secs(2);
     const AFTER_FOR_EACH_AGENT: Duration = Duration::from_micros(30);
 

@@ -1,4 +1,4 @@
-//! `polity sim status`: how runs stand.
+//! `polity sim status`: the status of runs.
 
 use polity_host::simulations::runs::{RunOverview, run_name};
 use polity_simulator::folder::RunStatus;

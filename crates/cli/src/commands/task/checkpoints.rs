@@ -1,4 +1,4 @@
-//! `polity task checkpoints` and `polity task show --at N`: the points that one can return to.
+//! `polity task checkpoints` and `polity task show --at N`: checkpoints of a task.
 
 use polity_host::HomeQueries;
 use polity_model::checkpoint::Checkpoint;
@@ -15,13 +15,13 @@ use crate::exit::Exit;
 use crate::view::message::spoken;
 use crate::view::{columns, harmless, print_json, say, style, task as view};
 
-/// The most checkpoints that an error names.
+/// The most checkpoints that an error lists.
 const NAMED_MAX: usize = 20;
 
-/// How much of a message is shown; the rest is in the JSON form.
+/// The length of a message; the JSON output has all of it.
 const MESSAGE_CHARACTERS_MAX: usize = 200;
 
-/// How much of a person's answer a list shows.
+/// The length of an answer in a list.
 const ANSWER_CHARACTERS_MAX: usize = 60;
 
 pub(crate) async fn checkpoints(app: &App, args: &TaskArgs) -> CliResult {
@@ -52,7 +52,7 @@ pub(crate) async fn checkpoints(app: &App, args: &TaskArgs) -> CliResult {
     Ok(Exit::Done)
 }
 
-/// Whether a person is waited for at a checkpoint, or who answered there and how.
+/// The state of the review at a checkpoint, with its answer.
 fn person(checkpoint: &Checkpoint, status: TaskStatus) -> String {
     match &checkpoint.human_feedback {
         Some(feedback) => shorten(&harmless(&answered(feedback)), ANSWER_CHARACTERS_MAX),
@@ -62,7 +62,7 @@ fn person(checkpoint: &Checkpoint, status: TaskStatus) -> String {
     }
 }
 
-/// How a person answered, who, and with what words.
+/// The answer to a review, with the reviewer and the message.
 fn answered(feedback: &HumanFeedback) -> String {
     let message = feedback.message.as_ref().map(|text| format!(": {text}"));
     format!("{} by {}{}", feedback.action, feedback.by, message.unwrap_or_default())
@@ -89,7 +89,7 @@ pub(super) async fn show(
     Ok(Exit::Done)
 }
 
-/// Says which checkpoints there are, where this one is not among them.
+/// Fails with a list of the checkpoints if this one does not exist.
 pub(super) async fn must_exist(
     queries: &HomeQueries,
     row: &TaskRow,
@@ -113,7 +113,7 @@ pub(super) async fn must_exist(
     Err(error.hint(format!("there are {}", names.join(", "))))
 }
 
-/// A checkpoint with everything about it, the conversation shortened.
+/// The details of a checkpoint, with shortened messages.
 fn details(checkpoint: &Checkpoint) -> String {
     let field = |name: &str, value: &str| format!("{} {value}", style::dim(&format!("{name:12}")));
     let state = &checkpoint.state;

@@ -1,4 +1,4 @@
-//! `polity task diff`: where two tasks part.
+//! `polity task diff`: compares two tasks.
 
 use polity_engine::comparison::{ComparedRun, RunComparison};
 use polity_model::task::ForkedFrom;
@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::view::comparison::told;
 use crate::view::{print_json, say};
 
-/// How much of an input is told with a task.
+/// The length of an input.
 const INPUT_CHARACTERS_MAX: usize = 48;
 
 /// One of the two tasks.
@@ -27,7 +27,7 @@ struct Side<'a> {
     forked_from: Option<ForkedFrom>,
 }
 
-/// The answer for programs.
+/// The JSON output.
 #[derive(Serialize)]
 struct Answer<'a> {
     a: Side<'a>,

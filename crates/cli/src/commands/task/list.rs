@@ -1,4 +1,4 @@
-//! `polity task list`: what was asked for, and on request what it was divided into.
+//! `polity task list`: tasks, and on request their parts.
 
 use polity_store::TaskFilter;
 

@@ -1,4 +1,4 @@
-//! `polity task resume`: goes on with what a process left when it ended.
+//! `polity task resume`: resumes interrupted tasks.
 
 use polity_engine::decide::CommandRejection;
 use polity_engine::driver::RunOverrides;
@@ -61,18 +61,18 @@ async fn adopt(app: &App, host: &Host, recording: &Recording, row: &TaskRow) -> 
     Ok(exit)
 }
 
-/// What became of a task that no one worked on.
+/// The outcome of resuming one task.
 enum ResumeOutcome {
-    /// It went on here, or was over as soon as someone looked: its status says what came of it.
+    /// The task ran here, or had ended already.
     Resumed(Task),
-    /// Another process was faster: it is not left alone.
+    /// Another process adopted the task first.
     OwnedElsewhere,
-    /// It could not go on here, or not to its end; why has been told.
+    /// The task could not be resumed here; the error was printed.
     NotResumed(Task),
 }
 
 impl ResumeOutcome {
-    /// The task, unless it is someone else's.
+    /// The task, unless another process owns it.
     fn task_here(&self) -> Option<&Task> {
         match self {
             Self::Resumed(task) | Self::NotResumed(task) => Some(task),
@@ -80,7 +80,7 @@ impl ResumeOutcome {
         }
     }
 
-    /// In words that several tasks can share.
+    /// The outcome as a label for the summary.
     fn in_words(&self) -> &'static str {
         match self {
             Self::Resumed(task) => match task.status {
@@ -145,7 +145,7 @@ async fn all(app: &App) -> CliResult {
     )
 }
 
-/// Takes over all that is left, oldest first, and waits until no one works on any of it.
+/// Adopts all interrupted tasks, oldest first, and waits until they end or await a review.
 async fn resume_all(app: &App, host: &Host) -> Result<Vec<ResumeOutcome>, CliError> {
     let told = |id: TaskId, error: EngineError| CliError::from(error).of_task(id).print(app.json());
     let mut adopted = Vec::new();
@@ -183,7 +183,7 @@ async fn resume_all(app: &App, host: &Host) -> Result<Vec<ResumeOutcome>, CliErr
     Ok(outcomes)
 }
 
-/// How many tasks came to what.
+/// The number of tasks per outcome.
 fn summary(outcomes: &[ResumeOutcome]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for outcome in outcomes {

@@ -1,4 +1,4 @@
-//! `polity task watch` and `polity task wait`: following a task from any process.
+//! `polity task watch` and `polity task wait`: follows a task of any process.
 
 use std::time::{Duration, Instant};
 

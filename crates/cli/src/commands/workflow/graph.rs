@@ -1,4 +1,4 @@
-//! `polity workflow graph`: a workflow as a picture, and how far a task has come on it.
+//! `polity workflow graph`: a diagram of a workflow, with the progress of a task.
 
 use std::sync::Arc;
 

@@ -14,11 +14,11 @@ use serde_json::json;
 pub(super) struct Agent {
     /// Its preset, which is also its name.
     pub(super) preset: &'static str,
-    /// Where it is installed.
+    /// The installation path.
     pub(super) program: fn() -> PathBuf,
     /// The runs of the tests that it is part of.
     pub(super) runs: Runs,
-    /// Whether it tries again for longer than a minute, whatever it is told.
+    /// True if it retries for longer than a minute in any case.
     pub(super) is_patient: bool,
     /// The model that it is told to use.
     pub(super) model: &'static str,
@@ -28,9 +28,9 @@ pub(super) struct Agent {
     pub(super) files: &'static [(&'static str, &'static str)],
     /// The tool by which it runs commands.
     pub(super) shell: Option<Shell>,
-    /// Whether it says nothing but the answer.
+    /// True if it prints only the answer.
     pub(super) is_terse: bool,
-    /// Whether it has a name for its conversation.
+    /// True if it names its session.
     pub(super) has_session: bool,
     /// The tokens that it counts of [`INPUT_TOKENS`] and [`OUTPUT_TOKENS`].
     pub(super) tokens: Option<(u64, u64)>,
@@ -61,10 +61,10 @@ impl Shell {
     }
 }
 
-/// What the server says it has read.
+/// The input tokens that the server reports.
 pub(super) const INPUT_TOKENS: u64 = 120;
 
-/// What the server says it has written.
+/// The output tokens that the server reports.
 pub(super) const OUTPUT_TOKENS: u64 = 40;
 
 /// The variable of Polity that holds the key.

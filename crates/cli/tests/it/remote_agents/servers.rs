@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::sandbox::Sandbox;
 
-/// Where a card is.
+/// The path of a card.
 const CARD: &str = ".well-known/agent-card.json";
 
 /// A server that an SDK runs.
@@ -61,7 +61,7 @@ impl Server {
         all.filter(|found| found["event"] == event).collect()
     }
 
-    /// What it was told.
+    /// The messages it received.
     pub(super) fn messages(&self) -> Vec<Value> {
         self.events("message")
     }
@@ -71,7 +71,7 @@ impl Server {
         self.messages().iter().map(|told| told["text"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// How many tasks it was asked to end.
+    /// The number of cancel requests it received.
     pub(super) fn cancelled(&self) -> usize {
         self.events("cancel").len()
     }
